@@ -39,7 +39,7 @@ help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /  \1\t/p' $(MAKEFILE_LIST) | expand -t 16
 	@sed -n 's/^# \([A-Z_]*=\)/  \1/p' $(MAKEFILE_LIST)
 
-demo: environment  ## two runs that differ, two that agree, and the report (under 4 minutes on 2 cores)
+demo: environment  ## runs that differ, runs that agree, and the report (under 4 minutes on 2 cores)
 	@$(RUN) -m miniapps.demo $(DEMO)
 
 test: environment $(OPENMPI) lint  ## lint, unit tests, MPI tests

@@ -15,7 +15,8 @@ from analysis.commands.answer import give
 from analysis.commands.choice import BAD_USAGE, EQUAL, FAILED, Usage, add_reading
 from kernels import VERSION
 from kernels.commands.options import add_json, add_loudness, add_version
-from miniapps.received.text import encodable, printable, tell
+from miniapps.received.arguments import Parser
+from miniapps.received.text import tell
 
 PACKAGES = ("pandas", "pyarrow", "h5py", "jinja2", "matplotlib", "rich")
 COMMANDS = (
@@ -67,17 +68,9 @@ QUIET = "only verdict, tables and what is wrong: no notes, no progress"
 VERBOSE = "also, on standard error, every file that is read with its time, and with which libraries"
 
 
-class _Parser(argparse.ArgumentParser):
-    """Repeats no argument as it is: a pattern of the shell may have given the names of a received directory."""
-
-    def _print_message(self, message, file=None):
-        file = sys.stderr if file is None else file
-        super()._print_message(encodable(printable(message, keep="\n"), file), file)
-
-
 def parser(prog: str = "python -m analysis") -> argparse.ArgumentParser:
     """The command line of all commands; `prog` is what the user typed before the command."""
-    top = _Parser(
+    top = Parser(
         prog=prog, description=DESCRIPTION, epilog=f"{EXAMPLES}\n{EXIT_CODES}",
         formatter_class=_layout,
     )  # fmt: skip

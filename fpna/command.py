@@ -21,13 +21,16 @@ APPLICATIONS = (
     "training",
     "operations",
     "inference",
+    "calibrate",
 )  # packages of miniapps
-ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling", "score",
-            "nodes", "lint", "chain", "show", "export", "ask")  # fmt: skip
+ANALYSIS = ("report", "divergence", "variability", "growth", "components", "sums", "solves", "scaling",
+            "sharding", "predict", "score", "nodes", "lint", "chain", "show", "export", "ask")  # fmt: skip
 OTHERS = {
     "run": "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
     "jobs": "campaigns and batch scripts: fpna jobs --help",
     "kernels": "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
+    "partition": "a training step over a mesh of ranks, planned and not run: fpna partition explain --help",
+    "embeddings": "times steps of tables of embeddings, for sharding: mpirun -n 2 fpna embeddings FILE",
     "verify": "executes parts of a run again, on any number of ranks, and compares every bit",
     "doctor": "what this machine has, what is missing, and how to get it",
     "demo": "runs that differ and runs that agree, and the report on them",
@@ -83,6 +86,10 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
         return lambda argv: import_module("analysis.__main__").main([name, *argv], "fpna")
     if name in ("jobs", "kernels"):
         return lambda argv: import_module(f"{name}.__main__").main(argv, f"fpna {name}")
+    if name == "partition":
+        return lambda argv: import_module("miniapps.partition.commands").main(argv, "fpna partition")
+    if name == "embeddings":
+        return lambda argv: import_module("miniapps.embeddings.__main__").main(argv, "fpna embeddings")
     if name == "verify":
         return lambda argv: import_module("miniapps.verify.command").main(argv, "fpna verify")
     if name == "doctor":

@@ -42,6 +42,10 @@ def parser_of(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
         return _kernels(words[1:])
     if name == "run":
         return import_module("miniapps.programs.observing").parser("fpna run"), 1
+    if name == "partition":
+        return import_module("miniapps.partition.commands").parser("fpna partition"), 1
+    if name == "embeddings":
+        return import_module("miniapps.embeddings.__main__").parser("fpna embeddings"), 1
     if name == "verify":
         return import_module("miniapps.verify.command").parser("fpna verify"), 1
     if name in OTHERS:

@@ -34,6 +34,8 @@ def listing() -> str:
         "options",
         "python -m miniapps doctor         what this machine has, what is missing, and how to get it",
         "python -m miniapps verify RUN     executes parts of a run again, and compares every bit",
+        "python -m miniapps.partition      plans a training step over a mesh of ranks, and runs nothing",
+        "python -m miniapps.embeddings     times steps of tables of embeddings, to choose their sharding",
         "python -m miniapps.demo           runs that differ and runs that agree, and the report on them",
         "python -m analysis --help         what to do with the traces",
     ]

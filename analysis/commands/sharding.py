@@ -43,8 +43,8 @@ def run(options: argparse.Namespace) -> Answer:
     from miniapps.received.regular import Refused
 
     require_directory("--csv", options.csv)
-    if options.out is not None and (options.out.is_dir() or not options.out.parent.is_dir()):
-        raise Usage(f"--out {options.out}: not a file in a directory that exists; name one")
+    if options.out is not None:
+        _require_file(options.out, options.times)
     paths = find_runs(options.runs)
     if len(paths) != 1:
         raise Usage(f"{len(paths)} runs: what is asked of tables is read from one; name it")
@@ -103,10 +103,22 @@ def run(options: argparse.Namespace) -> Answer:
             "format": "fpna-sharding", "schema": 1, "ranks": model.ranks, "sharding": shardings[0],
             "tables": [(load.name, load.rows) for load in loads], "seconds": best.seconds,
         }  # fmt: skip
-        options.out.write_text(json.dumps(content))
+        try:
+            options.out.write_text(json.dumps(content))
+        except OSError as error:
+            raise Usage(
+                f"--out {options.out}: cannot be written: {error.strerror}; name another file"
+            ) from None
         files.append(str(options.out))
         notes.append(f"Chosen: {options.out}")
     return Answer(None, {"shardings": frame}, shown, notes, files=files)
+
+
+def _require_file(out: Path, times: str | None) -> None:
+    if not out.parent.is_dir() or (out.exists() and not out.is_file()):
+        raise Usage(f"--out {out}: not a file in a directory that exists; name one")
+    if times is not None and out.resolve() == Path(times).resolve():
+        raise Usage(f"--out {out}: that is the file of --times, which would be lost; name another")
 
 
 def _ms(seconds: float) -> str:

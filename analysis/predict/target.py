@@ -14,6 +14,7 @@ from analysis.predict.prediction import method_hash
 from analysis.predict.skeleton import Skeleton, label, shares_of, work_of
 from miniapps.trace.head import problem_hash
 
+LARGEST = 2**63  # of a number among options
 MESH = "mesh.mesh"  # the factor of a method that says over which mesh of ranks a program is spread
 
 
@@ -144,7 +145,13 @@ def _set(first: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[dict[st
                 f"--set {key}: no option of the problem; there are: {', '.join(sorted(options))}"
             )
         section, _, name = key.partition(".")
-        config[section][name] = options[key] = _typed(key, text, options[key])
+        config[section][name] = options[key] = value = _typed(key, text, options[key])
+        numbers = [
+            each for each in (value if isinstance(value, list) else [value]) if isinstance(each, int | float)
+        ]
+        size = first.get("options", {}).get(key, {}).get("effect") == "size"
+        if not all((0 if size else -LARGEST) < each < LARGEST for each in numbers):
+            raise Unreachable(f"--set {key}={text}: give a finite number{', above 0' if size else ''}")
     return config, options
 
 

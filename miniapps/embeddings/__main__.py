@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,21 +17,19 @@ import numpy as np
 from kernels.commands.options import add_version
 from kernels.progress import Progress
 from miniapps.errors import UsageError
-from miniapps.received.text import printable
+from miniapps.received.arguments import Parser
+from miniapps.received.text import tell
 from miniapps.system.environment import cpu_model
-from miniapps.system.world import world
+from miniapps.system.world import parsed, speaks, world
 
+PROG = "python -m miniapps.embeddings"
 ORDERS = ("sorted", "fixed-point")
 MIXED = 5  # strategies of a problem, beside the uniform ones
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Measure, and write the file on rank 0; the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m miniapps.embeddings",
-        description=__doc__,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+def parser(prog: str = PROG) -> argparse.ArgumentParser:
+    """The command line; `prog` is what the user typed before the options."""
+    parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     add_version(parser)
     parser.add_argument("out", type=Path, metavar="FILE", help="JSON file to write")
     parser.add_argument(
@@ -39,7 +38,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rounds", type=_count, default=6, metavar="N", help="of turns (%(default)s)")
     parser.add_argument("--order", choices=ORDERS, default="sorted", help="of sums (%(default)s)")
     parser.add_argument("--seed", type=_count, default=1, metavar="N", help="of the tables (%(default)s)")
-    options = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: list[str] | None = None, prog: str = PROG) -> int:
+    """Measure, and write the file on rank 0; the exit code, the same on all ranks."""
+    options = parsed(parser(prog), argv)
     try:
         comm = world()
         problem = None
@@ -48,15 +52,23 @@ def main(argv: list[str] | None = None) -> int:
         if problem := comm.bcast(problem):
             raise UsageError(problem)
     except UsageError as error:
-        print(f"embeddings: {printable(str(error))}", file=sys.stderr)
+        if speaks():
+            tell(f"embeddings: {error}", sys.stderr)
         return 2
     found = measured(comm, options)
+    code = 0
     if comm.rank == 0:
-        options.out.write_text(json.dumps(found))
-        print(
-            f"{sum(len(of['steps']) for of in found['problems'])} steps on {comm.size} ranks: {options.out}"
-        )
-    return 0
+        try:
+            options.out.write_text(json.dumps(found))
+            steps = sum(len(of["steps"]) for of in found["problems"])
+            tell(f"{steps} steps on {comm.size} ranks: {options.out}")
+        except OSError as error:
+            tell(
+                f"embeddings: {options.out}: cannot be written: {error.strerror}; name another file",
+                sys.stderr,
+            )
+            code = 1
+    return comm.bcast(code)
 
 
 def measured(comm, options: argparse.Namespace) -> dict[str, Any]:
@@ -89,7 +101,11 @@ def _unwritable(out: Path) -> str | None:
     """What hinders writing the file, in a sentence; None: nothing."""
     if not out.parent.is_dir():
         return f"{out}: there is no directory {out.parent}; make it, or name another file"
-    return f"{out}: is a directory; name a file" if out.is_dir() else None
+    if out.exists() and not out.is_file():
+        return f"{out}: is no regular file; name a file"
+    if not os.access(out if out.exists() else out.parent, os.W_OK):
+        return f"{out}: may not be written; name another file"
+    return None
 
 
 def _count(text: str) -> int:

@@ -111,7 +111,8 @@ def _parsed(word: str, size: int) -> Sharding:
     if not parameter:
         return Sharding(name)
     key, _, value = parameter.partition("=")
-    if name != "table" or key != "rank" or not value.isascii() or not value.isdigit() or int(value) >= size:
+    digits = value.isascii() and value.isdigit() and len(value) < 10
+    if name != "table" or key != "rank" or not digits or int(value) >= size:
         raise ChoiceError(
             f"--sharding {word}: only table takes a parameter, rank=N with N from 0 to {size - 1}; leave it out, or "
             "give such a rank"

@@ -19,23 +19,22 @@ from miniapps.partition.explain import as_text, explain
 from miniapps.partition.mesh import Mesh, carriers_of, pairs, parse, require_blocks, require_fits, sizes_of
 from miniapps.partition.staged import Stages
 from miniapps.partition.stages import stages_of
+from miniapps.received.arguments import Parser
 from miniapps.received.text import tell
 
 PROG = "python -m miniapps.partition"
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    top = argparse.ArgumentParser(
-        prog=PROG, description="One training step over a mesh of ranks: what it comes to."
-    )
+def parser(prog: str = PROG) -> argparse.ArgumentParser:
+    """The command line; `prog` is what the user typed before the command."""
+    top = Parser(prog=prog, description="One training step over a mesh of ranks: what it comes to.")
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser(
         "explain",
         help="axes of every value, collectives, bytes of each operation, what is not cut and why",
         description="Plans a training step and says what it comes to on a mesh; nothing runs, no MPI is needed.",
-        epilog=f"example: {PROG} explain gpt --recipe dp+tp --mesh data=2,model=2",
+        epilog=f"example: {prog} explain gpt --recipe dp+tp --mesh data=2,model=2",
     )
     one.add_argument("model", metavar="MODEL", help=", ".join(models.MODELS))
     one.add_argument(
@@ -61,16 +60,16 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def main(argv: list[str] | None = None) -> int:
-    """Run a command line; the exit code."""
-    options = parser().parse_args(argv)
+def main(argv: list[str] | None = None, prog: str = PROG) -> int:
+    """Run a command line; the exit code. `prog` is what the user typed before the command."""
+    options = parser(prog).parse_args(argv)
     try:
         plan, mesh, title = planned(options)
         found = explain(plan, mesh)
         if options.picture:
             draw(stages_of(plan, mesh), f"{title} over {mesh_text(mesh)}", options.picture)
     except (UsageError, ChoiceError, AxisError) as error:
-        tell(f"{PROG} explain: {error}", sys.stderr, keep="\n")
+        tell(f"{prog} explain: {error}", sys.stderr, keep="\n")
         return 2
     with reader_may_leave():
         if options.json:
@@ -121,7 +120,7 @@ def asked(options: argparse.Namespace) -> Asked:
     blocks = pairs(options.blocks, "--blocks", "batch=8,heads=4")
     there = [axis.name for axis in model.axes(model.Deck())]
     for name in blocks:
-        known("axis", name, tuple(there))
+        known("axis of --blocks", name, tuple(there))
     deck = recipes.deck_of(model, pairs(options.size, "--size", "width=256") | blocks)
     names = tuple(name.strip() for name in options.axes.split(",")) if options.axes else tuple(carriers)
     axes = recipes.chosen(model, deck, names)

@@ -27,7 +27,7 @@ def chosen(model: ModuleType, deck, names: Iterable[str]):
     """The axes of those names; raises ChoiceError."""
     there = {axis.name: axis for axis in model.axes(deck)}
     for name in names:
-        known("axis", name, tuple(there))
+        known("axis of --axes", name, tuple(there))
     return tuple(axis for name, axis in there.items() if name in set(names))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import os
 import sys
 import time
@@ -33,6 +35,20 @@ def speaks() -> bool:
     """Whether this process is the one to print what all of them find wrong before there is a communicator."""
     launched = environment.launched()
     return launched is None or launched.rank == 0
+
+
+def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
+    """What the command line says. Of several ranks the first alone prints help, or what is wrong, before all end."""
+    if speaks():
+        return parser.parse_args(argv)
+    with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as silent:
+        silent.enter_context(contextlib.redirect_stdout(nowhere))
+        silent.enter_context(contextlib.redirect_stderr(nowhere))
+        try:
+            return parser.parse_args(argv)
+        except SystemExit:
+            time.sleep(1)  # as in `world`
+            raise
 
 
 def _start(launched: environment.Launched | None) -> Any:

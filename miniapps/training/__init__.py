@@ -7,6 +7,7 @@ still computed: the place where distributed learning loses reproducibility. With
 `miniapps.partition` is computed over a mesh of ranks instead (mesh_trainer). See docs/training.md.
 """
 
+from miniapps.errors import UsageError
 from miniapps.runner.main import App
 from miniapps.training.config import TrainingConfig
 
@@ -47,7 +48,12 @@ def complete(config, options, size: int) -> None:
     if config.model.name == "dlrm" and config.embeddings.sharding == "auto":
         from miniapps.training.dlrm_problem import chosen
 
-        config.embeddings.sharding = chosen(config, size)
+        config.embeddings.sharding, config.embeddings.choice = chosen(config, size), ""
+    elif config.embeddings.choice and config.model.name == "dlrm":
+        raise UsageError(
+            f"--choice {config.embeddings.choice}: --sharding {config.embeddings.sharding} has no use for it; choose "
+            "--sharding auto, or leave it out"
+        )
     config.training.calls = calls(config, options)
     if config.model.aggregate_inference == "same":
         config.model.aggregate_inference = config.model.aggregate

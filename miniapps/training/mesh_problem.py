@@ -58,7 +58,7 @@ def deck(config):
     there = tuple(axis.name for axis in model.axes(found))
     given = pairs(config.mesh.blocks, "--blocks", "batch=8,heads=4")
     for axis, count in given.items():
-        known("axis", axis, there)
+        known("axis of --blocks", axis, there)
         if axis in ("heads", "experts"):
             raise UsageError(f"--blocks {axis}={count}: each of the {axis} is a block; choose model.{axis}")
     found = replace(found, **{axis: number(n, f"--blocks {axis}={n}") for axis, n in given.items()})

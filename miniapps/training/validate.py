@@ -10,7 +10,7 @@ from miniapps.errors import UsageError
 from miniapps.system.resources import Need
 from miniapps.training import choosing, dlrm_problem
 from miniapps.training.checkpoint import check_restart
-from miniapps.training.config import RATED
+from miniapps.training.config import RATED, Embeddings, Mesh
 from miniapps.training.data import COUNTS, EDGE, GRAPHS, held_out, load
 from miniapps.training.models import network
 
@@ -33,6 +33,7 @@ def validate(config, options, size: int) -> None:
         raise UsageError("training needs torch, which is not installed; pip install torch")
     if options.device != "cpu":
         raise UsageError(f"--device {options.device}: training computes on the CPU; choose --device cpu")
+    _require_used(config, size)
     tables = config.model.name == "dlrm" and not config.meshed
     if not config.meshed and not tables:
         _require_images_or_graph(config, options)
@@ -67,6 +68,33 @@ def validate(config, options, size: int) -> None:
     load(name, config.data.dir, config.seeds.data, config.data.features)
     if config.output.restart:
         check_restart(config, options, size)
+
+
+ZIPF = ("rows", "tables", "zipf", "pooling", "features")  # options of what --data zipf draws
+
+
+def _require_used(config, size: int) -> None:
+    """Refuse options of another model, which would have no effect."""
+    model, data, embeddings = config.model.name, config.data.name, config.embeddings
+    if not config.meshed and (given := _given(config.mesh, Mesh())):
+        raise UsageError(
+            f"mesh.{given[0]}: --model {model} is trained without a mesh, where it has no effect; add --mesh (for "
+            f"example --mesh data={size}), or leave it out"
+        )
+    if model != "dlrm" and (given := _given(embeddings, Embeddings(), ("sharding", "choice"))):
+        raise UsageError(
+            f"--{given[0]}: --model {model} has no tables of embeddings; choose --model dlrm, or leave it out"
+        )
+    if data != "zipf" and (given := _given(embeddings, Embeddings(), ZIPF)):
+        raise UsageError(
+            f"embeddings.{given[0]}: says what --data zipf draws, and --data {data} is read; choose --data zipf, or "
+            "leave it out"
+        )
+
+
+def _given(section, default, names: tuple[str, ...] | None = None) -> list[str]:
+    """The options of a section that are not as in `default`; `names`: among these."""
+    return [name for name in names or vars(default) if getattr(section, name) != getattr(default, name)]
 
 
 def _require_blocks(training, size: int) -> None:

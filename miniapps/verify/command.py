@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
 import secrets
 import shutil
@@ -15,9 +16,11 @@ from typing import Any
 
 from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
+from miniapps.received.arguments import Parser
 from miniapps.received.text import printable, tell
 from miniapps.system import environment
 from miniapps.system.python import module
+from miniapps.system.world import parsed, speaks
 from miniapps.trace import TraceError
 from miniapps.trace.heads import chains
 from miniapps.trace.reader import read_run
@@ -42,7 +45,7 @@ Exit codes: 0 all that was executed again agrees; 1 failure; 2 not verifiable; 3
 
 def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
-    top = argparse.ArgumentParser(
+    top = Parser(
         prog=prog, description="Execute parts of a run again, from its checkpoints, and compare every bit.",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
@@ -76,7 +79,7 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
 
 def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
     """Verify a run; the exit code, the same on all ranks."""
-    options = parser(prog).parse_args(argv)
+    options = parsed(parser(prog), argv)
     if not 0.0 < options.fraction <= 1.0:
         return _refuse(f"--fraction {options.fraction:g}: choose a number above 0, up to 1")
     launcher = environment.launched()
@@ -114,7 +117,9 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 for each in claims:
                     require_here(each)
                 _require_checkpoints(chosen)
-                out = _directory(options.out)
+                out = options.out or Path(
+                    f"runs/verify-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+                )
             jobs = [
                 (
                     interval,
@@ -122,6 +127,8 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 )
                 for number, interval in enumerate(chosen)
             ]
+            if chosen:
+                _make_directory(out)  # last: nothing can be refused after it
             plan = code, claims[0].attributes["app"], jobs
         except (NotVerifiable, UsageError, TraceError, OSError) as error:
             tell(f"verify: {error}", sys.stderr)
@@ -149,6 +156,8 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
     if comm.rank == 0:
         if jobs and options.out is None:
             shutil.rmtree(out, ignore_errors=True)
+            with contextlib.suppress(OSError):  # `runs`, where nothing else is in it
+                out.parent.rmdir()
         if jobs and code in (AGREES, DIFFERS):
             _conclude(options, claims, len(jobs), code)
     return comm.bcast(code)
@@ -270,14 +279,15 @@ def _require_checkpoints(chosen: list[Interval]) -> None:
             )
 
 
-def _directory(asked: Path | None) -> Path:
-    """The directory for what is executed, created. Raises NotVerifiable where it is in use."""
-    name = f"runs/verify-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    out = Path(name) if asked is None else asked
-    out.mkdir(parents=True, exist_ok=True)
-    if used := next(out.iterdir(), None):
+def _make_directory(out: Path) -> None:
+    """Create the directory for what is executed. Raises NotVerifiable where it is in use, or cannot be."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        used = next(out.iterdir(), None)
+    except OSError as error:
+        raise NotVerifiable(f"--out {out}: {error.strerror}; choose a new or an empty directory") from error
+    if used:
         raise NotVerifiable(f"--out {out}: {used.name} is in it already; choose a new or an empty directory")
-    return out
 
 
 def _launched(ranks: int, argv: list[str]) -> int:
@@ -293,6 +303,6 @@ def _launched(ranks: int, argv: list[str]) -> int:
 
 
 def _refuse(message: str, comm: Any = None) -> int:
-    if comm is None or comm.rank == 0:
+    if speaks() if comm is None else comm.rank == 0:
         tell(f"verify: {printable(message)}", sys.stderr)
     return NOT_VERIFIABLE

@@ -217,10 +217,12 @@ def test_help_documents_the_exit_codes(command, capsys):
 @pytest.mark.parametrize(
     "arguments", [[], ["repot"], ["report"], ["divergence"], ["report", "x", "--frobnicate"]]
 )
-def test_usage_errors_exit_with_2(arguments):
+def test_usage_errors_are_one_line_and_exit_with_2(arguments, capsys):
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert said.startswith("python -m analysis") and said.endswith("--help says what there is")
 
 
 def test_as_a_program_its_exit_code_is_that_of_the_comparison_and_it_imports_no_package_for_figures(runs):

@@ -164,6 +164,8 @@ def test_an_ordering_is_another_method(study, calibration):
         (1, {"grid.m": "1"}, None, "no option of the problem; there are: grid.n, run.seed"),
         (1, {"grid.n": "many"}, None, "give a value of this type"),
         (1, {"grid.n": "1.5"}, None, "give a value of this type"),
+        (1, {"grid.n": "-1"}, None, "give a finite number, above 0"),
+        (1, {"grid.n": "1" + 400 * "0"}, None, "give a finite number"),
         (1, {}, "layout", "record one on one rank with --guarantee layout"),
     ],
 )

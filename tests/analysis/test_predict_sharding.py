@@ -151,6 +151,7 @@ def test_the_fastest_sharding_is_chosen_from_a_trace_and_taken_by_a_run(tmp_path
         (["--sharding", "auto", "--choice", str(times)], "is not what this program writes"),
         (["--sharding", "auto", "--choice", str(tmp_path / "none")], "cannot be read"),
         (["--sharding", "auto", "--choice", str(out), "--rows", "61"], "choose again for these"),
+        (["--sharding", "row", "--choice", str(out)], "choose --sharding auto"),
     ):
         assert main(APP, [*ZIPF, "--out", str(tmp_path / "refused"), *options], MPI.COMM_SELF) == 2
         assert message in capsys.readouterr().err
@@ -177,6 +178,10 @@ def test_files_that_are_not_what_they_should_be_are_refused(tmp_path, capsys):
         assert message in capsys.readouterr().err
     with pytest.raises(Refused):
         read_measured(tmp_path / "run" / "result.json")
+    for out, message in ((times, "would be lost"), (tmp_path, "not a file"), ("/dev/full", "not a file")):
+        assert analysis(["sharding", str(tmp_path / "run"), "--times", str(times), "--out", str(out)]) == 2
+        assert message in capsys.readouterr().err
+    assert json.loads(times.read_text()) == content
 
 
 @pytest.mark.parametrize("name", ["input:asked.rows:0", "input:asked.shares:0", "input:asked.lookups:1"])

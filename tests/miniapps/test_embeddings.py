@@ -38,6 +38,7 @@ def test_shardings_that_do_not_fit_are_refused():
         "rows",
         "row,row",
         "row:rank=0",
+        f"table:rank={'9' * 5000}",
         "table:rank=2",
         "table:rank=-1",
         "table:rank=²",
@@ -64,6 +65,8 @@ def test_timed_steps_are_written_as_the_analysis_reads_them(tmp_path, capsys):
     assert {name for step in problem.steps[:5] for name, _ in step.shardings} == set(SHARDINGS)
     assert main([str(tmp_path / "none" / "lookups.json")]) == 2
     assert "there is no directory" in capsys.readouterr().err
+    assert main(["/dev/full"]) == 2
+    assert "/dev/full: is no regular file" in capsys.readouterr().err
 
 
 def test_the_area_is_that_of_all_pairs_with_ties_by_half():

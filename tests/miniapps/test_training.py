@@ -368,6 +368,10 @@ def launched(out, *more):
     (["--policy=lgreco"], "--wire table:n=4"),
     (["--replay=/nonexistent", "--seconds=1"], "--replay"),
     (["--restart=/nonexistent.h5"], "--restart /nonexistent.h5: cannot read it"),
+    (["--recipe=tp"], "mesh.recipe: --model mlp is trained without a mesh"),
+    (["--shapes=padded"], "add --mesh (for example --mesh data=1)"),
+    (["--sharding=row"], "--sharding: --model mlp has no tables"),
+    (["--rows=10"], "embeddings.rows: says what --data zipf draws"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, capsys, options, message):
     assert launched(tmp_path / "run", *options) == 2

@@ -234,6 +234,9 @@ def test_wrong_words_are_refused(run, tmp_path, verify):
     assert verify(run, "--fraction", "0")[0] == 2
     assert verify(run, "--ranks", "0")[0] == 2
     assert verify(tmp_path)[0] == 2
+    (tmp_path / "file").touch()
+    assert "--out file: File exists; choose a new" in verify(run, "--out", "file")[2]
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
 # ---- two runs
