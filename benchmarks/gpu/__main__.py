@@ -4,9 +4,13 @@ sums      sums and dot products: the bits of their twins on the CPU; bandwidth, 
 shapes    the launch shapes, and which is fastest
 scatter   scatter-adds: the bits of their definition; time against atomic additions and torch's
 spmv      sparse products: the bits of the CPU; bandwidth against a copy and cuSPARSE
-contract  products of matrices and convolutions: the bits of the CPU; time against cuBLAS
+contract  products of matrices, convolutions and their gradients: the bits of the CPU; time against cuBLAS
+attention attention and its gradients: the bits of the CPU; time against torch's
+vectors   fused vector updates and dot products: the bits of the CPU; bandwidth against a copy
+wires     codecs: the bytes and bits of the CPU; time against copying the elements
 kernels   block stencils, halo exchange and operators of the flow: the bits of the plain NumPy definition
-coupled   whole runs on one rank, without a launcher
+coupled   whole runs of the flow on one rank, without a launcher
+solver    whole solves in the same way
 
 Prints tables and writes benchmarks/results/DEVICE-DATE.json. Ends with 0, with 3 if a check failed, with 2
 where there is nothing to check with.
@@ -15,6 +19,7 @@ where there is nothing to check with.
 import argparse
 import re
 import sys
+import traceback
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
@@ -30,8 +35,12 @@ PARTS = {
     "scatter": ("scatter", "scatter_rows", "Scatter-adds"),
     "spmv": ("spmv", "spmv_rows", "Sparse products"),
     "contract": ("contract", "contract_rows", "Products and convolutions"),
+    "attention": ("attention", "attention_rows", "Attention"),
+    "vectors": ("vectors", "vector_rows", "Fused vector updates"),
+    "wires": ("wires", "wire_rows", "Codecs of wires"),
     "kernels": ("stencil", "kernel_rows", "Block stencils, against one core of the CPU"),
     "coupled": ("coupled", "coupled_rows", "Whole runs, against one core of the CPU"),
+    "solver": ("solver", "solver_rows", "Whole solves, against one core of the CPU"),
 }
 
 
@@ -71,13 +80,20 @@ def main() -> int:
 
 
 def rows_of(part: str, asked: argparse.Namespace) -> list[dict]:
-    """The rows of one part; a single one that says why where it cannot be imported."""
+    """The rows of one part; a single one that says why where it cannot be imported or breaks off.
+
+    After an error of the device itself the parts that follow break off too: `--only` runs one in a process of its own.
+    """
     module, function, _ = PARTS[part]
     try:
         benchmark = import_module(f"benchmarks.gpu.{module}")
     except ImportError as error:
         return [{"what": part, "check": f"not run: {error}"}]
-    return getattr(benchmark, function)(asked)
+    try:
+        return getattr(benchmark, function)(asked)
+    except Exception as error:  # of CUDA, its libraries or CuPy, each of its own class; the other parts count
+        traceback.print_exc()
+        return [{"what": part, "check": f"FAIL {type(error).__name__}: {error}"}]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Products and convolutions on the device: bits, and time against cuBLAS."""
+"""Products, convolutions and their gradients on the device: bits, and time against cuBLAS."""
 
 from statistics import median
 
@@ -6,19 +6,21 @@ import numpy as np
 
 from benchmarks.gpu.timing import against, rounds
 from kernels import registry
-from kernels.contract import conv, matmul
+from kernels.contract import conv, conv_input, conv_weight, matmul
+from kernels.threads import cores
 
 SHAPES = [("square", 4096, 4096, 4096), ("few rows", 32, 4096, 4096), ("long", 512, 16384, 512)]
 CHECKED = 96  # rows of a large product that are compared with the CPU's
 
 
 def contract_rows(asked) -> list[dict]:
-    """One row per shape, type and variant; one for a convolution, whose time is that of the kernel and the padding."""
+    """One row per shape, type and variant; one for a convolution and each of its gradients, whose time is that of the
+    kernel, of the padding, and of the tables that say where elements lie."""
     rows = []
     for dtype in ("float32", "float64"):
         for name, *sizes in SHAPES:
             rows += _product(name, dtype, *(n // 32 if asked.quick else n for n in sizes), asked)
-        rows.append(_convolution(dtype, 8 if asked.quick else 64, asked))
+        rows += _convolutions(dtype, 8 if asked.quick else 64, asked)
     return rows
 
 
@@ -52,20 +54,35 @@ def _product(name: str, dtype: str, m: int, k: int, n: int, asked) -> list[dict]
     ]
 
 
-def _convolution(dtype: str, side: int, asked) -> dict:
+def _convolutions(dtype: str, side: int, asked) -> list[dict]:
     import cupy as xp
 
-    x, w = _normal(dtype, 4, 32, side, side), _normal(dtype, 64, 32, 3, 3)
-    images, weights = xp.asarray(x), xp.asarray(w)
-    own = registry.get("conv", "own", "cupy")
-    times = rounds({"own": lambda: own(images, weights, padding=1)}, asked)
-    y = conv(x, w, padding=1)
-    same = own(images, weights, padding=1).get().tobytes() == y.tobytes()
-    return {
-        "what": f"3x3 (4, 32, {side}) to 64, {dtype}, own",
-        "check": "bits of the CPU" if same else "FAIL: not the bits of the CPU",
-        "ms": 1e3 * median(times["own"]),
-        "GF/s": 2e-9 * y.size * 32 * 9 / median(times["own"]),
-        "to own": "-",
-        "raw": times["own"],
-    }
+    x, w, gradient = (
+        _normal(dtype, *shape) for shape in ((4, 32, side, side), (64, 32, 3, 3), (4, 64, side, side))
+    )
+    rows = []
+    for call, operands, size in [
+        (conv, (x, w), ()),
+        (conv_input, (gradient, w), ((side, side),)),
+        (conv_weight, (x, gradient), ((3, 3),)),
+    ]:
+        name = call.__name__
+        own, on_device = registry.get(name, "own", "cupy"), [xp.asarray(array) for array in operands]
+
+        def on_gpu(own=own, on_device=on_device, size=size):
+            return own(*on_device, *size, padding=1)
+
+        expected = call(*operands, *size, padding=1, threads=cores())
+        same = on_gpu().get().tobytes() == expected.tobytes()
+        times = rounds({"own": on_gpu}, asked)
+        rows.append(
+            {
+                "what": f"{name} 3x3 (4, 32, {side}) to 64, {dtype}, own",
+                "check": "bits of the CPU" if same else "FAIL: not the bits of the CPU",
+                "ms": 1e3 * median(times["own"]),
+                "GF/s": 2e-9 * gradient.size * 32 * 9 / median(times["own"]),
+                "to own": "-",
+                "raw": times["own"],
+            }
+        )
+    return rows

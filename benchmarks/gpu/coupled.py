@@ -3,28 +3,14 @@
 With the physical closure device and CPU must end in the same bits; with the learned one two repeats must.
 """
 
-import json
-import os
-import subprocess
-import sys
-import tempfile
-from pathlib import Path
-
 from benchmarks.gpu.stencil import row
-from kernels.guarantees import ChoiceError
-from kernels.stencil import backend
-
-RUN_LIMIT_S = 240
+from benchmarks.gpu.whole import lacking, on_both, seconds
 
 
 def coupled_rows(asked) -> list[dict]:
     """One row per kind of run; a single one that says why where nothing can be run."""
-    try:
-        import mpi4py  # noqa: F401 - the app needs it, and the C++ kernels
-
-        backend("native")
-    except (ImportError, RuntimeError, ChoiceError) as error:
-        return [row("coupled", f"not run: {error}")]
+    if reason := lacking():
+        return [row("coupled", f"not run: {reason}")]
     runs = (
         [("S", "layout"), ("S", "exact")] if asked.quick else [("S", "exact"), ("M", "none"), ("M", "layout")]
     )
@@ -35,56 +21,24 @@ def coupled_rows(asked) -> list[dict]:
 def _same_as_cpu(deck: str, guarantee: str, steps: int) -> dict:
     what = f"coupled {deck} {guarantee}, physics"
     try:
-        device, cpu = (run(deck, guarantee, "physics", name, steps) for name in ("cuda", "cpu"))
+        device, cpu = on_both("coupled", _arguments(deck, guarantee, "physics", steps))
     except RuntimeError as error:
         return row(what, f"FAIL {error}")
     same = set(device["fingerprints"]) == set(cpu["fingerprints"])
-    return row(what, "same bits" if same else "FAIL bits differ", step_seconds(device), step_seconds(cpu))
+    check = "same bits" if same else "FAIL bits differ"
+    return row(what, check, seconds(device, "steps"), seconds(cpu, "steps"))
 
 
 def _repeats(deck: str, steps: int) -> dict:
     what = f"coupled {deck} layout, online"
     try:
-        device, cpu = (run(deck, "layout", "online", name, steps) for name in ("cuda", "cpu"))
+        device, cpu = on_both("coupled", _arguments(deck, "layout", "online", steps))
     except RuntimeError as error:
         return row(what, f"FAIL {error}")
     same = len(set(device["fingerprints"])) == 1
     check = "repeats agree" if same else "FAIL repeats differ"
-    return row(what, check, step_seconds(device), step_seconds(cpu))
+    return row(what, check, seconds(device, "steps"), seconds(cpu, "steps"))
 
 
-def run(deck: str, guarantee: str, closure: str, device: str, steps: int) -> dict:
-    """result.json of two repeats on one rank; RuntimeError with the last line of the output if it failed."""
-    with tempfile.TemporaryDirectory() as scratch:
-        out = Path(scratch) / "run"
-        settings = ["--deck", deck, "--guarantee", guarantee, "--closure", closure, "--device", device]
-        command = [
-            sys.executable,
-            "-m",
-            "miniapps.coupled",
-            *settings,
-            "--steps",
-            str(steps),
-            "--repeats",
-            "2",
-        ]
-        command += ["--no-progress", "--out", str(out)]
-        try:
-            done = subprocess.run(
-                command,
-                capture_output=True,
-                text=True,
-                timeout=RUN_LIMIT_S,
-                env=os.environ | {"OMP_NUM_THREADS": "1"},
-            )
-        except subprocess.TimeoutExpired as error:
-            raise RuntimeError(f"no end after {RUN_LIMIT_S} s on {device}") from error
-        if done.returncode:
-            print(done.stderr, file=sys.stderr)
-            raise RuntimeError(f"ended with {done.returncode} on {device}")
-        return json.loads((out / "result.json").read_text())
-
-
-def step_seconds(result: dict) -> float:
-    """Time per step of the last repeat: in the first, kernels are still being compiled."""
-    return result["fom"]["steps"]["values"][-1]
+def _arguments(deck: str, guarantee: str, closure: str, steps: int) -> list[str]:
+    return ["--deck", deck, "--guarantee", guarantee, "--closure", closure, "--steps", str(steps)]
