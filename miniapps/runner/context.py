@@ -56,6 +56,8 @@ class Context:
         if self.options.record == "messages" or any(f.kind in faults.INSIDE for f in self.faults):
             recording = self.options.record == "messages"
             self.watch = Watch(self.comm, self.tracer, self.faults, self.struck, recording)
+        if any(fault.kind == "slow" and fault.rank == self.rank for fault in self.faults):
+            self._slow = slow.Slow(self.tracer)
 
     def directory(self) -> Path:
         """Where to write files of the run. Raises PlaceError where that is not what it was when the run began."""
@@ -182,8 +184,8 @@ class Context:
             due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
             self.struck.update(fault.spec for fault in due)
             for fault in due:
-                if fault.kind == "slow" and fault.rank == self.rank:
-                    self._slow = slow.by(fault.factor)
+                if fault.kind == "slow" and fault.rank == self.rank and self._slow is not None:
+                    self._slow.by(fault.factor)
 
     def end_steps(self, step: int) -> None:
         """Say that the last step is over: what follows is recorded as `step`."""
@@ -226,8 +228,7 @@ class Context:
         if self.heads is not None:
             self.heads.end_repeat()
         if self._slow is not None:
-            self._slow.close()
-            self._slow = None
+            self._slow.by(1.0)
         self.release()
 
     def release(self) -> None:

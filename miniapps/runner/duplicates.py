@@ -60,16 +60,25 @@ def require_duplicable(options: RunOptions, size: int) -> None:
 
 
 def draw(seed: int, step: int, owner: np.ndarray, size: int, fraction: float) -> list[Drawn]:
-    """The blocks of `step` that are computed again, each with probability `fraction`; `owner` (blocks,)."""
+    """The blocks of `step` that are computed again, each with probability `fraction`; `owner` (blocks,).
+
+    Systematic sampling over the blocks, those of a rank side by side: of the n blocks of a rank `fraction` n are drawn,
+    rounded up or down, for the rank with most of them is waited for. The others that compute them follow each other
+    from a first one that is drawn, as far from each owner, so that they get as many each where all ranks own as many.
+    """
     digest = hashlib.sha256(f"{seed} {step}".encode()).digest()
     rng = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
-    blocks = np.flatnonzero(rng.random(len(owner)) < fraction)
-    drawn = []
-    for block, one, two in zip(blocks.tolist(), *rng.random((2, len(blocks))), strict=True):
+    order = rng.permutation(len(owner))
+    order = order[np.argsort(owner[order], kind="stable")]
+    reached = np.floor(np.arange(len(owner) + 1) * fraction + rng.random())
+    blocks = np.sort(order[np.diff(reached) > 0])
+    turn, count, drawn = int(rng.integers(size)), [0] * size, []
+    for block, two in zip(blocks.tolist(), rng.random(len(blocks)).tolist(), strict=True):
         first = int(owner[block])
-        others = [rank for rank in range(size) if rank != first]
-        other = others.pop(int(one * len(others)))
-        drawn.append(Drawn(block, first, other, others[int(two * len(others))] if others else first))
+        other = (first + 1 + (turn + count[first]) % (size - 1)) % size
+        count[first] += 1
+        rest = [rank for rank in range(size) if rank not in (first, other)]
+        drawn.append(Drawn(block, first, other, rest[int(two * len(rest))] if rest else first))
     return drawn
 
 

@@ -13,14 +13,14 @@ import numpy as np
 from kernels.guarantees import meets
 from miniapps.errors import UsageError
 from miniapps.layout.owners import balanced
-from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, WAIT
+from miniapps.runner.slow import AWAY
+from miniapps.trace.schema import COMPUTE
 
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
     from miniapps.trace import Tracer
 
 GAIN = 0.05  # of the slowest rank's time, below which blocks stay where they are
-AWAY = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions in which a rank waits for others
 
 
 def useful(tracer: Tracer) -> float:

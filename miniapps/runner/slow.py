@@ -1,48 +1,48 @@
-"""A rank that is slowed, as by a slower processor: its process is stopped for a share of the time.
+"""A rank that is slowed, as by a slower processor: what it computes takes longer, what it waits for does not.
 
-A child stops and continues it every few milliseconds (SIGSTOP, SIGCONT), so that whatever it does, in Python, in a
-library or in MPI, takes that much longer by the clock. Its CPU time does not change.
+Whenever a region begins or ends, the thread spins for `factor` - 1 times the CPU time that it used since the last
+region began or ended, so that every region of work is longer by the clock and in CPU time. Of collectives, exchanges
+and waits nothing is repeated: their CPU time is that of looking for messages.
 """
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
+from time import thread_time
 
-ON = 0.004  # seconds between two stops
+from miniapps.trace import Tracer
+from miniapps.trace.schema import COLLECTIVE, EXCHANGE, WAIT
 
-# Ends with its parent, which it never leaves stopped. A stopped parent cannot end by itself, but it can be killed.
-_CHILD = """
-import os, signal, sys, time
-pid, on, off = int(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])
-signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-try:
-    while os.getppid() == pid:
-        time.sleep(on)
-        os.kill(pid, signal.SIGSTOP)
-        try:
-            time.sleep(off)
-        finally:
-            os.kill(pid, signal.SIGCONT)
-except ProcessLookupError:
-    pass
-"""
+AWAY = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions in which a rank waits for others
 
 
 class Slow:
-    """This process, slowed by `factor` until `close`."""
+    """Slows the thread that records with `tracer`, from `by` on. Make it before anyone keeps the tracer's `clock` and
+    `event`, which it replaces."""
 
-    def __init__(self, factor: float):
-        command = [sys.executable, "-S", "-c", _CHILD, str(os.getpid()), str(ON), str(ON * (factor - 1.0))]
-        self._child = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+    def __init__(self, tracer: Tracer):
+        self._tracer, self._clock, self._event = tracer, tracer.clock, tracer.event
+        self._factor, self._last = 1.0, 0.0
+        tracer.clock, tracer.event = self._begin, self._end  # type: ignore[method-assign]
 
-    def close(self) -> None:
-        """At full speed again."""
-        self._child.terminate()
-        self._child.wait()
+    def by(self, factor: float) -> None:
+        """From now on work takes `factor` times as long; 1: as long as it takes."""
+        self._factor, self._last = factor, thread_time()
 
+    def _begin(self) -> int:
+        self._stretch()
+        return self._clock()
 
-def by(factor: float) -> Slow | None:
-    """Slow this process; None for a factor of 1, which changes nothing."""
-    return Slow(factor) if factor > 1 else None
+    def _end(self, name: int, start: int, nbytes: int = 0, flops: int = 0) -> None:
+        if self._tracer.kind(name) in AWAY:
+            self._last = thread_time()
+        else:
+            self._stretch()
+        self._event(name, start, nbytes, flops)
+
+    def _stretch(self) -> None:
+        if self._factor > 1.0:
+            now = thread_time()
+            end = now + (self._factor - 1.0) * (now - self._last)
+            while now < end:
+                now = thread_time()
+            self._last = now

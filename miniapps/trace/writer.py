@@ -67,6 +67,7 @@ class Tracer:
         self.size = size
         self.repeat = self.step = 0
         self._names: dict[str, int] = {}
+        self._kinds: dict[int, str] = {}  # of regions, by number
         self._pending = {table: _pending(table) for table in TABLES if table != "events"}
         self._rows = bytearray()
         self._marks = [(0, 0, 0)]  # (row of the events, repeat, step) wherever repeat or step changed
@@ -98,7 +99,9 @@ class Tracer:
         known = self._descriptions["regions"].setdefault(name, kind)
         if known != kind:
             raise ValueError(f"region {name!r} is named {known} and {kind}: give one of the two another name")
-        return self._number(name)
+        number = self._number(name)
+        self._kinds[number] = kind
+        return number
 
     def at(self, repeat: int, step: int) -> None:
         """All that follows belongs to `step` of `repeat`; writes rows that are many or old to the file."""
@@ -201,6 +204,10 @@ class Tracer:
         """Say what the reduction `name` is (docs/trace.md); `facts` is read again whenever rows are written, so that
         its number of calls may go up."""
         self._descriptions["reductions"][name] = facts
+
+    def kind(self, number: int) -> str:
+        """The kind of the region that `number`, which `name` gave, stands for."""
+        return self._kinds[number]
 
     def spans(self, kinds: Collection[str]) -> np.ndarray:
         """When the regions of these `kinds` of the current step so far began and ended: int64 (regions, 2),

@@ -27,6 +27,19 @@ def test_others_than_the_owner_compute_a_block_and_all_do(size):
         assert {getattr(each, role) for each in drawn} == set(range(size))
 
 
+@pytest.mark.parametrize("size", [2, 3, 4, 8])
+@pytest.mark.parametrize("fraction", [0.02, 0.2, 0.7, 1.0])
+def test_every_rank_computes_as_many_again_as_any_other(size, fraction):
+    owner = np.repeat(np.arange(size), 16)
+    for step in range(50):
+        drawn = draw(1, step, owner, size, fraction)
+        own = np.bincount([each.owner for each in drawn], minlength=size)
+        again = np.bincount([each.other for each in drawn], minlength=size)
+        assert own.max() - own.min() <= 1
+        assert again.max() - again.min() <= 2 and again.max() <= np.ceil(16 * fraction) + 1
+        assert abs(len(drawn) - len(owner) * fraction) < 1
+
+
 def test_every_step_and_seed_draws_others():
     owner = np.zeros(1000, int)
 
