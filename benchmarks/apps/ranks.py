@@ -1,7 +1,9 @@
-"""Ranks that are slow, and ranks that are wrong: what `--shares auto` gains and `--duplicate` costs.
+"""Verifiable and unequal runs: what the chain of heads and `--duplicate` cost, and what `--shares auto` gains.
 
     python -m benchmarks.apps.ranks --json benchmarks/results/ranks.json
 
+chain       2 ranks: CPU time of the chain on rank 0 over that of this rank in the repeat (run), and in its steps
+            alone (steps); solver with a checkpoint every 10 iterations, coupled every 10 steps, training every 20
 shares      2 ranks, of which the second is slowed by --factor (--fault slow@). even: time per step where each keeps
             half of the blocks; auto: from the second checkpoint on, when blocks have moved; both over the ideal: the
             time on ranks of full speed times p / (p - 1 + 1 / factor), round by round
@@ -21,6 +23,7 @@ from benchmarks.harness.launching import launch
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 from miniapps.trace import read
+from miniapps.trace.schema import CHAIN_TIME, THREAD_TIME
 
 RANKS, EVERY, STEPS = 2, 8, 32
 APPS = {
@@ -28,6 +31,11 @@ APPS = {
     "training": ("--deck", "M", "--data", "blobs", "--batch", "128", "--set", "training.micro=4",
                  "--evaluate-every", "0"),
 }  # fmt: skip
+CHAINED = {
+    "solver": ("--deck", "S", "--checkpoint-every", "10"),
+    "coupled": ("--deck", "S", "--steps", "40", "--checkpoint-every", "10"),
+    "training": ("--data", "blobs", "--steps", "60", "--checkpoint-every", "20"),
+}
 CLEAN = (
     "--set",
     "grid.nx=256",
@@ -49,6 +57,34 @@ def look(run: Path) -> dict:
     own = (events["name"] == trace.names.index("step")) & (events["step"] > 2 * EVERY)
     chosen = trace.names[choices["choice"][-1]] if len(choices["choice"]) else ""
     return {"step": 1e-9 * float(np.median((events["end"] - events["start"])[own])), "shares": chosen}
+
+
+def spent(run: Path) -> dict:
+    """{"chain", "steps"}: seconds of CPU time of rank 0."""
+    trace = read(run / "rank-00000.h5", ["usage"])
+    usage = trace.tables["usage"]
+    named = {"chain": CHAIN_TIME, "steps": THREAD_TIME}
+    return {
+        key: float(usage["value"][usage["name"] == trace.names.index(name)].sum())
+        for key, name in named.items()
+    }
+
+
+def chain(options) -> list[dict]:
+    """The cost of heads, as shares of CPU time, which other programs change little."""
+    rows = []
+    for app, way in CHAINED.items():
+        calls = {
+            app: lambda app=app, way=way: launch(
+                RANKS, f"miniapps.{app}", (*way, "--guarantee", "layout"), look=spent
+            )
+        }
+        runs = in_turn(calls, options.rounds, options.quiet)[app]
+        own = [run["chain"] for run in runs]
+        for what, whole in (("run", "cpu_s"), ("steps", "steps")):
+            figure = ratio(own, [run[whole] for run in runs])
+            rows.append({"part": "chain", "what": f"{app}, chain / {what}", "figure": figure, "raw": own})
+    return rows
 
 
 def rounds(app: str, ways: dict[str, tuple[str, ...]], options) -> dict[str, list[dict]]:
@@ -109,7 +145,7 @@ def clean(options) -> list[dict]:
 
 def main(argv=None) -> None:
     """Measure the parts that `argv` asks for."""
-    parts = {"shares": shares, "duplicates": duplicates, "clean": clean}
+    parts = {"chain": chain, "shares": shares, "duplicates": duplicates, "clean": clean}
     parser = parts_parser("apps.ranks", __doc__, parts, rounds=5)
     parser.add_argument(
         "--factor", type=int, default=2, help="by which the second rank is slowed (default 2)"

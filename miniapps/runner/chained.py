@@ -1,17 +1,16 @@
-"""The chain of a run while it goes on: ranks add up what they recorded, and rank 0 makes and publishes the heads."""
+"""The chain of a run while it goes on: ranks hash what they recorded, and rank 0 makes and publishes the heads."""
 
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Callable
 from typing import Any
-
-import numpy as np
 
 from miniapps.received.text import tell
 from miniapps.trace import Tracer
 from miniapps.trace.chain import BEGIN, CHECKPOINT, HEAD, NO_CHECKPOINT, Mark, Rows, next_head
-from miniapps.trace.schema import COLLECTIVE
+from miniapps.trace.schema import CHAIN_TIME, COLLECTIVE
 
 _TWO_WORDS = struct.Struct(">16s16s")
 
@@ -56,20 +55,22 @@ class Heads:
 
         `checkpoint()` is the hash of what is written with it, asked of rank 0 alone; None at the end of a repeat.
         """
-        from mpi4py import MPI
-
         start = self.tracer.clock()
         self.tracer.hand_over()
-        # In 32 bits, although 16 are wanted: with 16 Open MPI adds with saturation on processors with AVX.
-        total = self._rows.take().astype(np.uint32)
-        self.comm.Allreduce(MPI.IN_PLACE, total, op=MPI.SUM)
+        own = self._rows.take()
+        digests = self._gathered(own)
         if checkpoint is not None:  # what follows the last step is in no event either
-            self.tracer.event(self.tracer.name("chain", COLLECTIVE), start, total.nbytes)
+            self.tracer.event(self.tracer.name("chain", COLLECTIVE), start, len(own))
         step = self._last = self.tracer.step
+        begin = time.thread_time()
+        hashed = NO_CHECKPOINT
+        if self.comm.rank == 0:
+            hashed = hashed if checkpoint is None else checkpoint()
+            self._head = next_head(self._head, step, digests, hashed, self.problem)
+        self.tracer.usage(CHAIN_TIME, step, self._rows.cpu + time.thread_time() - begin)
+        self._rows.cpu = 0.0
         if self.comm.rank:
             return ""
-        hashed = NO_CHECKPOINT if checkpoint is None else checkpoint()
-        self._head = next_head(self._head, step, total.astype(np.uint16), hashed, self.problem)
         self._record(HEAD, self._head)
         if checkpoint is not None:
             self._record(CHECKPOINT, hashed)
@@ -83,6 +84,18 @@ class Heads:
                 f"CHAIN step={step} head={self._head.hex()}" + (f" repeat={repeat}" if self._several else "")
             )
         return self._head.hex()
+
+    def _gathered(self, own: bytes) -> bytes:
+        """The digests of all ranks, on rank 0; empty elsewhere. Collective."""
+        from mpi4py import MPI
+
+        counts = self.comm.gather(len(own))
+        if counts is None:
+            self.comm.Gatherv([own, MPI.BYTE], None)
+            return b""
+        digests = bytearray(sum(counts))
+        self.comm.Gatherv([own, MPI.BYTE], [digests, counts, MPI.BYTE])
+        return bytes(digests)
 
     def _record(self, name: str, words: bytes) -> None:
         for half, digest in enumerate(_TWO_WORDS.unpack(words)):

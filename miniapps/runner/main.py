@@ -25,7 +25,7 @@ from miniapps.system.place import Place, PlaceError
 from miniapps.system.resources import Need
 from miniapps.system.world import speaks, world
 from miniapps.trace import Tracer
-from miniapps.trace.chain import problem_of
+from miniapps.trace.chain import VERSION, problem_of
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
 from miniapps.trace.schema import rank_file
@@ -123,7 +123,12 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     device = "cpu" if options.device == "cpu" else environment.cuda_device(clocks.node.rank)
     offset, _ = clocks.offset()
     own = launch.environment | environment.own(options.threads, device)
-    attributes = launch.attributes() | {"rank": rank, "environment": own, "clock_offset_ns": offset}
+    attributes = launch.attributes() | {
+        "rank": rank,
+        "environment": own,
+        "clock_offset_ns": offset,
+        "chain": VERSION,
+    }
     state.ctx = ctx = Context(
         comm=comm,
         config=launch.config,
@@ -146,14 +151,14 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     problem = problem_of(app.name, launch.problem_options, options.fingerprint)
     ctx.heads = Heads(comm, ctx.tracer, problem, options.repeats > 1, ctx.progress.clear)
     outcomes = state.outcomes
-    begin = time.perf_counter()
+    begin, begin_cpu = time.perf_counter(), time.thread_time()
     for repeat in range(options.repeats):
         ctx.begin_repeat(repeat)
         state.outcomes.append(app.run(ctx))
         ctx.end_repeat()
         if repeat == 0:  # by now all libraries that it needs are loaded
             ctx.tracer.attributes(environment=own | {"arithmetic": environment.arithmetic()})
-    wall = time.perf_counter() - begin
+    wall, cpu = time.perf_counter() - begin, time.thread_time() - begin_cpu
     ctx.progress.clear()
     later, _ = clocks.offset()
     checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
@@ -178,6 +183,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
             "reductions": ctx.reductions,
             "traces": {name: seal for own in seals for name, seal in own.items()},
             "wall_s": wall,
+            "cpu_s": cpu,  # of this thread of rank 0
         }
         code = _conclude(app, place, result, lost)
     console.close(log)

@@ -127,6 +127,7 @@ class Head(msgspec.Struct):
     partners: dict[str, list[Rank]] | UnsetType = UNSET
     messages: dict[str, list[Messages]] | UnsetType = UNSET
     ledger: Ledger | UnsetType = UNSET
+    chain: Short | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 
 

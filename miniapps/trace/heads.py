@@ -22,6 +22,7 @@ from miniapps.trace.chain import (
     HEAD,
     NO_CHECKPOINT,
     TABLES,
+    VERSION,
     Mark,
     Rows,
     ends_in,
@@ -32,6 +33,7 @@ from miniapps.trace.chain import (
 from miniapps.trace.reader import RankTrace, read_run
 from miniapps.trace.schema import TraceError
 
+FIRST = "fpna-chain-1"  # the version of heads of traces that name none
 FOLDER = "checkpoints"  # of a run
 STATED = (
     "app",
@@ -76,8 +78,13 @@ def chains(trace: RankTrace) -> list[Chain]:
     """The chains in the trace of rank 0, by repeat. Raises TraceError where its rows of them are not whole."""
     if missing := [key for key in STATED if key not in trace.attributes]:
         raise TraceError(f"{trace.path}: the attribute {missing[0]} is missing; leave this run out")
-    genesis = problem_of_trace(trace.attributes).hex()
     heads, checkpoints, begins = (_words(trace, name) for name in (HEAD, CHECKPOINT, BEGIN))
+    if heads and (version := trace.attributes.get("chain", FIRST)) != VERSION:
+        raise TraceError(
+            f"{trace.path}: its heads are of version {version!r}, and this program makes those of {VERSION!r} alone; "
+            "check it with the release that made it, or run it again"
+        )
+    genesis = problem_of_trace(trace.attributes).hex()
     begun = _begun(trace)
     found: dict[int, list[Mark]] = {}
     for (repeat, step), head in heads.items():
@@ -114,7 +121,7 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
     """
     known: list[Chain] = []
     reached: list[tuple[int, int]] = []
-    totals: dict[tuple[int, int], np.ndarray] = {}
+    digests: dict[tuple[int, int], list[bytes]] = {}  # of all ranks, by repeat and number of the head
     problem = b""
     for trace in read_run(run, tables=(*TABLES, "usage")):
         reached += [_reached(trace)] if not trace.complete else []
@@ -122,9 +129,8 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
             known, problem = chains(trace), problem_of_trace(trace.attributes)
         _require_known(trace, {chain.repeat for chain in known})
         for chain in known:
-            for number, total in enumerate(_sums(trace, chain)):
-                key = chain.repeat, number
-                totals[key] = totals[key] + total if key in totals else total
+            for number, own in enumerate(_taken(trace, chain)):
+                digests.setdefault((chain.repeat, number), []).append(own)
     if reached:
         known = _over_whole_rows(known, min(reached))
     if not known:
@@ -134,7 +140,7 @@ def check(run: str | os.PathLike) -> tuple[list[Chain], list[Broken]]:
     stated = _stated(Path(run))
     broken = []
     for chain in known:
-        wrong = _follow(chain, totals, problem), _other(chain, stated), _written(Path(run), chain)
+        wrong = _follow(chain, digests, problem), _other(chain, stated), _written(Path(run), chain)
         if there := [each for each in wrong if each]:
             broken.append(min(there, key=lambda each: each.mark.step))
     return known, broken
@@ -179,11 +185,13 @@ def _of_file(path: Path) -> tuple[str, str]:
     return hash_of_checkpoint(attributes, arrays).hex(), attributes.get("chain", "")
 
 
-def _follow(chain: Chain, totals: Mapping[tuple[int, int], np.ndarray], problem: bytes) -> Broken | None:
+def _follow(
+    chain: Chain, digests: Mapping[tuple[int, int], Iterable[bytes]], problem: bytes
+) -> Broken | None:
     after, head = chain.begin[0], bytes.fromhex(chain.begin[1])
     for number, mark in enumerate(chain.marks):
         hashed = bytes.fromhex(mark.checkpoint) or NO_CHECKPOINT
-        head = next_head(head, mark.step, totals[chain.repeat, number], hashed, problem)
+        head = next_head(head, mark.step, b"".join(digests[chain.repeat, number]), hashed, problem)
         if head.hex() != mark.head:
             return Broken(mark, after, f"the head is {mark.head}, and its rows give {head.hex()}")
         after = mark.step
@@ -233,8 +241,8 @@ def _written(run: Path, chain: Chain) -> Broken | None:
     return None
 
 
-def _sums(trace: RankTrace, chain: Chain) -> Iterator[np.ndarray]:
-    """The sum of the rows of one rank below each head of a chain; the last takes all that follow."""
+def _taken(trace: RankTrace, chain: Chain) -> Iterator[bytes]:
+    """The digests of the rows of one rank below each head of a chain; the last takes all that follow."""
     rows = [Rows() for _ in chain.marks]
     bounds = np.array([chain.begin[0], *(mark.step for mark in chain.marks[:-1])])
     for table in TABLES:

@@ -91,10 +91,11 @@ NAMED = ("name", "choice")
 NAMES = {"names": {"text": "uint8"}}
 GROWING = TABLES | NAMES
 # In `usage`. By every rank, in seconds: of this process with all its threads; of the thread that runs the application,
-# from which the time of a step less what other programs took of it follows where no rank waits. Over a mesh, by rank 0:
+# from which the time of a step less what other programs took of it follows where no rank waits; at the step of a head,
+# what the chain took of the latter since the head before. Over a mesh, by rank 0:
 # at step 0 the floating-point operations of a step, and those that one core does in a second; of each step its part of
 # the rate of all cores.
-CPU_TIME, THREAD_TIME = "cpu_time", "cpu"
+CPU_TIME, THREAD_TIME, CHAIN_TIME = "cpu_time", "cpu", "chain_cpu"
 MODEL_FLOPS, CORE_RATE, UTILISATION = "model_flops", "core_rate", "utilisation"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",

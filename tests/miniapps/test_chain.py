@@ -1,5 +1,6 @@
 """Heads of a run: over all that it recorded, whoever recorded it, and over nothing else."""
 
+import hashlib
 import json
 import shutil
 
@@ -17,7 +18,7 @@ from miniapps.received.result import RESULT, written
 from miniapps.received.sealed import sealed
 from miniapps.runner.main import main
 from miniapps.trace import TraceError, fingerprint, read
-from miniapps.trace.chain import LANES, Rows, next_head
+from miniapps.trace.chain import DIGEST, WAITING, Rows, next_head
 from miniapps.trace.heads import chains, check, checkpoint_file
 from tests.tampering import altered
 
@@ -54,14 +55,14 @@ def first_wrong(run):
     return [each.mark.step for each in broken]
 
 
-# ---- the sum
+# ---- the elements
 
 NAMES = ["vorticity", "energy"]
 
 
-def total(parts, after=-1):
-    """The sum of ranks that each add `parts` of fingerprints: lists of (step, name, block, hi)."""
-    whole = np.zeros(LANES, np.uint16)
+def digests(parts, after=-1):
+    """Those of ranks that each add `parts` of fingerprints, sorted: lists of (step, name, block, hi)."""
+    whole = b""
     for calls in parts:
         rows = Rows()
         rows.after = after
@@ -76,18 +77,18 @@ def total(parts, after=-1):
             }
             rows.add("fingerprints", columns, NAMES)
         whole += rows.take()
-    return whole
+    return sorted(whole[k : k + DIGEST] for k in range(0, len(whole), DIGEST))
 
 
 @given(st.permutations(range(6)), st.integers(1, 5), st.integers(0, 5))
-def test_neither_owners_nor_flushes_nor_the_order_of_blocks_enter_the_sum(order, ranks, cut):
+def test_neither_owners_nor_flushes_nor_the_order_of_blocks_enter_the_digests(order, ranks, cut):
     rows = {block: [(step, 0, block, 100 * block + step) for step in (1, 2, 3)] for block in range(6)}
-    straight = total([[[row for step in range(3) for row in (rows[b][step] for b in range(6))]]])
+    straight = digests([[[row for step in range(3) for row in (rows[b][step] for b in range(6))]]])
     dealt = []
     for rank in range(ranks):
         own = [row for block in order if block % ranks == rank for row in rows[block]]
         dealt.append([part for part in (own[:cut], own[cut:]) if part])
-    assert (total(dealt) == straight).all()
+    assert digests(dealt) == straight and len(set(straight)) == 6
 
 
 @pytest.mark.parametrize(
@@ -95,26 +96,48 @@ def test_neither_owners_nor_flushes_nor_the_order_of_blocks_enter_the_sum(order,
     [[(2, 0, 0, 7), (1, 0, 0, 7)], [(1, 0, 1, 7), (2, 0, 0, 7)], [(1, 1, 0, 7), (2, 0, 0, 7)],
      [(1, 0, 0, 8), (2, 0, 0, 7)], [(1, 0, 0, 7)], [(1, 0, 0, 7), (2, 0, 0, 7), (2, 0, 0, 7)]],
 )  # fmt: skip
-def test_step_name_block_bits_and_number_of_rows_enter_the_sum(other):
-    assert (total([[[(1, 0, 0, 7), (2, 0, 0, 7)]]]) != total([[other]])).any()
+def test_step_name_block_bits_and_number_of_rows_enter_the_digests(other):
+    assert digests([[[(1, 0, 0, 7), (2, 0, 0, 7)]]]) != digests([[other]])
 
 
 def test_rows_before_the_checkpoint_that_a_run_continues_from_are_outside():
-    assert (total([[[(1, 0, 0, 7), (2, 0, 0, 7)]]], after=1) == total([[[(2, 0, 0, 7)]]])).all()
+    assert digests([[[(1, 0, 0, 7), (2, 0, 0, 7)]]], after=1) == digests([[[(2, 0, 0, 7)]]])
+
+
+def test_rows_that_are_too_many_to_be_held_have_the_digests_of_those_that_are(monkeypatch):
+    parts = [
+        [(step, name, block, 10 * step + block) for name in (0, 1) for block in range(3)] for step in range(5)
+    ]
+    held = digests([parts])
+    for most in (0, 7):
+        monkeypatch.setattr("miniapps.trace.chain.WAITING", most)
+        assert digests([parts]) == held
+    assert WAITING > 30 and len(held) == 6
+
+
+def test_digests_enter_a_head_in_any_order_as_whole_bytes():
+    rng = np.random.default_rng(1)
+    each = [rng.bytes(DIGEST) for _ in range(50)] + [bytes(DIGEST), bytes(31) + b"a", b"a" + bytes(31)]
+    given = [b"".join(each[k] for k in rng.permutation(len(each))) for _ in range(3)]
+    head = hashlib.sha256(
+        b"fpna-chain-2\n" + b"p" * 32 + bytes([7, *bytes(7)]) + b"".join(sorted(each)) + b"c" + b"q"
+    )
+    assert {next_head(b"p" * 32, 7, text, b"c", b"q") for text in given} == {head.digest()}
 
 
 def test_each_part_of_a_head_changes_it():
-    def head(previous=b"p" * 32, step=1, lane=0, checkpoint=b"c" * 32, problem=b"q" * 32):
-        return next_head(previous, step, np.eye(1, LANES, lane, dtype=np.uint16)[0], checkpoint, problem)
+    def head(previous=b"p" * 32, step=1, digests=b"d" * 64, checkpoint=b"c" * 32, problem=b"q" * 32):
+        return next_head(previous, step, digests, checkpoint, problem)
 
     others = [
         head(b"x" * 32),
         head(step=2),
-        head(lane=1023),
+        head(digests=b"d" * 32),
+        head(digests=b"d" * 63 + b"x"),
         head(checkpoint=b"x" * 32),
         head(problem=b"x" * 32),
     ]
-    assert len({head(), *others}) == 6
+    assert len({head(), *others}) == 7
 
 
 # ---- a run
@@ -267,6 +290,20 @@ def test_a_run_without_its_last_head_is_refused(copy):
     altered(copy / "rank-00000.h5", change)
     with pytest.raises(TraceError, match="heads are missing"):
         check(copy)
+
+
+def test_heads_of_another_version_are_refused_by_name(copy, capsys):
+    altered(copy / "rank-00000.h5", lambda file: file.attrs.__delitem__("chain"))
+    assert analysis(["chain", str(copy)]) == 2
+    assert "its heads are of version 'fpna-chain-1', and this program makes" in capsys.readouterr().err
+
+
+def test_the_trace_says_what_the_chain_cost(run):
+    trace = read(run / "rank-00000.h5", ["usage"])
+    usage = trace.tables["usage"]
+    own = usage["name"] == trace.names.index("chain_cpu")
+    assert usage["step"][own].tolist() == [2, 4, 5]
+    assert 0 < usage["value"][own].sum() < json.loads((run / RESULT).read_text())["cpu_s"]
 
 
 # ---- the command
