@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from itertools import product
 from pathlib import Path
 from typing import Any
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold
 from analysis.commands.choice import Usage, add_csv, require_directory
 
 SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, as a distribution"
@@ -41,7 +42,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="another option of the problem",
     )
     parser.add_argument(
-        "--guarantee", metavar="LEVEL", help="of which the runs are, where they are of several"
+        "--guarantee",
+        metavar="LEVEL,...",
+        type=_names,
+        help="those of the runs to predict, or others, marked (all)",
     )
     parser.add_argument("--ordering", metavar="NAME", help="of the reductions: 'ring', 'direct in exact'")
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
@@ -69,6 +73,13 @@ def _ranks(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: give names with commas between them")
+    return names
+
+
 def _replays(text: str) -> int:
     if not text.isdecimal() or not 2 <= int(text) <= MOST_REPLAYS:
         raise argparse.ArgumentTypeError(f"{text!r}: give 2 to {MOST_REPLAYS:,} replays")
@@ -79,8 +90,9 @@ def run(options: argparse.Namespace) -> Answer:
     """What the runs lead to."""
     from analysis.load.find import find_runs
     from analysis.predict.model import predict
+    from analysis.predict.prices import levels, targeted
     from analysis.predict.skeleton import skeleton
-    from analysis.predict.target import Unreachable, target
+    from analysis.predict.target import Unreachable
 
     require_directory("--csv", options.csv)
     if options.seed < 0:
@@ -94,9 +106,10 @@ def run(options: argparse.Namespace) -> Answer:
     calibrations = _calibrations(options.calibration)
     answers = []
     try:
-        for size in options.ranks or sorted({run.size for run in runs}):
-            chosen = target(runs, size, settings, options.guarantee, _reduction(options.ordering))
+        sizes = options.ranks or sorted({run.size for run in runs})
+        for level, size in product(options.guarantee or levels(runs), sizes):
             calibration = _nearest(calibrations, size)
+            chosen = targeted(runs, size, settings, level, _reduction(options.ordering), calibration)
             wrong = _elsewhere(calibration, chosen.program, options)
             answers.append(
                 predict(
@@ -115,35 +128,40 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Ans
 
     from analysis.page.sections import Table
     from analysis.predict.prediction import PERCENTS
+    from analysis.predict.prices import prices
+    from analysis.predict.words import price_table
 
+    several = len({each.target.guarantee for each in answers}) > 1
     rows, regions, shown = [], [], []
     notes: dict[str, None] = {}
     for each in answers:
-        p = each.prediction
-        samples = each.replays.wall if p.clock == "wall" else each.replays.cpu
-        best = {"p50": p.median, "p90": p.interval[1], "mean": float(samples.mean())}[options.objective]
+        p, level = each.prediction, each.target.guarantee
+        best = {"p50": p.median, "p90": p.interval[1], "mean": float(each.samples.mean())}[options.objective]
         low, high = p.interval
+        on = f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}{f', {level}' * several}"
+        marks = f"; extrapolated: {', '.join(p.extrapolated)}" * bool(p.extrapolated)
         shown.append(
-            Bold(f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}: {_ms(best)} ms per step ({options.objective}, "
-                 f"{p.clock} time), 80 % of runs from {_ms(low)} to {_ms(high)} ms"
-                 + (f"; extrapolated: {', '.join(p.extrapolated)}" if p.extrapolated else ""))
+            Bold(f"{on}: {_ms(best)} ms per step ({options.objective}, {p.clock} time), 80 % of runs from {_ms(low)} "
+                 f"to {_ms(high)} ms{marks}")
         )  # fmt: skip
         quantiles = {f"p{percent:02d}_s": q for percent, q in zip(PERCENTS, p.quantiles, strict=True)}
         rows.append(
-            {"app": p.app, "problem": p.problem, "method": p.method, "ranks": p.ranks, "clock": p.clock,
-             options.objective: best, **quantiles, "replays": len(samples), "steps": each.replays.steps,
-             "extrapolated": "; ".join(p.extrapolated)}
+            {"app": p.app, "problem": p.problem, "method": p.method, "guarantee": level, "ranks": p.ranks,
+             "clock": p.clock, options.objective: best, **quantiles, "replays": len(each.samples),
+             "steps": each.replays.steps, "extrapolated": "; ".join(p.extrapolated)}
         )  # fmt: skip
-        regions.append(each.regions.assign(ranks=p.ranks)[["ranks", "region", "seconds", "how"]])
+        own = each.regions.assign(ranks=p.ranks, guarantee=each.target.guarantee)
+        regions.append(own[["guarantee", "ranks", "region", "seconds", "how"]])
         notes |= dict.fromkeys(f"Note: {remark}." for remark in p.remarks)
-    tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True)}
-    columns = ("ranks", "region", "ms per step", "from")
+    tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True),
+              "prices": prices(answers)}  # fmt: skip
+    columns = ("guarantee", "ranks", "region", "ms per step", "from")
     lines = [
-        (row.ranks, row.region, _ms(row.seconds), row.how)
+        (row.guarantee, row.ranks, row.region, _ms(row.seconds), row.how)
         for row in tables["regions"].itertuples(index=False)
     ]
-    table: list[Shown] = [("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))]
-    return Answer(None, tables, [*shown, *table], list(notes), files=files)
+    table = ("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))
+    return Answer(None, tables, [*shown, *price_table(tables["prices"]), table], list(notes), files=files)
 
 
 def _ms(seconds: float) -> str:

@@ -19,7 +19,6 @@ from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
 from analysis.predict.skeleton import Key
 from analysis.predict.target import Target, Unreachable
-from miniapps.trace.head import label_of
 from miniapps.trace.schema import COLLECTIVE
 
 MODEL = "replay-1"
@@ -40,11 +39,18 @@ class Machine:
 @dataclass(frozen=True)
 class Answer:
     """A prediction, and what it was made of: `regions`, a row per region: `region`, `seconds` per step, `how`; the
-    `replays`."""
+    `replays`; the `target`."""
 
     prediction: Prediction
     regions: pd.DataFrame
     replays: Replays
+    target: Target
+
+    @property
+    def samples(self) -> np.ndarray:
+        """(replays,) seconds per step by the prediction's clock. Replay k of every target has the same draws of the
+        machine, if they have one seed: two of them may be compared replay by replay."""
+        return self.replays.wall if self.prediction.clock == "wall" else self.replays.cpu
 
 
 @dataclass
@@ -69,13 +75,14 @@ def predict(
     """
     machine = machine or Machine()
     notes = _Notes(dict.fromkeys(target.extrapolated), dict.fromkeys(target.remarks))
-    size, rng = target.size, np.random.default_rng(seed)
+    # Noise takes draws of its own, so that replay k of every target meets the same rate of the machine.
+    size, (noise_rng, rng) = target.size, np.random.default_rng(seed).spawn(2)
     costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
     prices = _prices(target, calibration, machine, notes)
     waits, steps = target.program.waits, target.program.steps
     chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]
     program, work = _program(target, chosen.tolist(), costs, prices)
-    noise = _noise(target, calibration, machine, replays, rng, work, notes)
+    noise = _noise(target, calibration, machine, replays, noise_rng, work, notes)
     spread = math.nan if calibration is None else calibration.spread
     spread = SPREAD if math.isnan(spread) else max(LEAST_SPREAD, spread)
     waiting = None if calibration is None else Waiting(calibration.delays, calibration.spinning)
@@ -114,7 +121,7 @@ def predict(
         extrapolated=tuple(notes.extrapolated),
         remarks=tuple(notes.remarks),
     )
-    return Answer(prediction, regions, result)
+    return Answer(prediction, regions, result, target)
 
 
 def _prices(
@@ -223,9 +230,7 @@ class _Communication:
         facts = self._reductions.get(name)
         if facts is None:
             return np.full(size, prices.gather(nbytes * self._target.program.size, size)), None
-        label = label_of(facts)
-        if self._target.reduction is not None and facts.get("decided") != "application":
-            label = self._target.reduction
+        label = self._target.label_of(facts)
         itemsize = ITEMSIZES.get(facts.get("dtype", ""), 8)
         return np.full(size, prices.allreduce(label, math.prod(facts.get("shape", [])), itemsize, size)), None
 

@@ -5,11 +5,15 @@ from dataclasses import replace
 from unittest import mock
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.__main__ import main
 from analysis.predict import calibration as calibrations
 from analysis.predict.model import predict
+from analysis.predict.orderings import offered
+from analysis.predict.prediction import method_hash
+from analysis.predict.prices import levels, prices, targeted
 from analysis.predict.skeleton import skeleton
 from analysis.predict.target import Unreachable, target
 from miniapps.received.ledger import read_ledger
@@ -20,7 +24,10 @@ from tests.analysis.predict_runs import write_steps
 from tests.analysis.synthetic import METHOD, Clock, attributes, write_result
 
 STEPS, CALLS = 6, 3
-OPTIONS = {"grid.n": {"effect": "size", "records": [], "of_ranks": False}}
+OPTIONS = {
+    key: {"effect": effect, "records": [], "of_ranks": False}
+    for key, effect in (("grid.n", "size"), ("run.guarantee", "reduction"))
+}
 REDUCTION = {
     "ordering": "direct",
     "region": "allreduce.sum",
@@ -30,18 +37,18 @@ REDUCTION = {
 }
 
 
-def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, **more):
+def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="none", **more):
     """A run of STEPS steps of CALLS sums: before each, `fixed` ms and `ms` ms for every 128 of n / size; after the last
     the fixed part. `stolen` {(step, call): ms} are taken by others, before that sum."""
     out.mkdir(parents=True)
     problem = {"grid.n": n, "run.seed": 1}
     known = {"run_id": str(out), "config": {"grid": {"n": n}, "run": {"seed": 1}}, "options": OPTIONS,
              "problem_options": problem, "problem": problem_hash("coupled", problem),
-             "reductions": {"sum": REDUCTION}, "method": METHOD | {"run.guarantee": "none"}}  # fmt: skip
+             "reductions": {"sum": REDUCTION}, "method": METHOD | {"run.guarantee": guarantee}}  # fmt: skip
     for rank in range(size):
         clock = Clock()
         with mock.patch("time.perf_counter_ns", clock):
-            given = attributes(rank, size, "none", "direct", **(known | more))
+            given = attributes(rank, size, guarantee, "direct", **(known | more))
             tracer = Tracer(out / rank_file(rank), given, size=size)
             work, sums, whole = (
                 tracer.name(*each) for each in (("work",), ("allreduce.sum", COLLECTIVE), ("step", OTHER))
@@ -107,8 +114,6 @@ def study(tmp_path_factory):
 @pytest.fixture
 def calibration():
     """On two ranks, without noise: a sum takes 50 us more than its ranks do alone."""
-    import pandas as pd
-
     rows = [
         {"region": f"allreduce.direct:{where}", "seconds": s, "length": 1.0, "ranks": p, "flops": 0, "spread": np.nan,
          "messages": p - 1, "bytes": 8.0 * (p - 1), "additions": p - 1.0, "messages:4": 3, "bytes:4": 24,
@@ -258,3 +263,53 @@ def test_a_calibration_of_another_machine_is_refused_unless_told(study, calibrat
     assert found == ["cpu: one in the calibration, another in the run"]
     marked = predict(target(study, 2, {}), calibration, elsewhere=found).prediction
     assert "another machine" in marked.extrapolated
+
+
+def test_guarantees_have_prices_by_replays_that_share_their_draws(tmp_path, capsys):
+    runs = [
+        str(write_program(tmp_path / f"{level}-{n}", n, ms=ms, guarantee=level))
+        for level, ms in (("layout", 6.0), ("none", 2.0))
+        for n in (128, 64)
+    ]
+    assert main(["predict", *runs, "--ranks", "1", "--set", "grid.n=128", "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    assert [row["guarantee"] for row in tables["predictions"]] == ["none", "layout"]
+    (price,) = tables["prices"]
+    assert (price["guarantee"], price["weakest"], price["told"]) == ("layout", "none", True)
+    # The rate of the machine is the same in both: its spread of 5 % is not in the price.
+    assert price["price"] == pytest.approx(20.3 / 8.3, rel=1e-6)
+    assert price["low"] == pytest.approx(price["price"]) == price["high"]
+
+
+def test_a_guarantee_without_a_run_is_priced_where_only_reductions_differ(tmp_path, calibration):
+    stated = {"sum": REDUCTION | {"guarantee": "layout"}}
+    run = skeleton(write_program(tmp_path / "run", guarantee="layout", reductions=stated))
+    facts = calibration.reductions["direct"]
+    exact = facts | {"guarantee": "exact", "accumulation": "exact", "region": "allreduce.exact:together"}
+    more = calibration.cases.iloc[[0]].assign(region="allreduce.exact:together", seconds=3e-4)
+    known = replace(
+        calibration,
+        cases=pd.concat([calibration.cases, more], ignore_index=True),
+        reductions={"direct": facts | {"guarantee": "run"}, "exact": exact},
+    )
+    assert offered(known) == {"direct": "run", "direct in exact": "exact"}
+    moved = targeted([run], 2, {}, "exact", None, known)
+    assert (moved.guarantee, moved.reduction) == ("exact", "direct in exact")
+    assert moved.method == method_hash(run.attributes | {"method": METHOD | {"run.guarantee": "exact"}})
+    assert "guarantee exact, of which no run was given" in moved.extrapolated
+    own = targeted([run], 2, {}, "layout", None, known)
+    (price,) = prices([predict(each, known) for each in (moved, own)]).to_dict("records")
+    # Alone a sum takes no time that the calibration knows, so that 300 us take the place of 50 us, three times.
+    assert price["price"] == pytest.approx(1 + 3 * 0.25 / (4.2 * 0.5 + 3.05), rel=0.2)
+    assert price["low"] <= price["price"] <= price["high"] and price["told"]
+    with pytest.raises(Unreachable, match="record one on one rank with --guarantee run"):
+        targeted([run], 2, {}, "run", None, known)
+    with pytest.raises(Unreachable, match="promises run, and exact is asked for"):
+        targeted([run], 2, {}, "exact", "direct", known)
+
+
+def test_runs_of_guarantees_that_differ_in_more_have_no_price(study):
+    method = study[1].attributes["method"] | {"run.guarantee": "layout", "run.device": "gpu"}
+    other = {**study[1].attributes, "guarantee": "layout", "method": method}
+    with pytest.raises(Unreachable, match="differ in more than these"):
+        levels([study[0], replace(study[1], attributes=other)])
