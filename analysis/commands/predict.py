@@ -54,6 +54,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--any-machine", action="store_true", help="take a calibration of another machine or software"
     )
+    parser.add_argument(
+        "--search", type=_names, metavar="WHAT,...",
+        help="the fastest strategies over ordering, ranks, guarantee, threads, mesh, from which they are chosen",
+    )  # fmt: skip
     parser.add_argument("--replays", type=_replays, default=200, metavar="N", help="(%(default)s)")
     parser.add_argument(
         "--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)"
@@ -104,39 +108,79 @@ def run(options: argparse.Namespace) -> Answer:
     machine = _machine(options.machine)
     runs = [skeleton(path) for path in find_runs(options.runs)]
     calibrations = _calibrations(options.calibration)
-    answers = []
+    found = None
+
+    def predicted(runs: list, size: int, level: str, reduction: str | None):
+        calibration = _nearest(calibrations, size)
+        chosen = targeted(runs, size, settings, level, reduction, calibration)
+        wrong = _elsewhere(calibration, chosen.program, options)
+        return predict(
+            chosen, calibration, replays=options.replays, clock=options.clock, seed=options.seed, machine=machine,
+            elsewhere=wrong,
+        )  # fmt: skip
+
     try:
-        sizes = options.ranks or sorted({run.size for run in runs})
-        for level, size in product(options.guarantee or levels(runs), sizes):
-            calibration = _nearest(calibrations, size)
-            chosen = targeted(runs, size, settings, level, _reduction(options.ordering), calibration)
-            wrong = _elsewhere(calibration, chosen.program, options)
-            answers.append(
-                predict(
-                    chosen, calibration, replays=options.replays, clock=options.clock, seed=options.seed,
-                    machine=machine, elsewhere=wrong,
-                )
-            )  # fmt: skip
+        if options.search:
+            found = _search(runs, calibrations, options, predicted)
+            answers = found.best
+        else:
+            sizes = options.ranks or sorted({run.size for run in runs})
+            ordering = _reduction(options.ordering)
+            each = product(options.guarantee or levels(runs), sizes)
+            answers = [predicted(runs, size, level, ordering) for level, size in each]
     except (Unreachable, ValueError) as error:
         raise Usage(str(error)) from None
     files = _append(options.ledger, answers) if options.ledger else []
-    return _answer(answers, options, files)
+    return _answer(answers, options, files, found)
 
 
-def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Answer:
+def _search(runs: list, calibrations: list, options: argparse.Namespace, predicted):
+    """The fastest strategies (`analysis.predict.strategies.Found`)."""
+    from analysis.predict import strategies
+    from analysis.predict.orderings import offered
+
+    if unknown := [name for name in options.search if name not in strategies.DIMENSIONS]:
+        raise Usage(
+            f"--search {unknown[0]}: cannot be searched; there are: {', '.join(strategies.DIMENSIONS)}"
+        )
+    ranks = options.ranks or sorted({run.size for run in runs})
+    if "ranks" in options.search and not options.ranks:
+        environments = [each.environment for each in calibrations] + [runs[0].attributes["environment"]]
+        cores = [each["cores"] for each in environments if isinstance(each.get("cores"), int)]
+        ranks = range(1, min(max(cores, default=1), 4096) + 1)
+    orderings = [_reduction(options.ordering) or strategies.OWN]
+    if "ordering" in options.search:
+        orderings += sorted({label for each in calibrations for label in offered(each)} - {*orderings})
+    known = {run.attributes.get("guarantee", "none") for run in runs}
+    given = strategies.strategies(runs, options.search, ranks, options.guarantee or known, orderings)
+    return strategies.search(
+        given,
+        lambda each: predicted(each.of(runs), each.ranks, each.guarantee, each.reduction),
+        lambda size: _nearest(calibrations, size),
+        lambda each: _objective(each, options),
+    )
+
+
+def _objective(each, options: argparse.Namespace) -> float:
+    p = each.prediction
+    return {"p50": p.median, "p90": p.interval[1], "mean": float(each.samples.mean())}[options.objective]
+
+
+def _answer(answers: list, options: argparse.Namespace, files: list[str], found=None) -> Answer:
     import pandas as pd
 
     from analysis.page.sections import Table
     from analysis.predict.prediction import PERCENTS
     from analysis.predict.prices import prices
-    from analysis.predict.words import price_table
+    from analysis.predict.strategies import INFEASIBLE, STRATEGIES
+    from analysis.predict.words import price_table, strategy_tables
 
     several = len({each.target.guarantee for each in answers}) > 1
     rows, regions, shown = [], [], []
     notes: dict[str, None] = {}
     for each in answers:
         p, level = each.prediction, each.target.guarantee
-        best = {"p50": p.median, "p90": p.interval[1], "mean": float(each.samples.mean())}[options.objective]
+        best = _objective(each, options)
         low, high = p.interval
         on = f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}{f', {level}' * several}"
         marks = f"; extrapolated: {', '.join(p.extrapolated)}" * bool(p.extrapolated)
@@ -154,7 +198,24 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Ans
         regions.append(own[["guarantee", "ranks", "region", "seconds", "how"]])
         notes |= dict.fromkeys(f"Note: {remark}." for remark in p.remarks)
     tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True),
-              "prices": prices(answers)}  # fmt: skip
+              "prices": prices(answers if found is None else found.own),
+              "strategies": pd.DataFrame(columns=list(STRATEGIES)) if found is None else found.table,
+              "infeasible": pd.DataFrame(columns=list(INFEASIBLE)) if found is None else found.infeasible}  # fmt: skip
+    if found is not None:
+        first, place = found.table.iloc[0], found.best[0].prediction
+        shown = [
+            Bold(f"Predicted to be the fastest of {found.replayed} strategies: {first['guarantee']} on {place.ranks} "
+                 f"rank{'s' * (place.ranks > 1)}, ordering {first['ordering']}, {_ms(first['seconds'])} ms per step "
+                 f"({options.objective}, {p.clock} time), 80 % of runs from {_ms(first['low'])} to "
+                 f"{_ms(first['high'])} ms; {found.alike} others cannot be told from it"),
+            *strategy_tables(found.table, found.infeasible),
+        ]  # fmt: skip
+        notes[
+            "Note: all strategies were replayed from the same seed; one is told from the first where nine of ten of "
+            f"its replays or more are slower than the same ones of the first. {len(found.infeasible)} strategies "
+            "cannot be predicted. Guarantees, threads and meshes are those of the runs given, orderings those of the "
+            "calibration."
+        ] = None
     columns = ("guarantee", "ranks", "region", "ms per step", "from")
     lines = [
         (row.guarantee, row.ranks, row.region, _ms(row.seconds), row.how)

@@ -57,7 +57,7 @@ def _first():
 
     class First:
         def integers(self, low, high, shape):
-            each = np.arange(shape[1])[None, :, None] * 200
+            each = np.arange(shape[0])[:, None, None] * 200
             return np.minimum(np.broadcast_to(each, shape), high - 1)
 
     return First()
