@@ -7,7 +7,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from analysis.commands.answer import Answer, Bold
+from analysis.commands.answer import Answer, Bold, Shown
 from analysis.commands.choice import Usage, add_csv, require_directory
 
 SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, as a distribution"
@@ -151,7 +151,7 @@ def _search(runs: list, calibrations: list, options: argparse.Namespace, predict
     orderings = [_reduction(options.ordering) or strategies.OWN]
     if "ordering" in options.search:
         orderings += sorted({label for each in calibrations for label in offered(each)} - {*orderings})
-    known = {run.attributes.get("guarantee", "none") for run in runs}
+    known = sorted({run.attributes.get("guarantee", "none") for run in runs})
     given = strategies.strategies(runs, options.search, ranks, options.guarantee or known, orderings)
     return strategies.search(
         given,
@@ -176,7 +176,8 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str], found=
     from analysis.predict.words import price_table, strategy_tables
 
     several = len({each.target.guarantee for each in answers}) > 1
-    rows, regions, shown = [], [], []
+    rows, regions = [], []
+    shown: list[Shown] = []
     notes: dict[str, None] = {}
     for each in answers:
         p, level = each.prediction, each.target.guarantee

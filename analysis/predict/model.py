@@ -18,12 +18,11 @@ from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
 from analysis.predict.skeleton import Key
+from analysis.predict.spread import spread_of
 from analysis.predict.target import Target, Unreachable
 from miniapps.trace.schema import COLLECTIVE
 
-MODEL = "replay-1"
-SPREAD = 0.05  # of the logarithm of a run's time from run to run, where a calibration has not measured it
-LEAST_SPREAD = 0.02  # two runs in quiet moments
+MODEL = "replay-2"
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
 NOTHING = np.ones(1)
 
@@ -76,17 +75,21 @@ def predict(
     machine = machine or Machine()
     notes = _Notes(dict.fromkeys(target.extrapolated), dict.fromkeys(target.remarks))
     # Noise takes draws of its own, so that replay k of every target meets the same rate of the machine.
-    size, (noise_rng, rng) = target.size, np.random.default_rng(seed).spawn(2)
+    size, (noise_rng, rate_rng, rng) = target.size, np.random.default_rng(seed).spawn(3)
+    run = target.program
     costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
     prices = _prices(target, calibration, machine, notes)
     waits, steps = target.program.waits, target.program.steps
     chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]
     program, work = _program(target, chosen.tolist(), costs, prices)
     noise = _noise(target, calibration, machine, replays, noise_rng, work, notes)
-    spread = math.nan if calibration is None else calibration.spread
-    spread = SPREAD if math.isnan(spread) else max(LEAST_SPREAD, spread)
+    moved = target.size != run.size or target.problem != run.attributes["problem"]
+    calibrated = math.nan if calibration is None else calibration.spread
+    spread = spread_of(target.runs, run, costs, calibrated, clock, moved)
+    notes.remarks |= dict.fromkeys(spread.remarks)
+    rate = spread.factors(replays, rate_rng, np.random.default_rng([seed, int(run.hash[:8] or "0", 16)]))
     waiting = None if calibration is None else Waiting(calibration.delays, calibration.spinning)
-    result = simulate(program, len(steps), size, replays, noise, spread, rng, waiting)
+    result = simulate(program, len(steps), size, noise, rate, rng, waiting)
     if prices is not None:
         notes.extrapolated |= prices.extrapolated
     if elsewhere:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +39,7 @@ class Skeleton:
     have happened. `segments`, a row per segment: `wait`, the row of `waits` before whose post, or, if `inside`, before
     whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
     others took of the processor). `cpu_s`, `wall_s`: of a step, the first the mean over ranks, NaN where it was not
-    recorded."""
+    recorded; `repeats`: the same of every repeat of the run."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -53,6 +53,7 @@ class Skeleton:
     cpu_s: float
     wall_s: float
     hash: str
+    repeats: Sequence[tuple[float, float]] = ()
 
     @property
     def share(self) -> float:
@@ -64,6 +65,7 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
     """The program of one repeat of the run `path`. Raises TraceError where the run recorded no steps or no times, where
     its clocks are not to be trusted, or where its ranks do not go together."""
     heads, begun, cpu, contributions = {}, None, [], 0
+    every: dict[int, list[tuple[float, float]]] = {}
     for trace in read_run(path, tables=["events", "usage"]):
         head = trace.attributes
         rank = head["rank"]
@@ -79,6 +81,8 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         begun = own if begun is None else np.intersect1d(begun, own)
         threads = _rows(trace, THREAD_TIME, repeat)
         cpu.append(dict(zip(used["step"][threads].tolist(), used["value"][threads].tolist(), strict=True)))
+        for number in np.unique(used["repeat"]).tolist():
+            every.setdefault(number, []).append(_of_repeat(trace, number))
         stated = [each.get("contributions", 0) for each in head.get("reductions", {}).values()]
         contributions += max(stated, default=0)
     if begun is None or not len(begun):
@@ -115,6 +119,10 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         float(np.mean(counted)) if counted else math.nan,
         waited.wall / 1e9 / len(begun),
         hash_of_run(path),
+        [
+            (float(np.mean(c)), float(np.max(w)))
+            for c, w in (zip(*own, strict=True) for own in every.values())
+        ],
     )
 
 
@@ -152,6 +160,18 @@ def _rows(trace, name: str, repeat: int) -> np.ndarray:
     used = trace.tables["usage"]
     number = trace.names.index(name) if name in trace.names else -1
     return (used["name"] == number) & (used["repeat"] == repeat)
+
+
+def _of_repeat(trace, repeat: int) -> tuple[float, float]:
+    """(CPU seconds, wall seconds) per step of one rank, NaN where they were not recorded."""
+    steps, threads = _used(trace, CPU_TIME, repeat), _rows(trace, THREAD_TIME, repeat)
+    events = trace.tables["events"]
+    own = (events["repeat"] == repeat) & np.isin(events["step"], steps)
+    if not own.any():
+        return math.nan, math.nan
+    wall = float(events["end"][own].max() - events["start"][own].min()) / 1e9 / len(steps)
+    used = trace.tables["usage"]["value"][threads]
+    return (float(used.mean()) if len(used) else math.nan), wall
 
 
 def _used(trace, name: str, repeat: int) -> np.ndarray:

@@ -126,7 +126,9 @@ def search(
 ) -> Found:
     """Replay all strategies and compare them by `objective`, seconds. `answer` predicts one, from one seed for all;
     `nearest` is the calibration for a rank count. Raises Unreachable where none can be predicted."""
-    refused, kept, own = [], [], []
+    refused: list[tuple] = []
+    kept: list[tuple[float, int, Strategy, Answer]] = []
+    own: list[Answer] = []
     values: list[float] = []
     samples: list[np.ndarray] = []
     for strategy in given:
