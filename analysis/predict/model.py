@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -86,6 +86,7 @@ def predict(
     moved = target.size != run.size or target.problem != run.attributes["problem"]
     calibrated = math.nan if calibration is None else calibration.spread
     spread = spread_of(target.runs, run, costs, calibrated, clock, moved)
+    spread = replace(spread, counts=target.law, iterating=target.iterating)
     notes.remarks |= dict.fromkeys(spread.remarks)
     rate = spread.factors(replays, rate_rng, np.random.default_rng([seed, int(run.hash[:8] or "0", 16)]))
     waiting = None if calibration is None else Waiting(calibration.delays, calibration.spinning)

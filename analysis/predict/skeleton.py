@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from analysis.scaling.within import between
 from miniapps.trace import TraceError
 from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
+ITERATIONS = "iterations"  # what the names of values end in that count them
 ROUNDS = 30  # of sharing out stolen time, which settles after a few
 # Wait before, wait after ("" at the ends), region; of work inside a wait both are the wait.
 Key = tuple[str, str, str]
@@ -39,7 +40,8 @@ class Skeleton:
     have happened. `segments`, a row per segment: `wait`, the row of `waits` before whose post, or, if `inside`, before
     whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
     others took of the processor). `cpu_s`, `wall_s`: of a step, the first the mean over ranks, NaN where it was not
-    recorded; `repeats`: the same of every repeat of the run."""
+    recorded; `repeats`: the same of every repeat of the run; `iterations` {step: those of each of
+    its solves}."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -54,6 +56,7 @@ class Skeleton:
     wall_s: float
     hash: str
     repeats: Sequence[tuple[float, float]] = ()
+    iterations: Mapping[int, Sequence[float]] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -66,10 +69,12 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
     its clocks are not to be trusted, or where its ranks do not go together."""
     heads, begun, cpu, contributions = {}, None, [], 0
     every: dict[int, list[tuple[float, float]]] = {}
-    for trace in read_run(path, tables=["events", "usage"]):
+    iterations: dict[int, list[float]] = {}
+    for trace in read_run(path, tables=["events", "usage", "values"]):
         head = trace.attributes
         rank = head["rank"]
         heads[rank] = head
+        iterations |= _iterations(trace, repeat) if rank == 0 else {}
         _require_sound(trace, path)
         if not head["complete"]:
             raise TraceError(f"{path}: rank {rank} did not come to its end; give a run that did")
@@ -123,6 +128,7 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
             (float(np.mean(c)), float(np.max(w)))
             for c, w in (zip(*own, strict=True) for own in every.values())
         ],
+        iterations,
     )
 
 
@@ -160,6 +166,17 @@ def _rows(trace, name: str, repeat: int) -> np.ndarray:
     used = trace.tables["usage"]
     number = trace.names.index(name) if name in trace.names else -1
     return (used["name"] == number) & (used["repeat"] == repeat)
+
+
+def _iterations(trace, repeat: int) -> dict[int, list[float]]:
+    """{step: iterations that each of its solves took}, as one rank recorded them."""
+    values = trace.tables["values"]
+    named = [number for number, name in enumerate(trace.names) if name.endswith(ITERATIONS)]
+    own = np.isin(values["name"], named) & (values["repeat"] == repeat) & np.isfinite(values["value"])
+    counts: dict[int, list[float]] = {}
+    for step, value in zip(values["step"][own].tolist(), values["value"][own].tolist(), strict=True):
+        counts.setdefault(step, []).append(value)
+    return counts
 
 
 def _of_repeat(trace, repeat: int) -> tuple[float, float]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from analysis.predict.counts import Law
 from analysis.predict.kernels import SegmentCost
 from analysis.predict.skeleton import Key, Skeleton
 from analysis.predict.target import alike
@@ -30,7 +31,8 @@ REPEATS = "launches were not repeated: repeats of one launch may lie closer toge
 @dataclass(frozen=True)
 class Spread:
     """Standard deviations of logarithms: `machine`; `launches` with its degrees of `freedom`, 0 where it is not known,
-    and of how many launches the median is the mean; `fit` with its `fit_freedom`. `remarks` limit these."""
+    and of how many launches the median is the mean; `fit` with its `fit_freedom`; that of `counts` of iterations, which
+    are the share `iterating` of the work. `remarks` limit these."""
 
     machine: float
     launches: float = 0.0
@@ -39,6 +41,8 @@ class Spread:
     fit: float = 0.0
     fit_freedom: int = 0
     remarks: tuple[str, ...] = ()
+    counts: Law | None = None
+    iterating: float = 0.0
 
     def factors(self, replays: int, rng: np.random.Generator, own: np.random.Generator) -> np.ndarray:
         """(replays,) factors of the time of a step; `own` draws what belongs to the sources of a prediction."""
@@ -50,6 +54,9 @@ class Spread:
             logs += np.clip(self.launches * off / known, -MOST, MOST)
         if self.fit_freedom and self.fit > 0:
             logs += np.clip(self.fit * own.standard_t(self.fit_freedom, replays), -MOST, MOST)
+        if self.counts is not None and self.counts.freedom:
+            off = np.clip(self.counts.error * own.standard_t(self.counts.freedom, replays), -MOST, MOST)
+            logs += np.log1p(self.iterating * np.expm1(off))
         return np.exp(logs)
 
 

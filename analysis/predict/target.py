@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.predict import counts
 from analysis.predict.prediction import method_hash
 from analysis.predict.skeleton import Skeleton, label, shares_of, work_of
 from kernels.guarantees import meets
@@ -27,7 +28,8 @@ class Unreachable(Exception):
 class Target:
     """A run to predict: `program` is the run whose steps it repeats, `runs` those that the costs of its segments come
     from. `guarantee` is its level. `reduction` is the label of its reductions where it is not that of the program: of
-    all, or of those alone that do not promise `lifted`."""
+    all, or of those alone that do not promise `lifted`. `law`: from which the number of its iterations is, which have
+    the share `iterating` of the work."""
 
     program: Skeleton
     runs: Sequence[Skeleton]
@@ -42,6 +44,8 @@ class Target:
     remarks: Sequence[str] = field(default_factory=tuple)
     guarantee: str = "none"
     lifted: str | None = None
+    law: counts.Law | None = None
+    iterating: float = 0.0
 
     def label_of(self, facts: Mapping[str, Any]) -> str:
         """The label of a reduction which the program's trace states so."""
@@ -113,11 +117,28 @@ def target(
     if level is not None:
         method |= {"run.guarantee": level}
     extrapolated, remarks = [], []
+    law, iterating = None, 0.0
     if program.attributes["problem"] != problem:
-        extrapolated.append("numbers of iterations")
-        remarks.append(
-            f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
+        law = counts.law_of(chosen, work)
+        ratio = law.count / counts.mean_count(program) if law and counts.mean_count(program) else 1.0
+        moved = (
+            counts.iterated(program, ratio)
+            if law and counts.FEWEST_RATIO < ratio < counts.MOST_RATIO
+            else None
         )
+        if law is None or moved is None:
+            extrapolated.append("numbers of iterations")
+            remarks.append(
+                f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
+            )
+        else:
+            program, iterating = moved
+            low, high = law.interval
+            extrapolated += ["numbers of iterations"] * law.outside
+            between = f"80 %: {low:.3g} to {high:.3g}" if law.freedom else "two counts leave no interval"
+            remarks.append(
+                f"iterations go with size^{law.exponent:.2f} among the runs: {law.count:.3g} in a step ({between})"
+            )
         if any(
             first.get("options", {}).get(key, {}).get("effect") != "size"
             for key in _changed(first, problem_options)
@@ -136,6 +157,8 @@ def target(
         extrapolated,
         remarks,
         level or first.get("guarantee", "none"),
+        law=law,
+        iterating=iterating,
     )
 
 

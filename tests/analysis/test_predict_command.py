@@ -38,9 +38,10 @@ REDUCTION = {
 }
 
 
-def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="none", **more):
+def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="none", calls=None, **more):
     """A run of STEPS steps of CALLS sums: before each, `fixed` ms and `ms` ms for every 128 of n / size; after the last
-    the fixed part. `stolen` {(step, call): ms} are taken by others, before that sum."""
+    the fixed part. With `calls` so many sums, which the run says are iterations. `stolen` {(step, call): ms} are
+    taken by others, before that sum."""
     out.mkdir(parents=True)
     problem = {"grid.n": n, "run.seed": 1}
     known = {"run_id": str(out), "config": {"grid": {"n": n}, "run": {"seed": 1}}, "options": OPTIONS,
@@ -57,7 +58,7 @@ def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="n
             for step in range(1, STEPS + 1):
                 tracer.at(0, step)
                 begin, lost = clock.now, 0.0
-                for call in range(CALLS):
+                for call in range(calls or CALLS):
                     start = clock.now
                     taken = dict(stolen).get((step, call), 0.0)
                     clock.spend(fixed + ms * n / 128 / size + taken)
@@ -70,6 +71,8 @@ def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="n
                 clock.spend(fixed)
                 tracer.event(work, start)
                 tracer.event(whole, begin)
+                if calls and rank == 0:
+                    tracer.value("cg_iterations", calls)
                 for name in ("cpu_time", "cpu"):
                     tracer.usage(name, step, (clock.now - begin) / 1e9 - lost / 1e3)
             tracer.close()
