@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="another option of the problem",
     )
     parser.add_argument(
-        "--guarantee", metavar="LEVEL", help="of which the runs are, where they are of several"
+        "--guarantee",
+        metavar="LEVEL,...",
+        type=_names,
+        help="those of the runs to predict, or others, marked (all)",
     )
     parser.add_argument("--ordering", metavar="NAME", help="of the reductions: 'ring', 'direct in exact'")
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
@@ -50,6 +54,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--any-machine", action="store_true", help="take a calibration of another machine or software"
     )
+    parser.add_argument(
+        "--search", type=_names, metavar="WHAT,...",
+        help="the fastest strategies over ordering, ranks, guarantee, threads, mesh, from which they are chosen",
+    )  # fmt: skip
     parser.add_argument("--replays", type=_replays, default=200, metavar="N", help="(%(default)s)")
     parser.add_argument(
         "--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)"
@@ -69,6 +77,13 @@ def _ranks(text: str) -> list[int]:
     return [int(part) for part in parts]
 
 
+def _names(text: str) -> list[str]:
+    names = list(dict.fromkeys(part.strip() for part in text.split(",")))
+    if not all(names):
+        raise argparse.ArgumentTypeError(f"{text!r}: give names with commas between them")
+    return names
+
+
 def _replays(text: str) -> int:
     if not text.isdecimal() or not 2 <= int(text) <= MOST_REPLAYS:
         raise argparse.ArgumentTypeError(f"{text!r}: give 2 to {MOST_REPLAYS:,} replays")
@@ -79,8 +94,9 @@ def run(options: argparse.Namespace) -> Answer:
     """What the runs lead to."""
     from analysis.load.find import find_runs
     from analysis.predict.model import predict
+    from analysis.predict.prices import levels, targeted
     from analysis.predict.skeleton import skeleton
-    from analysis.predict.target import Unreachable, target
+    from analysis.predict.target import Unreachable
 
     require_directory("--csv", options.csv)
     if options.seed < 0:
@@ -92,58 +108,122 @@ def run(options: argparse.Namespace) -> Answer:
     machine = _machine(options.machine)
     runs = [skeleton(path) for path in find_runs(options.runs)]
     calibrations = _calibrations(options.calibration)
-    answers = []
+    found = None
+
+    def predicted(runs: list, size: int, level: str, reduction: str | None):
+        calibration = _nearest(calibrations, size)
+        chosen = targeted(runs, size, settings, level, reduction, calibration)
+        wrong = _elsewhere(calibration, chosen.program, options)
+        return predict(
+            chosen, calibration, replays=options.replays, clock=options.clock, seed=options.seed, machine=machine,
+            elsewhere=wrong,
+        )  # fmt: skip
+
     try:
-        for size in options.ranks or sorted({run.size for run in runs}):
-            chosen = target(runs, size, settings, options.guarantee, _reduction(options.ordering))
-            calibration = _nearest(calibrations, size)
-            wrong = _elsewhere(calibration, chosen.program, options)
-            answers.append(
-                predict(
-                    chosen, calibration, replays=options.replays, clock=options.clock, seed=options.seed,
-                    machine=machine, elsewhere=wrong,
-                )
-            )  # fmt: skip
+        if options.search:
+            found = _search(runs, calibrations, options, predicted)
+            answers = found.best
+        else:
+            sizes = options.ranks or sorted({run.size for run in runs})
+            ordering = _reduction(options.ordering)
+            each = product(options.guarantee or levels(runs), sizes)
+            answers = [predicted(runs, size, level, ordering) for level, size in each]
     except (Unreachable, ValueError) as error:
         raise Usage(str(error)) from None
     files = _append(options.ledger, answers) if options.ledger else []
-    return _answer(answers, options, files)
+    return _answer(answers, options, files, found)
 
 
-def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Answer:
+def _search(runs: list, calibrations: list, options: argparse.Namespace, predicted):
+    """The fastest strategies (`analysis.predict.strategies.Found`)."""
+    from analysis.predict import strategies
+    from analysis.predict.orderings import offered
+
+    if unknown := [name for name in options.search if name not in strategies.DIMENSIONS]:
+        raise Usage(
+            f"--search {unknown[0]}: cannot be searched; there are: {', '.join(strategies.DIMENSIONS)}"
+        )
+    ranks = options.ranks or sorted({run.size for run in runs})
+    if "ranks" in options.search and not options.ranks:
+        environments = [each.environment for each in calibrations] + [runs[0].attributes["environment"]]
+        cores = [each["cores"] for each in environments if isinstance(each.get("cores"), int)]
+        ranks = range(1, min(max(cores, default=1), 4096) + 1)
+    orderings = [_reduction(options.ordering) or strategies.OWN]
+    if "ordering" in options.search:
+        orderings += sorted({label for each in calibrations for label in offered(each)} - {*orderings})
+    known = sorted({run.attributes.get("guarantee", "none") for run in runs})
+    given = strategies.strategies(runs, options.search, ranks, options.guarantee or known, orderings)
+    return strategies.search(
+        given,
+        lambda each: predicted(each.of(runs), each.ranks, each.guarantee, each.reduction),
+        lambda size: _nearest(calibrations, size),
+        lambda each: _objective(each, options),
+    )
+
+
+def _objective(each, options: argparse.Namespace) -> float:
+    p = each.prediction
+    return {"p50": p.median, "p90": p.interval[1], "mean": float(each.samples.mean())}[options.objective]
+
+
+def _answer(answers: list, options: argparse.Namespace, files: list[str], found=None) -> Answer:
     import pandas as pd
 
     from analysis.page.sections import Table
     from analysis.predict.prediction import PERCENTS
+    from analysis.predict.prices import prices
+    from analysis.predict.strategies import INFEASIBLE, STRATEGIES
+    from analysis.predict.words import price_table, strategy_tables
 
-    rows, regions, shown = [], [], []
+    several = len({each.target.guarantee for each in answers}) > 1
+    rows, regions = [], []
+    shown: list[Shown] = []
     notes: dict[str, None] = {}
     for each in answers:
-        p = each.prediction
-        samples = each.replays.wall if p.clock == "wall" else each.replays.cpu
-        best = {"p50": p.median, "p90": p.interval[1], "mean": float(samples.mean())}[options.objective]
+        p, level = each.prediction, each.target.guarantee
+        best = _objective(each, options)
         low, high = p.interval
+        on = f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}{f', {level}' * several}"
+        marks = f"; extrapolated: {', '.join(p.extrapolated)}" * bool(p.extrapolated)
         shown.append(
-            Bold(f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}: {_ms(best)} ms per step ({options.objective}, "
-                 f"{p.clock} time), 80 % of runs from {_ms(low)} to {_ms(high)} ms"
-                 + (f"; extrapolated: {', '.join(p.extrapolated)}" if p.extrapolated else ""))
+            Bold(f"{on}: {_ms(best)} ms per step ({options.objective}, {p.clock} time), 80 % of runs from {_ms(low)} "
+                 f"to {_ms(high)} ms{marks}")
         )  # fmt: skip
         quantiles = {f"p{percent:02d}_s": q for percent, q in zip(PERCENTS, p.quantiles, strict=True)}
         rows.append(
-            {"app": p.app, "problem": p.problem, "method": p.method, "ranks": p.ranks, "clock": p.clock,
-             options.objective: best, **quantiles, "replays": len(samples), "steps": each.replays.steps,
-             "extrapolated": "; ".join(p.extrapolated)}
+            {"app": p.app, "problem": p.problem, "method": p.method, "guarantee": level, "ranks": p.ranks,
+             "clock": p.clock, options.objective: best, **quantiles, "replays": len(each.samples),
+             "steps": each.replays.steps, "extrapolated": "; ".join(p.extrapolated)}
         )  # fmt: skip
-        regions.append(each.regions.assign(ranks=p.ranks)[["ranks", "region", "seconds", "how"]])
+        own = each.regions.assign(ranks=p.ranks, guarantee=each.target.guarantee)
+        regions.append(own[["guarantee", "ranks", "region", "seconds", "how"]])
         notes |= dict.fromkeys(f"Note: {remark}." for remark in p.remarks)
-    tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True)}
-    columns = ("ranks", "region", "ms per step", "from")
+    tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True),
+              "prices": prices(answers if found is None else found.own),
+              "strategies": pd.DataFrame(columns=list(STRATEGIES)) if found is None else found.table,
+              "infeasible": pd.DataFrame(columns=list(INFEASIBLE)) if found is None else found.infeasible}  # fmt: skip
+    if found is not None:
+        first, place = found.table.iloc[0], found.best[0].prediction
+        shown = [
+            Bold(f"Predicted to be the fastest of {found.replayed} strategies: {first['guarantee']} on {place.ranks} "
+                 f"rank{'s' * (place.ranks > 1)}, ordering {first['ordering']}, {_ms(first['seconds'])} ms per step "
+                 f"({options.objective}, {p.clock} time), 80 % of runs from {_ms(first['low'])} to "
+                 f"{_ms(first['high'])} ms; {found.alike} others cannot be told from it"),
+            *strategy_tables(found.table, found.infeasible),
+        ]  # fmt: skip
+        notes[
+            "Note: all strategies were replayed from the same seed; one is told from the first where nine of ten of "
+            f"its replays or more are slower than the same ones of the first. {len(found.infeasible)} strategies "
+            "cannot be predicted. Guarantees, threads and meshes are those of the runs given, orderings those of the "
+            "calibration."
+        ] = None
+    columns = ("guarantee", "ranks", "region", "ms per step", "from")
     lines = [
-        (row.ranks, row.region, _ms(row.seconds), row.how)
+        (row.guarantee, row.ranks, row.region, _ms(row.seconds), row.how)
         for row in tables["regions"].itertuples(index=False)
     ]
-    table: list[Shown] = [("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))]
-    return Answer(None, tables, [*shown, *table], list(notes), files=files)
+    table = ("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))
+    return Answer(None, tables, [*shown, *price_table(tables["prices"]), table], list(notes), files=files)
 
 
 def _ms(seconds: float) -> str:

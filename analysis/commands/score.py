@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> Answer:
     """How good the predictions were."""
     from analysis.predict.score import PASSED, score
-    from analysis.predict.tables import all_tables, exported, sentences
+    from analysis.predict.tables import all_tables, exported, price_sentences, sentences
 
     try:
         ledger = read_ledger(options.ledger)
@@ -61,7 +61,7 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage(*own.unmeasured)
     shown: list[Shown] = [Bold(f"refused: {why}") for why in own.refused]
     if len(own.summary) or not own.refused:
-        shown += [Bold(f"{text}.") for text in sentences(own)]
+        shown += [Bold(f"{text}.") for text in [*sentences(own), *price_sentences(own)]]
     shown += ["", *all_tables(own, ledger)]
     notes = [f"Note: {note}." for note in own.notes]
     failed = own.refused or (options.within is not None and own.verdict != PASSED)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.groups import conditions, grouped
+from analysis.groups import CHOSEN, conditions, grouped
 from analysis.load.frames import Frames
 from analysis.load.guard import read_run
 from analysis.runs import samples
@@ -28,7 +28,7 @@ from miniapps.trace.schema import COLLECTIVE, COMPUTE, CPU_TIME, EXCHANGE, THREA
 PIECE = 2**22  # bytes hashed at once
 WAITING = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions that wait for other ranks
 POINTS = ("run", "repeat", "path", "app", "problem", "method", "alike", "size", "steps", "wall_s", "cpu_s", "waiting_s",
-          "crowded", "rows", "head")  # fmt: skip
+          "crowded", "rows", "head", "guarantee", "beside")  # fmt: skip
 REGIONS = ("run", "repeat", "name", "seconds")
 
 
@@ -62,6 +62,7 @@ def measured(frames: Frames) -> Measured:
         if len(own):
             notes.append(f"{counted(len(own), 'run')} left out, since they {why}")
     runs["alike"] = conditions(runs, but=("ownership",))
+    runs["beside"] = conditions(runs, but=CHOSEN)
     good = runs[runs["complete"] & ~runs["faulty"] & ~samples(runs)]
     for run, own in good.groupby("run", sort=False):
         try:
@@ -137,7 +138,7 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
         points.append(
             (run, row.repeat, path, row.app, row.problem, method_hash(attributes), row.alike, int(row.size), len(steps),
              max(spans[row.repeat]) / len(steps), _cpu(frames, run, row.repeat), waiting, bool(crowded),
-             ledger["rows"], ledger["head"])
+             ledger["rows"], ledger["head"], row.guarantee, row.beside)
         )  # fmt: skip
         regions += [(run, row.repeat, name, s) for name, s in seconds.items()]
     return points, regions

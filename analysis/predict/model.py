@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,13 +18,11 @@ from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
 from analysis.predict.skeleton import Key
+from analysis.predict.spread import spread_of
 from analysis.predict.target import Target, Unreachable
-from miniapps.trace.head import label_of
 from miniapps.trace.schema import COLLECTIVE
 
-MODEL = "replay-1"
-SPREAD = 0.05  # of the logarithm of a run's time from run to run, where a calibration has not measured it
-LEAST_SPREAD = 0.02  # two runs in quiet moments
+MODEL = "replay-2"
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
 NOTHING = np.ones(1)
 
@@ -40,11 +38,18 @@ class Machine:
 @dataclass(frozen=True)
 class Answer:
     """A prediction, and what it was made of: `regions`, a row per region: `region`, `seconds` per step, `how`; the
-    `replays`."""
+    `replays`; the `target`."""
 
     prediction: Prediction
     regions: pd.DataFrame
     replays: Replays
+    target: Target
+
+    @property
+    def samples(self) -> np.ndarray:
+        """(replays,) seconds per step by the prediction's clock. Replay k of every target has the same draws of the
+        machine, if they have one seed: two of them may be compared replay by replay."""
+        return self.replays.wall if self.prediction.clock == "wall" else self.replays.cpu
 
 
 @dataclass
@@ -69,17 +74,23 @@ def predict(
     """
     machine = machine or Machine()
     notes = _Notes(dict.fromkeys(target.extrapolated), dict.fromkeys(target.remarks))
-    size, rng = target.size, np.random.default_rng(seed)
+    # Noise takes draws of its own, so that replay k of every target meets the same rate of the machine.
+    size, (noise_rng, rate_rng, rng) = target.size, np.random.default_rng(seed).spawn(3)
+    run = target.program
     costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
     prices = _prices(target, calibration, machine, notes)
     waits, steps = target.program.waits, target.program.steps
     chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]
     program, work = _program(target, chosen.tolist(), costs, prices)
-    noise = _noise(target, calibration, machine, replays, rng, work, notes)
-    spread = math.nan if calibration is None else calibration.spread
-    spread = SPREAD if math.isnan(spread) else max(LEAST_SPREAD, spread)
+    noise = _noise(target, calibration, machine, replays, noise_rng, work, notes)
+    moved = target.size != run.size or target.problem != run.attributes["problem"]
+    calibrated = math.nan if calibration is None else calibration.spread
+    spread = spread_of(target.runs, run, costs, calibrated, clock, moved)
+    spread = replace(spread, counts=target.law, iterating=target.iterating)
+    notes.remarks |= dict.fromkeys(spread.remarks)
+    rate = spread.factors(replays, rate_rng, np.random.default_rng([seed, int(run.hash[:8] or "0", 16)]))
     waiting = None if calibration is None else Waiting(calibration.delays, calibration.spinning)
-    result = simulate(program, len(steps), size, replays, noise, spread, rng, waiting)
+    result = simulate(program, len(steps), size, noise, rate, rng, waiting)
     if prices is not None:
         notes.extrapolated |= prices.extrapolated
     if elsewhere:
@@ -114,7 +125,7 @@ def predict(
         extrapolated=tuple(notes.extrapolated),
         remarks=tuple(notes.remarks),
     )
-    return Answer(prediction, regions, result)
+    return Answer(prediction, regions, result, target)
 
 
 def _prices(
@@ -223,9 +234,7 @@ class _Communication:
         facts = self._reductions.get(name)
         if facts is None:
             return np.full(size, prices.gather(nbytes * self._target.program.size, size)), None
-        label = label_of(facts)
-        if self._target.reduction is not None and facts.get("decided") != "application":
-            label = self._target.reduction
+        label = self._target.label_of(facts)
         itemsize = ITEMSIZES.get(facts.get("dtype", ""), 8)
         return np.full(size, prices.allreduce(label, math.prod(facts.get("shape", [])), itemsize, size)), None
 

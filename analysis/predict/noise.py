@@ -32,8 +32,9 @@ class Noise:
         runs = -(-count // RUN)
         windows, ranks = shares.shape
         known = np.arange(size) % ranks
-        draws = rng.integers(0, max(1, windows - RUN + 1), (replays, runs, -(-size // ranks)))
-        places = draws[:, :, np.arange(size) // ranks].transpose(2, 0, 1)[..., None] + np.arange(RUN)
+        # Run after run, so that shorter and longer targets meet the same windows in the same replay.
+        draws = rng.integers(0, max(1, windows - RUN + 1), (runs, replays, -(-size // ranks)))
+        places = draws[:, :, np.arange(size) // ranks].transpose(2, 1, 0)[..., None] + np.arange(RUN)
         places = np.minimum(places, windows - 1).reshape(size, replays, -1)
         rate = np.maximum(shares[places, known[:, None, None]] * taken, LEAST)
         self._windows = rate.shape[2]

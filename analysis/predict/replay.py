@@ -63,19 +63,18 @@ def simulate(
     steps: Sequence[Step],
     of: int,
     size: int,
-    replays: int,
     noise: Noise | Quiet,
-    spread: float,
+    rate: np.ndarray,
     rng: np.random.Generator,
     delays: Waiting | None = None,
 ) -> Replays:
-    """Replay `steps`, chosen from the `of` steps of a run. `spread`: standard deviation of the logarithm of the rate of
-    this machine from run to run. `delays`: of waits that end later than on a quiet machine.
+    """Replay `steps`, chosen from the `of` steps of a run. `rate` (replays,): factors of the time that work and
+    messages take on this machine, from run to run. `delays`: of waits that end later than on a quiet machine.
 
     A run's time per step is the mean of its steps. Where fewer are simulated the means lie further apart than those of
     runs do, and are drawn together around their median.
     """
-    rate = np.exp(spread * rng.standard_normal(replays))
+    replays = len(rate)
     delays = delays or Waiting()
     now, cpu = np.zeros((size, replays)), np.zeros((size, replays))
     waiting: dict[str, float] = {}

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.frames import Frames
-from analysis.predict import baselines
+from analysis.predict import baselines, price_score
 from analysis.predict.measured import hash_of_run, measured
 from analysis.runs import label
 from miniapps.received.ledger import START, Ledger, Row
@@ -31,7 +31,7 @@ SUMMARY = ("kind", "verdict", "targets", "runs", "error", "floor", "inside", "co
 SAMPLES = ("row", "run", "repeat", "seconds", "ratio", "inside", "crowded", "crps_s", *COLUMN.values())
 TARGETS = ("row", "kind", "app", "problem", "method", "ranks", "mesh", "clock", "median_s", "low_s", "high_s", "runs",
            "launches", "measured_s", "error", "bias", "floor", "inside", "crps_s", *COLUMN.values(), "inverse_error",
-           "replay_error", "extrap_error", "best", "extrapolated")  # fmt: skip
+           "replay_error", "extrap_error", "best", "extrapolated", "guarantee")  # fmt: skip
 REGIONS = ("row", "name", "predicted_s", "measured_s", "ratio")
 
 
@@ -50,6 +50,8 @@ class Score:
     targets: pd.DataFrame
     regions: pd.DataFrame
     summary: pd.DataFrame
+    prices: pd.DataFrame
+    price_errors: pd.DataFrame
     refused: list[str] = field(default_factory=list)
     unmeasured: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -70,7 +72,7 @@ def score(frames: Frames, ledger: Ledger, within: float | None = None) -> Score:
     sources = _sources(known.points, ledger)
     pairs, refused, notes = _matched(known.points, ledger, sources)
     samples, untimed = _samples(pairs, known.points, sources)
-    targets = _targets(samples, ledger)
+    targets = _targets(samples, ledger, dict(known.points[["run", "guarantee"]].values))
     summary = pd.DataFrame(
         [
             _summary(kind, samples[samples["row"].isin(own["row"])], own, within)
@@ -79,8 +81,12 @@ def score(frames: Frames, ledger: Ledger, within: float | None = None) -> Score:
         columns=list(SUMMARY),
     )
     regions = _regions(samples, known.regions, ledger)
+    beside = samples[["row", "run"]].merge(known.points[["run", "beside"]].drop_duplicates("run"), on="run")
+    priced = price_score.scored(targets, samples, dict(beside[["row", "beside"]].values))
     notes = [*known.notes, *notes, *untimed, *_limits(targets, summary)]
-    return Score(samples, targets, regions, summary, refused, known.refused, notes)
+    return Score(
+        samples, targets, regions, summary, priced, _price_errors(priced), refused, known.refused, notes
+    )
 
 
 def crps(prediction: Prediction, seconds: float) -> float:
@@ -226,7 +232,7 @@ def _simple(
     return inverse, replay, baselines.extra_p(times, prediction.ranks)
 
 
-def _targets(samples: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
+def _targets(samples: pd.DataFrame, ledger: Ledger, guarantees: dict[str, str]) -> pd.DataFrame:
     rows = []
     for number, own in samples.groupby("row"):
         prediction = ledger.rows[number - 1].prediction
@@ -240,7 +246,8 @@ def _targets(samples: pd.DataFrame, ledger: Ledger) -> pd.DataFrame:
              prediction.median, *prediction.interval, len(own), own["run"].nunique(),
              float(np.median(seconds)), errors[0], float(np.expm1(np.mean(np.log(own["ratio"])))), floor_of(seconds),
              int(own["inside"].sum()), float(own["crps_s"].mean()), *simple, *errors[1:],
-             ("prediction", *baselines.NAMES)[best], ", ".join(prediction.extrapolated))
+             ("prediction", *baselines.NAMES)[best], ", ".join(prediction.extrapolated),
+             guarantees[own["run"].iloc[0]])
         )  # fmt: skip
     return pd.DataFrame(rows, columns=list(TARGETS))
 
@@ -270,6 +277,16 @@ def _summary(kind: str, samples: pd.DataFrame, targets: pd.DataFrame, within: fl
         "better": int((with_baseline["best"] == "prediction").sum()), "compared": len(with_baseline),
         "within": math.nan if within is None else within,
     }  # fmt: skip
+
+
+def _price_errors(priced: pd.DataFrame) -> pd.DataFrame:
+    """The errors of the prices of each guarantee beside their floors, columns ERRORS."""
+    rows = []
+    for (kind, guarantee), own in priced.groupby(["kind", "guarantee"], sort=False):
+        floor = _mean_of(own["floor"].dropna())
+        verdict = SCORED if floor <= FLOOR_MOST else NOT_TESTABLE
+        rows.append((kind, guarantee, len(own), _mean_of(own["error"]), floor, verdict))
+    return pd.DataFrame(rows, columns=list(price_score.ERRORS))
 
 
 def _mean_of(errors: pd.Series) -> float:

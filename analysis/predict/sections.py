@@ -23,6 +23,11 @@ def predict_sections(overview: Overview) -> list[Section]:
         "floor is how far runs of one configuration lie apart: where it is above 10 %, an error says nothing. The CRPS "
         "compares the whole predicted distribution with the measured time."
     )
+    if len(score.prices):
+        intro += (
+            " The price of a guarantee is how many times as long a step takes under it as under the weakest one that "
+            "was predicted and run."
+        )
     notes = [f"{note[:1].upper()}{note[1:]}." for note in score.notes]
     left_out = [*score.refused, *score.unmeasured]
     lists = [(f"{counted(len(left_out), 'run')} not scored", left_out)] if left_out else []

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from analysis.scaling.within import between
 from miniapps.trace import TraceError
 from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
+ITERATIONS = "iterations"  # what the names of values end in that count them
 ROUNDS = 30  # of sharing out stolen time, which settles after a few
 # Wait before, wait after ("" at the ends), region; of work inside a wait both are the wait.
 Key = tuple[str, str, str]
@@ -39,7 +40,8 @@ class Skeleton:
     have happened. `segments`, a row per segment: `wait`, the row of `waits` before whose post, or, if `inside`, before
     whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
     others took of the processor). `cpu_s`, `wall_s`: of a step, the first the mean over ranks, NaN where it was not
-    recorded."""
+    recorded; `repeats`: the same of every repeat of the run; `iterations` {step: those of each of
+    its solves}."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -53,6 +55,8 @@ class Skeleton:
     cpu_s: float
     wall_s: float
     hash: str
+    repeats: Sequence[tuple[float, float]] = ()
+    iterations: Mapping[int, Sequence[float]] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -64,10 +68,13 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
     """The program of one repeat of the run `path`. Raises TraceError where the run recorded no steps or no times, where
     its clocks are not to be trusted, or where its ranks do not go together."""
     heads, begun, cpu, contributions = {}, None, [], 0
-    for trace in read_run(path, tables=["events", "usage"]):
+    every: dict[int, list[tuple[float, float]]] = {}
+    iterations: dict[int, list[float]] = {}
+    for trace in read_run(path, tables=["events", "usage", "values"]):
         head = trace.attributes
         rank = head["rank"]
         heads[rank] = head
+        iterations |= _iterations(trace, repeat) if rank == 0 else {}
         _require_sound(trace, path)
         if not head["complete"]:
             raise TraceError(f"{path}: rank {rank} did not come to its end; give a run that did")
@@ -79,6 +86,8 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         begun = own if begun is None else np.intersect1d(begun, own)
         threads = _rows(trace, THREAD_TIME, repeat)
         cpu.append(dict(zip(used["step"][threads].tolist(), used["value"][threads].tolist(), strict=True)))
+        for number in np.unique(used["repeat"]).tolist():
+            every.setdefault(number, []).append(_of_repeat(trace, number))
         stated = [each.get("contributions", 0) for each in head.get("reductions", {}).values()]
         contributions += max(stated, default=0)
     if begun is None or not len(begun):
@@ -115,6 +124,11 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         float(np.mean(counted)) if counted else math.nan,
         waited.wall / 1e9 / len(begun),
         hash_of_run(path),
+        [
+            (float(np.mean(c)), float(np.max(w)))
+            for c, w in (zip(*own, strict=True) for own in every.values())
+        ],
+        iterations,
     )
 
 
@@ -152,6 +166,29 @@ def _rows(trace, name: str, repeat: int) -> np.ndarray:
     used = trace.tables["usage"]
     number = trace.names.index(name) if name in trace.names else -1
     return (used["name"] == number) & (used["repeat"] == repeat)
+
+
+def _iterations(trace, repeat: int) -> dict[int, list[float]]:
+    """{step: iterations that each of its solves took}, as one rank recorded them."""
+    values = trace.tables["values"]
+    named = [number for number, name in enumerate(trace.names) if name.endswith(ITERATIONS)]
+    own = np.isin(values["name"], named) & (values["repeat"] == repeat) & np.isfinite(values["value"])
+    counts: dict[int, list[float]] = {}
+    for step, value in zip(values["step"][own].tolist(), values["value"][own].tolist(), strict=True):
+        counts.setdefault(step, []).append(value)
+    return counts
+
+
+def _of_repeat(trace, repeat: int) -> tuple[float, float]:
+    """(CPU seconds, wall seconds) per step of one rank, NaN where they were not recorded."""
+    steps, threads = _used(trace, CPU_TIME, repeat), _rows(trace, THREAD_TIME, repeat)
+    events = trace.tables["events"]
+    own = (events["repeat"] == repeat) & np.isin(events["step"], steps)
+    if not own.any():
+        return math.nan, math.nan
+    wall = float(events["end"][own].max() - events["start"][own].min()) / 1e9 / len(steps)
+    used = trace.tables["usage"]["value"][threads]
+    return (float(used.mean()) if len(used) else math.nan), wall
 
 
 def _used(trace, name: str, repeat: int) -> np.ndarray:

@@ -39,10 +39,21 @@ def _sentence(own, several: bool) -> str:
     return text
 
 
+def price_sentences(score: Score) -> list[str]:
+    """How well the price of each guarantee was predicted."""
+    return [
+        f"price of {e.guarantee}, {e.kind}: {e.verdict}, {e.error:.1%} error "
+        + ("of unknown floor" if math.isnan(e.floor) else f"over a floor of {e.floor:.1%}")
+        + f", of {counted(e.targets, 'price')}"
+        for e in score.price_errors.itertuples(index=False)
+    ]
+
+
 def all_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
     return [
-        *summary_tables(score), *target_tables(score), *method_tables(score), *region_tables(score),
+        *summary_tables(score), *target_tables(score), *price_tables(score), *method_tables(score),
+        *region_tables(score),
         *ledger_tables(score, ledger),
     ]  # fmt: skip
 
@@ -52,6 +63,8 @@ def exported(score: Score, ledger: Ledger) -> dict[str, pd.DataFrame]:
     return {
         "summary": score.summary,
         "targets": score.targets,
+        "prices": score.prices,
+        "price_errors": score.price_errors,
         "methods": methods(score.targets),
         "samples": score.samples,
         "regions": score.regions,
@@ -93,6 +106,30 @@ def target_tables(score: Score) -> list[tuple[str, Table]]:
         for t in score.targets.itertuples(index=False)
     ]  # fmt: skip
     return [("Predicted and measured", Table(columns, rows, (columns[0], *columns[2:9])))] if rows else []
+
+
+def price_tables(score: Score) -> list[tuple[str, Table]]:
+    """What guarantees cost, predicted and measured, each beside how far two such prices lie apart."""
+    columns = ("guarantee", "against", "target", "predicted", "measured", "error", "floor")
+    known = names(score.targets)
+    rows = [
+        (
+            p.guarantee, p.weakest, known[p.row], f"x {number(p.predicted)}", f"x {number(p.measured)}",
+            f"{p.error:.1%}", _percent(p.floor, FLOOR_MOST),
+        )
+        for p in score.prices.itertuples(index=False)
+    ]  # fmt: skip
+    if not rows:
+        return []
+    heads = ("guarantee", "", "prices", "error", "floor", "verdict")
+    errors = [
+        (e.guarantee, e.kind, e.targets, f"{e.error:.1%}", _percent(e.floor, FLOOR_MOST), e.verdict)
+        for e in score.price_errors.itertuples(index=False)
+    ]
+    return [
+        ("Price of each guarantee", Table(heads, errors, heads[2:5])),
+        ("Prices, predicted and measured", Table(columns, rows, columns[3:])),
+    ]
 
 
 def method_tables(score: Score) -> list[tuple[str, Table]]:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from analysis.predict import counts
 from analysis.predict.prediction import method_hash
 from analysis.predict.skeleton import Skeleton, label, shares_of, work_of
-from miniapps.trace.head import problem_hash
+from kernels.guarantees import meets
+from miniapps.trace.head import label_of, problem_hash
 
 LARGEST = 2**63  # of a number among options
 MESH = "mesh.mesh"  # the factor of a method that says over which mesh of ranks a program is spread
@@ -25,7 +27,9 @@ class Unreachable(Exception):
 @dataclass(frozen=True)
 class Target:
     """A run to predict: `program` is the run whose steps it repeats, `runs` those that the costs of its segments come
-    from. `reduction` is the label of its reductions where it is not that of the program."""
+    from. `guarantee` is its level. `reduction` is the label of its reductions where it is not that of the program: of
+    all, or of those alone that do not promise `lifted`. `law`: from which the number of its iterations is, which have
+    the share `iterating` of the work."""
 
     program: Skeleton
     runs: Sequence[Skeleton]
@@ -38,6 +42,19 @@ class Target:
     reduction: str | None
     extrapolated: Sequence[str] = field(default_factory=tuple)
     remarks: Sequence[str] = field(default_factory=tuple)
+    guarantee: str = "none"
+    lifted: str | None = None
+    law: counts.Law | None = None
+    iterating: float = 0.0
+
+    def label_of(self, facts: Mapping[str, Any]) -> str:
+        """The label of a reduction which the program's trace states so."""
+        own = label_of(facts)
+        if self.reduction is None or facts.get("decided") == "application":
+            return own
+        if self.lifted is not None and meets(facts.get("guarantee", "none"), self.lifted):
+            return own
+        return self.reduction
 
     @property
     def shares(self) -> np.ndarray:
@@ -57,9 +74,10 @@ def target(
     settings: Mapping[str, str],
     guarantee: str | None = None,
     reduction: str | None = None,
+    level: str | None = None,
 ) -> Target:
-    """The target on `size` ranks that differs from `runs` in `settings` {"section.name": text}, and in its guarantee
-    and ordering where given.
+    """The target on `size` ranks that differs from `runs`, or from those of them under `guarantee`, in `settings`
+    {"section.name": text}, and in its ordering and its guarantee, `level`, where given.
 
     Raises Unreachable where no run has the guarantee, an option is none of the problem's, or a rank would have no
     block.
@@ -71,7 +89,7 @@ def target(
             f"--guarantee {guarantee}: what ranks compute by themselves is other work under another guarantee, and the "
             f"runs given are of {known}; record one on one rank with --guarantee {guarantee} and give it, too"
         )
-    if len({(run.attributes["app"], _alike(run)) for run in chosen}) > 1:
+    if len({alike(run) for run in chosen}) > 1:
         named = ", ".join(label(run) for run in chosen)
         raise Unreachable(
             f"{named}: these runs differ in more than their ranks and the size of their problem; give runs of one "
@@ -96,12 +114,31 @@ def target(
     if reduction is not None:
         ordering, _, held = reduction.partition(" in ")
         method |= {"run.allreduce": ordering, "run.accumulate": held or None}
+    if level is not None:
+        method |= {"run.guarantee": level}
     extrapolated, remarks = [], []
+    law, iterating = None, 0.0
     if program.attributes["problem"] != problem:
-        extrapolated.append("numbers of iterations")
-        remarks.append(
-            f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
+        law = counts.law_of(chosen, work)
+        ratio = law.count / counts.mean_count(program) if law and counts.mean_count(program) else 1.0
+        moved = (
+            counts.iterated(program, ratio)
+            if law and counts.FEWEST_RATIO < ratio < counts.MOST_RATIO
+            else None
         )
+        if law is None or moved is None:
+            extrapolated.append("numbers of iterations")
+            remarks.append(
+                f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
+            )
+        else:
+            program, iterating = moved
+            low, high = law.interval
+            extrapolated += ["numbers of iterations"] * law.outside
+            between = f"80 %: {low:.3g} to {high:.3g}" if law.freedom else "two counts leave no interval"
+            remarks.append(
+                f"iterations go with size^{law.exponent:.2f} among the runs: {law.count:.3g} in a step ({between})"
+            )
         if any(
             first.get("options", {}).get(key, {}).get("effect") != "size"
             for key in _changed(first, problem_options)
@@ -119,16 +156,20 @@ def target(
         reduction,
         extrapolated,
         remarks,
+        level or first.get("guarantee", "none"),
+        law=law,
+        iterating=iterating,
     )
 
 
-def _alike(run: Skeleton) -> str:
-    """What runs must share for the costs of one to say something about another."""
+def alike(run: Skeleton, but: Collection[str] = ()) -> str:
+    """What runs must share for the costs of one to say something about another; options of the effects `but` aside."""
     stated = run.attributes.get("options", {})
-    free = {key for key, each in stated.items() if each.get("effect") in ("size", "until", "ownership")}
+    effects = ("size", "until", "ownership", *but)
+    free = {key for key, each in stated.items() if each.get("effect") in effects}
     problem = {k: v for k, v in run.attributes.get("problem_options", {}).items() if k not in free}
     method = {k: v for k, v in run.attributes["method"].items() if k not in free}
-    return json.dumps([problem, method], sort_keys=True)
+    return json.dumps([run.attributes["app"], problem, method], sort_keys=True)
 
 
 def _changed(first: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ STEPS = 4
 SPREAD = (0.9, 0.92, 0.96, 1.0, 1.04, 1.08, 1.1)  # quantiles over their median
 
 
-def write_steps(out, ms, size=1, ledger=None, steps=STEPS, jump=None, **more):
+def write_steps(out, ms, size=1, ledger=None, steps=STEPS, jump=None, guarantee="none", **more):
     """A run whose repeats take `ms` per step each, a list, a fifth of it in an all-reduce; before the first step a
     set-up of one second. `ledger`: the file that it is started with. In repeat 0, step `jump`, its clock goes
     back by half a step."""
@@ -26,7 +26,9 @@ def write_steps(out, ms, size=1, ledger=None, steps=STEPS, jump=None, **more):
     for rank in range(size):
         clock = Clock()
         with mock.patch("time.perf_counter_ns", clock):
-            tracer = Tracer(out / rank_file(rank), attributes(rank, size, "none", "ring", **known), size=size)
+            tracer = Tracer(
+                out / rank_file(rank), attributes(rank, size, guarantee, "ring", **known), size=size
+            )
             names = [tracer.name(*each) for each in (("work", COMPUTE), ("sum", COLLECTIVE), ("step", OTHER))]
             for repeat, per_step in enumerate(ms):
                 tracer.at(repeat, 0)
@@ -53,9 +55,9 @@ def _spend(tracer, clock, name, milliseconds):
     tracer.event(name, begin)
 
 
-def predicted(ms, ranks=1, sources=(), **more):
+def predicted(ms, ranks=1, sources=(), guarantee="none", **more):
     """A prediction of so many milliseconds per step for the runs of `write_steps`."""
-    known = attributes(0, ranks, "none", "ring")
+    known = attributes(0, ranks, guarantee, "ring")
     given = {"app": "coupled", "problem": "p0", "method": method_hash(known), "ranks": ranks, "model": "test 1",
              "quantiles": tuple(1e-3 * ms * each for each in SPREAD), "regions": {"work": 8e-4 * ms, "sum": 2e-4 * ms},
              "traces": tuple(map(hash_of_run, sources))}  # fmt: skip
@@ -71,15 +73,20 @@ def write_ledger(path, *predictions):
 
 
 def write_study(root):
-    """In the new directory `root` a source on one rank, a ledger that predicts 1, 2, 4 and 8 ranks from it, and runs
-    that come after it; the ledger."""
+    """In the new directory `root` a source on one rank, a ledger that predicts 1, 2, 4 and 8 ranks from it, and 2
+    ranks under `layout`, twice as slow, and runs that come after it; the ledger."""
     root.mkdir(parents=True, exist_ok=True)
     source = write_steps(root / "source", [100, 102])
     ledger = write_ledger(
-        root / "ledger.jsonl", *(predicted(100 * (0.1 + 0.9 / p), p, [source]) for p in (1, 2, 4, 8))
+        root / "ledger.jsonl",
+        *(predicted(100 * (0.1 + 0.9 / p), p, [source]) for p in (1, 2, 4, 8)),
+        predicted(110, 2, guarantee="layout"),
     )
     for p, off in ((1, 1.01), (2, 1.06), (4, 0.97), (8, 1.1)):
         for i in range(2):
             took = 100 * (0.1 + 0.9 / p) * (off + 0.02 * i)
             write_steps(root / f"p{p}-{i}", [took, took * 1.01], size=p, ledger=ledger)
+    for i in range(2):
+        took = 120 + i
+        write_steps(root / f"layout-{i}", [took, took * 1.01], size=2, ledger=ledger, guarantee="layout")
     return ledger

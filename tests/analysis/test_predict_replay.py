@@ -20,7 +20,8 @@ def replayed(waits, tail, noise=None, replays=3, spread=0.0, steps=1, of=1, resi
     """Steps of these waits, one after the other."""
     step = Step(waits, [(k, True, True) for k in range(len(waits))], np.array(tail, float), residuals)
     rng = np.random.default_rng(0)
-    return simulate([step] * steps, of, len(tail), replays, noise or Quiet(), spread, rng, delays)
+    rate = np.exp(spread * rng.standard_normal(replays))
+    return simulate([step] * steps, of, len(tail), noise or Quiet(), rate, rng, delays)
 
 
 def test_all_wait_for_the_last_and_for_the_messages():
@@ -57,7 +58,7 @@ def _first():
 
     class First:
         def integers(self, low, high, shape):
-            each = np.arange(shape[1])[None, :, None] * 200
+            each = np.arange(shape[0])[:, None, None] * 200
             return np.minimum(np.broadcast_to(each, shape), high - 1)
 
     return First()

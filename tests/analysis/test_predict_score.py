@@ -12,6 +12,7 @@ from analysis.overview import Overview
 from analysis.predict import baselines
 from analysis.predict.ledger import append
 from analysis.predict.measured import hash_of_run, measured
+from analysis.predict.price_score import floor_of_ratios
 from analysis.predict.score import crps, floor_of, methods, score
 from analysis.predict.sections import predict_sections
 from miniapps.received.ledger import read_ledger
@@ -254,18 +255,42 @@ def test_the_report_has_predictions_where_it_is_given_their_ledger(study):
     assert predict_sections(Overview(frames)) == []
     (section,) = predict_sections(Overview(frames, ledger=ledger))
     assert section.intro.startswith(
-        "Scored: 5.7% geometric mean error over a floor of 1.5%, of 4 targets in 16 runs"
+        "Scored: 6.6% geometric mean error over a floor of 1.4%, of 5 targets in 20 runs"
     )
     errors, rows = (
         section.figures[1],
         [table for title, table in section.tables if title.startswith("The ledger")],
     )
     assert [label for _, label in errors.legend] == ["prediction", "1/p", "mean replay", "Extra-P"]
-    assert [row[0] for row in rows[0].rows] == [4, 3, 2, 1] and rows[0].rows[0][-1] == ledger.head[:12]
-    assert len(section.figures[0].data) == 16
+    assert [row[0] for row in rows[0].rows] == [5, 4, 3, 2, 1] and rows[0].rows[0][-1] == ledger.head[:12]
+    assert len(section.figures[0].data) == 20
 
 
 def test_a_ledger_without_rows_says_so_in_the_report(tmp_path, empty):
     run = write_steps(tmp_path / "r", [10], ledger=empty)
     (section,) = predict_sections(Overview(load([run]), ledger=read_ledger(empty)))
     assert "has no rows" in section.nothing and not section.figures
+
+
+def test_prices_of_guarantees_are_scored_beside_their_floor(study, capsys):
+    own = scored(study, study.parent)
+    (price,) = own.prices.to_dict("records")
+    plain, strict = (own.samples[own.samples["row"] == row]["seconds"].to_numpy() for row in (2, 5))
+    assert (price["guarantee"], price["weakest"], price["ranks"]) == ("layout", "none", 2)
+    assert (price["row"], price["weakest_row"], price["predicted"]) == (5, 2, pytest.approx(2.0))
+    took = np.median(strict) / np.median(plain)
+    assert price["measured"] == pytest.approx(took) and price["ratio"] == pytest.approx(took / 2)
+    assert price["error"] == pytest.approx(np.expm1(abs(np.log(took / 2))))
+    assert 0 < price["floor"] < 0.05
+    (error,) = own.price_errors.to_dict("records")
+    assert (error["targets"], error["verdict"]) == (1, "scored")
+    assert error["error"] == pytest.approx(price["error"]) and error["floor"] == pytest.approx(price["floor"])
+    assert call("score", study, study.parent) == 0
+    assert "price of layout, wall clock: scored, " in (out := capsys.readouterr().out)
+    assert "Prices, predicted and measured" in out
+    assert scored(study, study.parent / "layout-0").prices.empty
+
+
+def test_a_price_without_repeats_has_no_floor():
+    assert math.isnan(floor_of_ratios([1.0], [1.0, 2.0]))
+    assert floor_of_ratios([1.0, 1.1], [2.0, 2.0]) == pytest.approx(0.1)

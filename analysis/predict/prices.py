@@ -1,0 +1,119 @@
+"""The price of each guarantee: how many times as long a step takes under it as under the weakest one.
+
+Predicted by replays of both that share their draws of the machine, and scored by runs of both
+(`analysis.predict.price_score`). What ranks compute by
+themselves is other work under another guarantee, so that a price comes from a run under it. Of a guarantee without a
+run there is one where traces show no other difference than in the reductions: these get one of the calibration that
+promises enough, and the prediction is marked. Under `layout` and above ranks compute block by block, below they do
+not: across that line no price is made up.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+
+from analysis.groups import CHOSEN, SPANS_LAYOUTS
+from analysis.predict.calibration import Calibration
+from analysis.predict.collectives import Collectives
+from analysis.predict.model import Answer
+from analysis.predict.orderings import offered, promising
+from analysis.predict.skeleton import Skeleton
+from analysis.predict.target import Target, Unreachable, alike, target
+from kernels.guarantees import LEVELS, meets
+
+PRICES = ("ranks", "clock", "guarantee", "weakest", "price", "low", "high", "told", "extrapolated")
+
+
+def levels(runs: Sequence[Skeleton]) -> list[str]:
+    """The guarantees of `runs`, the weakest first. Raises Unreachable where runs of several differ in more than what a
+    guarantee chooses: their times say nothing about its price."""
+    known = sorted({run.attributes.get("guarantee", "none") for run in runs}, key=LEVELS.index)
+    if len(known) > 1 and len({alike(run, CHOSEN) for run in runs}) > 1:
+        raise Unreachable(
+            f"these runs are of several guarantees ({', '.join(known)}), and differ in more than these: give runs of "
+            "one problem and method, or choose a guarantee with --guarantee"
+        )
+    return known
+
+
+def targeted(
+    runs: Sequence[Skeleton],
+    size: int,
+    settings: Mapping[str, str],
+    level: str,
+    reduction: str | None,
+    calibration: Calibration | None,
+) -> Target:
+    """The target under the guarantee `level`, from a run under it, or where there is none from the nearest one whose
+    ranks compute alike, marked. Raises Unreachable as `target` does, and for an ordering that promises less."""
+    near = [each for each in levels(runs) if (each in SPANS_LAYOUTS) == (level in SPANS_LAYOUTS)]
+    if level in near or not near or level not in LEVELS:
+        return target(runs, size, settings, level, reduction)
+    known = min(near, key=lambda each: abs(LEVELS.index(each) - LEVELS.index(level)))
+    moved = target(runs, size, settings, known, reduction, level)
+    remark = (
+        f"of {level} no run was given: ranks are taken to compute by themselves as under {known}; record a run with "
+        f"--guarantee {level}"
+    )
+    label = reduction
+    if size > 1 and calibration is not None:
+        if reduction is None:
+            label = _quickest(moved, promising(calibration, level, size), calibration)
+            if label is None:
+                raise Unreachable(
+                    f"--guarantee {level}: of it no run was given, and the calibration has no reduction that promises "
+                    f"it on {size} ranks; record a run with --guarantee {level}"
+                )
+            remark += f"; reductions that promise less are taken to be {label}"
+        elif (held := offered(calibration).get(reduction)) is not None and not meets(held, level):
+            raise Unreachable(f"--ordering {reduction}: promises {held}, and {level} is asked for")
+    return replace(
+        moved,
+        reduction=label,
+        lifted=level if reduction is None else None,
+        extrapolated=(*moved.extrapolated, f"guarantee {level}, of which no run was given"),
+        remarks=(*moved.remarks, remark),
+    )
+
+
+def _quickest(moved: Target, labels: Sequence[str], calibration: Calibration) -> str | None:
+    """That of `labels` with which the reductions of a target take the least time."""
+    facts = list(moved.program.attributes.get("reductions", {}).values())
+    prices = Collectives(calibration)
+    seconds = {
+        label: sum(
+            max(1, each.get("calls", 1))
+            * prices.allreduce(label, math.prod(each.get("shape", [])), 8, moved.size)
+            for each in facts
+        )
+        for label in labels
+    }
+    return min(seconds, key=lambda label: seconds[label], default=None)
+
+
+def prices(answers: Sequence[Answer]) -> pd.DataFrame:
+    """The price of each guarantee among `answers`, which are replays from one seed: a row per rank count and guarantee
+    but the weakest, columns PRICES. `price` is the ratio of the medians; four of five replays, each compared with the
+    same replay of the weakest guarantee, are within `low` to `high`; `told`: 1 is not in between."""
+    rows = []
+    for size in sorted({each.prediction.ranks for each in answers}):
+        own = sorted(
+            (each for each in answers if each.prediction.ranks == size),
+            key=lambda each: LEVELS.index(each.target.guarantee),
+        )
+        first = own[0]
+        for each in own[1:]:
+            if each.target.guarantee == first.target.guarantee:
+                continue
+            low, high = np.quantile(each.samples / first.samples, [0.1, 0.9]).tolist()
+            marks = dict.fromkeys((*first.prediction.extrapolated, *each.prediction.extrapolated))
+            rows.append(
+                (size, each.prediction.clock, each.target.guarantee, first.target.guarantee,
+                 each.prediction.median / first.prediction.median, low, high, not low <= 1.0 <= high, "; ".join(marks))
+            )  # fmt: skip
+    return pd.DataFrame(rows, columns=list(PRICES))

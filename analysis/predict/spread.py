@@ -1,0 +1,127 @@
+"""How far a run's time lies from its predicted median for reasons that no replay has: how sure a prediction is.
+
+    ln(factor) = m z + t (z' + e / sqrt(n)) + f t'
+
+m: the spread of the machine's rate between rounds of the calibration. t: that between launches of the source runs,
+drawn with Student's distribution of the freedom that they leave, since it is known from few; the n launches that the
+median rests on are themselves off by as much, over sqrt(n). f: what is left when costs are fitted to three or more
+shares of the work, drawn likewise. z and z' are of the machine, the same for all targets; e and t' are of what a
+prediction was made from, and drawn by a generator of its own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from analysis.predict.counts import Law
+from analysis.predict.kernels import SegmentCost
+from analysis.predict.skeleton import Key, Skeleton
+from analysis.predict.target import alike
+
+SPREAD = 0.05  # of the logarithm of a run's time from run to run, where nothing measured it
+LEAST_SPREAD = 0.02  # two runs in quiet moments
+MOST = math.log(10.0)  # of a logarithm: one or two degrees of freedom have tails beyond any machine
+REPEATS = "launches were not repeated: repeats of one launch may lie closer together than launches do"
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Standard deviations of logarithms: `machine`; `launches` with its degrees of `freedom`, 0 where it is not known,
+    and of how many launches the median is the mean; `fit` with its `fit_freedom`; that of `counts` of iterations, which
+    are the share `iterating` of the work. `remarks` limit these."""
+
+    machine: float
+    launches: float = 0.0
+    freedom: int = 0
+    sources: int = 1
+    fit: float = 0.0
+    fit_freedom: int = 0
+    remarks: tuple[str, ...] = ()
+    counts: Law | None = None
+    iterating: float = 0.0
+
+    def factors(self, replays: int, rng: np.random.Generator, own: np.random.Generator) -> np.ndarray:
+        """(replays,) factors of the time of a step; `own` draws what belongs to the sources of a prediction."""
+        logs = self.machine * rng.standard_normal(replays)
+        shared = rng.standard_normal(replays)
+        if self.freedom:
+            known = np.sqrt(rng.chisquare(self.freedom, replays) / self.freedom)
+            off = shared + own.standard_normal(replays) / math.sqrt(self.sources)
+            logs += np.clip(self.launches * off / known, -MOST, MOST)
+        if self.fit_freedom and self.fit > 0:
+            logs += np.clip(self.fit * own.standard_t(self.fit_freedom, replays), -MOST, MOST)
+        if self.counts is not None and self.counts.freedom:
+            off = np.clip(self.counts.error * own.standard_t(self.counts.freedom, replays), -MOST, MOST)
+            logs += np.log1p(self.iterating * np.expm1(off))
+        return np.exp(logs)
+
+
+def spread_of(
+    runs: Sequence[Skeleton],
+    program: Skeleton,
+    costs: Mapping[Key, SegmentCost],
+    calibrated: float,
+    clock: str,
+    moved: bool,
+) -> Spread:
+    """The spread of predictions from `runs`, of which `program` is replayed; `calibrated`: that of the calibration, NaN
+    without one; `moved`: to another share of the work than the program has."""
+    launches, freedom, repeated = between_launches(runs, clock)
+    unknown = SPREAD if not freedom else 0.0
+    machine = unknown if math.isnan(calibrated) else max(LEAST_SPREAD, calibrated)
+    launches = launches if freedom else 0.0
+    sources = [run for run in runs if run.share == program.share]
+    fit, fit_freedom = fit_error(runs, costs, launches) if moved else (0.0, 0)
+    return Spread(
+        machine, launches, freedom, max(1, len(sources)), fit, fit_freedom, () if repeated else (REPEATS,)
+    )
+
+
+def between_launches(runs: Sequence[Skeleton], clock: str) -> tuple[float, int, bool]:
+    """(standard deviation of ln(seconds per step) of single repeats around the mean of their configuration, at least
+    LEAST_SPREAD; its degrees of freedom; False where repeats of single launches are all that there is). Launches of one
+    problem, method and rank count are a configuration, and all configurations are pooled."""
+    groups: dict[tuple, list[np.ndarray]] = {}
+    for run in runs:
+        seconds = np.array([each[clock == "wall"] for each in run.repeats], float)
+        if len(seconds := seconds[np.isfinite(seconds) & (seconds > 0)]):
+            key = run.size, run.attributes["problem"], alike(run)
+            groups.setdefault(key, []).append(np.log(seconds))
+    launches = [each for group in groups.values() for each in group]
+    within_freedom = sum(len(each) - 1 for each in launches)
+    within = sum(float(((each - each.mean()) ** 2).sum()) for each in launches) / max(within_freedom, 1)
+    freedom, squares = 0, 0.0
+    for group in groups.values():
+        means = np.array([each.mean() for each in group])
+        freedom += len(means) - 1
+        squares += float(((means - means.mean()) ** 2).sum())
+    if not freedom:
+        return max(LEAST_SPREAD, math.sqrt(within)), within_freedom, not within_freedom
+    # A launch's mean has one part in so many of the variance within launches, a single repeat has all of it.
+    kept = within * (1.0 - float(np.mean([1.0 / len(each) for each in launches])))
+    return max(LEAST_SPREAD, math.sqrt(squares / freedom + kept)), freedom, True
+
+
+def fit_error(
+    runs: Sequence[Skeleton], costs: Mapping[Key, SegmentCost], launches: float
+) -> tuple[float, int]:
+    """(standard deviation of ln(measured / fitted) of whole steps over the shares of the work, less what launches lie
+    apart; degrees of freedom, 0 where two shares or fewer leave nothing over)."""
+    logs: dict[float, list[float]] = {}
+    for run in runs:
+        keys = run.segments.groupby("key", sort=False)["ns"].agg(["sum", "size"])
+        share = np.array([run.share])
+        fitted = sum(float(costs[key].seconds(share)[0]) * size for key, size in keys["size"].items())
+        if fitted > 0 and keys["sum"].sum() > 0:
+            logs.setdefault(run.share, []).append(math.log(keys["sum"].sum() / 1e9 / fitted))
+    if len(logs) < 3:
+        return 0.0, 0
+    means = np.array([np.mean(each) for each in logs.values()])
+    freedom = len(means) - 2
+    variance = float(((means - means.mean()) ** 2).sum()) / freedom
+    mixed = launches**2 * float(np.mean([1.0 / len(each) for each in logs.values()]))
+    return math.sqrt(max(0.0, variance - mixed)), freedom

@@ -1,0 +1,183 @@
+"""All strategies in the product of a few choices, each replayed from the same seed: the fastest ones, and which cannot
+be told from the best.
+
+Every strategy is replayed, up to MOST of them (`analysis.predict.search` bounds branches instead, which sums of items
+allow; a replayed step is no such sum). Replay k of each meets the same rate of the machine (common random numbers), so
+that two strategies are compared replay by replay: one is *told* from the best where at least nine of ten of its replays
+are slower than the same ones of the best, so that the 80 % interval of their ratio lies above 1.
+
+Choices are the guarantees, threads and meshes of the runs given, which what ranks compute depends on; any rank counts;
+and the orderings of the calibration. What cannot be predicted stays in the answer, with its reason.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from analysis.predict.calibration import Calibration
+from analysis.predict.model import Answer
+from analysis.predict.orderings import offered, unpriced
+from analysis.predict.search import ENUMERATED as MOST
+from analysis.predict.search import KEPT
+from analysis.predict.skeleton import Skeleton
+from analysis.predict.target import MESH, Unreachable
+from kernels.guarantees import LEVELS, meets
+
+DIMENSIONS = ("ordering", "ranks", "guarantee", "threads", "mesh")
+THREADS = "run.threads"  # the factor of a method
+OWN = "own"  # the reductions that runs themselves have
+TOLD = 0.9  # of the paired replays
+STRATEGIES = ("place", "guarantee", "ranks", "ordering", "threads", "mesh", "seconds", "low", "high", "slower", "told",
+              "extrapolated")  # fmt: skip
+INFEASIBLE = ("guarantee", "ranks", "ordering", "threads", "mesh", "reason")
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One choice of each dimension."""
+
+    guarantee: str
+    ranks: int
+    ordering: str
+    threads: int
+    mesh: str
+
+    @property
+    def reduction(self) -> str | None:
+        """The label of its reductions; None for those of the run."""
+        return None if self.ordering == OWN else self.ordering
+
+    def of(self, runs: Sequence[Skeleton]) -> list[Skeleton]:
+        """Those of `runs` with its threads and its mesh."""
+        return [run for run in runs if (_threads(run), _mesh(run)) == (self.threads, self.mesh)]
+
+
+@dataclass(frozen=True)
+class Found:
+    """`best`: the answers of the fastest strategies; `table`: a row of each, columns STRATEGIES; `infeasible`: a row
+    per strategy that cannot be predicted, columns INFEASIBLE. `replayed` strategies were compared, `alike` of them
+    beside the best cannot be told from it. `own`: answers with the runs' own reductions, for prices of guarantees."""
+
+    best: list[Answer]
+    table: pd.DataFrame
+    infeasible: pd.DataFrame
+    replayed: int
+    alike: int
+    own: list[Answer] = field(default_factory=list)
+
+
+def strategies(
+    runs: Sequence[Skeleton],
+    dimensions: Sequence[str],
+    ranks: Sequence[int],
+    guarantees: Sequence[str],
+    orderings: Sequence[str],
+) -> list[Strategy]:
+    """The product of the choices. Raises Unreachable where a dimension is not searched and has several choices, or
+    where there are more than MOST strategies."""
+    choices: dict[str, list] = {
+        "guarantee": sorted(guarantees, key=LEVELS.index),
+        "ranks": sorted(set(ranks)),
+        "ordering": list(orderings),
+        "threads": sorted({_threads(run) for run in runs}),
+        "mesh": sorted({_mesh(run) for run in runs}),
+    }
+    for name, values in choices.items():
+        if name not in dimensions and len(values) > 1:
+            raise Unreachable(
+                f"--search {','.join(dimensions)}: the runs or options have several choices of {name} "
+                f"({', '.join(map(str, values))}); search it, too, or give one"
+            )
+    if (count := math.prod(map(len, choices.values()))) > MOST:
+        raise Unreachable(
+            f"--search {','.join(dimensions)}: {count:,} strategies, and each is replayed, at most {MOST:,}; search "
+            "fewer dimensions, or give fewer --ranks or orderings"
+        )
+    return [Strategy(*each) for each in itertools.product(*choices.values())]
+
+
+def infeasible(strategy: Strategy, calibration: Calibration | None) -> str:
+    """Why the ordering of a strategy cannot be; empty where it can."""
+    label = strategy.reduction
+    if label is None:
+        return ""
+    if strategy.ranks == 1:
+        return f"on one rank every ordering is that of --ordering {OWN}"
+    if calibration is None:
+        return "orderings have no price without a calibration"
+    held = offered(calibration).get(label, "none")
+    if not meets(held, strategy.guarantee):
+        return f"{label} promises {held}, which is less than {strategy.guarantee}"
+    return unpriced(calibration, label, strategy.ranks)
+
+
+def search(
+    given: Sequence[Strategy],
+    answer: Callable[[Strategy], Answer],
+    nearest: Callable[[int], Calibration | None],
+    objective: Callable[[Answer], float],
+    keep: int = KEPT,
+) -> Found:
+    """Replay all strategies and compare them by `objective`, seconds. `answer` predicts one, from one seed for all;
+    `nearest` is the calibration for a rank count. Raises Unreachable where none can be predicted."""
+    refused: list[tuple] = []
+    kept: list[tuple[float, int, Strategy, Answer]] = []
+    own: list[Answer] = []
+    values: list[float] = []
+    samples: list[np.ndarray] = []
+    for strategy in given:
+        reason = infeasible(strategy, nearest(strategy.ranks))
+        try:
+            one = None if reason else answer(strategy)
+        except (Unreachable, ValueError) as error:
+            one, reason = None, str(error)
+        if one is None:
+            refused.append((*_fields(strategy), reason))
+            continue
+        values.append(objective(one))
+        samples.append(one.samples.astype(np.float32))
+        kept = sorted([*kept, (values[-1], len(values), strategy, one)], key=lambda each: each[:2])[:keep]
+        if strategy.reduction is None:
+            own.append(one)
+    if not kept:
+        raise Unreachable(
+            f"none of {len(given):,} strategies can be predicted; of {'; '.join(map(str, refused[0][:3]))}: "
+            f"{refused[0][-1]}"
+        )
+    first = samples[kept[0][1] - 1]
+    slower = np.array([np.mean(each > first) for each in samples])
+    rows = []
+    for place, (seconds, number, strategy, one) in enumerate(kept, start=1):
+        share = float(slower[number - 1])
+        marks = "; ".join(one.prediction.extrapolated)
+        rows.append(
+            (place, *_fields(strategy), seconds, *one.prediction.interval, share, share >= TOLD, marks)
+        )
+    single = len({(each.threads, each.mesh) for each in given}) == 1
+    return Found(
+        [each[-1] for each in kept],
+        pd.DataFrame(rows, columns=list(STRATEGIES)),
+        pd.DataFrame(refused, columns=list(INFEASIBLE)),
+        len(values),
+        int(np.sum(slower < TOLD)) - 1,
+        own if single else [],
+    )
+
+
+def _fields(strategy: Strategy) -> tuple[str, int, str, int, str]:
+    return strategy.guarantee, strategy.ranks, strategy.ordering, strategy.threads, strategy.mesh
+
+
+def _threads(run: Skeleton) -> int:
+    value = run.attributes["method"].get(THREADS)
+    return value if isinstance(value, int) else 1
+
+
+def _mesh(run: Skeleton) -> str:
+    return str(run.attributes["method"].get(MESH) or "")
