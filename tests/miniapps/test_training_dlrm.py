@@ -124,7 +124,7 @@ def run(tmp_path, *options):
         (["--sharding", "row-pooled", "--guarantee", "layout"], "choose --aggregate fixed-point, or"),
         (["--aggregate", "atomic"], "one order of sorted, exact, fixed-point"),
         (["--guarantee", "exact"], "choose --aggregate exact"),
-        (["--data", "blobs"], "choose ml-100k or zipf"),
+        (["--data", "blobs"], "--data blobs is read; choose --data zipf"),
         (["--model", "mlp"], "choose --model dlrm"),
         (["--wire", "fp8"], "training.wire"),
         (["--shares", "auto", "--checkpoint-every", "1"], "output.shares"),
