@@ -1,5 +1,7 @@
 """Iterations of sizes that were not run."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy.stats import binom
@@ -46,6 +48,13 @@ def test_iterations_are_repeated_or_left_out(runs, ratio, calls):
     work = moved.segments[[key[2] == "work" and key[1] != "" for key in moved.segments["key"]]]
     assert len(work) == STEPS * calls and sorted(work["wait"]) == list(range(STEPS * calls))
     assert 0.5 < share < 1
+
+
+def test_a_solve_may_wait_once_more_than_it_iterates(runs):
+    once_more = replace(runs[1], iterations={step: [7.0] for step in runs[1].steps.tolist()})
+    moved, _ = iterated(once_more, 2.0)
+    assert moved.waits.groupby("step").size().tolist() == [15] * STEPS
+    assert iterated(replace(once_more, iterations={1: [5.0]}), 2.0) is None
 
 
 def test_a_ratio_that_is_no_whole_number_holds_on_average(runs):

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.fuzz import kinds_inputs, kinds_ledger, kinds_runs, kinds_self
+from tests.fuzz import kinds_inputs, kinds_ledger, kinds_predict, kinds_runs, kinds_self
 from tests.fuzz.base import Base
 
 
@@ -29,5 +29,8 @@ KINDS = {
     "deck": Kind(kinds_inputs.deck, 1),
     "matrix": Kind(kinds_inputs.matrix, 1),
     "ledger": Kind(kinds_ledger.ledger, 1),
+    "calibration": Kind(kinds_predict.calibration, 1),
+    "machine": Kind(kinds_predict.machine, 1),
+    "prediction": Kind(kinds_predict.prediction, 1),
     "self": Kind(kinds_self.broken, 0),
 }
