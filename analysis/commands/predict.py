@@ -45,8 +45,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ordering", metavar="NAME", help="of the reductions: 'ring', 'direct in exact'")
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
-    parser.add_argument("--machine", metavar="FILE", help="a machine that was not measured, a TOML file: cores, "
-                                                          "latency, bandwidth")  # fmt: skip
+    parser.add_argument(
+        "--machine", action="append", default=[], metavar="FILE",
+        help="a machine that was not measured, a TOML file: name, cores, latency, bandwidth; may be repeated",
+    )  # fmt: skip
     parser.add_argument(
         "--any-machine", action="store_true", help="take a calibration of another machine or software"
     )
@@ -89,7 +91,9 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage("--mesh: what another mesh would compute is not modelled yet; give a run on that mesh, and predict "
                     "its own ranks")  # fmt: skip
     settings = _settings(options)
-    machine = _machine(options.machine)
+    machines = _machines(options.machine)
+    if options.ledger and len(machines) > 1:
+        raise Usage("--ledger: a run is made on one machine; give one --machine with it, or none")
     runs = [skeleton(path) for path in find_runs(options.runs)]
     calibrations = _calibrations(options.calibration)
     answers = []
@@ -98,12 +102,13 @@ def run(options: argparse.Namespace) -> Answer:
             chosen = target(runs, size, settings, options.guarantee, _reduction(options.ordering))
             calibration = _nearest(calibrations, size)
             wrong = _elsewhere(calibration, chosen.program, options)
-            answers.append(
+            answers += [
                 predict(
                     chosen, calibration, replays=options.replays, clock=options.clock, seed=options.seed,
                     machine=machine, elsewhere=wrong,
                 )
-            )  # fmt: skip
+                for machine in machines
+            ]  # fmt: skip
     except (Unreachable, ValueError) as error:
         raise Usage(str(error)) from None
     files = _append(options.ledger, answers) if options.ledger else []
@@ -184,25 +189,21 @@ def _toml(option: str, path: str) -> dict[str, Any]:
     }
 
 
-def _machine(path: str | None):
-    """The machine that a file describes."""
-    from analysis.predict.collectives import Link
-    from analysis.predict.model import Machine
+def _machines(paths: list[str]) -> list:
+    """The machines that files describe; [None], the calibration's own, without any."""
+    from analysis.predict.machines import read_machine
+    from miniapps.received import Refused
 
-    if path is None:
-        return None
-    given = _toml("--machine", path)
-    if unknown := sorted(given.keys() - {"cores", "latency", "bandwidth"}):
-        raise Usage(
-            f"--machine {path}: unknown {unknown[0]}; there are: cores, latency (s), bandwidth (bytes/s)"
-        )
-    for key, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
-            raise Usage(f"--machine {path}: {key} = {value!r}; give a positive number")
-    if ("latency" in given) != ("bandwidth" in given):
-        raise Usage(f"--machine {path}: give latency and bandwidth together")
-    link = Link(float(given["latency"]), float(given["bandwidth"])) if "latency" in given else None
-    return Machine(int(given["cores"]) if "cores" in given else None, link)
+    machines = []
+    for path in paths:
+        try:
+            machines.append(read_machine(path))
+        except (Refused, OSError, ValueError) as error:
+            raise Usage(f"--machine {path}: {error}") from None
+    names = [each.name for each in machines]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise Usage(f"--machine: two are called {twice[0]}; give one another name (key `name`)")
+    return machines or [None]
 
 
 def _calibrations(paths: list[str]) -> list:

@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.predict.calibration import Calibration
-from analysis.predict.collectives import Collectives, Link
+from analysis.predict.collectives import Collectives
 from analysis.predict.kernels import ONE, SegmentCost, segment_costs
+from analysis.predict.machines import Machine
 from analysis.predict.noise import Noise, Quiet, Waiting
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
@@ -27,14 +28,6 @@ SPREAD = 0.05  # of the logarithm of a run's time from run to run, where a calib
 LEAST_SPREAD = 0.02  # two runs in quiet moments
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
 NOTHING = np.ones(1)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A machine that was not measured: what of it is given takes the place of the calibration's."""
-
-    cores: int | None = None
-    link: Link | None = None
 
 
 @dataclass(frozen=True)

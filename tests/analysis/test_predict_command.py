@@ -246,7 +246,11 @@ def test_a_machine_of_the_user(tmp_path, capsys):
     for text, why in (
         ("gpus = 1", "unknown gpus"),
         ("cores = -1", "give a positive number"),
+        ("cores = inf", "give a positive number"),
+        ("cores = 1.5", "give a whole number"),
+        ("name = 3", "give a text"),
         ("latency = 1e-6", "together"),
+        ("cores = ", "machine.toml"),
     ):
         file.write_text(text)
         assert main(["predict", run, "--machine", str(file)]) == 2
