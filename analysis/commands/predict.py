@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_csv, require_directory
+from analysis.commands.choice import Usage, add_csv, read_machines, require_directory
 
 SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, as a distribution"
 DETAIL = """\
@@ -47,7 +47,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
     parser.add_argument(
         "--machine", action="append", default=[], metavar="FILE",
-        help="a machine that was not measured, a TOML file: name, cores, latency, bandwidth; may be repeated",
+        help="a machine that was not measured, a TOML file: name, cores, speed, latency, bandwidth; may be repeated",
     )  # fmt: skip
     parser.add_argument(
         "--any-machine", action="store_true", help="take a calibration of another machine or software"
@@ -83,6 +83,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.predict.model import predict
     from analysis.predict.skeleton import skeleton
     from analysis.predict.target import Unreachable, target
+    from analysis.predict.whatif import nearest
 
     require_directory("--csv", options.csv)
     if options.seed < 0:
@@ -91,63 +92,75 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage("--mesh: what another mesh would compute is not modelled yet; give a run on that mesh, and predict "
                     "its own ranks")  # fmt: skip
     settings = _settings(options)
-    machines = _machines(options.machine)
+    machines = read_machines(options.machine)
     if options.ledger and len(machines) > 1:
         raise Usage("--ledger: a run is made on one machine; give one --machine with it, or none")
     runs = [skeleton(path) for path in find_runs(options.runs)]
     calibrations = _calibrations(options.calibration)
-    answers = []
+    answers, here = [], []
     try:
         for size in options.ranks or sorted({run.size for run in runs}):
             chosen = target(runs, size, settings, options.guarantee, _reduction(options.ordering))
-            calibration = _nearest(calibrations, size)
+            calibration = nearest(calibrations, size)
             wrong = _elsewhere(calibration, chosen.program, options)
-            answers += [
+            made = [
                 predict(
                     chosen, calibration, replays=options.replays, clock=options.clock, seed=options.seed,
                     machine=machine, elsewhere=wrong,
                 )
-                for machine in machines
+                for machine in (None, *machines)
             ]  # fmt: skip
+            here += zip((None, *machines), made, strict=True)
+            answers += made[1:] or made
     except (Unreachable, ValueError) as error:
         raise Usage(str(error)) from None
     files = _append(options.ledger, answers) if options.ledger else []
-    return _answer(answers, options, files)
+    return _answer(answers, options, files, here if machines else [], [each.name for each in machines])
 
 
-def _answer(answers: list, options: argparse.Namespace, files: list[str]) -> Answer:
+def _answer(
+    answers: list, options: argparse.Namespace, files: list[str], what_ifs: list, machines: list[str]
+) -> Answer:
+    """`what_ifs`: (machine or None, answer); `machines`: their names, in turn those of `answers`."""
     import pandas as pd
 
     from analysis.page.sections import Table
     from analysis.predict.prediction import PERCENTS
+    from analysis.predict.whatif import HERE, what_if_frame, what_if_table
 
     rows, regions, shown = [], [], []
     notes: dict[str, None] = {}
-    for each in answers:
-        p = each.prediction
+    for i, each in enumerate(answers):
+        p, name = each.prediction, machines[i % len(machines)] if machines else ""
         samples = each.replays.wall if p.clock == "wall" else each.replays.cpu
         best = {"p50": p.median, "p90": p.interval[1], "mean": float(samples.mean())}[options.objective]
         low, high = p.interval
+        of = f" of {name}" if name else ""
         shown.append(
-            Bold(f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}: {_ms(best)} ms per step ({options.objective}, "
+            Bold(f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}{of}: {_ms(best)} ms per step ({options.objective}, "
                  f"{p.clock} time), 80 % of runs from {_ms(low)} to {_ms(high)} ms"
                  + (f"; extrapolated: {', '.join(p.extrapolated)}" if p.extrapolated else ""))
         )  # fmt: skip
         quantiles = {f"p{percent:02d}_s": q for percent, q in zip(PERCENTS, p.quantiles, strict=True)}
         rows.append(
-            {"app": p.app, "problem": p.problem, "method": p.method, "ranks": p.ranks, "clock": p.clock,
-             options.objective: best, **quantiles, "replays": len(samples), "steps": each.replays.steps,
-             "extrapolated": "; ".join(p.extrapolated)}
+            {"machine": name, "app": p.app, "problem": p.problem, "method": p.method, "ranks": p.ranks,
+             "clock": p.clock, options.objective: best, **quantiles, "replays": len(samples),
+             "steps": each.replays.steps, "extrapolated": "; ".join(p.extrapolated)}
         )  # fmt: skip
-        regions.append(each.regions.assign(ranks=p.ranks)[["ranks", "region", "seconds", "how"]])
+        regions.append(
+            each.regions.assign(ranks=p.ranks, machine=name)[["machine", "ranks", "region", "seconds", "how"]]
+        )
         notes |= dict.fromkeys(f"Note: {remark}." for remark in p.remarks)
     tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True)}
-    columns = ("ranks", "region", "ms per step", "from")
+    columns = ("machine", "ranks", "region", "ms per step", "from")
     lines = [
-        (row.ranks, row.region, _ms(row.seconds), row.how)
+        (row.machine or HERE, row.ranks, row.region, _ms(row.seconds), row.how)
         for row in tables["regions"].itertuples(index=False)
     ]
     table: list[Shown] = [("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))]
+    if what_ifs:
+        tables["what_if"] = what_if_frame(what_ifs)
+        table.insert(0, ("What if", what_if_table(tables["what_if"])))
     return Answer(None, tables, [*shown, *table], list(notes), files=files)
 
 
@@ -189,32 +202,10 @@ def _toml(option: str, path: str) -> dict[str, Any]:
     }
 
 
-def _machines(paths: list[str]) -> list:
-    """The machines that files describe; [None], the calibration's own, without any."""
-    from analysis.predict.machines import read_machine
-    from miniapps.received import Refused
-
-    machines = []
-    for path in paths:
-        try:
-            machines.append(read_machine(path))
-        except (Refused, OSError, ValueError) as error:
-            raise Usage(f"--machine {path}: {error}") from None
-    names = [each.name for each in machines]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise Usage(f"--machine: two are called {twice[0]}; give one another name (key `name`)")
-    return machines or [None]
-
-
 def _calibrations(paths: list[str]) -> list:
     from analysis.predict.calibration import read_calibration
 
     return [read_calibration(path) for path in paths]
-
-
-def _nearest(calibrations: list, size: int):
-    """The calibration on as many ranks, or the nearest, rather on more; None without one."""
-    return min(calibrations, key=lambda each: (abs(each.size - size), -each.size), default=None)
 
 
 def _elsewhere(calibration, program, options: argparse.Namespace) -> list[str]:

@@ -25,6 +25,7 @@ from miniapps.received.text import printable
 KEYS: Mapping[str, str] = {
     "name": "",
     "cores": "",
+    "speed": "of a core, a multiple of the calibration's",
     "latency": "s",
     "bandwidth": "bytes/s",
 }  # what a file may say: the unit of each
@@ -37,10 +38,13 @@ MOST = 2**20  # bytes of a file
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine that was not measured. None is as on the machine of the calibration. `link`: between all ranks."""
+    """A machine that was not measured. None is as on the machine of the calibration.
+
+    `speed`: of a core, a multiple of the calibration's. `link`: between all ranks."""
 
     name: str = ""
     cores: int | None = None
+    speed: float | None = None
     link: Link | None = None
 
 
@@ -68,7 +72,7 @@ def machine_of(given: Mapping[str, Any], stem: str = "") -> Machine:
             raise Refused(f"give {' and '.join(keys)} together")
     link = Link(numbers["latency"], numbers["bandwidth"]) if "latency" in numbers else None
     cores = int(numbers["cores"]) if "cores" in numbers else None
-    return Machine(printable(name), cores, link)
+    return Machine(printable(name), cores, numbers.get("speed"), link)
 
 
 def _number(key: str, value: Any) -> float:

@@ -64,6 +64,13 @@ def predict(
     notes = _Notes(dict.fromkeys(target.extrapolated), dict.fromkeys(target.remarks))
     size, rng = target.size, np.random.default_rng(seed)
     costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
+    if machine.speed is not None:
+        costs = {key: cost.faster(machine.speed) for key, cost in costs.items()}
+        notes.extrapolated[f"cores of {machine.speed:g} times the speed"] = None
+        remark = "no trace says which work waits for memory: all of it is scaled by the speed of the cores"
+        notes.remarks[f"{remark}, and what messages cost is not"] = None
+    if machine.cores is not None:
+        notes.extrapolated[f"{machine.cores} cores"] = None
     prices = _prices(target, calibration, machine, notes)
     waits, steps = target.program.waits, target.program.steps
     chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]

@@ -71,7 +71,7 @@ def target(
             f"--guarantee {guarantee}: what ranks compute by themselves is other work under another guarantee, and the "
             f"runs given are of {known}; record one on one rank with --guarantee {guarantee} and give it, too"
         )
-    if len({(run.attributes["app"], _alike(run)) for run in chosen}) > 1:
+    if len({(run.attributes["app"], alike(run)) for run in chosen}) > 1:
         named = ", ".join(label(run) for run in chosen)
         raise Unreachable(
             f"{named}: these runs differ in more than their ranks and the size of their problem; give runs of one "
@@ -122,7 +122,7 @@ def target(
     )
 
 
-def _alike(run: Skeleton) -> str:
+def alike(run: Skeleton) -> str:
     """What runs must share for the costs of one to say something about another."""
     stated = run.attributes.get("options", {})
     free = {key for key, each in stated.items() if each.get("effect") in ("size", "until", "ownership")}

@@ -257,6 +257,29 @@ def test_a_machine_of_the_user(tmp_path, capsys):
         assert why in capsys.readouterr().err
 
 
+def test_what_if_the_cores_were_faster(tmp_path, capsys):
+    run = str(write_program(tmp_path / "run"))
+    twice, half = tmp_path / "twice.toml", tmp_path / "half.toml"
+    twice.write_text("speed = 2")
+    half.write_text('name = "old one"\nspeed = 0.5')
+    machines = ["--machine", str(twice), "--machine", str(half)]
+    assert main(["predict", run, *machines, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tables"]["what_if"]
+    assert [row["machine"] for row in rows] == ["as calibrated", "twice", "old one"]
+    assert [row["ratio"] for row in rows] == pytest.approx([1.0, 0.5, 2.0])
+    assert rows[0]["extrapolated"] == "" and rows[1]["extrapolated"] == "cores of 2 times the speed"
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.touch()
+    assert main(["predict", run, *machines, "--ledger", str(ledger)]) == 2
+    assert "made on one machine" in capsys.readouterr().err
+    assert main(["predict", run, *machines[:2], "--ledger", str(ledger)]) == 0
+    assert [row.prediction.extrapolated for row in read_ledger(ledger).rows] == [
+        ("cores of 2 times the speed",)
+    ]
+    assert main(["predict", run, *machines[:2], "--machine", str(twice)]) == 2
+    assert "two are called twice" in capsys.readouterr().err
+
+
 def test_a_calibration_of_another_machine_is_refused_unless_told(study, calibration):
     found = calibrations.elsewhere(replace(calibration, environment={"cpu": "one"}), {"cpu": "another"})
     assert found == ["cpu: one in the calibration, another in the run"]
