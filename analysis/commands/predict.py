@@ -97,7 +97,8 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage("--ledger: a run is made on one machine; give one --machine with it, or none")
     runs = [skeleton(path) for path in find_runs(options.runs)]
     calibrations = _calibrations(options.calibration)
-    answers, here = [], []
+    answers: list = []
+    here: list = []
     try:
         for size in options.ranks or sorted({run.size for run in runs}):
             chosen = target(runs, size, settings, options.guarantee, _reduction(options.ordering))

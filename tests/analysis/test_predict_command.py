@@ -285,3 +285,25 @@ def test_a_calibration_of_another_machine_is_refused_unless_told(study, calibrat
     assert found == ["cpu: one in the calibration, another in the run"]
     marked = predict(target(study, 2, {}), calibration, elsewhere=found).prediction
     assert "another machine" in marked.extrapolated
+
+
+def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calibration, capsys, monkeypatch):
+    run = str(write_program(tmp_path / "run"))
+    both, file, page = (
+        write_program(tmp_path / "two", size=2),
+        tmp_path / "<b>.toml",
+        tmp_path / "report.html",
+    )
+    file.write_text("speed = 2")
+    monkeypatch.setattr(calibrations, "read_calibration", lambda path: calibration)
+    options = ["--calibration", "cal", "--machine", str(file), "-o", str(page)]
+    assert main(["report", run, str(both), *options]) == 0
+    html = page.read_text()
+    assert "What other machines would take" in html and "cores of 2 times the speed" in html
+    assert "&lt;b&gt;" in html and "<b>.toml" not in html and ">as calibrated<" in html
+    assert main(["report", str(both), *options]) == 0
+    assert "no run on one rank was given" in page.read_text()
+    assert main(["report", run, "-o", str(page)]) == 0
+    assert "What if" not in page.read_text()
+    assert main(["report", run, "--machine", str(file), "-o", str(page)]) == 2
+    assert "give --calibration, too" in capsys.readouterr().err
