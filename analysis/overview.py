@@ -15,6 +15,7 @@ from analysis.load.frames import Frames
 from analysis.operations import tables as operations_tables
 from analysis.operations.frames import audits
 from analysis.predict.score import Score, score
+from analysis.predict.whatif import WhatIf
 from analysis.runs import Id, samples
 from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
@@ -36,6 +37,7 @@ class Overview:
     frames: Frames
     against: Id | None = None
     ledger: Ledger | None = None
+    what_if: WhatIf | None = None
 
     @cached_property
     def groups(self) -> list[Group]:

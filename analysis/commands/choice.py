@@ -169,6 +169,23 @@ def without(frames, what: str) -> Usage:
     return Usage(f"no run among these ({apps}) recorded {what}; look at them with `show`, or give others")
 
 
+def read_machines(paths: list[str]) -> list:
+    """The machines that the files of --machine describe; raises Usage."""
+    from analysis.predict.machines import read_machine
+    from miniapps.received import Refused
+
+    machines = []
+    for path in paths:
+        try:
+            machines.append(read_machine(path))
+        except (Refused, OSError, ValueError) as error:
+            raise Usage(f"--machine {path}: {error}") from None
+    names = [each.name for each in machines]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise Usage(f"--machine: two are called {twice[0]}; give one another name (key `name`)")
+    return machines
+
+
 def require_directory(option: str, path: Path | None) -> None:
     """Raises Usage where `path`, which `option` names, is something else than a directory or nothing."""
     if path and path.exists() and not path.is_dir():

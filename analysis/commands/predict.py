@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_csv, require_directory
+from analysis.commands.choice import Usage, add_csv, read_machines, require_directory
 
 SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, as a distribution"
 DETAIL = """\
@@ -49,8 +51,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--ordering", metavar="NAME", help="of the reductions: 'ring', 'direct in exact'")
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
-    parser.add_argument("--machine", metavar="FILE", help="a machine that was not measured, a TOML file: cores, "
-                                                          "latency, bandwidth")  # fmt: skip
+    parser.add_argument(
+        "--machine", action="append", default=[], metavar="FILE",
+        help="a machine that was not measured, a TOML file: name, cores, speed, latency, bandwidth; may be repeated",
+    )  # fmt: skip
     parser.add_argument(
         "--any-machine", action="store_true", help="take a calibration of another machine or software"
     )
@@ -97,6 +101,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.predict.prices import levels, targeted
     from analysis.predict.skeleton import skeleton
     from analysis.predict.target import Unreachable
+    from analysis.predict.whatif import nearest
 
     require_directory("--csv", options.csv)
     if options.seed < 0:
@@ -105,13 +110,16 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage("--mesh: what another mesh would compute is not modelled yet; give a run on that mesh, and predict "
                     "its own ranks")  # fmt: skip
     settings = _settings(options)
-    machine = _machine(options.machine)
+    machines = read_machines(options.machine)
+    for option, given in (("--ledger", options.ledger), ("--search", options.search)):
+        if given and len(machines) > 1:
+            raise Usage(f"{option}: is of one machine; give one --machine with it, or none")
     runs = [skeleton(path) for path in find_runs(options.runs)]
     calibrations = _calibrations(options.calibration)
-    found = None
+    found, what_ifs = None, []
 
-    def predicted(runs: list, size: int, level: str, reduction: str | None):
-        calibration = _nearest(calibrations, size)
+    def predicted(runs: list, size: int, level: str, reduction: str | None, machine):
+        calibration = nearest(calibrations, size)
         chosen = targeted(runs, size, settings, level, reduction, calibration)
         wrong = _elsewhere(calibration, chosen.program, options)
         return predict(
@@ -121,23 +129,28 @@ def run(options: argparse.Namespace) -> Answer:
 
     try:
         if options.search:
-            found = _search(runs, calibrations, options, predicted)
-            answers = found.best
+            machine = machines[0] if machines else None
+            found = _search(runs, calibrations, options, partial(predicted, machine=machine))
+            answers = [(machine, each) for each in found.best]
         else:
             sizes = options.ranks or sorted({run.size for run in runs})
             ordering = _reduction(options.ordering)
-            each = product(options.guarantee or levels(runs), sizes)
-            answers = [predicted(runs, size, level, ordering) for level, size in each]
+            each = product(options.guarantee or levels(runs), sizes, (None, *machines))
+            what_ifs = [
+                (machine, predicted(runs, size, level, ordering, machine)) for level, size, machine in each
+            ]
+            answers = [pair for pair in what_ifs if pair[0] is not None or not machines]
     except (Unreachable, ValueError) as error:
         raise Usage(str(error)) from None
-    files = _append(options.ledger, answers) if options.ledger else []
-    return _answer(answers, options, files, found)
+    files = _append(options.ledger, [answer for _, answer in answers]) if options.ledger else []
+    return _answer(answers, options, files, found, what_ifs if machines else [])
 
 
 def _search(runs: list, calibrations: list, options: argparse.Namespace, predicted):
     """The fastest strategies (`analysis.predict.strategies.Found`)."""
     from analysis.predict import strategies
     from analysis.predict.orderings import offered
+    from analysis.predict.whatif import nearest
 
     if unknown := [name for name in options.search if name not in strategies.DIMENSIONS]:
         raise Usage(
@@ -156,7 +169,7 @@ def _search(runs: list, calibrations: list, options: argparse.Namespace, predict
     return strategies.search(
         given,
         lambda each: predicted(each.of(runs), each.ranks, each.guarantee, each.reduction),
-        lambda size: _nearest(calibrations, size),
+        lambda size: nearest(calibrations, size),
         lambda each: _objective(each, options),
     )
 
@@ -166,24 +179,28 @@ def _objective(each, options: argparse.Namespace) -> float:
     return {"p50": p.median, "p90": p.interval[1], "mean": float(each.samples.mean())}[options.objective]
 
 
-def _answer(answers: list, options: argparse.Namespace, files: list[str], found=None) -> Answer:
+def _answer(
+    answers: list, options: argparse.Namespace, files: list[str], found=None, what_ifs: Sequence = ()
+) -> Answer:
+    """`answers` and `what_ifs`: pairs of a machine, None as calibrated, and what is predicted of it."""
     import pandas as pd
 
     from analysis.page.sections import Table
     from analysis.predict.prediction import PERCENTS
     from analysis.predict.prices import prices
     from analysis.predict.strategies import INFEASIBLE, STRATEGIES
+    from analysis.predict.whatif import HERE, what_if_frame, what_if_table
     from analysis.predict.words import price_table, strategy_tables
 
-    several = len({each.target.guarantee for each in answers}) > 1
+    several = len({each.target.guarantee for _, each in answers}) > 1
     rows, regions = [], []
     shown: list[Shown] = []
     notes: dict[str, None] = {}
-    for each in answers:
-        p, level = each.prediction, each.target.guarantee
+    for machine, each in answers:
+        p, level, name = each.prediction, each.target.guarantee, machine.name if machine else ""
         best = _objective(each, options)
         low, high = p.interval
-        on = f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}{f', {level}' * several}"
+        on = f"{p.app} on {p.ranks} rank{'s' * (p.ranks > 1)}{f', {level}' * several}{f' of {name}' * bool(name)}"
         marks = f"; extrapolated: {', '.join(p.extrapolated)}" * bool(p.extrapolated)
         shown.append(
             Bold(f"{on}: {_ms(best)} ms per step ({options.objective}, {p.clock} time), 80 % of runs from {_ms(low)} "
@@ -191,17 +208,19 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str], found=
         )  # fmt: skip
         quantiles = {f"p{percent:02d}_s": q for percent, q in zip(PERCENTS, p.quantiles, strict=True)}
         rows.append(
-            {"app": p.app, "problem": p.problem, "method": p.method, "guarantee": level, "ranks": p.ranks,
-             "clock": p.clock, options.objective: best, **quantiles, "replays": len(each.samples),
+            {"machine": name, "app": p.app, "problem": p.problem, "method": p.method, "guarantee": level,
+             "ranks": p.ranks, "clock": p.clock, options.objective: best, **quantiles, "replays": len(each.samples),
              "steps": each.replays.steps, "extrapolated": "; ".join(p.extrapolated)}
         )  # fmt: skip
-        own = each.regions.assign(ranks=p.ranks, guarantee=each.target.guarantee)
-        regions.append(own[["guarantee", "ranks", "region", "seconds", "how"]])
+        own = each.regions.assign(machine=name, ranks=p.ranks, guarantee=level)
+        regions.append(own[["machine", "guarantee", "ranks", "region", "seconds", "how"]])
         notes |= dict.fromkeys(f"Note: {remark}." for remark in p.remarks)
+    first_machine = [each for machine, each in answers if machine is answers[0][0]]
     tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True),
-              "prices": prices(answers if found is None else found.own),
+              "prices": prices(first_machine if found is None else found.own),
               "strategies": pd.DataFrame(columns=list(STRATEGIES)) if found is None else found.table,
-              "infeasible": pd.DataFrame(columns=list(INFEASIBLE)) if found is None else found.infeasible}  # fmt: skip
+              "infeasible": pd.DataFrame(columns=list(INFEASIBLE)) if found is None else found.infeasible,
+              "what_if": what_if_frame(what_ifs)}  # fmt: skip
     if found is not None:
         first, place = found.table.iloc[0], found.best[0].prediction
         shown = [
@@ -217,9 +236,11 @@ def _answer(answers: list, options: argparse.Namespace, files: list[str], found=
             "cannot be predicted. Guarantees, threads and meshes are those of the runs given, orderings those of the "
             "calibration."
         ] = None
-    columns = ("guarantee", "ranks", "region", "ms per step", "from")
+    if what_ifs:
+        shown.append(("What if", what_if_table(tables["what_if"])))
+    columns = ("machine", "guarantee", "ranks", "region", "ms per step", "from")
     lines = [
-        (row.guarantee, row.ranks, row.region, _ms(row.seconds), row.how)
+        (row.machine or HERE, row.guarantee, row.ranks, row.region, _ms(row.seconds), row.how)
         for row in tables["regions"].itertuples(index=False)
     ]
     table = ("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))
@@ -264,36 +285,10 @@ def _toml(option: str, path: str) -> dict[str, Any]:
     }
 
 
-def _machine(path: str | None):
-    """The machine that a file describes."""
-    from analysis.predict.collectives import Link
-    from analysis.predict.model import Machine
-
-    if path is None:
-        return None
-    given = _toml("--machine", path)
-    if unknown := sorted(given.keys() - {"cores", "latency", "bandwidth"}):
-        raise Usage(
-            f"--machine {path}: unknown {unknown[0]}; there are: cores, latency (s), bandwidth (bytes/s)"
-        )
-    for key, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e18:
-            raise Usage(f"--machine {path}: {key} = {value!r}; give a positive number")
-    if ("latency" in given) != ("bandwidth" in given):
-        raise Usage(f"--machine {path}: give latency and bandwidth together")
-    link = Link(float(given["latency"]), float(given["bandwidth"])) if "latency" in given else None
-    return Machine(int(given["cores"]) if "cores" in given else None, link)
-
-
 def _calibrations(paths: list[str]) -> list:
     from analysis.predict.calibration import read_calibration
 
     return [read_calibration(path) for path in paths]
-
-
-def _nearest(calibrations: list, size: int):
-    """The calibration on as many ranks, or the nearest, rather on more; None without one."""
-    return min(calibrations, key=lambda each: (abs(each.size - size), -each.size), default=None)
 
 
 def _elsewhere(calibration, program, options: argparse.Namespace) -> list[str]:

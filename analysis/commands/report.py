@@ -6,7 +6,15 @@ import argparse
 from pathlib import Path
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_reference, frames_of, read_ledger, require_directory, warn
+from analysis.commands.choice import (
+    Usage,
+    add_reference,
+    frames_of,
+    read_ledger,
+    read_machines,
+    require_directory,
+    warn,
+)
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
@@ -32,6 +40,14 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--ledger", metavar="FILE",
         help="ledger of predictions: one more section, of what was predicted and what was measured",
     )  # fmt: skip
+    parser.add_argument(
+        "--calibration", action="append", default=[], metavar="DIR",
+        help="a run of miniapps.calibrate: one more section, of predicted times per step; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--machine", action="append", default=[], metavar="FILE",
+        help="a machine that was not measured, as of predict, in that section; may be repeated",
+    )  # fmt: skip
     add_reference(parser)
 
 
@@ -46,8 +62,12 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage(f"-o {options.output}: must be a file in a directory that exists")
     require_directory("--results", options.results)
     ledger = None if options.ledger is None else read_ledger(options.ledger)
+    if options.machine and not options.calibration:
+        raise Usage("--machine: what it changes is the machine of a calibration; give --calibration, too")
+    machines = read_machines(options.machine)
     frames, against = frames_of(options)
-    page = build(frames, against, Watch(options.quiet, options.verbose), ledger)
+    found = _what_if(frames, options.calibration, machines) if options.calibration else None
+    page = build(frames, against, Watch(options.quiet, options.verbose), ledger, found)
     try:
         options.output.write_text(page.html, encoding="utf-8")
     except OSError as error:
@@ -72,6 +92,25 @@ def run(options: argparse.Namespace) -> Answer:
     return Answer(
         frames, tables | ({} if rows is None else {"results": rows}), shown, notes, page.headline, files
     )
+
+
+def _what_if(frames, calibrations: list[str], machines: list):
+    """Predictions of the runs of `frames`, of those whose steps can be replayed."""
+    from dataclasses import replace
+
+    from analysis.predict.calibration import read_calibration
+    from analysis.predict.skeleton import skeleton
+    from analysis.predict.whatif import what_if
+    from miniapps.trace import TraceError
+
+    known, runs, notes = [read_calibration(path) for path in calibrations], [], []
+    for path in dict.fromkeys(frames.runs["path"]):
+        try:
+            runs.append(skeleton(path))
+        except TraceError as error:
+            notes.append(str(error))
+    found = what_if(runs, known, machines)
+    return replace(found, notes=[*notes, *found.notes])
 
 
 def _written(directory: Path, rows, figures) -> list[str]:

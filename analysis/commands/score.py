@@ -59,6 +59,9 @@ def run(options: argparse.Namespace) -> Answer:
     own = score(frames, ledger, options.within)
     if own.unmeasured:
         raise Usage(*own.unmeasured)
+    if own.samples.empty and not own.refused:
+        raise Usage(f"no run in {', '.join(map(str, options.runs))} could be scored{_why(own.notes)}; give complete "
+                    "runs that were started with --ledger")  # fmt: skip
     shown: list[Shown] = [Bold(f"refused: {why}") for why in own.refused]
     if len(own.summary) or not own.refused:
         shown += [Bold(f"{text}.") for text in [*sentences(own), *price_sentences(own)]]
@@ -66,6 +69,10 @@ def run(options: argparse.Namespace) -> Answer:
     notes = [f"Note: {note}." for note in own.notes]
     failed = own.refused or (options.within is not None and own.verdict != PASSED)
     return Answer(frames, exported(own, ledger), shown, notes, code=DIFFERENT if failed else EQUAL)
+
+
+def _why(notes: list[str]) -> str:
+    return f" ({'; '.join(notes)})" if notes else ""
 
 
 def _percent(text: str) -> float:

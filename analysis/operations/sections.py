@@ -23,20 +23,20 @@ def operations_sections(results: Study) -> list[Section]:
     nothing = "No operation was audited."
     dependent = Section(
         "Operations: what their bits depend on", nothing, " ".join(sentences(results)), sensitivity_figures(results),
-        folded(tables), notes=notes,
+        folded(tables), notes=notes, opened=True,
     )  # fmt: skip
     stated = folded([*audit_tables(results), *mode_tables(results)])
-    audited = Section(
-        "Operations: documentation against what was seen", "The audit compared nothing with torch's documentation.",
-        "A statement is true where cases differ between runs without torch's deterministic mode and none in it, or "
-        "where all throw; it is not seen where no case differs." if stated else "", [], stated,
-    )  # fmt: skip
+    sections = [dependent]
+    if stated:
+        intro = (
+            "A statement is true where cases differ between runs without torch's deterministic mode and none in it, or "
+            "where all throw; it is not seen where no case differs."
+        )
+        sections.append(
+            Section("Operations: documentation against what was seen", "", intro, tables=stated, opened=True)
+        )
     certificates = folded(compared_tables(results))
-    several = len(results.recorded.certificates) > 1
-    if not several:
-        return [dependent, audited]
-    return [
-        dependent,
-        audited,
-        Section("Operations: certificates compared", "The certificates say the same.", "", [], certificates),
-    ]
+    if len(results.recorded.certificates) > 1:
+        title = "Operations: certificates compared"
+        sections.append(Section(title, "The certificates say the same.", "", [], certificates))
+    return sections

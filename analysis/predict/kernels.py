@@ -13,7 +13,7 @@ shapes that were measured it says so, and takes max(flops / rate, bytes / bandwi
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -39,6 +39,10 @@ class SegmentCost:
     def seconds(self, work: np.ndarray) -> np.ndarray:
         """Of ranks with so much work."""
         return self.fixed + self.per_work * work
+
+    def faster(self, speed: float) -> SegmentCost:
+        """The same on cores of so many times the speed, all of it."""
+        return replace(self, fixed=self.fixed / speed, per_work=self.per_work / speed)
 
 
 def segment_costs(runs: Sequence[Skeleton], program: Skeleton, least: float) -> dict[Key, SegmentCost]:

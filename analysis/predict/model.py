@@ -11,8 +11,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.predict.calibration import Calibration
-from analysis.predict.collectives import Collectives, Link
+from analysis.predict.collectives import Collectives
 from analysis.predict.kernels import ONE, SegmentCost, segment_costs
+from analysis.predict.machines import Machine
 from analysis.predict.noise import Noise, Quiet, Waiting
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
@@ -25,14 +26,6 @@ from miniapps.trace.schema import COLLECTIVE
 MODEL = "replay-2"
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
 NOTHING = np.ones(1)
-
-
-@dataclass(frozen=True)
-class Machine:
-    """A machine that was not measured: what of it is given takes the place of the calibration's."""
-
-    cores: int | None = None
-    link: Link | None = None
 
 
 @dataclass(frozen=True)
@@ -78,6 +71,13 @@ def predict(
     size, (noise_rng, rate_rng, rng) = target.size, np.random.default_rng(seed).spawn(3)
     run = target.program
     costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
+    if machine.speed is not None:
+        costs = {key: cost.faster(machine.speed) for key, cost in costs.items()}
+        notes.extrapolated[f"cores of {machine.speed:g} times the speed"] = None
+        remark = "no trace says which work waits for memory: all of it is scaled by the speed of the cores"
+        notes.remarks[f"{remark}, and what messages cost is not"] = None
+    if machine.cores is not None:
+        notes.extrapolated[f"{machine.cores} cores"] = None
     prices = _prices(target, calibration, machine, notes)
     waits, steps = target.program.waits, target.program.steps
     chosen = steps[chosen_steps(len(steps), len(waits), size, replays)]

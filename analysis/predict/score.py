@@ -20,6 +20,7 @@ from analysis.load.frames import Frames
 from analysis.predict import baselines, price_score
 from analysis.predict.measured import hash_of_run, measured
 from analysis.runs import label
+from analysis.verdict import counted
 from miniapps.received.ledger import START, Ledger, Row
 from miniapps.received.prediction import PERCENTS, Prediction
 
@@ -330,12 +331,12 @@ def _limits(targets: pd.DataFrame, summary: pd.DataFrame) -> list[str]:
     notes = []
     if alone := int((targets["runs"] < 2).sum()):
         notes.append(
-            f"{alone} of {len(targets)} targets ran once, so that their floor is not known; repeat them"
+            f"{alone} of {counted(len(targets), 'target')} ran once, and no floor is known without repeats; repeat them"
         )
     if one := int(((targets["runs"] > 1) & (targets["launches"] < 2)).sum()):
         notes.append(
-            f"the floors of {one} targets are of repeats of one launch: launches may lie further apart; launch them "
-            "again"
+            f"floors of {counted(one, 'target')} are of repeats of one launch: launches may lie further apart; launch "
+            "them again"
         )
     for own in summary[summary["verdict"] == NOT_TESTABLE].itertuples(index=False):
         what = f"is {own.floor:.1%}, above {FLOOR_MOST:.0%}" if own.floor == own.floor else "is not known"

@@ -23,6 +23,7 @@ from analysis.page.sections import Section
 from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.page.words import in_words
 from analysis.predict.sections import predict_sections
+from analysis.predict.whatif import WhatIf, what_if_sections
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import (
     LIMITS,
@@ -57,6 +58,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     costs_sections,
     lambda overview: scaling_sections(overview.frames, overview.labels),
     predict_sections,
+    lambda overview: what_if_sections(overview.what_if),
     lambda overview: [components_section(overview.frames)],
     lambda overview: sums_sections(overview.sums) if overview.sums else [],
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
@@ -87,13 +89,17 @@ class Report:
 
 
 def build(
-    frames: Frames, against: Id | None = None, watch: Watch = SILENT, ledger: Ledger | None = None
+    frames: Frames,
+    against: Id | None = None,
+    watch: Watch = SILENT,
+    ledger: Ledger | None = None,
+    what_if: WhatIf | None = None,
 ) -> Report:
     """The report on all runs of `frames`; `against` is the run that all are compared with (None: chosen), `ledger` that
-    of their predictions. `watch` tells how many of its parts are made."""
+    of their predictions, `what_if` those on other machines. `watch` tells how many of its parts are made."""
     import jinja2
 
-    overview = Overview(frames, against, ledger)
+    overview = Overview(frames, against, ledger, what_if)
     groups = overview.groups
     verdict = headline(groups, frames, overview.findings)
     keyed = _annotated(overview, watch)  # groups by their labels, as exported figures name them

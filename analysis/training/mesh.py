@@ -192,5 +192,10 @@ def section(known: Used) -> Section:
     ]
     nothing = "No run over a mesh recorded its utilisation."
     return Section(
-        TITLE, nothing, intro if len(known.runs) else "", figures, [*folded(tables(known)), *staged]
+        TITLE,
+        nothing,
+        intro if len(known.runs) else "",
+        figures,
+        [*folded(tables(known)), *staged],
+        opened=True,
     )

@@ -28,8 +28,8 @@ from analysis.training.tables import (
 def training_sections(results: Study) -> list[Section]:
     """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, how far weights lie
     apart, what orders of training and inference do to outputs, the published table of wires."""
-    return [_accuracy(results), _decisions(results), _variance(results), _apart(results), _outputs(results),
-            _poster(results)]  # fmt: skip
+    parts = [_decisions(results), _variance(results), _apart(results), _outputs(results), _poster(results)]
+    return [_accuracy(results), *(part for part in parts if part.figures or part.tables)]
 
 
 def _accuracy(results: Study) -> Section:

@@ -22,7 +22,7 @@ class Slow:
     def __init__(self, tracer: Tracer):
         self._tracer, self._clock, self._event = tracer, tracer.clock, tracer.event
         self._factor, self._last = 1.0, 0.0
-        tracer.clock, tracer.event = self._begin, self._end  # type: ignore[method-assign]
+        tracer.clock, tracer.event = self._begin, self._end
 
     def by(self, factor: float) -> None:
         """From now on work takes `factor` times as long; 1: as long as it takes."""

@@ -255,11 +255,38 @@ def test_a_machine_of_the_user(tmp_path, capsys):
     for text, why in (
         ("gpus = 1", "unknown gpus"),
         ("cores = -1", "give a positive number"),
+        ("cores = inf", "give a positive number"),
+        ("cores = 1.5", "give a whole number"),
+        ("name = 3", "give a text"),
         ("latency = 1e-6", "together"),
+        ("cores = ", "machine.toml"),
     ):
         file.write_text(text)
         assert main(["predict", run, "--machine", str(file)]) == 2
         assert why in capsys.readouterr().err
+
+
+def test_what_if_the_cores_were_faster(tmp_path, capsys):
+    run = str(write_program(tmp_path / "run"))
+    twice, half = tmp_path / "twice.toml", tmp_path / "half.toml"
+    twice.write_text("speed = 2")
+    half.write_text('name = "old one"\nspeed = 0.5')
+    machines = ["--machine", str(twice), "--machine", str(half)]
+    assert main(["predict", run, *machines, "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["tables"]["what_if"]
+    assert [row["machine"] for row in rows] == ["as calibrated", "twice", "old one"]
+    assert [row["ratio"] for row in rows] == pytest.approx([1.0, 0.5, 2.0])
+    assert rows[0]["extrapolated"] == "" and rows[1]["extrapolated"] == "cores of 2 times the speed"
+    ledger = tmp_path / "ledger.jsonl"
+    ledger.touch()
+    assert main(["predict", run, *machines, "--ledger", str(ledger)]) == 2
+    assert "--ledger: is of one machine" in capsys.readouterr().err
+    assert main(["predict", run, *machines[:2], "--ledger", str(ledger)]) == 0
+    assert [row.prediction.extrapolated for row in read_ledger(ledger).rows] == [
+        ("cores of 2 times the speed",)
+    ]
+    assert main(["predict", run, *machines[:2], "--machine", str(twice)]) == 2
+    assert "two are called twice" in capsys.readouterr().err
 
 
 def test_a_calibration_of_another_machine_is_refused_unless_told(study, calibration):
@@ -393,3 +420,25 @@ def test_the_command_searches(tmp_path, capsys):
     assert "2 strategies cannot be predicted" in capsys.readouterr().out.replace("\n", " ")
     assert main(["predict", *runs, "--search", "wire"]) == 2
     assert "--search wire: cannot be searched; there are: ordering, ranks" in capsys.readouterr().err
+
+
+def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calibration, capsys, monkeypatch):
+    run = str(write_program(tmp_path / "run"))
+    both, file, page = (
+        write_program(tmp_path / "two", size=2),
+        tmp_path / "<b>.toml",
+        tmp_path / "report.html",
+    )
+    file.write_text("speed = 2")
+    monkeypatch.setattr(calibrations, "read_calibration", lambda path: calibration)
+    options = ["--calibration", "cal", "--machine", str(file), "-o", str(page)]
+    assert main(["report", run, str(both), *options]) == 0
+    html = page.read_text()
+    assert "What other machines would take" in html and "cores of 2 times the speed" in html
+    assert "&lt;b&gt;" in html and "<b>.toml" not in html and ">as calibrated<" in html
+    assert main(["report", str(both), *options]) == 0
+    assert "no run on one rank was given" in page.read_text()
+    assert main(["report", run, "-o", str(page)]) == 0
+    assert "What if" not in page.read_text()
+    assert main(["report", run, "--machine", str(file), "-o", str(page)]) == 2
+    assert "give --calibration, too" in capsys.readouterr().err

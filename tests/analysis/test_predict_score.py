@@ -167,6 +167,18 @@ def test_a_run_without_times_is_refused(tmp_path, empty, capsys):
     assert "repeat 0 recorded no steps with times" in capsys.readouterr().err
 
 
+def test_where_no_run_can_be_scored_it_says_so_and_ends_with_2(tmp_path, empty, capsys):
+    write_steps(tmp_path / "cut", [100], ledger=write_ledger(tmp_path / "ledger.jsonl", predicted(100)))
+    for file in (tmp_path / "cut").glob("rank-*.h5"):
+        file.write_bytes(file.read_bytes()[:100])
+    assert main(["score", str(tmp_path / "ledger.jsonl"), str(tmp_path / "cut")]) == 2
+    source = write_steps(tmp_path / "source", [100])
+    ledger = write_ledger(tmp_path / "of-source.jsonl", predicted(100, 1, [source]))
+    capsys.readouterr()
+    assert main(["score", str(ledger), str(source)]) == 2
+    assert "could be scored" in capsys.readouterr().err
+
+
 def test_simple_predictions_are_made_from_the_same_runs(study):
     own = scored(study, study.parent)
     two = own.targets[own.targets["ranks"] == 2].iloc[0]

@@ -1,0 +1,167 @@
+"""What if: the same runs on machines that were not measured, beside the machine of the calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pandas as pd
+
+from analysis.page import svg
+from analysis.page.axes import plain_ticks
+from analysis.page.sections import Section, Table
+from analysis.page.svg import Figure, figure_of
+from analysis.predict.calibration import Calibration, elsewhere
+from analysis.predict.machines import Machine
+from analysis.predict.model import Answer, predict
+from analysis.predict.skeleton import Skeleton
+from analysis.predict.target import Unreachable, alike, target
+
+HERE = "as calibrated"
+TITLE = "What if"
+COLOURS = 7
+
+
+@dataclass(frozen=True)
+class WhatIf:
+    """`rows` as `what_if_frame` makes them; `notes` are sentences on what could not be predicted, or was assumed."""
+
+    rows: pd.DataFrame
+    notes: list[str]
+
+
+def nearest(calibrations: Sequence[Calibration], size: int) -> Calibration | None:
+    """The calibration on as many ranks, or the nearest, rather on more; None without one."""
+    return min(calibrations, key=lambda each: (abs(each.size - size), -each.size), default=None)
+
+
+def what_if(
+    runs: Sequence[Skeleton], calibrations: Sequence[Calibration], machines: Sequence[Machine]
+) -> WhatIf:
+    """Predictions in wall time of `runs` on their own rank counts, of each method by itself, as calibrated and on each
+    of `machines`."""
+    answers: list[tuple[Machine | None, Answer]] = []
+    notes: dict[str, None] = {}
+    groups: dict[tuple[str, str], list[Skeleton]] = {}
+    for run in sorted(runs, key=lambda run: -run.work):
+        groups.setdefault((run.attributes["app"], alike(run)), []).append(run)
+    for own in groups.values():
+        if min(run.size for run in own) > 1:
+            app = own[0].attributes["app"]
+            notes[f"{app}: no run on one rank was given, from which others are predicted best"] = None
+        for size in sorted({run.size for run in own}):
+            calibration = nearest(calibrations, size)
+            try:
+                chosen = target(own, size, {})
+                wrong = (
+                    elsewhere(calibration, chosen.program.attributes["environment"]) if calibration else []
+                )
+                for machine in (None, *machines):
+                    answers.append(
+                        (
+                            machine,
+                            predict(chosen, calibration, clock="wall", machine=machine, elsewhere=wrong),
+                        )
+                    )
+            except (Unreachable, ValueError) as error:
+                notes[str(error)] = None
+    for _, answer in answers:
+        notes |= dict.fromkeys(answer.prediction.remarks)
+    return WhatIf(what_if_frame(answers), list(notes))
+
+
+def what_if_frame(answers: Sequence[tuple[Machine | None, Answer]]) -> pd.DataFrame:
+    """A row per machine, problem and rank count: `machine`, `app`, `problem`, `method`, `guarantee`, `ranks`, `clock`,
+    `median_s`, `low_s`, `high_s` (80 % of runs), `ratio` of the median to that as calibrated, `extrapolated`."""
+    rows = []
+    for machine, answer in answers:
+        p = answer.prediction
+        rows.append(
+            {"machine": HERE if machine is None else machine.name, "app": p.app, "problem": p.problem,
+             "method": p.method, "guarantee": answer.target.guarantee, "ranks": p.ranks, "clock": p.clock,
+             "median_s": p.median, "low_s": p.interval[0], "high_s": p.interval[1],
+             "extrapolated": "; ".join(p.extrapolated)}
+        )  # fmt: skip
+    columns = [
+        "machine",
+        "app",
+        "problem",
+        "method",
+        "guarantee",
+        "ranks",
+        "clock",
+        "median_s",
+        "low_s",
+        "high_s",
+        "extrapolated",
+    ]
+    table = pd.DataFrame(rows, columns=columns)
+    keys = ["app", "problem", "method", "ranks"]
+    here = table[table["machine"] == HERE].set_index(keys)["median_s"]
+    at = pd.MultiIndex.from_frame(table[keys])
+    table.insert(10, "ratio", table["median_s"].to_numpy() / here.reindex(at).to_numpy(float))
+    return table
+
+
+def what_if_table(rows: pd.DataFrame) -> Table:
+    """The rows for people, machines in their order."""
+    columns = (
+        "machine",
+        "app",
+        "guarantee",
+        "ranks",
+        "median, ms",
+        "80 % of runs, ms",
+        "ratio",
+        "extrapolated",
+    )
+    lines = [
+        (row.machine, row.app, row.guarantee, row.ranks, f"{1e3 * row.median_s:.4g}", f"{1e3 * row.low_s:.4g} to "
+         f"{1e3 * row.high_s:.4g}", f"{row.ratio:.3g}", row.extrapolated or "nothing")
+        for row in rows.itertuples(index=False)
+    ]  # fmt: skip
+    return Table(columns, lines, numbers=("ranks", "median, ms", "ratio"))
+
+
+def what_if_figure(rows: pd.DataFrame) -> Figure:
+    """Median and interval of each machine by rank count."""
+    machines = list(dict.fromkeys(rows["machine"]))
+    caption = (
+        "Time per step by number of ranks: the point is the predicted median, the bar has 80 % of runs. Machines "
+        "other than the calibrated one are extrapolated: nothing was measured on them."
+    )
+
+    def plot(axes) -> None:
+        axes.set(xlabel="ranks", ylabel="time, ms per step", xscale="log", yscale="log")
+        for k, name in enumerate(machines):
+            own, look = rows[rows["machine"] == name], svg.series(k % COLOURS)
+            x = own["ranks"] * 2 ** (0.08 * (k - (len(machines) - 1) / 2))  # beside each other
+            axes.vlines(x, 1e3 * own["low_s"], 1e3 * own["high_s"], color=look["color"], linewidth=1.6)
+            axes.plot(x, 1e3 * own["median_s"], linestyle="none", **look)
+        ranks = sorted(set(rows["ranks"]))
+        axes.set_xticks(ranks, list(map(str, ranks)))
+        axes.set_xticks([], minor=True)
+        axes.set_xlim(ranks[0] / 1.5, ranks[-1] * 1.5)
+        plain_ticks(axes.yaxis)
+
+    legend = tuple((k % COLOURS, name) for k, name in enumerate(machines))
+    return figure_of("what-if", "What other machines would take", plot, caption, 3.2, legend, data=rows)
+
+
+def what_if_sections(found: WhatIf | None) -> list[Section]:
+    """The section of the report; none where nobody asked."""
+    if found is None:
+        return []
+    notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
+    if found.rows.empty:
+        return [Section(TITLE, "No time per step could be predicted from these runs.", notes=notes)]
+    intro = (
+        "The traced steps replayed with the costs of the calibration, and on machines that files describe. All of "
+        "this is predicted, and what it says about other machines is extrapolated."
+    )
+    table = what_if_table(found.rows)
+    return [
+        Section(
+            TITLE, "", intro, [what_if_figure(found.rows)], [("Predicted times per step", table)], notes=notes
+        )
+    ]
