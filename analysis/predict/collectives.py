@@ -3,9 +3,10 @@ zones.
 
 Reductions of ours follow schedules, so that their cost is
 
-    c + alpha messages + beta bytes + gamma additions
+    c + alpha messages + beta bytes + gamma additions + alpha' messages + beta' bytes between nodes
 
-on the critical path (`kernels.allreduce.cost`; Hockney's model), fitted for each accumulation to what the calibration
+on the critical path, the last of the node that sends or receives most, since its ranks share its link
+(`kernels.allreduce.cost`; Hockney's model), fitted for each accumulation to what the calibration
 measured on one rank count, as relative least squares without negative coefficients. Where the ordering itself was
 measured on the rank count that is asked for, its own times are interpolated in its length. On other rank counts the
 counts are those that the calibration states for them, and the answer is marked as extrapolated.
@@ -28,8 +29,10 @@ from analysis.predict.calibration import Calibration
 from miniapps.trace.head import label_of
 
 COUNTS = ("messages", "bytes", "additions")
+CROSSING = ("crossing_messages", "crossing_bytes")  # between nodes; of calibrations on one node none
 LIBRARY = "library"
 MOST_EXPONENT = 50.0
+EVERY = COUNTS + CROSSING
 SAME = 1.1  # of a time, within which another is as long
 
 
@@ -123,7 +126,7 @@ class Collectives:
         n = elements * itemsize / 8  # lengths of the calibration are of float64
         if self.link is not None:
             counts = self._counts(own, n, size)
-            return self.link.seconds(counts[0], counts[1])
+            return self.link.seconds(counts[0] + counts[3], counts[1] + counts[4])
         if own["ranks"].iloc[0] == size:
             x, y = np.log2(own["length"].to_numpy(float)), own["extra"].to_numpy(float)
             at = np.log2(max(n, 1.0))
@@ -179,9 +182,9 @@ class Collectives:
         return own
 
     def _counts(self, own: pd.DataFrame, n: float, size: int) -> np.ndarray:
-        """COUNTS of `n` elements on `size` ranks: between the lengths counted linear, as they are beyond."""
+        """EVERY of `n` elements on `size` ranks: between the lengths counted linear, as they are beyond."""
         suffix = "" if size == own["ranks"].iloc[0] else f":{size}"
-        columns = [f"{name}{suffix}" for name in COUNTS]
+        columns = [f"{name}{suffix}" for name in EVERY]
         if any(column not in own or own[column].isna().all() for column in columns):
             known = sorted(
                 {int(c.partition(":")[2]) for c in own if c.startswith("messages:") and own[c].notna().any()}
@@ -192,22 +195,23 @@ class Collectives:
                 )
             near = min(known, key=lambda p: abs(np.log(p / size)))
             self.extrapolated[f"schedules on {size} ranks, taken for those on {near}"] = None
-            columns = [f"{name}:{near}" for name in COUNTS]
+            columns = [f"{name}:{near}" for name in EVERY]
         own = own[own[columns].notna().all(axis=1)]
         x, y = own["length"].to_numpy(float), own[columns].to_numpy(float)
         at = np.array([np.interp(n, x, column) for column in y.T])
         if n > x[-1]:
-            at[1:] = y[-1, 1:] * n / x[-1]
+            at[[1, 2, 4]] = y[-1, [1, 2, 4]] * n / x[-1]
         return at
 
     def _fit(self, accumulation: str) -> np.ndarray:
-        """(4,) seconds: constant, for a message, for a byte, for an addition."""
+        """(6,) seconds: constant, for a message, for a byte, for an addition; for a message and a byte between
+        nodes."""
         if accumulation not in self._fits:
             same = self._table[
                 (self._table["accumulation"] == accumulation) & (self._table["ordering"] != LIBRARY)
             ]
             seconds = np.maximum(same["extra"].to_numpy(float), 1e-9)
-            design = np.column_stack([np.ones(len(same)), *(same[name].to_numpy(float) for name in COUNTS)])
+            design = np.column_stack([np.ones(len(same)), *(same[name].to_numpy(float) for name in EVERY)])
             scale = np.maximum(design.max(axis=0), 1e-30)
             self._fits[accumulation] = nnls(design / scale / seconds[:, None], np.ones(len(same)))[0] / scale
         return self._fits[accumulation]
@@ -225,8 +229,8 @@ class Collectives:
 
 def measured(calibration: Calibration) -> pd.DataFrame:
     """The all-reduces of a calibration, a row per ordering and length: `label`, `ordering`, `accumulation`, `length`
-    (elements of float64), `ranks`, `extra` (seconds beyond those of each rank alone), and COUNTS, also on other rank
-    counts."""
+    (elements of float64), `ranks`, `extra` (seconds beyond those of each rank alone), and EVERY count, also
+    on other rank counts."""
     cases = calibration.of("allreduce.")
     stated = {each["region"]: each for each in calibration.reductions.values()}
     rows = []
@@ -245,6 +249,10 @@ def measured(calibration: Calibration) -> pd.DataFrame:
                 "extra": max(float(row["seconds"]) - local, 1e-9),
             }
         )
-    columns = ["label", "ordering", "accumulation", "length", "ranks", "extra", *COUNTS]
+    columns = ["label", "ordering", "accumulation", "length", "ranks", "extra", *EVERY]
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
+    for name in [c for c in table if c.partition(":")[0] == "messages"]:  # of one node nothing crosses
+        for key in CROSSING:
+            if (column := name.replace("messages", key)) not in table:
+                table[column] = np.where(table[name].notna(), 0.0, np.nan)
     return table.sort_values(["label", "length"], kind="stable", ignore_index=True)

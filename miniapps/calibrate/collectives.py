@@ -2,12 +2,14 @@
 
 What a rank alone takes is local work, which the trace of any run on one rank has already; what ranks take together
 beyond that is the price of communication. Beside its time the trace states what a schedule does on its critical path
-(`kernels.allreduce.cost`), here and on other rank counts, so that the analysis, which knows no schedules, can move a
+(`kernels.allreduce.cost`), inside nodes and between them, here and on other rank
+counts over as many nodes, so that the analysis, which knows no schedules, can move a
 fitted cost to these.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -17,6 +19,7 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
 from kernels.allreduce.cost import Cost, cost
 from kernels.allreduce.emulation import in_place_of
+from kernels.allreduce.execution.placement import nodes_of
 from kernels.guarantees import ChoiceError
 from miniapps.calibrate.cases import Case
 from miniapps.layout.messages import Messages
@@ -41,6 +44,7 @@ def collective_cases(ctx) -> list[Case]:
 def _allreduces(ctx, label: str, n: int) -> list[Case]:
     reduction = Reduction.named(label, (n,))
     values = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((1, n))
+    nodes = nodes_of(ctx.comm)
     cases = []
     for comm, where in ((ctx.comm, "together"), (MPI.COMM_SELF, "alone")):
         if where == "alone" and ctx.size == 1:
@@ -52,10 +56,13 @@ def _allreduces(ctx, label: str, n: int) -> list[Case]:
             by=(reduction.ordering, reduction.accumulation),
             watched=False,
         )
-        parameters = {"length": n, "ranks": comm.size} | (counts(reduction, comm.size) or {})
+        places = nodes if where == "together" else (0,)
+        parameters = {"length": n, "ranks": comm.size} | (counts(reduction, comm.size, places) or {})
         if where == "together" and ctx.rank == 0:
             for size in OTHER_RANKS:
-                parameters |= {f"{key}:{size}": x for key, x in (counts(reduction, size) or {}).items()}
+                spread = spread_over(size, len(set(nodes)))
+                others = counts(reduction, size, spread) or {}
+                parameters |= {f"{key}:{size}": x for key, x in others.items()}
         cases.append(
             Case(
                 reducer.region,
@@ -68,21 +75,33 @@ def _allreduces(ctx, label: str, n: int) -> list[Case]:
     return cases
 
 
-def counts(reduction: Reduction, size: int) -> dict[str, float] | None:
-    """Messages, bytes and additions on the critical path of a reduction on `size` ranks; None where it has no schedule
-    on so many. Of what the library adds they are those of the algorithm that it most likely takes."""
-    stands = in_place_of(reduction)
+def spread_over(size: int, nodes: int) -> tuple[int, ...]:
+    """The node of each of `size` ranks on so many nodes, or on as many as there are ranks: contiguous, nearly equal
+    parts."""
+    nodes = min(nodes, size)
+    return tuple(rank * nodes // size for rank in range(size))
+
+
+def counts(reduction: Reduction, size: int, nodes: Sequence[int] | None = None) -> dict[str, float] | None:
+    """Messages, bytes and additions on the critical path of a reduction on `size` ranks, messages and bytes between
+    `nodes` (of each rank; one for all if not given) by themselves; None where it has no schedule on so many. Of what
+    the library adds they are those of the algorithm that it most likely takes."""
+    stands, nodes = in_place_of(reduction), (0,) * size if nodes is None else tuple(nodes)
     try:
-        schedule = stands.schedule(size, nodes=(0,) * size, owners=tuple(range(size)))
+        schedule = stands.schedule(size, nodes=nodes, owners=tuple(range(size)))
     except ChoiceError:
         return None
     n = int(np.prod(stands.shape))
-    once: Cost = cost(schedule, n, stands.element_bytes, stands.total_element_bytes)
-    agreed = size.bit_length() if order_free(reduction.accumulation) else 0  # on units, or on lengths
+    once: Cost = cost(schedule, n, stands.element_bytes, stands.total_element_bytes, nodes)
+    # On units, or on lengths: by recursive doubling, of which some rounds go from node to node.
+    agreed = size.bit_length() if order_free(reduction.accumulation) else 0
+    across = min(agreed, (len(set(nodes)) - 1).bit_length())
     return {
-        "messages": once.critical_messages + agreed,
+        "messages": once.critical_messages + agreed - across,
         "bytes": once.critical_bytes,
         "additions": once.critical_additions,
+        "crossing_messages": once.crossing_messages + across,
+        "crossing_bytes": once.crossing_bytes,
     }
 
 

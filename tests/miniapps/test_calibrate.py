@@ -9,7 +9,7 @@ from analysis.predict.kernels import DIMS, KernelTimes
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from miniapps.calibrate import APP
-from miniapps.calibrate.collectives import counts
+from miniapps.calibrate.collectives import counts, spread_over
 from miniapps.calibrate.noise import shares
 from miniapps.runner.main import main
 
@@ -74,7 +74,16 @@ def test_the_trace_states_what_schedules_do_on_other_rank_counts(read):
 def test_sums_whose_ranks_agree_first_have_more_messages():
     plain, fixed = (counts(Reduction.named(each, (16,)), 8) for each in ("direct", "direct in fixed-point"))
     assert fixed["messages"] > plain["messages"]
-    assert counts(Reduction("library", (16,)), 2) == {"messages": 1, "bytes": 128, "additions": 16}
+    nothing = {"crossing_messages": 0, "crossing_bytes": 0}
+    assert counts(Reduction("library", (16,)), 2) == {"messages": 1, "bytes": 128, "additions": 16} | nothing
+
+
+def test_what_passes_between_nodes_is_counted_by_itself_and_a_node_shares_its_link():
+    doubling = counts(Reduction("recursive-doubling", (16,)), 4, spread_over(4, 2))
+    assert (doubling["messages"], doubling["bytes"]) == (1, 128)
+    assert (doubling["crossing_messages"], doubling["crossing_bytes"]) == (1, 256)  # two ranks send 128 each
+    assert spread_over(5, 2) == (0, 0, 0, 1, 1)
+    assert spread_over(2, 4) == (0, 1)
 
 
 def test_a_calibration_of_one_part_has_no_others(tmp_path):
