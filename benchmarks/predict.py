@@ -4,7 +4,7 @@
 
 | part | what |
 |---|---|
-| steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets, score them all |
+| steps | every round: calibrate; of each family run decks on one rank, predict, run the targets; score them all |
 | shapes | products and convolutions of shapes that were not measured |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
 
@@ -34,45 +34,63 @@ from kernels.progress import Progress
 
 SPIN_S, QUIET_SHARE, AGAIN_S = 0.05, 0.95, 2.0
 LAUNCHES = 2  # of each target in a round
+SOURCES = 3  # launches of each run that is predicted from, which say how far launches lie apart
 CLOCKS = ("wall", "cpu")
 RANKS = (1, 2)
 
 
 @dataclass(frozen=True)
 class Family:
-    """Targets of one application and method: `deck`, and the options `half` that make half of it; `orderings` {label:
-    options} are predicted on several ranks in place of the guarantee's."""
+    """Targets of one application and method: `deck`, the options `half` that make half of it, and those `between` that
+    make three quarters, which is never run before it is predicted; `orderings` (label, options) are predicted on
+    several ranks in place of the guarantee's."""
 
     name: str
     app: str
     deck: tuple[str, ...]
     half: tuple[str, ...]
+    between: tuple[str, ...]
     orderings: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 RING = ("ring", ("--allreduce", "ring"))
 RABENSEIFNER = ("rabenseifner", ("--allreduce", "rabenseifner"))
 FAMILIES = (
-    Family("coupled none", "coupled", ("--deck", "S", "--guarantee", "none"), ("--set", "grid.ny=64")),
+    Family(
+        "coupled none",
+        "coupled",
+        ("--deck", "S", "--guarantee", "none"),
+        ("--set", "grid.ny=64"),
+        ("--set", "grid.ny=96"),
+    ),
     Family(
         "coupled run",
         "coupled",
         ("--deck", "S", "--guarantee", "run"),
         ("--set", "grid.ny=64"),
+        ("--set", "grid.ny=96"),
         (RING, RABENSEIFNER),
     ),
-    Family("coupled layout", "coupled", ("--deck", "S", "--guarantee", "layout"), ("--set", "grid.ny=64")),
+    Family(
+        "coupled layout",
+        "coupled",
+        ("--deck", "S", "--guarantee", "layout"),
+        ("--set", "grid.ny=64"),
+        ("--set", "grid.ny=96"),
+    ),
     Family(
         "solver layout",
         "solver",
         ("--deck", "S", "--nx", "64", "--ny", "64", "--nz", "64", "--guarantee", "layout"),
         ("--nz", "32"),
+        ("--nz", "48"),
     ),
     Family(
         "training layout",
         "training",
         ("--data", "blobs", "--model", "mlp", "--steps", "200", "--guarantee", "layout"),
         ("--batch", "128"),
+        ("--batch", "192"),
     ),
 )
 
@@ -109,18 +127,12 @@ def start(words: list[str], ranks: int = 0) -> str:
 
 
 def one_round(scratch: Path, ledger: Path, families, budget: float) -> None:
-    """Calibrate, run decks on one rank, predict, run the targets; every directory under `scratch`.
+    """Calibrate; of each family run decks on one rank, predict, run the targets; every directory under `scratch`.
 
     Targets are launched LAUNCHES times and not repeated in a launch: what is done once in a process, such as loading
-    libraries, belongs to each of them as it does to the decks that they are predicted from.
+    libraries, belongs to each of them as it does to the decks that they are predicted from. What was run already is
+    no target: on one rank that is a size between those of the decks.
     """
-
-    def run(name: str, family: Family, ranks: int, options, *more: str) -> str:
-        out = scratch / name.replace(" ", "-")
-        app = f"miniapps.{family.app}"
-        start([app, *family.deck, *options, "--out", str(out), "--no-progress", *more], ranks)
-        return str(out)
-
     calibration = str(scratch / "calibration")
     what = ["--what", "collectives", "--what", "noise"]
     start(
@@ -128,43 +140,43 @@ def one_round(scratch: Path, ledger: Path, families, budget: float) -> None:
          "--no-progress"],
         max(RANKS),
     )  # fmt: skip
-    targets: list[tuple] = []
     for family in families:
-        sources = [
-            run(f"source {family.name} {which}", family, 1, options)
-            for which, options in (("deck", ()), ("half", family.half))
-        ]
-        halved = ["--set", _setting(family.half)]
-        asked: list[list[str]] = [[], halved, *(["--ordering", label] for label, _ in family.orderings)]
-        for clock in CLOCKS:
-            for options in asked:
-                ranks = ",".join(map(str, RANKS if options[:1] != ["--ordering"] else RANKS[1:]))
-                how = [
-                    "--calibration",
-                    calibration,
-                    "--ranks",
-                    ranks,
-                    "--clock",
-                    clock,
-                    "--ledger",
-                    str(ledger),
-                ]
-                start(["analysis", "predict", *sources, *how, *options])
-        for ranks in RANKS:
-            targets += [(f"{family.name} on {ranks}", family, ranks, ())]
-            targets += [(f"{family.name} half on {ranks}", family, ranks, family.half)]
-        targets += [
-            (f"{family.name} {label} on {ranks}", family, ranks, options)
-            for label, options in family.orderings
-            for ranks in RANKS[1:]
-        ]
+        _one_family(scratch, ledger, family, calibration)
+
+
+def _one_family(scratch: Path, ledger: Path, family: Family, calibration: str) -> None:
+    def run(name: str, ranks: int, options, *more: str) -> str:
+        out = scratch / f"{family.name} {name}".replace(" ", "-")
+        app = f"miniapps.{family.app}"
+        start([app, *family.deck, *options, "--out", str(out), "--no-progress", *more], ranks)
+        return str(out)
+
+    sources = [
+        run(f"source {which} {launch}", 1, options)
+        for launch in range(SOURCES)
+        for which, options in (("deck", ()), ("half", family.half))
+    ]
+    some, several = str(max(RANKS)), ",".join(map(str, RANKS))
+    asked: list[list[str]] = [
+        ["--ranks", some],
+        ["--ranks", some, "--set", _setting(family.half)],
+        ["--ranks", several, "--set", _setting(family.between)],
+        *(["--ranks", some, "--ordering", label] for label, _ in family.orderings),
+    ]
+    for clock in CLOCKS:
+        for options in asked:
+            how = ["--calibration", calibration, "--clock", clock, "--ledger", str(ledger)]
+            start(["analysis", "predict", *sources, *how, *options])
+    targets: list[tuple] = [(f"between on {ranks}", ranks, family.between) for ranks in RANKS]
+    for label, options in (("deck", ()), ("half", family.half), *family.orderings):
+        targets += [(f"{label} on {ranks}", ranks, options) for ranks in RANKS[1:]]
     for launch in range(LAUNCHES):
         for name, *target in targets:
             run(f"{name} launch {launch}", *target, "--ledger", str(ledger))
 
 
 def _setting(options: tuple[str, ...]) -> str:
-    """The options of half a deck as --set of `analysis predict` takes them."""
+    """The options of a part of a deck as --set of `analysis predict` takes them."""
     flags = {"--nz": "grid.nz", "--batch": "training.batch"}
     return options[1] if options[0] == "--set" else f"{flags[options[0]]}={options[1]}"
 

@@ -279,12 +279,16 @@ def _spans(waited: Waits, rank: int) -> list[tuple[int, int, int]]:
 
 def _stolen(waited: Waits, cpu: list[dict[int, float]]) -> dict[tuple[int, int], float]:
     """{(rank, step): ns that others took of its processor}; 0 where the thread's clock was not recorded. Of several
-    ranks it is the least that can have been: while they wait they use the processor, too."""
+    ranks it is the least that can have been: while they wait they use the processor, too.
+
+    What a step does before its first event is in its CPU time and in the span of the step before. So CPU time beyond a
+    step's own span was spent at the end of that one."""
     taken = {}
     for rank in range(waited.size):
-        for step, begin, end in _spans(waited, rank):
-            used = cpu[rank].get(step, math.inf) * 1e9
-            taken[rank, step] = max(0.0, end - begin - used)
+        ahead = 0.0
+        for step, begin, end in reversed(_spans(waited, rank)):
+            idle = end - begin - cpu[rank].get(step, math.inf) * 1e9 - ahead
+            taken[rank, step], ahead = max(0.0, idle), max(0.0, -idle) if math.isfinite(idle) else 0.0
     return taken
 
 

@@ -38,10 +38,12 @@ REDUCTION = {
 }
 
 
-def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="none", calls=None, **more):
+def write_program(
+    out, n=128, ms=2.0, fixed=0.5, stolen=(), unseen=(), size=1, guarantee="none", calls=None, **more
+):
     """A run of STEPS steps of CALLS sums: before each, `fixed` ms and `ms` ms for every 128 of n / size; after the last
     the fixed part. With `calls` so many sums, which the run says are iterations. `stolen` {(step, call): ms} are
-    taken by others, before that sum."""
+    taken by others, before that sum. `unseen` {step: ms} are worked before the first event of a step."""
     out.mkdir(parents=True)
     problem = {"grid.n": n, "run.seed": 1}
     known = {"run_id": str(out), "config": {"grid": {"n": n}, "run": {"seed": 1}}, "options": OPTIONS,
@@ -57,7 +59,9 @@ def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="n
             )
             for step in range(1, STEPS + 1):
                 tracer.at(0, step)
-                begin, lost = clock.now, 0.0
+                begun, lost = clock.now, 0.0
+                clock.spend(dict(unseen).get(step, 0.0))
+                begin = clock.now
                 for call in range(calls or CALLS):
                     start = clock.now
                     taken = dict(stolen).get((step, call), 0.0)
@@ -74,7 +78,7 @@ def write_program(out, n=128, ms=2.0, fixed=0.5, stolen=(), size=1, guarantee="n
                 if calls and rank == 0:
                     tracer.value("cg_iterations", calls)
                 for name in ("cpu_time", "cpu"):
-                    tracer.usage(name, step, (clock.now - begin) / 1e9 - lost / 1e3)
+                    tracer.usage(name, step, (clock.now - begun) / 1e9 - lost / 1e3)
             tracer.close()
     write_result(out)
     return out
@@ -106,6 +110,15 @@ def test_what_others_took_is_taken_from_the_segments_that_took_longer(tmp_path):
         [2.5] * STEPS * (CALLS - 1)
     )
     assert run.segments["ns"].sum() / 1e9 == pytest.approx(STEPS * run.cpu_s)
+
+
+def test_work_before_the_first_event_of_a_step_was_not_taken_by_others(tmp_path):
+    run = skeleton(write_program(tmp_path / "run", unseen={3: 20.0}.items(), stolen={(2, 1): 30.0}.items()))
+    assert run.segments["ns"].sum() / 1e9 == pytest.approx(STEPS * run.cpu_s)
+    assert of_kind(run, ("allreduce.sum", "allreduce.sum", "work")) == pytest.approx(
+        [2.5] * STEPS * (CALLS - 1)
+    )
+    assert sorted(of_kind(run, ("allreduce.sum", "", "(no region)"))) == pytest.approx([20.0])
 
 
 @pytest.fixture(scope="module")
