@@ -4,7 +4,7 @@
 
 | part | what |
 |---|---|
-| steps | every round: calibrate; of each family run decks on one rank, predict, run the targets; score them all |
+| steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score them all |
 | shapes | products and convolutions of shapes that were not measured |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
 
@@ -127,11 +127,12 @@ def start(words: list[str], ranks: int = 0) -> str:
 
 
 def one_round(scratch: Path, ledger: Path, families, budget: float) -> None:
-    """Calibrate; of each family run decks on one rank, predict, run the targets; every directory under `scratch`.
+    """Calibrate, run decks on one rank, predict, run the targets; every directory under `scratch`.
 
-    Targets are launched LAUNCHES times and not repeated in a launch: what is done once in a process, such as loading
-    libraries, belongs to each of them as it does to the decks that they are predicted from. What was run already is
-    no target: on one rank that is a size between those of the decks.
+    Sources are launched SOURCES times, all families in turn, so that launches lie as far apart as the targets do from
+    them: minutes. Targets are launched LAUNCHES times and not repeated in a launch: what is done once in a process,
+    such as loading libraries, belongs to each of them as it does to the decks that they are predicted from. What was
+    run already is no target: on one rank that is a size between those of the decks.
     """
     calibration = str(scratch / "calibration")
     what = ["--what", "collectives", "--what", "noise"]
@@ -140,39 +141,47 @@ def one_round(scratch: Path, ledger: Path, families, budget: float) -> None:
          "--no-progress"],
         max(RANKS),
     )  # fmt: skip
-    for family in families:
-        _one_family(scratch, ledger, family, calibration)
 
-
-def _one_family(scratch: Path, ledger: Path, family: Family, calibration: str) -> None:
-    def run(name: str, ranks: int, options, *more: str) -> str:
+    def run(family: Family, name: str, ranks: int, options, *more: str) -> str:
         out = scratch / f"{family.name} {name}".replace(" ", "-")
         app = f"miniapps.{family.app}"
         start([app, *family.deck, *options, "--out", str(out), "--no-progress", *more], ranks)
         return str(out)
 
-    sources = [
-        run(f"source {which} {launch}", 1, options)
+    sources = {
+        (family.name, launch, which): run(family, f"source {which} {launch}", 1, options)
         for launch in range(SOURCES)
+        for family in families
         for which, options in (("deck", ()), ("half", family.half))
-    ]
+    }
+    for family in families:
+        own = [path for (name, *_), path in sources.items() if name == family.name]
+        how = ["--calibration", calibration, "--ledger", str(ledger)]
+        for clock in CLOCKS:
+            for options in _asked(family):
+                start(["analysis", "predict", *own, *how, "--clock", clock, *options])
+    for launch in range(LAUNCHES):
+        for family in families:
+            for name, ranks, options in _targets(family):
+                run(family, f"{name} on {ranks} launch {launch}", ranks, options, "--ledger", str(ledger))
+
+
+def _asked(family: Family) -> list[list[str]]:
+    """What is predicted of a family, as options."""
     some, several = str(max(RANKS)), ",".join(map(str, RANKS))
-    asked: list[list[str]] = [
+    return [
         ["--ranks", some],
         ["--ranks", some, "--set", _setting(family.half)],
         ["--ranks", several, "--set", _setting(family.between)],
         *(["--ranks", some, "--ordering", label] for label, _ in family.orderings),
     ]
-    for clock in CLOCKS:
-        for options in asked:
-            how = ["--calibration", calibration, "--clock", clock, "--ledger", str(ledger)]
-            start(["analysis", "predict", *sources, *how, *options])
-    targets: list[tuple] = [(f"between on {ranks}", ranks, family.between) for ranks in RANKS]
-    for label, options in (("deck", ()), ("half", family.half), *family.orderings):
-        targets += [(f"{label} on {ranks}", ranks, options) for ranks in RANKS[1:]]
-    for launch in range(LAUNCHES):
-        for name, *target in targets:
-            run(f"{name} launch {launch}", *target, "--ledger", str(ledger))
+
+
+def _targets(family: Family) -> list[tuple[str, int, tuple[str, ...]]]:
+    """The (name, ranks, options) of the runs that are predicted."""
+    decks = (("deck", ()), ("half", family.half), *family.orderings)
+    several = [(name, ranks, options) for name, options in decks for ranks in RANKS[1:]]
+    return [*(("between", ranks, family.between) for ranks in RANKS), *several]
 
 
 def _setting(options: tuple[str, ...]) -> str:
