@@ -4,15 +4,21 @@ A segment on a rank with w of the work takes a + b w. The fixed part is what doe
 iterations, what every rank does alike. It follows from runs whose ranks have different shares of the work; of one run
 alone it is what the calibration says that a node costs at least.
 
-A kernel's time per operation is smooth in the logarithms of its dims, with steps of cache and vector lengths that no
-formula has: a Gaussian process of ln(t/flops) over log2 of the dims, with a linear mean, one length for each dim and a
-noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Outside the hull of the
-shapes that were measured it says so, and takes max(flops / rate, bytes / bandwidth).
+A kernel's time is about fixed + flops / rate + bytes / bandwidth, none negative, by relative least squares. How far it
+lies from that is smooth in the logarithms of its dims, with steps of cache and vector lengths that no formula has: a
+Gaussian process of the ratio's logarithm over log2 of the dims, with a constant mean, one length for each dim and a
+noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from what was measured
+it leaves the sum alone. Outside the hull of the shapes that were measured it says so.
+
+torch's convolution is several kernels, among which the shape decides (`use_mkldnn` in ATen's Convolution.cpp): one image
+of up to 20,480 numbers and a window of up to 3 goes to a loop of its own, all others to oneDNN, which has a kernel of its
+own for windows of 1 and pads channels to the length of vectors. So these flags are inputs of the process, and the
+padded operations, and what a call of oneDNN with a larger window takes, are terms of the sum (`TERMS`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,22 +86,50 @@ def _fit(work: np.ndarray, seconds: np.ndarray, least: float) -> tuple[float, fl
     return float(fixed), float(per_work / scale), TWO
 
 
+ALONE, SMALL_WINDOW = 20_480, 3  # numbers of one image, and its window, that torch does not give to oneDNN
+VECTORS = (8, 16)  # channels that oneDNN pads to: of the input, of the output
+
+
+def torch_conv(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """((n, flags), (n, terms)) of torch's convolutions of `shapes` (n, dims of DIMS["conv"]): which of its kernels is
+    taken; what calls take beside their operations, and the operations on padded channels."""
+    samples, channels, outputs, edge, window = shapes.T
+    image = channels * edge**2
+    alone = (samples == 1) & (window <= SMALL_WINDOW) & (image <= ALONE)
+    flags = np.column_stack([alone, window == 1]).astype(float)
+    points = 2.0 * samples * edge**2 * window**2
+    read, written = (np.ceil(n / k) * k for n, k in zip((channels, outputs), VECTORS, strict=True))
+    # Of oneDNN's padded kernels in either layout: the input's channels are padded alone, or the output's.
+    return flags, np.column_stack([~alone & (window > 1), points * read * _padded(outputs), points * channels * written])
+
+
+def _padded(n: np.ndarray) -> np.ndarray:
+    return np.ceil(n / VECTORS[0]) * VECTORS[0]
+
+
+TERMS: Mapping[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {"conv.torch": torch_conv}
+"""What is known of a kernel beside its dims, by region of the calibration."""
+
+
 class KernelTimes:
     """Seconds of a kernel of any shape, from measured ones.
 
-    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,). Raises ValueError for fewer than 3 shapes."""
+    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,); `region`: of the calibration, by which TERMS knows
+    more of the kernel. Raises ValueError for fewer than 3 shapes."""
 
-    def __init__(self, shapes, flops, nbytes, seconds):
+    def __init__(self, shapes, flops, nbytes, seconds, region: str = ""):
         if len(shapes) < 3:
             raise ValueError(
                 f"{len(shapes)} shapes: a kernel's times take 3 or more; calibrate more of them (--shapes)"
             )
-        x, flops = np.log2(np.asarray(shapes, float)), np.asarray(flops, float)
-        y = np.log(np.asarray(seconds, float) / flops)
-        self._x, self._centre, self._width = x, x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
-        self._rate = float(np.max(flops / seconds))
-        self._bandwidth = float(np.max(np.asarray(nbytes, float) / seconds))
-        design = self._design(x)
+        self._more, seconds = TERMS.get(region, _nothing_more), np.asarray(seconds, float)
+        self._dims, x, terms = self._inputs(shapes, flops, nbytes)
+        relative = terms / seconds[:, None]
+        scale = np.maximum(relative.max(axis=0), 1e-300)
+        self._coefficients = nnls(relative / scale, np.ones(len(x)))[0] / scale
+        y = np.log(seconds / (terms @ self._coefficients))
+        self._x, self._width = x, np.maximum(x.std(axis=0), 1e-9)
+        design = np.ones((len(x), 1))
         start = np.concatenate([np.zeros(x.shape[1]), np.log([y.std() + 1e-3, 0.05])])
         bounds = [(-2.5, 4.0)] * x.shape[1] + [(-7.0, 3.0), (-7.0, 0.0)]
         fitted = minimize(self._loss, start, args=(y, design), method="L-BFGS-B", bounds=bounds)
@@ -108,14 +142,18 @@ class KernelTimes:
 
     def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray]:
         """((n,) seconds, (n,) whether the shape is extrapolated)."""
-        x, flops = np.log2(np.asarray(shapes, float)), np.asarray(flops, float)
-        y = self._design(x) @ self._trend + self._covariance(x, self._x) @ self._weights
-        outside = np.array([not inside_hull(self._x, point) for point in x])
-        roofline = np.maximum(flops / self._rate, np.asarray(nbytes, float) / self._bandwidth)
-        return np.where(outside, roofline, np.exp(y) * flops), outside
+        dims, x, terms = self._inputs(shapes, flops, nbytes)
+        y = self._trend[0] + self._covariance(x, self._x) @ self._weights
+        outside = np.array([not inside_hull(self._dims, point) for point in dims])
+        return np.exp(y) * (terms @ self._coefficients), outside
 
-    def _design(self, x: np.ndarray) -> np.ndarray:
-        return np.column_stack([np.ones(len(x)), (x - self._centre) / self._width])
+    def _inputs(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """(log2 of the dims (n, dims), inputs of the process (n, inputs), terms of the sum (n, terms))."""
+        shapes = np.asarray(shapes, float)
+        flags, terms = self._more(shapes)
+        dims, fixed = np.log2(shapes), np.ones(len(shapes))
+        sums = np.column_stack([fixed, np.asarray(flops, float), np.asarray(nbytes, float), terms])
+        return dims, np.column_stack([dims, flags]), sums
 
     def _covariance(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
         return self._kernel(a, b, self._parameters)
@@ -138,6 +176,10 @@ class KernelTimes:
         )[0]
         rest = y - design @ trend
         return float(0.5 * rest @ cho_solve(factor, rest) + np.log(np.diag(factor[0])).sum())
+
+
+def _nothing_more(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((len(shapes), 0)), np.zeros((len(shapes), 0))
 
 
 def inside_hull(points: np.ndarray, point: np.ndarray) -> bool:
