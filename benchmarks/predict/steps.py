@@ -1,38 +1,19 @@
-"""Predictions of the time per step against runs that come after them, and against their floor.
-
-    python -m benchmarks.predict --json benchmarks/results/predict.json
-
-| part | what |
-|---|---|
-| steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score them all |
-| shapes | products and convolutions of shapes that were not measured |
-| speed | 200 replays of 64 ranks with 1,000 waits per step |
-
-Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is
-then marked as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is what two launches of one target
-have. Without a floor of 10 % or less an error means nothing, and the verdict is "not testable". Models are fitted on
-one rank alone.
-"""
+"""Applications on one rank and on several: every round predicts targets from runs on one rank, then launches them."""
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
-import time
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.launching import mpirun
-from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.predict.rounds import mean_error, quiet, start
 from kernels.progress import Progress
 
-SPIN_S, QUIET_SHARE, AGAIN_S = 0.05, 0.95, 2.0
 LAUNCHES = 2  # of each target in a round
 SOURCES = 3  # launches of each run that is predicted from, which say how far launches lie apart
 CLOCKS = ("wall", "cpu")
@@ -93,37 +74,6 @@ FAMILIES = (
         ("--batch", "192"),
     ),
 )
-
-
-def spin(seconds: float) -> float:
-    """CPU over wall time of a processor that spins."""
-    begin, used = time.perf_counter(), time.thread_time()
-    while time.perf_counter() - begin < seconds:
-        pass
-    return (time.thread_time() - used) / (time.perf_counter() - begin)
-
-
-def quiet(pool: ProcessPoolExecutor, cores: int, patience: float) -> bool:
-    """Wait until all cores are free, at most `patience` seconds; whether they are."""
-    end = time.monotonic() + patience
-    while True:
-        if min(pool.map(spin, [SPIN_S] * cores)) >= QUIET_SHARE:
-            return True
-        if time.monotonic() > end:
-            return False
-        time.sleep(AGAIN_S)
-
-
-def start(words: list[str], ranks: int = 0) -> str:
-    """The output of `python -m WORDS`, on so many ranks where they are given. Raises RuntimeError unless it ends with
-    0."""
-    command = [*([*mpirun(), "-n", str(ranks)] if ranks else []), sys.executable, "-m", *words]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=1800, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
 
 
 def one_round(scratch: Path, ledger: Path, families, budget: float) -> None:
@@ -220,87 +170,10 @@ def _rows(scored: dict, rounds: int, busy: int) -> list[dict]:
         for what, members in groups.items() if own else ():
             inside, runs = sum(row["inside"] for row in members), sum(row["runs"] for row in members)
             rows.append(
-                {"part": "steps", "what": f"{what}, {clock}", "error": _mean([row["error"] for row in members]),
-                 "floor": _mean([row["floor"] for row in members if row["floor"] is not None]),
+                {"part": "steps", "what": f"{what}, {clock}", "error": mean_error([row["error"] for row in members]),
+                 "floor": mean_error([row["floor"] for row in members if row["floor"] is not None]),
                  "bias": float(np.expm1(np.mean([np.log1p(row["bias"]) for row in members]))),
                  "inside": inside / runs, "runs": runs, "best": sum(row["best"] == "prediction" for row in members),
                  "targets": len(members), "rounds": rounds, "busy": busy, "raw": members}
             )  # fmt: skip
     return rows
-
-
-def _mean(errors: list[float]) -> float:
-    """Of errors exp(x) - 1 that of the mean of x; NaN without any."""
-    return float(np.expm1(np.mean(np.log1p(errors)))) if errors else float("nan")
-
-
-def shapes(options) -> list[dict]:
-    """Kernels of shapes that were left out, each fifth of them in turn."""
-    from analysis.predict.calibration import read_calibration
-    from analysis.predict.kernels import DIMS, KernelTimes
-
-    rows = []
-    with tempfile.TemporaryDirectory() as directory:
-        out = f"{directory}/calibration"
-        more = ["--set", "calibrate.shapes=100", "--what", "kernels", "--budget", str(4 * options.budget)]
-        start(["miniapps.calibrate", *more, "--out", out, "--no-progress"], 1)
-        calibration = read_calibration(out)
-    for region in sorted({name for name in calibration.cases["region"] if name.partition(".")[0] in DIMS}):
-        cases = calibration.of(region)
-        dims = list(DIMS[region.partition(".")[0]])
-        columns = [cases[each].to_numpy(float) for each in (dims, "flops", "nbytes", "seconds")]
-        errors, roofs = [], 0
-        for fold in range(5):
-            out_of = np.arange(len(cases)) % 5 == fold
-            model = KernelTimes(*(column[~out_of] for column in columns))
-            x, flops, nbytes, seconds = (column[out_of] for column in columns)
-            predicted, outside = model.seconds(x, flops, nbytes)
-            errors += np.abs(np.log(predicted / seconds))[~outside].tolist()
-            roofs += int(outside.sum())
-        rows.append(
-            {"part": "shapes", "what": f"{region}, {roofs} outside the hull left out",
-             "error": float(np.expm1(np.mean(errors))), "floor": calibration.spread, "bias": None, "inside": None,
-             "runs": len(errors), "best": 0, "targets": len(cases), "rounds": 1, "busy": 0, "raw": errors}
-        )  # fmt: skip
-    return rows
-
-
-def speed(options) -> list[dict]:
-    """Seconds of 200 replays of 64 ranks with 1,000 waits per step."""
-    from analysis.predict.noise import Noise
-    from analysis.predict.replay import Step, Wait, simulate
-
-    size, waits, replays = 64, 1000, 200
-    rng = np.random.default_rng(1)
-    work, residuals = np.full(size, 2e-5), np.exp(0.1 * rng.standard_normal(100))
-    wait = Wait("allreduce", np.full(size, 5e-6), None, work, np.zeros(size), residuals, np.ones(1))
-    step = Step([wait] * waits, [(k, True, True) for k in range(waits)], work, residuals)
-    begin = time.perf_counter()
-    noise = Noise(rng.uniform(0.5, 1.0, (1000, 2)), size, replays, 1.0, rng)
-    simulate([step], 1, size, noise, np.exp(0.02 * rng.standard_normal(replays)), rng)
-    seconds = time.perf_counter() - begin
-    return [{"part": "speed", "what": "64 ranks, 1,000 waits, 200 replays, s", "error": seconds, "floor": None,
-             "bias": None, "inside": None, "runs": 1, "best": 0, "targets": 1, "rounds": 1, "busy": 0,
-             "raw": [seconds]}]  # fmt: skip
-
-
-PARTS = {"steps": steps, "shapes": shapes, "speed": speed}
-
-
-def main(argv=None) -> None:
-    """Measure the parts asked for."""
-    parser = parts_parser("predict", __doc__, PARTS, rounds=6)
-    parser.add_argument(
-        "--budget", type=float, default=8.0, help="seconds of a calibration (default %(default)s)"
-    )
-    parser.add_argument(
-        "--patience", type=float, default=300.0, help="seconds to wait for quiet (default %(default)s)"
-    )
-    parser.add_argument(
-        "--family", action="append", choices=[family.name for family in FAMILIES], help="of the targets"
-    )
-    run_parts("predict", parser, PARTS, argv)
-
-
-if __name__ == "__main__":
-    main()

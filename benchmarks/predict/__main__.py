@@ -1,0 +1,43 @@
+"""Predictions of the time per step against runs that come after them, and against their floor.
+
+    python -m benchmarks.predict --json benchmarks/results/predict.json
+
+| part | what |
+|---|---|
+| steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score them all |
+| shapes | products and convolutions of shapes that were not measured |
+| speed | 200 replays of 64 ranks with 1,000 waits per step |
+
+Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is
+then marked as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is what two launches of one target
+have. Without a floor of 10 % or less an error means nothing, and the verdict is "not testable". Models are fitted on
+one rank alone.
+"""
+
+from __future__ import annotations
+
+from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.predict.shapes import shapes
+from benchmarks.predict.speed import speed
+from benchmarks.predict.steps import FAMILIES, steps
+
+PARTS = {"steps": steps, "shapes": shapes, "speed": speed}
+
+
+def main(argv=None) -> None:
+    """Measure the parts asked for."""
+    parser = parts_parser("predict", __doc__, PARTS, rounds=6)
+    parser.add_argument(
+        "--budget", type=float, default=8.0, help="seconds of a calibration (default %(default)s)"
+    )
+    parser.add_argument(
+        "--patience", type=float, default=300.0, help="seconds to wait for quiet (default %(default)s)"
+    )
+    parser.add_argument(
+        "--family", action="append", choices=[family.name for family in FAMILIES], help="of the targets"
+    )
+    run_parts("predict", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()
