@@ -10,9 +10,9 @@ Gaussian process of the ratio's logarithm over log2 of the dims, with a constant
 noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from what was measured
 it leaves the sum alone. Outside the hull of the shapes that were measured it says so.
 
-torch's convolution is several kernels, among which the shape decides (`use_mkldnn` in ATen's Convolution.cpp): one image
-of up to 20,480 numbers and a window of up to 3 goes to a loop of its own, all others to oneDNN, which has a kernel of its
-own for windows of 1 and pads channels to the length of vectors. So these flags are inputs of the process, and the
+torch's convolution is several kernels, among which the shape decides (`use_mkldnn` in ATen's Convolution.cpp). One
+image of up to 20,480 numbers and a window of up to 3 goes to a loop of its own, all others to oneDNN, which has a kernel of
+its own for windows of 1 and pads channels to the length of vectors. So these flags are inputs of the process, and the
 padded operations, and what a call of oneDNN with a larger window takes, are terms of the sum (`TERMS`).
 """
 
@@ -100,7 +100,9 @@ def torch_conv(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     points = 2.0 * samples * edge**2 * window**2
     read, written = (np.ceil(n / k) * k for n, k in zip((channels, outputs), VECTORS, strict=True))
     # Of oneDNN's padded kernels in either layout: the input's channels are padded alone, or the output's.
-    return flags, np.column_stack([~alone & (window > 1), points * read * _padded(outputs), points * channels * written])
+    return flags, np.column_stack(
+        [~alone & (window > 1), points * read * _padded(outputs), points * channels * written]
+    )
 
 
 def _padded(n: np.ndarray) -> np.ndarray:

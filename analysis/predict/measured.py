@@ -1,7 +1,8 @@
 """What runs took per step, and which run a hash is of.
 
 Steps are those that a run began as such: it recorded their CPU time. What comes before the first and after the last of
-them is no step. None is left out as a warm-up, as in `analysis.scaling`, whose times are of whole repeats.
+them is no step. None is left out as a warm-up, as in `analysis.scaling`, whose times are of whole repeats. Step 0 has
+all that a repeat did before it began its first step, so that it is timed only where there is no other (`timed`).
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
         waiting = sum(s for name, s in seconds.items() if kinds.get(name, COMPUTE) in WAITING)
         points.append(
             (run, row.repeat, path, row.app, row.problem, method_hash(attributes), row.alike, int(row.size), len(steps),
-             max(spans[row.repeat]) / len(steps), _cpu(frames, run, row.repeat), waiting, bool(crowded),
+             max(spans[row.repeat]) / len(steps), _cpu(frames, run, row.repeat, steps), waiting, bool(crowded),
              ledger["rows"], ledger["head"], row.guarantee, row.beside)
         )  # fmt: skip
         regions += [(run, row.repeat, name, s) for name, s in seconds.items()]
@@ -158,8 +159,15 @@ def _steps(frames: Frames, run: str, path: str) -> dict[int, np.ndarray]:
     for repeat, own in mine.groupby("repeat"):
         by_rank = {tuple(rows["step"]) for _, rows in own.groupby("rank")}
         if len(by_rank) == 1:
-            begun[int(repeat)] = np.array(sorted(set(own["step"])))
+            begun[int(repeat)] = timed(np.array(sorted(set(own["step"]))))
     return begun
+
+
+def timed(steps: np.ndarray) -> np.ndarray:
+    """Those of the begun `steps` (n,) whose events lie between their beginning and their end. Step 0 has the events of
+    setting up, too, where an application begins one, as the solver does for its first residual: it is left out unless
+    it is the only one."""
+    return steps[steps > 0] if (steps > 0).any() else steps
 
 
 def require_forward(trace: RankTrace, path: str) -> None:
@@ -177,10 +185,11 @@ def require_forward(trace: RankTrace, path: str) -> None:
         )
 
 
-def _cpu(frames: Frames, run: str, repeat: int) -> float:
+def _cpu(frames: Frames, run: str, repeat: int, steps: np.ndarray) -> float:
     """Seconds of the application's thread per step, mean over steps and ranks; NaN where they were not recorded."""
     usage = frames.usage
     mine = usage[(usage["run"] == run) & (usage["repeat"] == repeat) & (usage["name"] == THREAD_TIME)]
+    mine = mine[mine["step"].isin(steps)]
     return float(mine["value"].mean()) if len(mine) else np.nan
 
 

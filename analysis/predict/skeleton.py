@@ -18,7 +18,7 @@ import pandas as pd
 
 from analysis.load.guard import read_run
 from analysis.load.timeline import partners, timeline
-from analysis.predict.measured import hash_of_run, require_forward
+from analysis.predict.measured import hash_of_run, require_forward, timed
 from analysis.scaling.waits import Unmatched, Waits, waits
 from analysis.scaling.within import between
 from miniapps.trace import TraceError
@@ -182,6 +182,7 @@ def _iterations(trace, repeat: int) -> dict[int, list[float]]:
 def _of_repeat(trace, repeat: int) -> tuple[float, float]:
     """(CPU seconds, wall seconds) per step of one rank, NaN where they were not recorded."""
     steps, threads = _used(trace, CPU_TIME, repeat), _rows(trace, THREAD_TIME, repeat)
+    threads &= np.isin(trace.tables["usage"]["step"], steps)
     events = trace.tables["events"]
     own = (events["repeat"] == repeat) & np.isin(events["step"], steps)
     if not own.any():
@@ -192,7 +193,7 @@ def _of_repeat(trace, repeat: int) -> tuple[float, float]:
 
 
 def _used(trace, name: str, repeat: int) -> np.ndarray:
-    return np.unique(trace.tables["usage"]["step"][_rows(trace, name, repeat)])
+    return timed(np.unique(trace.tables["usage"]["step"][_rows(trace, name, repeat)]))
 
 
 def _listed(waited: Waits) -> tuple[pd.DataFrame, list[tuple[int, bool, bool]]]:

@@ -14,10 +14,10 @@ STEPS = 4
 SPREAD = (0.9, 0.92, 0.96, 1.0, 1.04, 1.08, 1.1)  # quantiles over their median
 
 
-def write_steps(out, ms, size=1, ledger=None, steps=STEPS, jump=None, guarantee="none", **more):
+def write_steps(out, ms, size=1, ledger=None, steps=STEPS, jump=None, guarantee="none", zeroth=False, **more):
     """A run whose repeats take `ms` per step each, a list, a fifth of it in an all-reduce; before the first step a
     set-up of one second. `ledger`: the file that it is started with. In repeat 0, step `jump`, its clock goes
-    back by half a step."""
+    back by half a step. `zeroth`: the run begins a step 0, too, after the set-up."""
     out.mkdir(parents=True)
     known = {"run_id": str(out), "repeats": len(ms), **more}
     if ledger is not None:
@@ -33,6 +33,8 @@ def write_steps(out, ms, size=1, ledger=None, steps=STEPS, jump=None, guarantee=
             for repeat, per_step in enumerate(ms):
                 tracer.at(repeat, 0)
                 _spend(tracer, clock, names[0], 1000)
+                for name in ("cpu_time", "cpu") if zeroth else ():
+                    tracer.usage(name, 0, 1e-4 * per_step)
                 for step in range(1, steps + 1):
                     tracer.at(repeat, step)
                     begin = clock.now

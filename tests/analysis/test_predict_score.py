@@ -15,6 +15,7 @@ from analysis.predict.measured import hash_of_run, measured
 from analysis.predict.price_score import floor_of_ratios
 from analysis.predict.score import crps, floor_of, methods, score
 from analysis.predict.sections import predict_sections
+from analysis.predict.skeleton import skeleton
 from miniapps.received.ledger import read_ledger
 from miniapps.trace import TraceError
 from tests.analysis.predict_runs import predicted, write_ledger, write_steps, write_study
@@ -40,9 +41,13 @@ def empty(tmp_path):
     return write_ledger(tmp_path / "ledger.jsonl")
 
 
-def test_times_are_of_steps_without_what_comes_before_them(tmp_path):
-    run = write_steps(tmp_path / "run", [10, 20], size=2)
+@pytest.mark.parametrize("zeroth", [False, True])
+def test_times_are_of_steps_without_what_comes_before_them(tmp_path, zeroth):
+    run = write_steps(tmp_path / "run", [10, 20], size=2, zeroth=zeroth)
     known = measured(load([run]))
+    assert skeleton(run).steps.tolist() == [1, 2, 3, 4]
+    assert skeleton(run).wall_s == pytest.approx(0.010)
+    assert skeleton(run).repeats == [pytest.approx((0.005, 0.010)), pytest.approx((0.010, 0.020))]
     assert known.points["wall_s"].tolist() == pytest.approx([0.010, 0.020])
     assert known.points["cpu_s"].tolist() == pytest.approx([0.005, 0.010])
     assert known.points["waiting_s"].tolist() == pytest.approx([0.002, 0.004])
