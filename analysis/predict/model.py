@@ -161,6 +161,9 @@ def _noise(
     if target.size > calibration.size:
         notes.extrapolated[f"noise of {target.size} ranks, measured on {calibration.size}"] = None
     turns = turns_of(target.size, cores, calibration.size, calibration.cores)
+    if turns < 1.0:
+        remark = "ranks have less of a core than those of the calibration"
+        notes.remarks[f"{remark}: their work takes turns, and messages are priced as if these did not"] = None
     mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
     return Noise(calibration.noise, target.size, replays, 2.0 * work / mean, rng, turns)
 

@@ -162,8 +162,10 @@ def test_ranks_take_turns_as_in_the_calibration_or_more(study, calibration, rank
         replace(calibration, noise=np.full((300, 2), each), cores=cores)
         for each, cores in ((0.5, 1), (share, None))
     )
-    walls = [predict(target(study, ranks, {}), each).replays.wall for each in (turning, anyhow)]
-    np.testing.assert_allclose(*walls, rtol=1e-12)
+    answers = [predict(target(study, ranks, {}), each) for each in (turning, anyhow)]
+    np.testing.assert_allclose(*(answer.replays.wall for answer in answers), rtol=1e-12)
+    told = [any("messages are priced as if" in text for text in each.prediction.remarks) for each in answers]
+    assert told == [ranks > 2, False]
 
 
 def test_cores_are_those_of_all_nodes_of_a_calibration():
