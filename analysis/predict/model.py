@@ -14,7 +14,7 @@ from analysis.predict.calibration import Calibration
 from analysis.predict.collectives import Collectives
 from analysis.predict.kernels import ONE, SegmentCost, segment_costs
 from analysis.predict.machines import Machine
-from analysis.predict.noise import Noise, Quiet, Waiting
+from analysis.predict.noise import Noise, Quiet, Waiting, turns_of
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
@@ -152,18 +152,20 @@ def _noise(
     work: float,
     notes: _Notes,
 ) -> Noise | Quiet:
-    cores = machine.cores
     if calibration is None or not len(calibration.noise):
         notes.remarks["noise was not measured: ranks have their processors for themselves"] = None
         return Quiet()
-    known = calibration.environment.get("cores")
-    cores = cores or (known if isinstance(known, int) else None)
+    cores = machine.cores or calibration.cores
     if cores and target.size > cores:
         notes.extrapolated[f"{target.size} ranks take turns on {cores} cores"] = None
     if target.size > calibration.size:
         notes.extrapolated[f"noise of {target.size} ranks, measured on {calibration.size}"] = None
-    mean = max(0.05, float(calibration.noise.mean()))
-    return Noise(calibration.noise, target.size, replays, 2.0 * work / mean, rng, cores)
+    turns = turns_of(target.size, cores, calibration.size, calibration.cores)
+    if turns < 1.0:
+        remark = "ranks have less of a core than those of the calibration"
+        notes.remarks[f"{remark}: their work takes turns, and messages are priced as if these did not"] = None
+    mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
+    return Noise(calibration.noise, target.size, replays, 2.0 * work / mean, rng, turns)
 
 
 def _program(

@@ -21,13 +21,10 @@ LEAST = 0.01  # of a processor: a rank that got nothing would never end
 class Noise:
     """The processors of `size` ranks in `replays` replays: `after` says when work is done.
 
-    `shares` (windows, ranks): CPU over wall time. `cores`: of the machine where it has fewer than ranks, which then
-    take turns."""
+    `shares` (windows, ranks): CPU over wall time. `turns`: the share of a rank over that of a rank of the calibration,
+    of those that take turns on too few cores (`turns_of`)."""
 
-    def __init__(
-        self, shares: np.ndarray, size: int, replays: int, seconds: float, rng, cores: int | None = None
-    ):
-        taken = min(1.0, cores / size) if cores else 1.0
+    def __init__(self, shares: np.ndarray, size: int, replays: int, seconds: float, rng, turns: float = 1.0):
         count = int(np.clip(seconds / WINDOW_S, RUN, max(RUN, MOST // (size * replays))))
         runs = -(-count // RUN)
         windows, ranks = shares.shape
@@ -36,7 +33,7 @@ class Noise:
         draws = rng.integers(0, max(1, windows - RUN + 1), (runs, replays, -(-size // ranks)))
         places = draws[:, :, np.arange(size) // ranks].transpose(2, 1, 0)[..., None] + np.arange(RUN)
         places = np.minimum(places, windows - 1).reshape(size, replays, -1)
-        rate = np.maximum(shares[places, known[:, None, None]] * taken, LEAST)
+        rate = np.clip(shares[places, known[:, None, None]] * turns, LEAST, 1.0)
         self._windows = rate.shape[2]
         total = np.concatenate([np.zeros((size, replays, 1)), np.cumsum(rate, axis=2) * WINDOW_S], axis=2)
         self._round = total[..., -1]  # CPU seconds until time goes round
@@ -66,6 +63,14 @@ class Noise:
             windows = (rounds[late] + more) * self._windows + (at - low)
             done[late] = windows * WINDOW_S + (left - (self._ascending[at] - above)) / self._rate[at]
         return np.maximum(now, done)
+
+
+def turns_of(size: int, cores: int | None, calibrated: int, calibrated_cores: int | None) -> float:
+    """The share of a core that each of `size` ranks on `cores` has, over that of each of the `calibrated` ranks on
+    theirs. Windows of ranks that took turns have these in them already, so that they are not counted again; above 1
+    where ranks of the calibration shared cores, and these do not. Where cores are not known, nobody takes turns."""
+    here, there = (min(1.0, c / n) if c else 1.0 for n, c in ((size, cores), (calibrated, calibrated_cores)))
+    return here / there
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@
 | steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score them all |
 | shapes | products and convolutions of shapes that were not measured |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
+| nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only where it is named |
 
 Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is
 then marked as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is what two launches of one target
@@ -17,11 +18,13 @@ one rank alone.
 from __future__ import annotations
 
 from benchmarks.harness.results import parts_parser, run_parts
+from benchmarks.predict.nodes import nodes
 from benchmarks.predict.shapes import shapes
 from benchmarks.predict.speed import speed
 from benchmarks.predict.steps import FAMILIES, steps
 
-PARTS = {"steps": steps, "shapes": shapes, "speed": speed}
+PARTS = {"steps": steps, "shapes": shapes, "speed": speed, "nodes": nodes}
+NAMED = ("nodes",)  # run where they are named alone
 
 
 def main(argv=None) -> None:
@@ -36,6 +39,7 @@ def main(argv=None) -> None:
     parser.add_argument(
         "--family", action="append", choices=[family.name for family in FAMILIES], help="of the targets"
     )
+    parser.set_defaults(parts=[name for name in PARTS if name not in NAMED])
     run_parts("predict", parser, PARTS, argv)
 
 

@@ -155,6 +155,24 @@ def test_work_is_shared_and_what_does_not_shrink_stays(study, calibration, ranks
     assert answer.prediction.traces == (study[0].hash, study[1].hash)
 
 
+@pytest.mark.parametrize(("ranks", "share"), [(1, 1.0), (2, 0.5), (4, 0.25)])
+def test_ranks_take_turns_as_in_the_calibration_or_more(study, calibration, ranks, share):
+    """The calibration's two ranks spun on one core, half of which each had: as ranks that had their share anyhow."""
+    turning, anyhow = (
+        replace(calibration, noise=np.full((300, 2), each), cores=cores)
+        for each, cores in ((0.5, 1), (share, None))
+    )
+    answers = [predict(target(study, ranks, {}), each) for each in (turning, anyhow)]
+    np.testing.assert_allclose(*(answer.replays.wall for answer in answers), rtol=1e-12)
+    told = [any("messages are priced as if" in text for text in each.prediction.remarks) for each in answers]
+    assert told == [ranks > 2, False]
+
+
+def test_cores_are_those_of_all_nodes_of_a_calibration():
+    assert calibrations._sum_of({"n1": 2, "n2": 4}) == 6
+    assert calibrations._sum_of({"n1": 2, "n2": None}) is None
+
+
 def test_ranks_with_more_blocks_are_waited_for(study, calibration):
     """Eight blocks on three ranks: 3, 3 and 2 of them."""
     answer = predict(target(study, 3, {}), calibration, replays=400)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.predict.noise import Noise, Quiet, Waiting
+from analysis.predict.noise import Noise, Quiet, Waiting, turns_of
 from analysis.predict.replay import MOST, Step, Wait, chosen_steps, simulate
 
 ONE = np.ones(1)
@@ -97,8 +97,23 @@ def test_delays_are_drawn_in_runs():
 
 
 def test_ranks_without_a_core_of_their_own_take_turns():
-    noise = Noise(np.ones((300, 1)), 4, 2, 1.0, np.random.default_rng(0), cores=2)
+    turns = turns_of(4, 2, calibrated=1, calibrated_cores=2)
+    noise = Noise(np.ones((300, 1)), 4, 2, 1.0, np.random.default_rng(0), turns)
     np.testing.assert_allclose(noise.after(np.zeros((4, 2)), 0.1), 0.2)
+
+
+@pytest.mark.parametrize(
+    ("size", "cores", "share"), [(8, 2, 0.25), (16, 2, 0.125), (2, 2, 1.0), (1, 2, 1.0), (64, 16, 0.25)]
+)
+def test_turns_that_a_calibration_took_are_not_counted_again(size, cores, share):
+    """Eight ranks spun on two cores: a quarter of one each is in their windows."""
+    turns = turns_of(size, cores, calibrated=8, calibrated_cores=2)
+    noise = Noise(np.full((300, 8), 0.25), size, 2, 1.0, np.random.default_rng(0), turns)
+    np.testing.assert_allclose(noise.after(np.zeros((size, 2)), 0.1), 0.1 / share)
+
+
+def test_nobody_takes_turns_on_cores_that_are_not_known():
+    assert turns_of(64, None, calibrated=2, calibrated_cores=None) == 1.0
 
 
 def test_the_same_seed_gives_the_same_replays():
