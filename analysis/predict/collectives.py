@@ -104,10 +104,12 @@ class Link:
 @dataclass
 class Collectives:
     """Seconds that collectives and exchanges take on a calibration's machine; `extrapolated` gathers what was asked
-    for and not measured, `used` what was taken for what."""
+    for and not measured. `turns`: the share of a core that a rank has over that of a rank of the calibration
+    (`analysis.predict.noise.turns_of`): what ranks do for messages takes turns, what links carry does not."""
 
     calibration: Calibration
     link: Link | None = None
+    turns: float = 1.0
     extrapolated: dict[str, None] = field(default_factory=dict)
     _table: pd.DataFrame = field(init=False)
     _fits: dict[str, np.ndarray] = field(default_factory=dict)
@@ -132,12 +134,14 @@ class Collectives:
             at = np.log2(max(n, 1.0))
             if at > x[-1]:  # beyond the longest, by its bytes
                 self.extrapolated[f"{label} of {elements:,} elements"] = None
-                return float(y[-1] * n / own["length"].iloc[-1])
-            return float(np.interp(at, x, y))
+                return float(y[-1] * n / own["length"].iloc[-1]) / self.turns
+            return float(np.interp(at, x, y)) / self.turns
         self.extrapolated[f"all-reduces on {size} ranks, measured on {self.calibration.size}"] = None
         if own["ordering"].iloc[0] == LIBRARY:
             return self._library(own, n * 8, size)
-        return float(self._fit(own["accumulation"].iloc[0]) @ [1.0, *self._counts(own, n, size)])
+        fitted, counts = self._fit(own["accumulation"].iloc[0]), [1.0, *self._counts(own, n, size)]
+        here = len(fitted) - len(CROSSING)
+        return float(fitted[:here] @ counts[:here] / self.turns + fitted[here:] @ counts[here:])
 
     def gather(self, nbytes: float, size: int) -> float:
         """A gather, scatter or all-to-all of the library with so many bytes in all."""
@@ -166,7 +170,9 @@ class Collectives:
         beyond = nbytes > x[-1]
         latency = y[0] / max(own["partners"].iloc[0], 1.0)
         more = np.maximum(partners - own["partners"].iloc[0], 0.0) * latency
-        return np.where(partners > 0, np.where(beyond, y[-1] * nbytes / x[-1], times) + more, 0.0)
+        return (
+            np.where(partners > 0, np.where(beyond, y[-1] * nbytes / x[-1], times) + more, 0.0) / self.turns
+        )
 
     # ---- parts
 
@@ -222,9 +228,8 @@ class Collectives:
             own["length"].to_numpy(float) * 8 * bus("allreduce", here), own["extra"].to_numpy(float)
         )
         grown = np.log2(size) / np.log2(here)  # rounds of a tree: the latency of more ranks
-        return float(
-            max(fitted.latency * grown, fitted.seconds(np.array([nbytes * bus(collective, size)]))[0])
-        )
+        seconds = max(fitted.latency * grown, fitted.seconds(np.array([nbytes * bus(collective, size)]))[0])
+        return float(seconds) / self.turns
 
 
 def measured(calibration: Calibration) -> pd.DataFrame:

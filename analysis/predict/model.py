@@ -140,7 +140,11 @@ def _prices(
                 f"{target.size} python -m miniapps.calibrate --out cal) and give it: --calibration cal"
             )
         return None
-    return Collectives(calibration, machine.link)
+    return Collectives(calibration, machine.link, _turns(target, calibration, machine))
+
+
+def _turns(target: Target, calibration: Calibration, machine: Machine) -> float:
+    return turns_of(target.size, machine.cores or calibration.cores, calibration.size, calibration.cores)
 
 
 def _noise(
@@ -160,10 +164,12 @@ def _noise(
         notes.extrapolated[f"{target.size} ranks take turns on {cores} cores"] = None
     if target.size > calibration.size:
         notes.extrapolated[f"noise of {target.size} ranks, measured on {calibration.size}"] = None
-    turns = turns_of(target.size, cores, calibration.size, calibration.cores)
+    turns = _turns(target, calibration, machine)
     if turns < 1.0:
         remark = "ranks have less of a core than those of the calibration"
-        notes.remarks[f"{remark}: their work takes turns, and messages are priced as if these did not"] = None
+        notes.remarks[f"{remark}: work and messages take turns, what links between nodes carry does not"] = (
+            None
+        )
     mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
     return Noise(calibration.noise, target.size, replays, 2.0 * work / mean, rng, turns)
 

@@ -1,5 +1,7 @@
 """What work and messages cost: fits to costs that are known, and what is said of what was not measured."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -142,6 +144,19 @@ def test_other_rank_counts_follow_from_the_schedule_and_are_marked(calibration):
     expected = ALPHA * 2 * c["messages"] + BETA * 2 * c["bytes"] + GAMMA * 2 * c["additions"]
     assert prices.allreduce("ring", 256, 8, 4) == pytest.approx(expected, rel=1e-6)
     assert list(prices.extrapolated) == ["all-reduces on 4 ranks, measured on 2"]
+
+
+def test_what_ranks_do_for_messages_takes_turns_and_what_links_carry_does_not(calibration):
+    cases = calibration.cases.copy()
+    cases["crossing_messages"], cases["crossing_bytes"] = 0.0, 7.0 * cases["bytes"]
+    cases["crossing_messages:4"], cases["crossing_bytes:4"] = 0.0, 7.0 * cases["bytes:4"]
+    cases["bytes"] = cases["bytes:4"] = cases["additions"] = cases["additions:4"] = 0.0  # all bytes cross
+    nodes = replace(calibration, cases=cases)
+    alone, shared = (Collectives(nodes, turns=turns).allreduce("ring", 256, 8, 4) for turns in (1.0, 0.5))
+    c = counts(256, 4)
+    carried = (BETA + GAMMA / 8) * 2 * c["bytes"]
+    assert alone == pytest.approx(ALPHA * 2 * c["messages"] + carried, rel=1e-6)
+    assert shared == pytest.approx(2.0 * (alone - carried) + carried, rel=1e-6)
 
 
 def test_an_ordering_that_was_not_measured_is_taken_for_another_and_marked(calibration):
