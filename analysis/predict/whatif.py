@@ -11,7 +11,7 @@ from analysis.page import svg
 from analysis.page.axes import plain_ticks
 from analysis.page.sections import Section, Table
 from analysis.page.svg import Figure, figure_of
-from analysis.predict.calibration import Calibration, elsewhere
+from analysis.predict.calibration import Calibration, elsewhere, of_another
 from analysis.predict.machines import Machine
 from analysis.predict.model import Answer, predict
 from analysis.predict.skeleton import Skeleton
@@ -36,10 +36,14 @@ def nearest(calibrations: Sequence[Calibration], size: int) -> Calibration | Non
 
 
 def what_if(
-    runs: Sequence[Skeleton], calibrations: Sequence[Calibration], machines: Sequence[Machine]
+    runs: Sequence[Skeleton],
+    calibrations: Sequence[Calibration],
+    machines: Sequence[Machine],
+    any_machine: bool = False,
 ) -> WhatIf:
     """Predictions in wall time of `runs` on their own rank counts, of each method by itself, as calibrated and on each
-    of `machines`."""
+    of `machines`. Runs of another machine or software than their calibration are left out, with a note, unless
+    `any_machine`, and then marked."""
     answers: list[tuple[Machine | None, Answer]] = []
     notes: dict[str, None] = {}
     groups: dict[tuple[str, str], list[Skeleton]] = {}
@@ -56,6 +60,9 @@ def what_if(
                 wrong = (
                     elsewhere(calibration, chosen.program.attributes["environment"]) if calibration else []
                 )
+                if wrong and calibration and not any_machine:
+                    notes[f"left out: {of_another(calibration, chosen.program.path, wrong)}"] = None
+                    continue
                 for machine in (None, *machines):
                     answers.append(
                         (
