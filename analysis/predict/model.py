@@ -136,10 +136,11 @@ def _moved(
     require_memory(calibration, machine)
     if machine.speed is not None:
         notes.extrapolated[f"cores of {machine.speed:g} times the speed"] = None
-    if machine.memory is not None:
-        notes.extrapolated[f"memory of {machine.memory:g} bytes/s of a core"] = None
     here = math.nan if calibration is None else calibration.memory
     bound, silent, waiting = memory_bound(run, here)
+    if machine.memory is not None:
+        nothing = "" if waiting > 0 else ", which changes nothing: no region states its bytes"
+        notes.extrapolated[f"memory of {machine.memory:g} bytes/s of a core{nothing}"] = None
     if math.isnan(here):
         remark = "memory was not measured: all work is scaled by the speed of the cores"
     else:

@@ -155,6 +155,15 @@ def what_if_figure(rows: pd.DataFrame) -> Figure:
     return figure_of("what-if", "What other machines would take", plot, caption, 3.2, legend, data=rows)
 
 
+def verdict(rows: pd.DataFrame) -> str:
+    """What each machine comes to, in a sentence; nothing without other machines."""
+    said = []
+    for name, own in rows[rows["machine"] != HERE].groupby("machine", sort=False):
+        low, high = (f"{x:.3g}" for x in (own["ratio"].min(), own["ratio"].max()))
+        said.append(f"{name}: {low if low == high else f'{low} to {high}'} times as long")
+    return f"A step would take, against the machine as calibrated, {'; '.join(said)}. " if said else ""
+
+
 def what_if_sections(found: WhatIf | None) -> list[Section]:
     """The section of the report; none where nobody asked."""
     if found is None:
@@ -163,8 +172,8 @@ def what_if_sections(found: WhatIf | None) -> list[Section]:
     if found.rows.empty:
         return [Section(TITLE, "No time per step could be predicted from these runs.", notes=notes)]
     intro = (
-        "The traced steps replayed with the costs of the calibration, and on machines that files describe. All of "
-        "this is predicted, and what it says about other machines is extrapolated."
+        f"{verdict(found.rows)}The traced steps were replayed with the costs of the calibration, and on machines that "
+        "files describe. All of this is predicted, and what it says about other machines is extrapolated."
     )
     table = what_if_table(found.rows)
     return [

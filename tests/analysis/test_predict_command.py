@@ -353,6 +353,15 @@ def test_more_bytes_than_fit_into_its_time_are_all_of_it(tmp_path, with_memory):
     assert set(memory_bound(run, float("nan"))[0].values()) == {0.0}
 
 
+def test_another_memory_is_said_to_change_nothing_where_no_region_states_bytes(tmp_path, with_memory):
+    run = target([skeleton(write_program(tmp_path / "run"))], 1, {})
+    moved = predict(run, with_memory, machine=machine_of({"memory": 4e9}, "other")).prediction
+    assert moved.quantiles == predict(run, with_memory).prediction.quantiles
+    assert moved.extrapolated == (
+        "memory of 4e+09 bytes/s of a core, which changes nothing: no region states its bytes",
+    )
+
+
 def test_memory_of_a_machine_needs_a_calibration_of_memory(tmp_path, calibration, capsys, monkeypatch):
     run, file = str(write_program(tmp_path / "run")), tmp_path / "fast.toml"
     file.write_text("memory = 4e10")
@@ -520,6 +529,7 @@ def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calib
     html = page.read_text()
     assert "What other machines would take" in html and "cores of 2 times the speed" in html
     assert "another machine" in html
+    assert "as calibrated, &lt;b&gt;: 0.5" in html
     assert "&lt;b&gt;" in html and "<b>.toml" not in html and ">as calibrated<" in html
     assert main(["report", str(both), *options]) == 0
     assert "no run on one rank was given" in page.read_text()
