@@ -53,7 +53,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
     parser.add_argument(
         "--machine", action="append", default=[], metavar="FILE",
-        help="a machine that was not measured, a TOML file: name, cores, speed, latency, bandwidth; may be repeated",
+        help="a machine that was not measured, a TOML file: name, cores, speed, memory, latency, bandwidth; may be "
+        "repeated",
     )  # fmt: skip
     parser.add_argument(
         "--any-machine", action="store_true", help="take a calibration of another machine or software"
@@ -293,16 +294,13 @@ def _calibrations(paths: list[str]) -> list:
 
 def _elsewhere(calibration, program, options: argparse.Namespace) -> list[str]:
     """In what the calibration is of another machine, where that is allowed; raises Usage where it is not."""
-    from analysis.predict.calibration import elsewhere
+    from analysis.predict.calibration import elsewhere, of_another
 
     if calibration is None:
         return []
     wrong = elsewhere(calibration, program.attributes["environment"])
     if wrong and not options.any_machine:
-        raise Usage(
-            f"{calibration.path}: is of another machine or version than {program.path} ({'; '.join(wrong)}); calibrate "
-            "beside the run, or take it all the same with --any-machine"
-        )
+        raise Usage(of_another(calibration, program.path, wrong))
     return wrong
 
 

@@ -46,7 +46,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--machine", action="append", default=[], metavar="FILE",
-        help="a machine that was not measured, as of predict, in that section; may be repeated",
+        help="a machine that was not measured, a TOML file as of predict: name, cores, speed, memory, latency, "
+        "bandwidth; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--any-machine", action="store_true",
+        help="take a calibration of another machine or software than a run's, and mark it; else that run is left out",
     )  # fmt: skip
     add_reference(parser)
 
@@ -62,11 +67,13 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage(f"-o {options.output}: must be a file in a directory that exists")
     require_directory("--results", options.results)
     ledger = None if options.ledger is None else read_ledger(options.ledger)
+    if options.any_machine and not options.calibration:
+        raise Usage("--any-machine: is about the machine of a calibration; give --calibration, too")
     if options.machine and not options.calibration:
         raise Usage("--machine: what it changes is the machine of a calibration; give --calibration, too")
     machines = read_machines(options.machine)
     frames, against = frames_of(options)
-    found = _what_if(frames, options.calibration, machines) if options.calibration else None
+    found = _what_if(frames, options, machines) if options.calibration else None
     page = build(frames, against, Watch(options.quiet, options.verbose), ledger, found)
     try:
         options.output.write_text(page.html, encoding="utf-8")
@@ -94,22 +101,30 @@ def run(options: argparse.Namespace) -> Answer:
     )
 
 
-def _what_if(frames, calibrations: list[str], machines: list):
+def _what_if(frames, options: argparse.Namespace, machines: list):
     """Predictions of the runs of `frames`, of those whose steps can be replayed."""
     from dataclasses import replace
 
     from analysis.predict.calibration import read_calibration
+    from analysis.predict.model import require_memory
     from analysis.predict.skeleton import skeleton
+    from analysis.predict.target import Unreachable
     from analysis.predict.whatif import what_if
     from miniapps.trace import TraceError
 
-    known, runs, notes = [read_calibration(path) for path in calibrations], [], []
+    known, runs, notes = [read_calibration(path) for path in options.calibration], [], []
+    try:
+        for machine in machines:
+            for calibration in known:
+                require_memory(calibration, machine)
+    except Unreachable as error:
+        raise Usage(str(error)) from None
     for path in dict.fromkeys(frames.runs["path"]):
         try:
             runs.append(skeleton(path))
         except TraceError as error:
             notes.append(str(error))
-    found = what_if(runs, known, machines)
+    found = what_if(runs, known, machines, options.any_machine)
     return replace(found, notes=[*notes, *found.notes])
 
 

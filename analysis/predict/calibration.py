@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,6 +50,17 @@ class Calibration:
         """Seconds of a call that does next to nothing; 0 where that was not measured."""
         known = self.cases.loc[self.cases["region"] == f"overhead.{name}", "seconds"]
         return float(known.iloc[0]) if len(known) else 0.0
+
+    @property
+    def memory(self) -> float:
+        """Bytes/s of a rank to memory and back while all ranks do so, of the arrays that are the longest; NaN where
+        that was not measured."""
+        known = self.of("memory.")
+        if known.empty or "length" not in known:
+            return float("nan")
+        longest = known[known["length"] == known["length"].max()]
+        nbytes, seconds = float(longest["nbytes"].sum()), float(longest["seconds"].sum())
+        return nbytes / seconds if nbytes > 0 and seconds > 0 else float("nan")
 
     @property
     def spread(self) -> float:
@@ -110,6 +121,14 @@ def elsewhere(calibration: Calibration, environment: Mapping[str, object]) -> li
         if mine != theirs:
             wrong.append(f"{key}: {mine} in the calibration, {theirs} in the run")
     return wrong
+
+
+def of_another(calibration: Calibration, path: str, wrong: Sequence[str]) -> str:
+    """That the calibration is not of the machine of the run `path`, in words: `wrong` as `elsewhere` gives it."""
+    return (
+        f"{calibration.path}: is of another machine or version than {path} ({'; '.join(wrong)}); calibrate beside the "
+        "run, or take it all the same with --any-machine"
+    )
 
 
 def _entry(environment: Mapping[str, object], key: str) -> object:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 
 from analysis.page import svg
 from analysis.page.axes import plain_ticks
@@ -14,7 +15,7 @@ from analysis.predict.score import COLUMN, Score
 from analysis.predict.tables import names
 
 DRAWN = 24  # targets of a figure
-APPS = 7  # colours
+SERIES = 7  # colours and markers
 LETTERS = 62  # of a label above a row
 
 
@@ -23,8 +24,8 @@ def measured_figures(score: Score) -> list[Figure]:
     targets = score.targets
     if not len(targets):
         return []
-    apps = list(dict.fromkeys(targets["app"]))
-    colour = {app: i % APPS for i, app in enumerate(apps)}
+    looks = series_of(targets)
+    place = {name: i % SERIES for i, name in enumerate(dict.fromkeys(looks.values()))}
     caption = (
         "Every run is a point; the bar is the 80 % interval that was predicted for its target, at the median of what "
         "was measured: four of five bars are to cross the dotted line of equal times. Above it a step took longer than "
@@ -35,7 +36,7 @@ def measured_figures(score: Score) -> list[Figure]:
         axes.set(xlabel="predicted, ms per step", ylabel="measured, ms per step", xscale="log", yscale="log")
         for target in targets.itertuples(index=False):
             own = 1e3 * score.samples.loc[score.samples["row"] == target.row, "seconds"]
-            look = svg.series(colour[target.app])
+            look = svg.series(place[looks[target.app, target.method]])
             axes.plot([1e3 * target.median_s] * len(own), own, linestyle="none", alpha=0.85, **look)
             span = [1e3 * target.low_s, 1e3 * target.high_s]
             axes.plot(
@@ -49,14 +50,29 @@ def measured_figures(score: Score) -> list[Figure]:
             plain_ticks(axis)
 
     data = score.samples[["row", "run", "repeat", "seconds"]].merge(
-        targets[["row", "app", "ranks", "median_s", "low_s", "high_s"]], on="row"
+        targets[["row", "app", "method", "guarantee", "ranks", "median_s", "low_s", "high_s"]], on="row"
     )
-    legend = tuple((colour[app], app) for app in apps)
+    legend = tuple((k, name) for name, k in place.items())
     return [
         figure_of(
             "predict-measured", "Measured against predicted times", plot, caption, 3.9, legend, data=data
         )
     ]
+
+
+def series_of(targets: pd.DataFrame) -> dict[tuple[str, str], str]:
+    """{(app, method): its name}: the app, with the guarantee where it has several methods, and with the hash of the
+    method where that does not tell them apart."""
+    known = targets[["app", "method", "guarantee"]].drop_duplicates(["app", "method"])
+    found = {}
+    for app, own in known.groupby("app", sort=False):
+        for each in own.itertuples(index=False):
+            alike = int((own["guarantee"] == each.guarantee).sum())
+            parts = [str(app)]
+            parts += [each.guarantee] if len(own) > 1 and each.guarantee else []
+            parts += [f"method {each.method[:6]}"] if alike > 1 else []
+            found[str(app), each.method] = ", ".join(parts)
+    return found
 
 
 def error_figures(score: Score) -> list[Figure]:

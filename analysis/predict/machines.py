@@ -4,6 +4,7 @@ A file of a machine is TOML of the keys of KEYS, each a positive number:
 
     name = "the next one"
     cores = 8
+    memory = 2e10
     latency = 2e-6
     bandwidth = 1.2e10
 """
@@ -26,6 +27,7 @@ KEYS: Mapping[str, str] = {
     "name": "",
     "cores": "",
     "speed": "of a core, a multiple of the calibration's",
+    "memory": "bytes/s of a core",
     "latency": "s",
     "bandwidth": "bytes/s",
 }  # what a file may say: the unit of each
@@ -40,11 +42,13 @@ MOST = 2**20  # bytes of a file
 class Machine:
     """A machine that was not measured. None is as on the machine of the calibration.
 
-    `speed`: of a core, a multiple of the calibration's. `link`: between all ranks."""
+    `speed`: of a core, a multiple of the calibration's. `memory`: bytes/s that a core reads and writes while all others
+    do, too. `link`: between all ranks."""
 
     name: str = ""
     cores: int | None = None
     speed: float | None = None
+    memory: float | None = None
     link: Link | None = None
 
 
@@ -72,7 +76,7 @@ def machine_of(given: Mapping[str, Any], stem: str = "") -> Machine:
             raise Refused(f"give {' and '.join(keys)} together")
     link = Link(numbers["latency"], numbers["bandwidth"]) if "latency" in numbers else None
     cores = int(numbers["cores"]) if "cores" in numbers else None
-    return Machine(printable(name), cores, numbers.get("speed"), link)
+    return Machine(printable(name), cores, numbers.get("speed"), numbers.get("memory"), link)
 
 
 def _number(key: str, value: Any) -> float:

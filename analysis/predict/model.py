@@ -18,7 +18,7 @@ from analysis.predict.noise import Noise, Quiet, Waiting, turns_of
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
-from analysis.predict.skeleton import Key
+from analysis.predict.skeleton import Key, Skeleton, label
 from analysis.predict.spread import spread_of
 from analysis.predict.target import Target, Unreachable
 from miniapps.trace.schema import COLLECTIVE
@@ -71,11 +71,8 @@ def predict(
     size, (noise_rng, rate_rng, rng) = target.size, np.random.default_rng(seed).spawn(3)
     run = target.program
     costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
-    if machine.speed is not None:
-        costs = {key: cost.faster(machine.speed) for key, cost in costs.items()}
-        notes.extrapolated[f"cores of {machine.speed:g} times the speed"] = None
-        remark = "no trace says which work waits for memory: all of it is scaled by the speed of the cores"
-        notes.remarks[f"{remark}, and what messages cost is not"] = None
+    if machine.speed is not None or machine.memory is not None:
+        costs = _moved(costs, run, calibration, machine, notes)
     if machine.cores is not None:
         notes.extrapolated[f"{machine.cores} cores"] = None
     prices = _prices(target, calibration, machine, notes)
@@ -126,6 +123,63 @@ def predict(
         remarks=tuple(notes.remarks),
     )
     return Answer(prediction, regions, result, target)
+
+
+def _moved(
+    costs: Mapping[Key, SegmentCost],
+    run: Skeleton,
+    calibration: Calibration | None,
+    machine: Machine,
+    notes: _Notes,
+) -> dict[Key, SegmentCost]:
+    """`costs` on the cores and the memory of `machine`."""
+    require_memory(calibration, machine)
+    if machine.speed is not None:
+        notes.extrapolated[f"cores of {machine.speed:g} times the speed"] = None
+    here = math.nan if calibration is None else calibration.memory
+    bound, silent, waiting = memory_bound(run, here)
+    if machine.memory is not None:
+        nothing = "" if waiting > 0 else ", which changes nothing: no region states its bytes"
+        notes.extrapolated[f"memory of {machine.memory:g} bytes/s of a core{nothing}"] = None
+    if math.isnan(here):
+        remark = "memory was not measured: all work is scaled by the speed of the cores"
+    else:
+        remark = (
+            f"of the time of work in {label(run)}, {waiting:.0%} follows memory; regions that state no bytes have "
+            f"{silent:.0%}, which follow the speed of the cores alone, as does the rest"
+        )
+    notes.remarks[f"{remark}; what messages cost follows latency and bandwidth"] = None
+    speed, memory = machine.speed or 1.0, here if machine.memory is None else machine.memory
+    moved = {}
+    for key, cost in costs.items():
+        part = bound.get(key, 0.0)
+        # Both parts of a key keep their share of its time: bytes shrink with the work as its operations do.
+        moved[key] = cost.faster(1.0 / ((part * here / memory if part else 0.0) + (1.0 - part) / speed))
+    return moved
+
+
+def require_memory(calibration: Calibration | None, machine: Machine) -> None:
+    """Raises Unreachable where `machine` has another memory, and the calibration does not say what this one has."""
+    if machine.memory is None or (calibration is not None and calibration.memory > 0):
+        return
+    where = "there is no calibration" if calibration is None else f"{calibration.path} did not measure it"
+    raise Unreachable(
+        f"memory = {machine.memory:g}: what it changes is the calibration's bandwidth of memory, and {where}; "
+        "calibrate all (python -m miniapps.calibrate --out cal), or with --what memory among others, and give "
+        "--calibration cal"
+    )
+
+
+def memory_bound(run: Skeleton, bandwidth: float) -> tuple[dict[Key, float], float, float]:
+    """(share of each key's time that its bytes take at `bandwidth` bytes/s, all of it at most; share of all time of
+    work in keys that state no bytes; share of it that follows memory). Nothing does where `bandwidth` is NaN."""
+    by = run.segments.groupby("key", sort=False)[["ns", "bytes"]].sum()
+    ns = by["ns"].to_numpy(float)
+    needed = np.nan_to_num(1e9 * by["bytes"].to_numpy(float) / bandwidth)
+    part = np.divide(np.minimum(needed, ns), ns, out=np.zeros_like(ns), where=ns > 0)
+    whole = max(float(ns.sum()), 1e-300)
+    silent = float(ns[by["bytes"].to_numpy() <= 0].sum()) / whole
+    return dict(zip(by.index.tolist(), part.tolist(), strict=True)), silent, float((part * ns).sum()) / whole
 
 
 def _prices(

@@ -22,7 +22,7 @@ from analysis.predict.measured import hash_of_run, require_forward, timed
 from analysis.scaling.waits import Unmatched, Waits, waits
 from analysis.scaling.within import between
 from miniapps.trace import TraceError
-from miniapps.trace.schema import CPU_TIME, THREAD_TIME
+from miniapps.trace.schema import COMPUTE, CPU_TIME, THREAD_TIME
 
 ITERATIONS = "iterations"  # what the names of values end in that count them
 ROUNDS = 30  # of sharing out stolen time, which settles after a few
@@ -39,9 +39,9 @@ class Skeleton:
     rank's communication). `order`: (row of `waits`, whether it posts, whether it ends) in an order in which these can
     have happened. `segments`, a row per segment: `wait`, the row of `waits` before whose post, or, if `inside`, before
     whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
-    others took of the processor). `cpu_s`, `wall_s`: of a step, the first the mean over ranks, NaN where it was not
-    recorded; `repeats`: the same of every repeat of the run; `iterations` {step: those of each of
-    its solves}."""
+    others took of the processor), `bytes` (mean over ranks, those that events of computation state). `cpu_s`,
+    `wall_s`: of a step, the first the mean over ranks, NaN where it was not recorded; `repeats`: the same of every
+    repeat of the run; `iterations` {step: those of each of its solves}."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -109,7 +109,9 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
     segments = _segments(waited, listed)
     stolen = _stolen(waited, cpu)
     segments["ns"] = _without(segments, stolen)
-    mean = segments.groupby(["wait", "inside", "step", "key"], sort=False)["ns"].sum() / waited.size
+    mean = (
+        segments.groupby(["wait", "inside", "step", "key"], sort=False)[["ns", "bytes"]].sum() / waited.size
+    )
     counted = [np.mean([own[step] for own in cpu if step in own]) for step in begun.tolist() if cpu[0]]
     return Skeleton(
         os.fspath(path),
@@ -218,16 +220,18 @@ def _listed(waited: Waits) -> tuple[pd.DataFrame, list[tuple[int, bool, bool]]]:
 
 
 def _segments(waited: Waits, listed: pd.DataFrame) -> pd.DataFrame:
-    """A row per rank, segment and region: `rank`, `wait`, `inside`, `step`, `key`, `ns`."""
+    """A row per rank, segment and region: `rank`, `wait`, `inside`, `step`, `key`, `ns`, `bytes`."""
     names = listed["name"].tolist()
     pieces = []
     for rank in range(waited.size):
         own = waited.table[waited.table["rank"] == rank]
         times = _edges(waited, rank, own)
         parts = between(waited, rank, times["begin"].to_numpy(), times["end"].to_numpy())
+        parts = _with_bytes(parts, waited, rank, times)
         parts = parts.join(times[["wait", "inside", "step", "before", "after"]], on="interval")
         parts["key"] = list(zip(parts["before"], parts["after"], parts["name"], strict=True))
-        pieces.append(parts.assign(rank=rank)[["rank", "wait", "inside", "step", "key", "name", "ns"]])
+        columns = ["rank", "wait", "inside", "step", "key", "name", "ns", "bytes"]
+        pieces.append(parts.assign(rank=rank)[columns])
         # The local part of a wait: packing, adding up one's own blocks. On one rank nothing else is in it.
         if waited.size == 1:
             local = pd.DataFrame(
@@ -239,6 +243,7 @@ def _segments(waited: Waits, listed: pd.DataFrame) -> pd.DataFrame:
                     "key": [(names[g], names[g], names[g]) for g in own["group"]],
                     "name": own["name"].astype(str).to_numpy(),
                     "ns": own["own"].to_numpy(),
+                    "bytes": 0.0,
                 }
             )
             pieces.append(local)
@@ -246,6 +251,16 @@ def _segments(waited: Waits, listed: pd.DataFrame) -> pd.DataFrame:
     waiting = set(names)
     # Of several ranks, time inside waits is communication, and predicted as such.
     return whole[~whole["name"].isin(waiting) | (whole["inside"] & (waited.size == 1))].drop(columns="name")
+
+
+def _with_bytes(parts: pd.DataFrame, waited: Waits, rank: int, times: pd.DataFrame) -> pd.DataFrame:
+    """`parts` with a column `bytes`: of the events of computation of a region that end in an interval of `times`."""
+    events = waited.events.iloc[waited.of_rank(rank)]
+    stated = events[(events["bytes"] > 0) & (events["kind"].astype(str) == COMPUTE)]
+    at = np.searchsorted(times["begin"].to_numpy(), stated["end"].to_numpy(), side="left") - 1
+    by = stated["bytes"].astype(float).groupby([at, stated["name"].astype(str).to_numpy()]).sum()
+    found = by.reindex(pd.MultiIndex.from_frame(parts[["interval", "name"]])) if len(by) else None
+    return parts.assign(bytes=0.0 if found is None else found.fillna(0.0).to_numpy())
 
 
 def _edges(waited: Waits, rank: int, own: pd.DataFrame) -> pd.DataFrame:

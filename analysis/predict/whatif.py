@@ -11,7 +11,7 @@ from analysis.page import svg
 from analysis.page.axes import plain_ticks
 from analysis.page.sections import Section, Table
 from analysis.page.svg import Figure, figure_of
-from analysis.predict.calibration import Calibration, elsewhere
+from analysis.predict.calibration import Calibration, elsewhere, of_another
 from analysis.predict.machines import Machine
 from analysis.predict.model import Answer, predict
 from analysis.predict.skeleton import Skeleton
@@ -36,10 +36,14 @@ def nearest(calibrations: Sequence[Calibration], size: int) -> Calibration | Non
 
 
 def what_if(
-    runs: Sequence[Skeleton], calibrations: Sequence[Calibration], machines: Sequence[Machine]
+    runs: Sequence[Skeleton],
+    calibrations: Sequence[Calibration],
+    machines: Sequence[Machine],
+    any_machine: bool = False,
 ) -> WhatIf:
     """Predictions in wall time of `runs` on their own rank counts, of each method by itself, as calibrated and on each
-    of `machines`."""
+    of `machines`. Runs of another machine or software than their calibration are left out, with a note, unless
+    `any_machine`, and then marked."""
     answers: list[tuple[Machine | None, Answer]] = []
     notes: dict[str, None] = {}
     groups: dict[tuple[str, str], list[Skeleton]] = {}
@@ -56,6 +60,9 @@ def what_if(
                 wrong = (
                     elsewhere(calibration, chosen.program.attributes["environment"]) if calibration else []
                 )
+                if wrong and calibration and not any_machine:
+                    notes[f"left out: {of_another(calibration, chosen.program.path, wrong)}"] = None
+                    continue
                 for machine in (None, *machines):
                     answers.append(
                         (
@@ -148,6 +155,15 @@ def what_if_figure(rows: pd.DataFrame) -> Figure:
     return figure_of("what-if", "What other machines would take", plot, caption, 3.2, legend, data=rows)
 
 
+def verdict(rows: pd.DataFrame) -> str:
+    """What each machine comes to, in a sentence; nothing without other machines."""
+    said = []
+    for name, own in rows[rows["machine"] != HERE].groupby("machine", sort=False):
+        low, high = (f"{x:.3g}" for x in (own["ratio"].min(), own["ratio"].max()))
+        said.append(f"{name}: {low if low == high else f'{low} to {high}'} times as long")
+    return f"A step would take, against the machine as calibrated, {'; '.join(said)}. " if said else ""
+
+
 def what_if_sections(found: WhatIf | None) -> list[Section]:
     """The section of the report; none where nobody asked."""
     if found is None:
@@ -156,8 +172,8 @@ def what_if_sections(found: WhatIf | None) -> list[Section]:
     if found.rows.empty:
         return [Section(TITLE, "No time per step could be predicted from these runs.", notes=notes)]
     intro = (
-        "The traced steps replayed with the costs of the calibration, and on machines that files describe. All of "
-        "this is predicted, and what it says about other machines is extrapolated."
+        f"{verdict(found.rows)}The traced steps were replayed with the costs of the calibration, and on machines that "
+        "files describe. All of this is predicted, and what it says about other machines is extrapolated."
     )
     table = what_if_table(found.rows)
     return [

@@ -1,4 +1,4 @@
-"""Rates of this machine, measured for predictions: kernels by shape, all-reduces, exchanges, overheads, and its noise.
+"""Rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, memory, and its noise.
 
     mpirun -n 2 python -m miniapps.calibrate --out cal --budget 60
 
@@ -29,5 +29,5 @@ APP = App(
     config=CalibrateConfig,
     run=run,
     validate=validate,
-    summary="rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, noise",
+    summary="rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, memory, noise",
 )

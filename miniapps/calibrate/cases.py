@@ -11,7 +11,8 @@ from miniapps.trace.schema import COMPUTE
 @dataclass
 class Case:
     """A micro-benchmark. `call` does it once; an event of the region `region` is left by it, unless `traced` says that
-    it leaves one itself. `values`: its parameters, as the trace states them. `flops`, `nbytes`: what a call does."""
+    it leaves one itself. `values`: its parameters, as the trace states them. `flops`, `nbytes`: what a call does.
+    `together`: all ranks begin at one time."""
 
     region: str
     call: Callable[[], object]
@@ -20,5 +21,6 @@ class Case:
     flops: int = 0
     nbytes: int = 0
     traced: bool = False
+    together: bool = False
     partners: list[int] = field(default_factory=list)
     free: Callable[[], None] = lambda: None

@@ -10,6 +10,7 @@ from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import collective_cases
 from miniapps.calibrate.config import WHAT
 from miniapps.calibrate.kernels import kernel_cases, lookup_cases
+from miniapps.calibrate.memory import memory_cases
 from miniapps.calibrate.noise import WINDOW_S, windows
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import OTHER
@@ -26,7 +27,12 @@ def run(ctx) -> Outcome:
     """Measure what `calibrate.what` names for `calibrate.budget` seconds; collective."""
     options = ctx.config.calibrate
     what = options.what or WHAT
-    makers = {"kernels": kernel_cases, "collectives": collective_cases, "lookups": lookup_cases}
+    makers = {
+        "kernels": kernel_cases,
+        "collectives": collective_cases,
+        "lookups": lookup_cases,
+        "memory": memory_cases,
+    }
     cases = [case for name, make in makers.items() if name in what for case in make(ctx)]
     begin, rounds, steps, noisy = time.perf_counter(), 0, 1, 0
     shares: list[np.ndarray] = []
@@ -79,7 +85,7 @@ def _measure(ctx, case: Case, calls: int) -> None:
         tracer.partners(case.region, case.partners)
     region = tracer.name(case.region, case.kind) if not case.traced else 0
     call, flops, nbytes = case.call, case.flops, case.nbytes
-    if case.traced or case.partners:
+    if case.traced or case.partners or case.together:
         ctx.comm.Barrier()
     before = time.thread_time()
     if case.traced:

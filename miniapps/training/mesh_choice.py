@@ -8,8 +8,9 @@ from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition import models
 from miniapps.partition.axes import AxisError
-from miniapps.partition.mesh import Mesh, carriers_of, parse, require_blocks
-from miniapps.partition.recipes import chosen
+from miniapps.partition.mesh import Mesh, carriers_of, parse, require_blocks, require_fits
+from miniapps.partition.plan import Plan
+from miniapps.partition.recipes import chosen, plan_of
 from miniapps.system.resources import Need
 from miniapps.training.config import IMAGES
 from miniapps.training.mesh_problem import TEXT, counts, deck
@@ -52,7 +53,8 @@ def names(config) -> list[str]:
 
 
 def validate(config, options, size: int) -> None:
-    """Raise UsageError or ChoiceError, naming the option, for what no plan is needed to refuse."""
+    """Raise UsageError or ChoiceError, naming the option, for what can be refused before a run. It takes
+    a plan only where a map has one axis of the mesh carry several of the problem."""
     name, data, training = config.model.name, config.data.name, config.training
     if (name in TEXT) != (data == "text") or (name not in TEXT and data not in IMAGES):
         fits = "--data text" if name in TEXT else f"--data {', '.join(IMAGES)}"
@@ -82,9 +84,24 @@ def validate(config, options, size: int) -> None:
             f"training.batch = {training.batch}: {data} has {count} samples; choose a smaller batch"
         )
     try:
-        require_blocks(models.model(name).axes(deck(config)), mesh_of(config, options, size))
+        mesh = mesh_of(config, options, size)
+        require_blocks(models.model(name).axes(deck(config)), mesh)
+        if config.mesh.map and len(dict(mesh.carriers)) > len({carrier for _, carrier in mesh.carriers}):
+            require_fits(_plan(config), mesh)
     except AxisError as error:
         raise ChoiceError(f"--blocks: {error}") from error
+
+
+def _plan(config) -> Plan:
+    """The plan of the problem. It takes an export, seconds of torch; recipes are known to fit without."""
+    import torch
+
+    from miniapps.partition.export import export
+
+    model, sizes = models.model(config.model.name), deck(config)
+    with torch.random.fork_rng(devices=[]):
+        graph = export(model.module(sizes), model.inputs(sizes))
+    return plan_of(model, sizes, graph, names(config), config.mesh.fuse)
 
 
 def memory(config, size: int) -> Need:

@@ -11,7 +11,8 @@ import pytest
 from analysis.__main__ import main
 from analysis.predict import calibration as calibrations
 from analysis.predict import strategies
-from analysis.predict.model import predict
+from analysis.predict.machines import machine_of
+from analysis.predict.model import memory_bound, predict
 from analysis.predict.orderings import offered
 from analysis.predict.prediction import method_hash
 from analysis.predict.prices import levels, prices, targeted
@@ -39,11 +40,22 @@ REDUCTION = {
 
 
 def write_program(
-    out, n=128, ms=2.0, fixed=0.5, stolen=(), unseen=(), size=1, guarantee="none", calls=None, **more
+    out,
+    n=128,
+    ms=2.0,
+    fixed=0.5,
+    stolen=(),
+    unseen=(),
+    size=1,
+    guarantee="none",
+    calls=None,
+    nbytes=0,
+    **more,
 ):
     """A run of STEPS steps of CALLS sums: before each, `fixed` ms and `ms` ms for every 128 of n / size; after the last
     the fixed part. With `calls` so many sums, which the run says are iterations. `stolen` {(step, call): ms} are
-    taken by others, before that sum. `unseen` {step: ms} are worked before the first event of a step."""
+    taken by others, before that sum. The work before a sum states `nbytes`. `unseen` {step: ms}
+    are worked before the first event of a step."""
     out.mkdir(parents=True)
     problem = {"grid.n": n, "run.seed": 1}
     known = {"run_id": str(out), "config": {"grid": {"n": n}, "run": {"seed": 1}}, "options": OPTIONS,
@@ -67,7 +79,7 @@ def write_program(
                     taken = dict(stolen).get((step, call), 0.0)
                     clock.spend(fixed + ms * n / 128 / size + taken)
                     lost += taken
-                    tracer.event(work, start)
+                    tracer.event(work, start, nbytes)
                     start = clock.now
                     clock.spend(0.1)
                     tracer.event(sums, start, 8)
@@ -323,6 +335,68 @@ def test_what_if_the_cores_were_faster(tmp_path, capsys):
     assert "two are called twice" in capsys.readouterr().err
 
 
+@pytest.fixture
+def with_memory(calibration):
+    """The same, and a gigabyte each second to memory and back, in caches a hundred."""
+    rows = [
+        {"region": f"memory.{which}", "seconds": 1e-3 * n / 1e6, "length": float(n), "nbytes": nbytes * n, "flops": 0}
+        for which in ("copy", "triad")
+        for n, nbytes in ((1000, 100.0), (1_000_000, 1.0))
+    ]  # fmt: skip
+    return replace(calibration, cases=pd.concat([calibration.cases, pd.DataFrame(rows)], ignore_index=True))
+
+
+@pytest.mark.parametrize(
+    ("given", "ms"),
+    [
+        ({"speed": 2}, 3.75 + 4.55 / 2),  # of 8.3 ms, 3.75 follow memory
+        ({"memory": 2e9}, 3.75 / 2 + 4.55),
+        ({"speed": 2, "memory": 2e9}, 8.3 / 2),
+        ({"speed": 2, "memory": 5e8}, 3.75 * 2 + 4.55 / 2),
+    ],
+)
+def test_what_memory_takes_follows_memory_and_the_rest_the_cores(tmp_path, with_memory, given, ms):
+    run = skeleton(write_program(tmp_path / "run", nbytes=1_250_000))
+    assert with_memory.memory == pytest.approx(1e9)
+    moved = predict(target([run], 1, {}), with_memory, machine=machine_of(given, "other"))
+    own = predict(target([run], 1, {}), with_memory)
+    assert moved.prediction.median / own.prediction.median == pytest.approx(ms / 8.3, rel=1e-3)
+    assert len(moved.prediction.extrapolated) == len(given)
+    assert any("45% follows memory" in each and "have 10%" in each for each in moved.prediction.remarks)
+    assert not any("follows memory" in each for each in own.prediction.remarks)
+
+
+def test_more_bytes_than_fit_into_its_time_are_all_of_it(tmp_path, with_memory):
+    run = skeleton(write_program(tmp_path / "run", nbytes=10**9))
+    bound, silent, waiting = memory_bound(run, with_memory.memory)
+    assert bound["allreduce.sum", "allreduce.sum", "work"] == 1.0
+    assert (silent, waiting) == (pytest.approx(0.8 / 8.3), pytest.approx(7.5 / 8.3))
+    assert set(memory_bound(run, float("nan"))[0].values()) == {0.0}
+
+
+def test_another_memory_is_said_to_change_nothing_where_no_region_states_bytes(tmp_path, with_memory):
+    run = target([skeleton(write_program(tmp_path / "run"))], 1, {})
+    moved = predict(run, with_memory, machine=machine_of({"memory": 4e9}, "other")).prediction
+    assert moved.quantiles == predict(run, with_memory).prediction.quantiles
+    assert moved.extrapolated == (
+        "memory of 4e+09 bytes/s of a core, which changes nothing: no region states its bytes",
+    )
+
+
+def test_memory_of_a_machine_needs_a_calibration_of_memory(tmp_path, calibration, capsys, monkeypatch):
+    run, file = str(write_program(tmp_path / "run")), tmp_path / "fast.toml"
+    file.write_text("memory = 4e10")
+    assert main(["predict", run, "--machine", str(file)]) == 2
+    assert "there is no calibration; calibrate all (python -m miniapps.calibrate" in capsys.readouterr().err
+    monkeypatch.setattr(calibrations, "read_calibration", lambda path: calibration)
+    for command in (
+        ["predict", run, "--any-machine"],
+        ["report", run, "--any-machine", "-o", str(tmp_path / "page.html")],
+    ):
+        assert main([*command, "--calibration", "cal", "--machine", str(file)]) == 2
+        assert "cal did not measure it; calibrate all" in capsys.readouterr().err
+
+
 def test_a_calibration_of_another_machine_is_refused_unless_told(study, calibration):
     found = calibrations.elsewhere(replace(calibration, environment={"cpu": "one"}), {"cpu": "another"})
     assert found == ["cpu: one in the calibration, another in the run"]
@@ -465,10 +539,18 @@ def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calib
     )
     file.write_text("speed = 2")
     monkeypatch.setattr(calibrations, "read_calibration", lambda path: calibration)
-    options = ["--calibration", "cal", "--machine", str(file), "-o", str(page)]
+    given = ["--calibration", "cal", "--machine", str(file), "-o", str(page)]
+    assert main(["report", run, str(both), *given]) == 0
+    html = page.read_text()
+    assert (
+        "What other machines would take" not in html and "left out" in html and "with --any-machine" in html
+    )
+    options = [*given, "--any-machine"]
     assert main(["report", run, str(both), *options]) == 0
     html = page.read_text()
     assert "What other machines would take" in html and "cores of 2 times the speed" in html
+    assert "another machine" in html
+    assert "as calibrated, &lt;b&gt;: 0.5" in html
     assert "&lt;b&gt;" in html and "<b>.toml" not in html and ">as calibrated<" in html
     assert main(["report", str(both), *options]) == 0
     assert "no run on one rank was given" in page.read_text()

@@ -4,12 +4,14 @@ import math
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
 from analysis.overview import Overview
 from analysis.predict import baselines
+from analysis.predict.figures import series_of
 from analysis.predict.ledger import append
 from analysis.predict.measured import hash_of_run, measured
 from analysis.predict.price_score import floor_of_ratios
@@ -311,3 +313,12 @@ def test_prices_of_guarantees_are_scored_beside_their_floor(study, capsys):
 def test_a_price_without_repeats_has_no_floor():
     assert math.isnan(floor_of_ratios([1.0], [1.0, 2.0]))
     assert floor_of_ratios([1.0, 1.1], [2.0, 2.0]) == pytest.approx(0.1)
+
+
+def test_figures_name_methods_apart_where_an_app_has_several():
+    rows = [("solver", "a" * 9, "none"), ("coupled", "b" * 9, "none"), ("coupled", "c" * 9, "layout"),
+            ("coupled", "d" * 9, "layout"), ("coupled", "b" * 9, "none")]  # fmt: skip
+    names = series_of(pd.DataFrame(rows, columns=["app", "method", "guarantee"]))
+    assert list(names.values()) == [
+        "solver", "coupled, none", "coupled, layout, method cccccc", "coupled, layout, method dddddd"
+    ]  # fmt: skip

@@ -12,7 +12,7 @@ from unittest import mock
 from analysis.__main__ import main
 from analysis.predict.measured import hash_of_run
 from miniapps.trace import Tracer
-from miniapps.trace.schema import COLLECTIVE, OTHER, rank_file
+from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
 from tests.analysis.predict_runs import predicted
 from tests.analysis.synthetic import Clock, attributes, write_result
 from tests.analysis.test_predict_command import REDUCTION, write_program
@@ -23,7 +23,7 @@ from tests.fuzz.kinds_inputs import CAMPAIGN, _jobs, _text
 from tests.fuzz.kinds_runs import CRAFTED_MEMORY
 from tests.fuzz.sandbox import Sandbox, Violation, clear, fresh
 
-MACHINE = "cores = 4\nlatency = 2e-6\nbandwidth = 1e10\n"
+MACHINE = "cores = 4\nspeed = 2\nmemory = 2e10\nlatency = 2e-6\nbandwidth = 1e10\n"
 ROUNDS = 4
 
 
@@ -115,7 +115,7 @@ def _calibrated(base: Base) -> tuple[Path, str]:
 
 
 def _write_calibration(out: Path) -> None:
-    """Sums of two ranks and of each alone, and windows of noise, round after round."""
+    """Sums of two ranks and of each alone, copies in memory, and windows of noise, round after round."""
     out.mkdir()
     regions = [(f"allreduce.direct:1:{where}", p) for where, p in (("together", 2), ("alone", 1))]
     stated = {name: REDUCTION | {"region": name, "ranks": ranks} for name, ranks in regions}
@@ -125,7 +125,8 @@ def _write_calibration(out: Path) -> None:
             given = attributes(rank, 2, "none", "direct", app="calibrate", run_id="cal", reductions=stated)
             tracer = Tracer(out / rank_file(rank), given, size=2)
             names = {name: tracer.name(name, COLLECTIVE) for name, _ in regions} | {
-                "noise": tracer.name("noise", OTHER)
+                "noise": tracer.name("noise", OTHER),
+                "memory": tracer.name("memory.copy", COMPUTE),
             }
             step = 0
             for _ in range(ROUNDS):
@@ -139,6 +140,12 @@ def _write_calibration(out: Path) -> None:
                         begin = clock.now
                         clock.spend(0.05 * ranks)
                         tracer.event(names[name], begin, 8)
+                step += 1
+                tracer.at(0, step)
+                tracer.value("length", 1e6)
+                begin = clock.now
+                clock.spend(1.0)
+                tracer.event(names["memory"], begin, 8_000_000)
                 step += 1
                 tracer.at(0, step)
                 begin = clock.now

@@ -1,5 +1,7 @@
 """A calibration is a run like any other: what it measures, states and refuses."""
 
+from unittest import mock
+
 import numpy as np
 import pytest
 from mpi4py import MPI
@@ -8,7 +10,7 @@ from analysis.predict.calibration import read_calibration
 from analysis.predict.kernels import DIMS, KernelTimes
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
-from miniapps.calibrate import APP
+from miniapps.calibrate import APP, memory
 from miniapps.calibrate.collectives import counts, spread_over
 from miniapps.calibrate.noise import shares
 from miniapps.runner.main import main
@@ -26,7 +28,8 @@ def calibrate(out, *more):
 def read(tmp_path_factory):
     """A calibration of everything."""
     out = tmp_path_factory.mktemp("calibrations") / "all"
-    assert calibrate(out, "--reduction", "direct in exact", "--reduction", "ring") == 0
+    with mock.patch.object(memory, "last_cache", return_value=0):
+        assert calibrate(out, "--reduction", "direct in exact", "--reduction", "ring") == 0
     return read_calibration(out)
 
 
@@ -92,7 +95,19 @@ def test_a_calibration_of_one_part_has_no_others(tmp_path):
     assert set(lookups.cases["region"]) == {"lookup.take"}
     assert lookups.noise.shape == (0, 1)
     assert (lookups.delays.tolist(), lookups.spinning) == ([0.0], 1.0)
-    assert np.isnan(lookups.spread)
+    assert np.isnan(lookups.spread) and np.isnan(lookups.memory)
+
+
+def test_memory_is_measured_by_arrays_inside_caches_and_larger_ones(tmp_path, monkeypatch):
+    monkeypatch.setattr(memory, "last_cache", lambda: 0)
+    assert calibrate(tmp_path / "run", "--what", "memory") == 0
+    measured = read_calibration(tmp_path / "run")
+    by = measured.cases.set_index(["region", "length"])["nbytes"].to_dict()
+    assert by == {(f"memory.{which}", float(n)): 8.0 * n * arrays for n in (2**12, 2**22)
+                  for which, arrays in (("copy", 2), ("triad", 5))}  # fmt: skip
+    longest = measured.cases[measured.cases["length"] == 2**22]
+    rates = longest["nbytes"] / longest["seconds"]
+    assert rates.min() <= measured.memory <= rates.max()
 
 
 def test_a_rank_stood_still_before_it_ran():
@@ -107,7 +122,7 @@ def test_a_rank_stood_still_before_it_ran():
     [
         (["--reduction", "arrival"], "choose one with a schedule"),
         (["--reduction", "rung"], "ring"),
-        (["--what", "gpus"], "kernels, collectives, noise, lookups"),
+        (["--what", "gpus"], "kernels, collectives, noise, lookups, memory"),
         (["--budget", "-1"], "0 to 86400"),
         (["--shapes", "0"], "1 to 10000"),
     ],

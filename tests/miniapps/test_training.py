@@ -379,6 +379,13 @@ def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, caps
     assert not (tmp_path / "run").exists()
 
 
+def test_one_axis_of_a_mesh_for_two_of_a_value_is_refused_before_anything_is_created(tmp_path, capsys):
+    axes = ["--mesh=data=1", "--recipe=dp+tp", "--map=batch=data,hidden=data"]
+    assert launched(tmp_path / "run", *axes) == 2
+    assert "--map: data carries batch and hidden, but both cut the value" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_replay_without_the_choices_of_the_policy_is_refused_before_anything_is_created(tmp_path, capsys):
     assert launched(tmp_path / "run", *FREE, "--seconds=100") == 0
     options = [*FREE, "--policy=fastest", f"--replay={tmp_path / 'run'}"]
