@@ -6,6 +6,7 @@
 |---|---|
 | steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score them all |
 | shapes | products and convolutions of shapes that were not measured |
+| unseen | every round: run gpt and dlrm at batches and widths on one rank, predict others, run them |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
 
 Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is
@@ -20,8 +21,9 @@ from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.predict.shapes import shapes
 from benchmarks.predict.speed import speed
 from benchmarks.predict.steps import FAMILIES, steps
+from benchmarks.predict.unseen import unseen
 
-PARTS = {"steps": steps, "shapes": shapes, "speed": speed}
+PARTS = {"steps": steps, "shapes": shapes, "unseen": unseen, "speed": speed}
 
 
 def main(argv=None) -> None:
