@@ -10,10 +10,11 @@ Gaussian process of the ratio's logarithm over log2 of the dims, with a constant
 noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from what was measured
 it leaves the sum alone. Outside the hull of the shapes that were measured it says so.
 
-torch's convolution is several kernels, among which the shape decides (`use_mkldnn` in ATen's Convolution.cpp): one image
-of up to 20,480 numbers and a window of up to 3 goes to a loop of its own, all others to oneDNN, which has a kernel of its
-own for windows of 1 and pads channels to the length of vectors. So these flags are inputs of the process, and the
-padded operations, and what a call of oneDNN with a larger window takes, are terms of the sum (`TERMS`).
+torch's convolution is several kernels, among which the shape decides (`use_mkldnn` in ATen's Convolution.cpp): one
+image of up to 20,480 numbers and a window of up to 3 goes to a loop of its own, all others to oneDNN, which has a
+kernel of its own for windows of 1 and pads channels to the length of vectors. So these flags are inputs of the
+process, and the padded operations, and what a call of oneDNN with a larger window takes, are terms of the sum
+(`TERMS`).
 """
 
 from __future__ import annotations
