@@ -139,9 +139,9 @@ class Collectives:
         self.extrapolated[f"all-reduces on {size} ranks, measured on {self.calibration.size}"] = None
         if own["ordering"].iloc[0] == LIBRARY:
             return self._library(own, n * 8, size)
-        fitted, counts = self._fit(own["accumulation"].iloc[0]), [1.0, *self._counts(own, n, size)]
-        here = len(fitted) - len(CROSSING)
-        return float(fitted[:here] @ counts[:here] / self.turns + fitted[here:] @ counts[here:])
+        parts = self._fit(own["accumulation"].iloc[0]) * np.append(1.0, self._counts(own, n, size))
+        across = parts[-len(CROSSING) :].sum()
+        return float((parts.sum() - across) / self.turns + across)
 
     def gather(self, nbytes: float, size: int) -> float:
         """A gather, scatter or all-to-all of the library with so many bytes in all."""

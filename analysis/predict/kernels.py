@@ -67,12 +67,17 @@ def segment_costs(runs: Sequence[Skeleton], program: Skeleton, least: float) -> 
         if program.share in by.index and (fitted := fixed + per_work * program.share) > 0:
             rate = float(by[program.share]) / fitted
             fixed, per_work = fixed * rate, per_work * rate
-        usual = own.groupby(["run", "work"])["ns"].transform("mean")
-        residuals = (own["ns"] / usual.where(usual > 0)).fillna(1.0).to_numpy()
-        low, high = np.quantile(residuals, TRIMMED)
-        residuals = np.clip(residuals, low, high)
-        costs[key] = SegmentCost(fixed, per_work, residuals / max(residuals.mean(), 1e-12), how)
+        costs[key] = SegmentCost(fixed, per_work, residuals_of(own), how)
     return costs
+
+
+def residuals_of(own: pd.DataFrame) -> np.ndarray:
+    """(n,) factors of mean 1 by which the segments of one key, rows of `run`, `work` and `ns`, lie off their mean."""
+    usual = own.groupby(["run", "work"])["ns"].transform("mean")
+    residuals = (own["ns"] / usual.where(usual > 0)).fillna(1.0).to_numpy()
+    low, high = np.quantile(residuals, TRIMMED)
+    residuals = np.clip(residuals, low, high)
+    return residuals / max(residuals.mean(), 1e-12)
 
 
 def _fit(work: np.ndarray, seconds: np.ndarray, least: float) -> tuple[float, float, str]:

@@ -13,6 +13,7 @@ import pandas as pd
 from analysis.predict.calibration import Calibration
 from analysis.predict.collectives import Collectives
 from analysis.predict.kernels import ONE, SegmentCost, segment_costs
+from analysis.predict.laws import laws_of
 from analysis.predict.machines import Machine
 from analysis.predict.noise import Noise, Quiet, Waiting, turns_of
 from analysis.predict.overheads import NOT_MEASURED, overheads
@@ -70,7 +71,13 @@ def predict(
     # Noise takes draws of its own, so that replay k of every target meets the same rate of the machine.
     size, (noise_rng, rate_rng, rng) = target.size, np.random.default_rng(seed).spawn(3)
     run = target.program
-    costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
+    laws = laws_of(target.runs, target.varied, target.sizes, target.work) if target.varied else None
+    if laws is None:
+        costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
+    else:
+        costs = dict(laws.costs)
+        notes.extrapolated |= dict.fromkeys(laws.extrapolated)
+        notes.remarks |= dict.fromkeys(laws.remarks)
     if machine.speed is not None or machine.memory is not None:
         costs = _moved(costs, run, calibration, machine, notes)
     if machine.cores is not None:
@@ -82,7 +89,9 @@ def predict(
     noise = _noise(target, calibration, machine, replays, noise_rng, work, notes)
     moved = target.size != run.size or target.problem != run.attributes["problem"]
     calibrated = math.nan if calibration is None else calibration.spread
-    spread = spread_of(target.runs, run, costs, calibrated, clock, moved)
+    spread = spread_of(target.runs, run, costs, calibrated, clock, moved and laws is None)
+    if laws is not None:
+        spread = replace(spread, fit=laws.error, fit_freedom=laws.freedom)
     spread = replace(spread, counts=target.law, iterating=target.iterating)
     notes.remarks |= dict.fromkeys(spread.remarks)
     rate = spread.factors(replays, rate_rng, np.random.default_rng([seed, int(run.hash[:8] or "0", 16)]))

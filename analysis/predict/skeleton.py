@@ -41,7 +41,8 @@ class Skeleton:
     whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
     others took of the processor), `bytes` (mean over ranks, those that events of computation state). `cpu_s`,
     `wall_s`: of a step, the first the mean over ranks, NaN where it was not recorded; `repeats`: the same of every
-    repeat of the run; `iterations` {step: those of each of its solves}."""
+    repeat of the run; `iterations` {step: those of each of its solves}; `sizes`: those that `work` is the product
+    of, by option."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -57,6 +58,7 @@ class Skeleton:
     hash: str
     repeats: Sequence[tuple[float, float]] = ()
     iterations: Mapping[int, Sequence[float]] = field(default_factory=dict)
+    sizes: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def share(self) -> float:
@@ -131,18 +133,24 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
             for c, w in (zip(*own, strict=True) for own in every.values())
         ],
         iterations,
+        sizes_of(first.get("config", {}), first.get("options", {})),
     )
 
 
 def work_of(config: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]) -> float:
-    """The product of the options that say how large the problem is; of a list its sum."""
-    work = 1.0
+    """The product of the options that say how large the problem is."""
+    return math.prod(sizes_of(config, options).values(), start=1.0)
+
+
+def sizes_of(config: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """{option: value} of those that say how large the problem is; of a list its sum."""
+    sizes = {}
     for key, stated in options.items():
         section, _, name = key.partition(".")
         value = config.get(section, {}).get(name)
         if stated.get("effect") == "size" and value:
-            work *= float(sum(value)) if isinstance(value, list | tuple) else float(value)
-    return work
+            sizes[key] = float(sum(value)) if isinstance(value, list | tuple) else float(value)
+    return sizes
 
 
 def shares_of(blocks: int, size: int) -> np.ndarray:

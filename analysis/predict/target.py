@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from analysis.predict import counts
+from analysis.predict.laws import varied
 from analysis.predict.prediction import method_hash
-from analysis.predict.skeleton import Skeleton, label, shares_of, work_of
+from analysis.predict.skeleton import Skeleton, label, shares_of, sizes_of, work_of
 from kernels.guarantees import meets
 from miniapps.trace.head import label_of, problem_hash
 
@@ -29,7 +31,8 @@ class Target:
     """A run to predict: `program` is the run whose steps it repeats, `runs` those that the costs of its segments come
     from. `guarantee` is its level. `reduction` is the label of its reductions where it is not that of the program: of
     all, or of those alone that do not promise `lifted`. `law`: from which the number of its iterations is, which have
-    the share `iterating` of the work."""
+    the share `iterating` of the work. `varied`: options whose `sizes` differ and whose laws the runs tell apart, none
+    where the product of all sizes, `work`, is what costs go with (`analysis.predict.laws`)."""
 
     program: Skeleton
     runs: Sequence[Skeleton]
@@ -46,6 +49,8 @@ class Target:
     lifted: str | None = None
     law: counts.Law | None = None
     iterating: float = 0.0
+    sizes: Mapping[str, float] = field(default_factory=dict)
+    varied: Sequence[str] = ()
 
     def label_of(self, facts: Mapping[str, Any]) -> str:
         """The label of a reduction which the program's trace states so."""
@@ -99,9 +104,17 @@ def target(
     config, problem_options = _set(first, settings)
     work = work_of(config, first.get("options", {}))
     problem = problem_hash(first["app"], problem_options)
-    program = min(
-        chosen, key=lambda run: (run.attributes["problem"] != problem, abs(np.log(run.work / work)), run.size)
-    )
+    sizes = sizes_of(config, first.get("options", {}))
+    apart = varied([run.sizes for run in chosen]) if all(run.size == 1 for run in chosen) else []
+    _require_told(chosen, apart, sizes)
+
+    def far(run: Skeleton) -> float:
+        """In size, from the target."""
+        if apart:
+            return sum(abs(math.log(run.sizes[name] / sizes[name])) for name in apart)
+        return float(abs(np.log(run.work / work)))
+
+    program = min(chosen, key=lambda run: (run.attributes["problem"] != problem, far(run), run.size))
     blocks = round(program.blocks * work / program.work)
     if blocks and size > blocks:
         raise Unreachable(f"--ranks {size}: the problem has {blocks} blocks, and every rank needs one")
@@ -117,6 +130,14 @@ def target(
     if level is not None:
         method |= {"run.guarantee": level}
     extrapolated, remarks = [], []
+    if apart and size > 1:
+        extrapolated.append("what ranks share out where several sizes differ")
+    if not apart and _apart_of(sizes, program.sizes):
+        extrapolated.append("several sizes, taken by their product")
+        remarks.append(
+            f"{', '.join(_apart_of(sizes, program.sizes))} differ from {label(program)}, and costs are taken to go "
+            "with their product; give runs on one rank that change each of them by itself"
+        )
     law, iterating = None, 0.0
     if program.attributes["problem"] != problem:
         law = counts.law_of(chosen, work)
@@ -159,7 +180,28 @@ def target(
         level or first.get("guarantee", "none"),
         law=law,
         iterating=iterating,
+        sizes=sizes,
+        varied=apart,
     )
+
+
+def _apart_of(sizes: Mapping[str, float], known: Mapping[str, float]) -> list[str]:
+    """The options that differ, where it is more than one."""
+    names = [name for name in sizes if name in known and sizes[name] != known[name]]
+    return names if len(names) > 1 else []
+
+
+def _require_told(chosen: Sequence[Skeleton], apart: Sequence[str], sizes: Mapping[str, float]) -> None:
+    """Where laws of several sizes are told apart, every size that the target changes is one of them."""
+    if not apart:
+        return
+    known = chosen[0].sizes
+    for name in sizes:
+        if name not in apart and sizes[name] != known.get(name):
+            raise Unreachable(
+                f"--set {name}={sizes[name]:g}: all runs have {known.get(name, 0):g}, so that nothing says how times "
+                f"go with it beside {', '.join(apart)}; record runs on one rank with another {name} and give them, too"
+            )
 
 
 def alike(run: Skeleton, but: Collection[str] = ()) -> str:

@@ -6,6 +6,7 @@
 |---|---|
 | steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score them all |
 | shapes | products and convolutions of shapes that were not measured |
+| unseen | every round: run gpt and dlrm at batches and widths on one rank, predict others, run them |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
 | nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only where it is named |
 
@@ -22,8 +23,9 @@ from benchmarks.predict.nodes import nodes
 from benchmarks.predict.shapes import shapes
 from benchmarks.predict.speed import speed
 from benchmarks.predict.steps import FAMILIES, steps
+from benchmarks.predict.unseen import unseen
 
-PARTS = {"steps": steps, "shapes": shapes, "speed": speed, "nodes": nodes}
+PARTS = {"steps": steps, "shapes": shapes, "unseen": unseen, "speed": speed, "nodes": nodes}
 NAMED = ("nodes",)  # run where they are named alone
 
 

@@ -155,22 +155,22 @@ def steps(options) -> list[dict]:
         progress.clear()
         runs = sorted(str(path) for path in Path(directory).glob("round-*/*") if path.name != "calibration")
         scored = json.loads(start(["analysis", "score", str(ledger), *runs, "--no-cache", "--json"]))
-    return _rows(scored, options.rounds, busy)
+    return rows_of(scored, options.rounds, busy)
 
 
-def _rows(scored: dict, rounds: int, busy: int) -> list[dict]:
-    """A row per clock, application and rank count, and per clock of all."""
+def rows_of(scored: dict, rounds: int, busy: int, part: str = "steps", whole: str = "all") -> list[dict]:
+    """A row per clock, application and rank count, and per clock of all, named `whole`."""
     targets = scored["tables"]["targets"]
     rows = []
     for clock in CLOCKS:
         own = [row for row in targets if row["clock"] == clock]
-        groups = {"all": own}
+        groups = {whole: own}
         for row in own:
             groups.setdefault(f"{row['app']} on {row['ranks']}", []).append(row)
         for what, members in groups.items() if own else ():
             inside, runs = sum(row["inside"] for row in members), sum(row["runs"] for row in members)
             rows.append(
-                {"part": "steps", "what": f"{what}, {clock}", "error": mean_error([row["error"] for row in members]),
+                {"part": part, "what": f"{what}, {clock}", "error": mean_error([row["error"] for row in members]),
                  "floor": mean_error([row["floor"] for row in members if row["floor"] is not None]),
                  "bias": float(np.expm1(np.mean([np.log1p(row["bias"]) for row in members]))),
                  "inside": inside / runs, "runs": runs, "best": sum(row["best"] == "prediction" for row in members),
