@@ -69,13 +69,13 @@ def laws_of(runs: Sequence[Skeleton], names: Sequence[str], sizes: Mapping[str, 
         here = by.index.to_numpy()
         seconds = by["mean"].to_numpy(float) / 1e9
         exponents = _exponents(known[here])
-        coefficients = _fit(_terms(known[here], exponents, at), seconds)
+        terms = _terms(known[here], exponents, at)
+        coefficients = _fit(terms, seconds)
         constant = float(coefficients[0])
         rest = float(coefficients[1:].sum())  # terms are 1 at the sizes asked for
         costs[key] = SegmentCost(constant, rest / work, residuals_of(own), LAW)
         whole[here] += by["sum"].to_numpy(float) / 1e9
-        fitted[here] += _terms(known[here], exponents, at) @ coefficients * by["size"].to_numpy(float)
-        terms = _terms(known[here], exponents, at)
+        fitted[here] += terms @ coefficients * by["size"].to_numpy(float)
         fewest = min(fewest, len(known) - len(exponents))
         if np.linalg.matrix_rank(terms / terms.max(axis=0)) < len(exponents):
             unknown += constant + rest

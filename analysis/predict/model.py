@@ -24,7 +24,7 @@ from analysis.predict.spread import spread_of
 from analysis.predict.target import Target, Unreachable
 from miniapps.trace.schema import COLLECTIVE
 
-MODEL = "replay-2"
+MODEL = "replay-3"
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
 NOTHING = np.ones(1)
 
@@ -89,7 +89,7 @@ def predict(
     noise = _noise(target, calibration, machine, replays, noise_rng, work, notes)
     moved = target.size != run.size or target.problem != run.attributes["problem"]
     calibrated = math.nan if calibration is None else calibration.spread
-    spread = spread_of(target.runs, run, costs, calibrated, clock, moved and laws is None)
+    spread = spread_of(target.runs, run, costs, calibrated, clock, moved and laws is None, size)
     if laws is not None:
         spread = replace(spread, fit=laws.error, fit_freedom=laws.freedom)
     spread = replace(spread, counts=target.law, iterating=target.iterating)

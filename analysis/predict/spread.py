@@ -1,12 +1,13 @@
 """How far a run's time lies from its predicted median for reasons that no replay has: how sure a prediction is.
 
-    ln(factor) = m z + t (z' + e / sqrt(n)) + f t'
+    ln(factor) = m z + t (z' + e / sqrt(n)) + f t' + g z"
 
 m: the spread of the machine's rate between rounds of the calibration. t: that between launches of the source runs,
 drawn with Student's distribution of the freedom that they leave, since it is known from few; the n launches that the
 median rests on are themselves off by as much, over sqrt(n). f: what is left when costs are fitted to three or more
-shares of the work, drawn likewise. z and z' are of the machine, the same for all targets; e and t' are of what a
-prediction was made from, and drawn by a generator of its own.
+shares of the work, drawn likewise. g: on other rank counts than the program's, where no third share says how far such
+predictions lie off. z, z' and z" are of the machine, the same for all targets; e and t' are of what a prediction was
+made from, and drawn by a generator of its own.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ from analysis.predict.target import alike
 
 SPREAD = 0.05  # of the logarithm of a run's time from run to run, where nothing measured it
 LEAST_SPREAD = 0.02  # two runs in quiet moments
+# On other rank counts: the root mean square, over applications, of the bias of two ranks predicted from one, in CPU
+# time on an AMD EPYC (`predict-2-cores-2026-11-24.json`). How often intervals hold was measured on another machine.
+OTHER_RANKS = 0.05
 MOST = math.log(10.0)  # of a logarithm: one or two degrees of freedom have tails beyond any machine
 REPEATS = "launches were not repeated: repeats of one launch may lie closer together than launches do"
 
@@ -31,8 +35,8 @@ REPEATS = "launches were not repeated: repeats of one launch may lie closer toge
 @dataclass(frozen=True)
 class Spread:
     """Standard deviations of logarithms: `machine`; `launches` with its degrees of `freedom`, 0 where it is not known,
-    and of how many launches the median is the mean; `fit` with its `fit_freedom`; that of `counts` of iterations, which
-    are the share `iterating` of the work. `remarks` limit these."""
+    and of how many launches the median is the mean; `fit` with its `fit_freedom`; `ranks`, of other rank counts; that
+    of `counts` of iterations, which are the share `iterating` of the work. `remarks` limit these."""
 
     machine: float
     launches: float = 0.0
@@ -40,6 +44,7 @@ class Spread:
     sources: int = 1
     fit: float = 0.0
     fit_freedom: int = 0
+    ranks: float = 0.0
     remarks: tuple[str, ...] = ()
     counts: Law | None = None
     iterating: float = 0.0
@@ -57,6 +62,8 @@ class Spread:
         if self.counts is not None and self.counts.freedom:
             off = np.clip(self.counts.error * own.standard_t(self.counts.freedom, replays), -MOST, MOST)
             logs += np.log1p(self.iterating * np.expm1(off))
+        if self.ranks > 0:
+            logs += self.ranks * rng.standard_normal(replays)
         return np.exp(logs)
 
 
@@ -67,17 +74,26 @@ def spread_of(
     calibrated: float,
     clock: str,
     moved: bool,
+    size: int,
 ) -> Spread:
-    """The spread of predictions from `runs`, of which `program` is replayed; `calibrated`: that of the calibration, NaN
-    without one; `moved`: to another share of the work than the program has."""
+    """The spread of predictions from `runs`, of which `program` is replayed, for `size` ranks; `calibrated`: that of
+    the calibration, NaN without one; `moved`: to another share of the work than the program has."""
     launches, freedom, repeated = between_launches(runs, clock)
     unknown = SPREAD if not freedom else 0.0
     machine = unknown if math.isnan(calibrated) else max(LEAST_SPREAD, calibrated)
     launches = launches if freedom else 0.0
     sources = [run for run in runs if run.share == program.share]
     fit, fit_freedom = fit_error(runs, costs, launches) if moved else (0.0, 0)
+    ranks = OTHER_RANKS if size != program.size and not fit_freedom else 0.0
     return Spread(
-        machine, launches, freedom, max(1, len(sources)), fit, fit_freedom, () if repeated else (REPEATS,)
+        machine,
+        launches,
+        freedom,
+        max(1, len(sources)),
+        fit,
+        fit_freedom,
+        ranks,
+        () if repeated else (REPEATS,),
     )
 
 

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from analysis.predict.kernels import SegmentCost
+from analysis.predict.kernels import SegmentCost, segment_costs
 from analysis.predict.model import predict
 from analysis.predict.skeleton import skeleton
 from analysis.predict.spread import (
     LEAST_SPREAD,
+    OTHER_RANKS,
     REPEATS,
     SPREAD,
     Spread,
@@ -69,7 +70,7 @@ def test_launches_of_one_configuration_are_pooled(program):
 
 def test_repeats_of_one_launch_are_said_to_be_too_near(program):
     one = launched(program, 1.0, (1.0, np.exp(0.2)))
-    spread = spread_of([one], one, {}, NAN, "cpu", False)
+    spread = spread_of([one], one, {}, NAN, "cpu", False, one.size)
     assert (spread.launches, spread.freedom) == (pytest.approx(np.sqrt(0.02)), 1)
     assert spread.remarks == (REPEATS,) and spread.machine == 0.0
     assert REPEATS in predict(target([one], 1, {}), None).prediction.remarks
@@ -77,9 +78,20 @@ def test_repeats_of_one_launch_are_said_to_be_too_near(program):
 
 def test_without_repeats_the_calibration_alone_says_how_far_runs_lie(program):
     one = launched(program, 1.0)
-    assert spread_of([one], one, {}, NAN, "cpu", False) == Spread(SPREAD)
-    assert spread_of([one], one, {}, 0.3, "cpu", False) == Spread(0.3)
-    assert spread_of([one], one, {}, 0.0, "cpu", False) == Spread(LEAST_SPREAD)
+    assert spread_of([one], one, {}, NAN, "cpu", False, one.size) == Spread(SPREAD)
+    assert spread_of([one], one, {}, 0.3, "cpu", False, one.size) == Spread(0.3)
+    assert spread_of([one], one, {}, 0.0, "cpu", False, one.size) == Spread(LEAST_SPREAD)
+
+
+def test_other_rank_counts_are_less_sure_until_three_shares_were_run(program):
+    one = launched(program, 1.0)
+    moved, checked = (replace(one, work=one.work * each) for each in (0.5, 0.25))
+    near, other = (spread_of([one, moved], one, {}, 0.02, "cpu", False, size).ranks for size in (1, 2))
+    assert (near, other) == (0.0, OTHER_RANKS)
+    costs = segment_costs([one, moved, checked], one, 0.0)
+    assert spread_of([one, moved, checked], one, costs, 0.02, "cpu", True, 2).ranks == 0.0
+    logs = np.log(Spread(0.0, ranks=0.1).factors(4000, *map(np.random.default_rng, (1, 2))))
+    assert logs.std() == pytest.approx(0.1, rel=0.05)
 
 
 def test_parts_add_up_in_quadrature():
