@@ -229,10 +229,9 @@ def _noise(
         notes.extrapolated[f"noise of {target.size} ranks, measured on {calibration.size}"] = None
     turns = _turns(target, calibration, machine)
     if turns < 1.0:
-        remark = "ranks have less of a core than those of the calibration"
-        notes.remarks[f"{remark}: work and messages take turns, what links between nodes carry does not"] = (
-            None
-        )
+        share = "ranks have less of a core than those of the calibration"
+        remark = f"{share}: work and messages take turns, what links between nodes carry does not"
+        notes.remarks[remark] = None
     mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
     return Noise(calibration.noise, target.size, replays, 2.0 * work / mean, rng, turns)
 

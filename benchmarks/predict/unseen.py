@@ -16,6 +16,7 @@ from kernels.progress import Progress
 
 SOURCES = 2  # launches of each run that is predicted from
 CLOCK = "cpu"
+PLACES = ("inside", "outside")  # of the hull of the sizes that were run
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,6 @@ def one_round(scratch: Path, ledgers: dict[str, Path]) -> None:
             for place in PLACES:
                 for size in getattr(grid, place):
                     run(grid, f"{place}-{launch}", *size, "--ledger", str(ledgers[place]))
-
-
-PLACES = ("inside", "outside")  # of the hull of the sizes that were run
 
 
 def unseen(options) -> list[dict]:
