@@ -117,14 +117,19 @@ class Collectives:
     def __post_init__(self):
         self._table = measured(self.calibration)
 
-    def allreduce(self, label: str, elements: int, itemsize: int, size: int) -> float:
+    def allreduce(
+        self, label: str, elements: int, itemsize: int, size: int, contributions: int = 1
+    ) -> float:
         """An all-reduce by the reduction of that label (`miniapps.trace.head.label_of`) on `size` ranks, beyond what
-        its ranks take alone."""
+        its ranks take alone. `contributions`: those of the rank that brings most."""
         if size == 1:
             return 0.0
         own = self._table[self._table["label"] == label]
         if own.empty:
             own = self._stand_in(label)
+        # One contribution of a rank may travel as it is, where several do not.
+        several = own["contributions"] > 1
+        own = own[several] if contributions > 1 and several.any() else own[~several]
         n = elements * itemsize / 8  # lengths of the calibration are of float64
         if self.link is not None:
             counts = self._counts(own, n, size)
@@ -233,8 +238,8 @@ class Collectives:
 
 
 def measured(calibration: Calibration) -> pd.DataFrame:
-    """The all-reduces of a calibration, a row per ordering and length: `label`, `ordering`, `accumulation`, `length`
-    (elements of float64), `ranks`, `extra` (seconds beyond those of each rank alone), and EVERY count, also
+    """The all-reduces of a calibration, a row per ordering, length and number of contributions: `label`, `ordering`,
+    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `ranks`, `extra` (seconds beyond those of each rank alone), and EVERY count, also
     on other rank counts."""
     cases = calibration.of("allreduce.")
     stated = {each["region"]: each for each in calibration.reductions.values()}
@@ -251,13 +256,14 @@ def measured(calibration: Calibration) -> pd.DataFrame:
                 "label": label_of(facts),
                 "ordering": facts["ordering"],
                 "accumulation": facts.get("accumulation", "working"),
+                "contributions": row.get("contributions", 1.0),
                 "extra": max(float(row["seconds"]) - local, 1e-9),
             }
         )
-    columns = ["label", "ordering", "accumulation", "length", "ranks", "extra", *EVERY]
+    columns = ["label", "ordering", "accumulation", "length", "contributions", "ranks", "extra", *EVERY]
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
     for name in [c for c in table if c.partition(":")[0] == "messages"]:  # of one node nothing crosses
         for key in CROSSING:
             if (column := name.replace("messages", key)) not in table:
                 table[column] = np.where(table[name].notna(), 0.0, np.nan)
-    return table.sort_values(["label", "length"], kind="stable", ignore_index=True)
+    return table.sort_values(["label", "contributions", "length"], kind="stable", ignore_index=True)

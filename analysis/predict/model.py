@@ -24,7 +24,7 @@ from analysis.predict.spread import spread_of
 from analysis.predict.target import Target, Unreachable
 from miniapps.trace.schema import COLLECTIVE
 
-MODEL = "replay-3"
+MODEL = "replay-4"
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
 NOTHING = np.ones(1)
 
@@ -305,8 +305,10 @@ class _Communication:
         if facts is None:
             return np.full(size, prices.gather(nbytes * self._target.program.size, size)), None
         label = self._target.label_of(facts)
-        itemsize = ITEMSIZES.get(facts.get("dtype", ""), 8)
-        return np.full(size, prices.allreduce(label, math.prod(facts.get("shape", [])), itemsize, size)), None
+        itemsize, elements = ITEMSIZES.get(facts.get("dtype", ""), 8), math.prod(facts.get("shape", []))
+        # Those of a trace are of its rank with most; blocks are shared out evenly.
+        contributions = -(-facts.get("contributions", 1) * self._target.program.size // size)
+        return np.full(size, prices.allreduce(label, elements, itemsize, size, contributions)), None
 
     def _exchange(self, name: str) -> tuple[np.ndarray, np.ndarray]:
         size, prices = self._target.size, self._prices

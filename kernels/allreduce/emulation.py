@@ -95,9 +95,13 @@ def traffic(
             return coding.sent(code, reduction.cells, schedule, counts), rounds + agreement
         reduction = replace(reduction, wire=wires.PLAIN, tensors=None)
         schedule = reduction.schedule(len(counts))
-    total = reduction.dtype.itemsize
-    if not reduction.contributions_travel:
-        return cost.sent(schedule, n, reduction.element_bytes, total), rounds
-    several = max(counts) > 1
-    words = {"fixed-point": 8 * (1 if total == 4 else 2), "exact": 8 * EXPANDED}[reduction.accumulation]
-    return cost.sent(schedule, n, words if several else total, total), rounds + 1
+    nbytes, total = element_bytes(reduction, max(counts)), reduction.dtype.itemsize
+    return cost.sent(schedule, n, nbytes, total), rounds + reduction.contributions_travel
+
+
+def element_bytes(reduction: Reduction, contributions: int) -> float:
+    """Bytes of an element in a message where ranks bring up to so many contributions: where these travel, several of a
+    rank do so as words or numbers that stand for their sum."""
+    if not reduction.contributions_travel or contributions <= 1:
+        return reduction.element_bytes
+    return {"fixed-point": 2.0 * reduction.dtype.itemsize, "exact": 8.0 * EXPANDED}[reduction.accumulation]

@@ -1,7 +1,9 @@
 """All-reduces by ordering and length, over all ranks and of each rank alone, and exchanges between neighbours.
 
 What a rank alone takes is local work, which the trace of any run on one rank has already; what ranks take together
-beyond that is the price of communication. Beside its time the trace states what a schedule does on its critical path
+beyond that is the price of communication. Where contributions travel as they are, several of a rank do not: these are
+cases of their own. Contributions are written anew before each call: numbers that have not changed since the last one
+are in the caches of their receivers, and no application sends these. Beside its time the trace states what a schedule does on its critical path
 (`kernels.allreduce.cost`), inside nodes and between them, here and on other rank
 counts over as many nodes, so that the analysis, which knows no schedules, can move a
 fitted cost to these.
@@ -18,7 +20,7 @@ from mpi4py import MPI
 from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
 from kernels.allreduce.cost import Cost, cost
-from kernels.allreduce.emulation import in_place_of
+from kernels.allreduce.emulation import element_bytes, in_place_of
 from kernels.allreduce.execution.placement import nodes_of
 from kernels.guarantees import ChoiceError
 from miniapps.calibrate.cases import Case
@@ -27,6 +29,7 @@ from miniapps.trace.schema import EXCHANGE
 
 LENGTHS = (1, 16, 256, 4096, 65536)
 LONGEST_EXACT = 256  # elements: of a superaccumulator each takes a kilobyte
+SEVERAL = 2  # contributions of a rank
 EXCHANGED = (8, 512, 8192, 131072, 1048576)  # bytes
 OTHER_RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # on which schedules are counted, too
 
@@ -36,32 +39,36 @@ def collective_cases(ctx) -> list[Case]:
     cases = []
     for label in dict.fromkeys(ctx.config.calibrate.reductions):
         for n in LENGTHS:
-            if Reduction.named(label, (n,)).accumulation != "exact" or n <= LONGEST_EXACT:
-                cases += _allreduces(ctx, label, n)
+            reduction = Reduction.named(label, (n,))
+            if reduction.accumulation != "exact" or n <= LONGEST_EXACT:
+                for contributions in (1, SEVERAL) if reduction.contributions_travel else (1,):
+                    cases += _allreduces(ctx, label, reduction, contributions)
     return cases + (_exchanges(ctx) if ctx.size > 1 else [])
 
 
-def _allreduces(ctx, label: str, n: int) -> list[Case]:
-    reduction = Reduction.named(label, (n,))
-    values = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((1, n))
+def _allreduces(ctx, label: str, reduction: Reduction, contributions: int) -> list[Case]:
+    (n,) = reduction.shape
+    written = np.random.default_rng([ctx.seed, ctx.rank]).standard_normal((contributions, n))
+    values = written.copy()
     nodes = nodes_of(ctx.comm)
     cases = []
     for comm, where in ((ctx.comm, "together"), (MPI.COMM_SELF, "alone")):
         if where == "alone" and ctx.size == 1:
             continue
         reducer = ctx.reducer(
-            f"{label}:{n}:{where}",
+            f"{label}:{n}:{contributions}:{where}",
             (n,),
             comm=comm,
             by=(reduction.ordering, reduction.accumulation),
             watched=False,
         )
         places = nodes if where == "together" else (0,)
-        parameters = {"length": n, "ranks": comm.size} | (counts(reduction, comm.size, places) or {})
+        parameters = {"length": n, "ranks": comm.size, "contributions": contributions}
+        parameters |= counts(reduction, comm.size, places, contributions) or {}
         if where == "together" and ctx.rank == 0:
             for size in OTHER_RANKS:
                 spread = spread_over(size, len(set(nodes)))
-                others = counts(reduction, size, spread) or {}
+                others = counts(reduction, size, spread, contributions) or {}
                 parameters |= {f"{key}:{size}": x for key, x in others.items()}
         cases.append(
             Case(
@@ -70,6 +77,7 @@ def _allreduces(ctx, label: str, n: int) -> list[Case]:
                 parameters,
                 nbytes=reducer.nbytes,
                 traced=True,
+                prepare=partial(np.copyto, values, written),
             )
         )
     return cases
@@ -82,17 +90,19 @@ def spread_over(size: int, nodes: int) -> tuple[int, ...]:
     return tuple(rank * nodes // size for rank in range(size))
 
 
-def counts(reduction: Reduction, size: int, nodes: Sequence[int] | None = None) -> dict[str, float] | None:
-    """Messages, bytes and additions on the critical path of a reduction on `size` ranks, messages and bytes between
-    `nodes` (of each rank; one for all if not given) by themselves; None where it has no schedule on so many. Of what
-    the library adds they are those of the algorithm that it most likely takes."""
+def counts(
+    reduction: Reduction, size: int, nodes: Sequence[int] | None = None, contributions: int = 1
+) -> dict[str, float] | None:
+    """Messages, bytes and additions on the critical path of a reduction on `size` ranks of so many contributions each,
+    messages and bytes between `nodes` (of each rank; one for all if not given) by themselves; None where it has no
+    schedule on so many. Of what the library adds they are those of the algorithm that it most likely takes."""
     stands, nodes = in_place_of(reduction), (0,) * size if nodes is None else tuple(nodes)
     try:
         schedule = stands.schedule(size, nodes=nodes, owners=tuple(range(size)))
     except ChoiceError:
         return None
     n = int(np.prod(stands.shape))
-    once: Cost = cost(schedule, n, stands.element_bytes, stands.total_element_bytes, nodes)
+    once: Cost = cost(schedule, n, element_bytes(stands, contributions), stands.total_element_bytes, nodes)
     # On units, or on lengths: by recursive doubling, of which some rounds go from node to node.
     agreed = size.bit_length() if order_free(reduction.accumulation) else 0
     across = min(agreed, (len(set(nodes)) - 1).bit_length())
@@ -118,6 +128,7 @@ def _exchanges(ctx) -> list[Case]:
             messages.start()
             messages.finish()
 
+        written = np.ones_like(messages.outgoing)
         parameters = {"bytes": float(nbytes * len(neighbours)), "partners": float(len(neighbours))}
         cases.append(
             Case(
@@ -128,6 +139,7 @@ def _exchanges(ctx) -> list[Case]:
                 nbytes=messages.nbytes,
                 partners=neighbours,
                 free=messages.free,
+                prepare=partial(np.copyto, messages.outgoing, written),
             )
         )
     return cases

@@ -87,16 +87,19 @@ def _measure(ctx, case: Case, calls: int) -> None:
     call, flops, nbytes = case.call, case.flops, case.nbytes
     if case.traced or case.partners or case.together:
         ctx.comm.Barrier()
-    before = time.thread_time()
-    if case.traced:
-        for _ in range(calls):
+    prepared, before = 0.0, time.thread_time()
+    for _ in range(calls):
+        if case.prepare is not None:
+            at = time.thread_time()
+            case.prepare()
+            prepared += time.thread_time() - at
+        if case.traced:
             call()
-    else:
-        for _ in range(calls):
+        else:
             start = clock()
             call()
             event(region, start, nbytes, flops)
-    tracer.value("cpu", (time.thread_time() - before) / calls)
+    tracer.value("cpu", (time.thread_time() - before - prepared) / calls)
 
 
 def _noise(ctx, first: int) -> np.ndarray:
