@@ -117,9 +117,7 @@ class Collectives:
     def __post_init__(self):
         self._table = measured(self.calibration)
 
-    def allreduce(
-        self, label: str, elements: int, itemsize: int, size: int, contributions: int = 1
-    ) -> float:
+    def allreduce(self, label: str, elements: int, itemsize: int, size: int, contributions: int = 1) -> float:
         """An all-reduce by the reduction of that label (`miniapps.trace.head.label_of`) on `size` ranks, beyond what
         its ranks take alone. `contributions`: those of the rank that brings most."""
         if size == 1:
@@ -239,8 +237,8 @@ class Collectives:
 
 def measured(calibration: Calibration) -> pd.DataFrame:
     """The all-reduces of a calibration, a row per ordering, length and number of contributions: `label`, `ordering`,
-    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `ranks`, `extra` (seconds beyond those of each rank alone), and EVERY count, also
-    on other rank counts."""
+    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `ranks`, `extra` (seconds beyond those
+    of each rank alone), and EVERY count, also on other rank counts."""
     cases = calibration.of("allreduce.")
     stated = {each["region"]: each for each in calibration.reductions.values()}
     rows = []

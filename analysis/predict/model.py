@@ -114,7 +114,7 @@ def predict(
         )
         notes.remarks[f"{remark}; give a run of half the deck on one rank"] = None
     notes.remarks[NOT_MEASURED] = None
-    regions = _regions(target, costs, result, chosen)
+    regions = _regions(target, costs, result)
     samples = result.wall if clock == "wall" else result.cpu
     attributes = target.program.attributes
     prediction = Prediction(
@@ -348,21 +348,16 @@ def between_ranks(plan: Mapping[str, Any], owners: np.ndarray, size: int) -> np.
     return traffic
 
 
-def _regions(
-    target: Target, costs: Mapping[Key, SegmentCost], result: Replays, chosen: np.ndarray
-) -> pd.DataFrame:
+def _regions(target: Target, costs: Mapping[Key, SegmentCost], result: Replays) -> pd.DataFrame:
     """Seconds per step by region, and from what."""
     share = target.shares * target.work
-    segments = target.program.segments
-    own = segments[segments["step"].isin(chosen)]
-    counts = own.groupby("key", sort=False).size()
+    counts = target.program.segments.groupby("key", sort=False).size()
     seconds: dict[str, float] = {}
     hows: dict[str, dict[str, None]] = {}
     for key, count in counts.items():
         region = key[2]
-        seconds[region] = seconds.get(region, 0.0) + float(costs[key].seconds(share).mean()) * count / len(
-            chosen
-        )
+        each = float(costs[key].seconds(share).mean())
+        seconds[region] = seconds.get(region, 0.0) + each * count / len(target.program.steps)
         hows.setdefault(region, {})[costs[key].how] = None
     for region, waited in result.waiting.items():
         seconds[region] = seconds.get(region, 0.0) + waited

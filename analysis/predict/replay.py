@@ -52,7 +52,8 @@ class Replays:
 
 
 def chosen_steps(steps: int, waits: int, size: int, replays: int) -> np.ndarray:
-    """Which of `steps` steps with so many waits in all are simulated: all, or some evenly spaced."""
+    """Which of `steps` steps with so many waits in all are simulated: all, or some evenly spaced, the first among
+    them."""
     count = steps if not waits else int(MOST // max(waits / steps * size * replays, 1.0))
     return np.unique(
         np.linspace(0, steps - 1, int(np.clip(count, min(FEWEST_STEPS, steps), steps))).round().astype(int)
@@ -71,10 +72,13 @@ def simulate(
     """Replay `steps`, chosen from the `of` steps of a run. `rate` (replays,): factors of the time that work and
     messages take on this machine, from run to run. `delays`: of waits that end later than on a quiet machine.
 
-    A run's time per step is the mean of its steps. Where fewer are simulated the means lie further apart than those of
-    runs do, and are drawn together around their median.
+    A run's time per step is the mean of its steps. Where fewer are simulated the first of them stands for itself, since
+    it has in it what is done once, and the others for all the rest; the means lie further apart than those of runs do,
+    and are drawn together around their median.
     """
-    replays = len(rate)
+    replays, count = len(rate), len(steps)
+    others = (of - 1) / (count - 1) if count > 1 else 1.0  # steps that one stands for
+    weight = of if count == 1 else 1.0
     delays = delays or Waiting()
     now, cpu = np.zeros((size, replays)), np.zeros((size, replays))
     waiting: dict[str, float] = {}
@@ -82,7 +86,7 @@ def simulate(
     def drawn(seconds: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         factors = residuals[rng.integers(0, len(residuals), (size, replays))] if len(residuals) > 1 else 1.0
         spent = seconds[:, None] * rate * factors
-        np.add(cpu, spent, out=cpu)
+        np.add(cpu, spent * weight, out=cpu)
         return spent
 
     everyone = np.arange(size)
@@ -91,7 +95,7 @@ def simulate(
         waits, late = step.waits, delays.drawn(len(step.waits), replays, rng)
 
         def watch(g: int, ready: np.ndarray, done: np.ndarray) -> None:
-            waited = done - ready
+            waited = weight * (done - ready)
             np.add(cpu, delays.spinning * waited, out=cpu)
             waiting[waits[g].name] = waiting.get(waits[g].name, 0.0) + float(waited.mean())
 
@@ -108,19 +112,24 @@ def simulate(
         )
         return noise.after(now, drawn(step.tail, step.residuals))
 
+    wall = np.zeros(replays)
     for step in steps:
+        begun = now.max(axis=0)
         now = through(step, now)
-    count = len(steps)
+        wall += weight * (now.max(axis=0) - begun)
+        weight = others
+    # Of the variance that the mean of so few steps has, the part that the mean of all has.
+    share = of / (1.0 + (count - 1) * others**2) if count > 1 else 1.0 / of
     return Replays(
-        _gathered(now.max(axis=0) / count, rate, count / of),
-        _gathered(cpu.mean(axis=0) / count, rate, count / of),
-        {name: seconds / count for name, seconds in waiting.items()},
+        _gathered(wall / of, rate, share),
+        _gathered(cpu.mean(axis=0) / of, rate, share),
+        {name: seconds / of for name, seconds in waiting.items()},
         count,
     )
 
 
 def _gathered(seconds: np.ndarray, rate: np.ndarray, share: float) -> np.ndarray:
-    """`seconds` (replays,) of a share of the steps as those of all of them; what the machine's `rate` makes stays."""
+    """`seconds` (replays,) with such a share of their variance; what the machine's `rate` makes stays."""
     if share >= 1.0:
         return seconds
     each = seconds / rate

@@ -1,8 +1,9 @@
 """A traced run as a program: segments of work between waits, each with the region that it is of, step after step.
 
 Ranks of one program do the same, with other numbers of blocks: a segment is known by the wait before it, the wait after
-it and its region, and all segments of one such *key* cost a + b w on a rank that has w of the work
-(`analysis.predict.kernels`). Iterations need no term of their own: each has its own segments.
+it, its region, and whether it is of the first step, which has in it what is done once. All segments of one such *key*
+cost a + b w on a rank that has w of the work (`analysis.predict.kernels`). Iterations need no term of their own: each
+has its own segments.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from miniapps.trace.schema import COMPUTE, CPU_TIME, THREAD_TIME
 
 ITERATIONS = "iterations"  # what the names of values end in that count them
 ROUNDS = 30  # of sharing out stolen time, which settles after a few
-# Wait before, wait after ("" at the ends), region; of work inside a wait both are the wait.
-Key = tuple[str, str, str]
+# Wait before, wait after ("" at the ends), region, whether in the first step; of work inside a wait both are the wait.
+Key = tuple[str, str, str, bool]
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
     except Unmatched as error:
         raise TraceError(f"{path}: {error}") from None
     listed, order = _listed(waited)
-    segments = _segments(waited, listed)
+    segments = _segments(waited, listed, begun[0])
     stolen = _stolen(waited, cpu)
     segments["ns"] = _without(segments, stolen)
     mean = (
@@ -227,8 +228,9 @@ def _listed(waited: Waits) -> tuple[pd.DataFrame, list[tuple[int, bool, bool]]]:
     return listed.reset_index(drop=True), [(places[g], posts, ends) for g, posts, ends in waited.order]
 
 
-def _segments(waited: Waits, listed: pd.DataFrame) -> pd.DataFrame:
-    """A row per rank, segment and region: `rank`, `wait`, `inside`, `step`, `key`, `ns`, `bytes`."""
+def _segments(waited: Waits, listed: pd.DataFrame, first: int) -> pd.DataFrame:
+    """A row per rank, segment and region: `rank`, `wait`, `inside`, `step`, `key`, `ns`, `bytes`; `first`: the number
+    of the first step."""
     names = listed["name"].tolist()
     pieces = []
     for rank in range(waited.size):
@@ -237,7 +239,8 @@ def _segments(waited: Waits, listed: pd.DataFrame) -> pd.DataFrame:
         parts = between(waited, rank, times["begin"].to_numpy(), times["end"].to_numpy())
         parts = _with_bytes(parts, waited, rank, times)
         parts = parts.join(times[["wait", "inside", "step", "before", "after"]], on="interval")
-        parts["key"] = list(zip(parts["before"], parts["after"], parts["name"], strict=True))
+        key = parts["before"], parts["after"], parts["name"], parts["step"] == first
+        parts["key"] = list(zip(*key, strict=True))
         columns = ["rank", "wait", "inside", "step", "key", "name", "ns", "bytes"]
         pieces.append(parts.assign(rank=rank)[columns])
         # The local part of a wait: packing, adding up one's own blocks. On one rank nothing else is in it.
@@ -248,7 +251,10 @@ def _segments(waited: Waits, listed: pd.DataFrame) -> pd.DataFrame:
                     "wait": own["group"].to_numpy(),
                     "inside": True,
                     "step": own["step"].to_numpy(),
-                    "key": [(names[g], names[g], names[g]) for g in own["group"]],
+                    "key": [
+                        (*[names[g]] * 3, step == first)
+                        for g, step in zip(own["group"], own["step"], strict=True)
+                    ],
                     "name": own["name"].astype(str).to_numpy(),
                     "ns": own["own"].to_numpy(),
                     "bytes": 0.0,

@@ -75,6 +75,9 @@ class GraphNetwork(Network):
         neighbours: Neighbours | None = None,
         inference: str | None = None,
     ):
+        # torch imports it when an operator that is not its own is first called: a second in the first step.
+        import torch._dynamo  # noqa: F401
+
         super().__init__(forward, weights, (), most, 1)
         self._graph, self._seed, self._neighbours = graph, seed, neighbours
         self._orders = dict.fromkeys(Use, aggregate) | {Use.INFERENCE: inference or aggregate}

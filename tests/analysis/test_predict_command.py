@@ -46,6 +46,7 @@ def write_program(
     fixed=0.5,
     stolen=(),
     unseen=(),
+    once=0.0,
     size=1,
     guarantee="none",
     calls=None,
@@ -55,7 +56,7 @@ def write_program(
     """A run of STEPS steps of CALLS sums: before each, `fixed` ms and `ms` ms for every 128 of n / size; after the last
     the fixed part. With `calls` so many sums, which the run says are iterations. `stolen` {(step, call): ms} are
     taken by others, before that sum. The work before a sum states `nbytes`. `unseen` {step: ms}
-    are worked before the first event of a step."""
+    are worked before the first event of a step. The first sum waits for `once` ms more."""
     out.mkdir(parents=True)
     problem = {"grid.n": n, "run.seed": 1}
     known = {"run_id": str(out), "config": {"grid": {"n": n}, "run": {"seed": 1}}, "options": OPTIONS,
@@ -77,7 +78,7 @@ def write_program(
                 for call in range(calls or CALLS):
                     start = clock.now
                     taken = dict(stolen).get((step, call), 0.0)
-                    clock.spend(fixed + ms * n / 128 / size + taken)
+                    clock.spend(fixed + ms * n / 128 / size + taken + once * (step == 1 and call == 0))
                     lost += taken
                     tracer.event(work, start, nbytes)
                     start = clock.now
@@ -97,8 +98,8 @@ def write_program(
 
 
 def of_kind(run, key):
-    """ms of the segments of one key."""
-    return (run.segments.loc[[each == key for each in run.segments["key"]], "ns"] / 1e6).tolist()
+    """ms of the segments of one key, of the first step and of others."""
+    return (run.segments.loc[[each[:3] == key for each in run.segments["key"]], "ns"] / 1e6).tolist()
 
 
 def test_a_step_is_segments_between_waits(tmp_path):
@@ -112,6 +113,18 @@ def test_a_step_is_segments_between_waits(tmp_path):
     assert of_kind(run, ("allreduce.sum", "", "work")) == pytest.approx([0.5] * STEPS)
     assert of_kind(run, ("allreduce.sum",) * 3) == pytest.approx([0.1] * STEPS * CALLS)
     assert run.cpu_s == pytest.approx(run.wall_s) == pytest.approx(8.3e-3)
+
+
+def test_what_is_done_once_is_a_cost_of_the_first_step(tmp_path):
+    """Loading a library in the first step moves neither the others nor how far these lie apart."""
+    runs = [skeleton(write_program(tmp_path / f"n{n}", n=n, once=500.0)) for n in (128, 64)]
+    answer = predict(target(runs, 1, {"grid.n": "96"}), None, clock="wall")
+    steady = predict(target([skeleton(write_program(tmp_path / f"s{n}", n=n)) for n in (128, 64)], 1,
+                            {"grid.n": "96"}), None, clock="wall")  # fmt: skip
+    more = answer.prediction.median - steady.prediction.median
+    assert more == pytest.approx(0.5 / STEPS, rel=0.1)  # the rate of the machine is drawn by the run's hash
+    widths = [np.ptp(np.log(each.prediction.interval)) for each in (answer, steady)]
+    assert widths[0] == pytest.approx(widths[1], rel=0.1)
 
 
 def test_what_others_took_is_taken_from_the_segments_that_took_longer(tmp_path):
@@ -369,7 +382,7 @@ def test_what_memory_takes_follows_memory_and_the_rest_the_cores(tmp_path, with_
 def test_more_bytes_than_fit_into_its_time_are_all_of_it(tmp_path, with_memory):
     run = skeleton(write_program(tmp_path / "run", nbytes=10**9))
     bound, silent, waiting = memory_bound(run, with_memory.memory)
-    assert bound["allreduce.sum", "allreduce.sum", "work"] == 1.0
+    assert bound["allreduce.sum", "allreduce.sum", "work", False] == 1.0
     assert (silent, waiting) == (pytest.approx(0.8 / 8.3), pytest.approx(7.5 / 8.3))
     assert set(memory_bound(run, float("nan"))[0].values()) == {0.0}
 

@@ -14,7 +14,7 @@ from analysis.predict.skeleton import Skeleton, shares_of
 from miniapps.layout.blocks import Blocks
 from miniapps.layout.halo import CORNERS, FACES, _Strips, _transfers
 
-KEY = ("sum", "halo", "work")
+KEY = ("sum", "halo", "work", False)
 ALPHA, BETA, GAMMA = 2e-6, 1e-9, 5e-10
 
 
@@ -163,6 +163,20 @@ def test_an_ordering_that_was_not_measured_is_taken_for_another_and_marked(calib
     prices = Collectives(calibration)
     assert prices.allreduce("two-level", 1, 8, 2) == prices.allreduce("direct", 1, 8, 2)
     assert list(prices.extrapolated) == ["two-level, taken for direct"]
+
+
+def test_several_contributions_of_a_rank_have_prices_of_their_own(calibration):
+    """Where one travels as it is, several travel as words of twice the bytes."""
+    own = calibration.cases[calibration.cases["region"].str.startswith("allreduce.direct")]
+    several = own.assign(region="x" + own["region"], contributions=2.0, seconds=2.0 * own["seconds"])
+    several["region"] = several["region"].str.replace("xallreduce.direct", "allreduce.direct:several")
+    cases = pd.concat([calibration.cases.assign(contributions=1.0), several], ignore_index=True)
+    more = {name.replace("direct", "direct:several"): facts | {"region": name.replace("direct", "direct:several")}
+            for name, facts in calibration.reductions.items() if "direct" in name}  # fmt: skip
+    prices = Collectives(replace(calibration, cases=cases, reductions={**calibration.reductions, **more}))
+    one, two, five = (prices.allreduce("direct", 256, 8, 2, k) for k in (1, 2, 5))
+    assert two == five == pytest.approx(2.0 * one)
+    assert prices.allreduce("ring", 256, 8, 2, 2) == prices.allreduce("ring", 256, 8, 2)  # has but one case
 
 
 def test_without_all_reduces_there_is_no_price(calibration):

@@ -131,7 +131,8 @@ def test_fewer_steps_than_a_run_has_do_not_widen_its_time():
     spreads = [
         replayed([], [1.0], residuals=residuals, steps=4, of=of, replays=2000).wall.std() for of in (4, 400)
     ]
-    assert spreads[0] / spreads[1] == pytest.approx(10.0, rel=1e-6)
+    # So many replays tell either to 2 %. The first of the 4 stands for itself, the others for 133 each.
+    assert spreads[0] / spreads[1] == pytest.approx(10.0, rel=0.05)
 
 
 def test_steps_are_left_out_where_there_are_too_many_waits():
@@ -140,3 +141,10 @@ def test_steps_are_left_out_where_there_are_too_many_waits():
     assert (len(few), few[0], few[-1]) == (2, 0, 39)
     assert len(few) * 1000 * 64 * 200 < 2 * MOST
     assert chosen_steps(1, 0, 1, 200).tolist() == [0]
+
+
+def test_the_first_of_few_steps_stands_for_itself_alone():
+    """What is done once, such as loading a library, is in the first step: it is not multiplied."""
+    once, others = (Step([], [], np.full(1, seconds), np.ones(1)) for seconds in (9.0, 1.0))
+    replays = simulate([once, others, others], 101, 1, Quiet(), np.ones(3), np.random.default_rng(1))
+    assert replays.wall.tolist() == replays.cpu.tolist() == pytest.approx([109.0 / 101] * 3)
