@@ -85,7 +85,7 @@ FAMILIES = (
     _training("mlp", 256, "--data", "blobs", "--model", "mlp", "--steps", "200", crowded=(4,)),
     _training("cnn", 256, "--data", "blobs", "--model", "cnn", "--steps", "60"),
     *(
-        [_training("graphsage", 140, "--deck", "graphsage", "--steps", "20", "--data-dir", str(CORA.parent))]
+        [_training("graphsage", 140, "--deck", "graphsage", "--steps", "10", "--data-dir", str(CORA.parent))]
         if CORA
         else []
     ),

@@ -24,10 +24,18 @@ def validate(config, options, size: int) -> None:
     check(config, options, size)
 
 
+def memory(config, options, size: int):
+    """What a rank will need: a `miniapps.system.resources.Need`."""
+    from miniapps.calibrate.validate import memory as need
+
+    return need(config, options, size)
+
+
 APP = App(
     name="calibrate",
     config=CalibrateConfig,
     run=run,
     validate=validate,
+    memory=memory,
     summary="rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, memory, noise",
 )

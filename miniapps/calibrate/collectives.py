@@ -3,10 +3,9 @@
 What a rank alone takes is local work, which the trace of any run on one rank has already; what ranks take together
 beyond that is the price of communication. Where contributions travel as they are, several of a rank do not: these are
 cases of their own. Contributions are written anew before each call: numbers that have not changed since the last one
-are in the caches of their receivers, and no application sends these. Beside its time the trace states what a schedule does on its critical path
-(`kernels.allreduce.cost`), inside nodes and between them, here and on other rank
-counts over as many nodes, so that the analysis, which knows no schedules, can move a
-fitted cost to these.
+are in the caches of their receivers, and no application sends these. Beside its time the trace states what a schedule
+does on its critical path (`kernels.allreduce.cost`), inside nodes and between them, here and on other rank counts over
+as many nodes, so that the analysis, which knows no schedules, can move a fitted cost to these.
 """
 
 from __future__ import annotations

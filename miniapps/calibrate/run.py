@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
+from miniapps.calibrate.bandwidth import memory_cases
 from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import collective_cases
 from miniapps.calibrate.config import WHAT
 from miniapps.calibrate.kernels import kernel_cases, lookup_cases
-from miniapps.calibrate.memory import memory_cases
 from miniapps.calibrate.noise import WINDOW_S, windows
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import OTHER

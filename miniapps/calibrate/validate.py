@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
+from miniapps.calibrate.config import WHAT
 from miniapps.errors import UsageError
+from miniapps.system.resources import Need, ranks_on_node
+
+SHAPE = 400_000  # bytes of the matrices and of the images of a shape, the mean over those that are drawn
+OTHERS = 2**27  # bytes of tables, messages and libraries
 
 
 def validate(config, options, size: int) -> None:
@@ -20,3 +25,22 @@ def validate(config, options, size: int) -> None:
             )
         if order_free(reduction.accumulation) and not reduction.entry.scheduled:
             raise UsageError(f"--reduction {label}: choose an ordering with a schedule")
+
+
+def memory(config, options, size: int) -> Need:
+    """The arrays of --what memory, and those of as many shapes as are drawn."""
+    from miniapps.calibrate.bandwidth import ARRAYS, longest
+
+    given = config.calibrate
+    what = given.what or WHAT
+    arrays = ARRAYS * longest(ranks_on_node(size)) if "memory" in what else 0
+    kernels = SHAPE * given.shapes * len(given.variants) if "kernels" in what else 0
+
+    def fitting(share: int) -> str:
+        others = " ".join(f"--what {name}" for name in WHAT if name in what and name != "memory")
+        if kernels > arrays:
+            return f"choose at most --shapes {max(1, (share - OTHERS) // (SHAPE * len(given.variants)))}"
+        return f"leave memory out: {others}" if arrays and others else "start fewer ranks on each node"
+
+    options_of = [f"--shapes {given.shapes}"] * bool(kernels) + ["--what memory"] * bool(arrays)
+    return Need(arrays + kernels + OTHERS, ", ".join(options_of) or "calibrate", fitting)

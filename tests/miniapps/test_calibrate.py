@@ -1,5 +1,6 @@
 """A calibration is a run like any other: what it measures, states and refuses."""
 
+from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
@@ -10,15 +11,17 @@ from analysis.predict.calibration import read_calibration
 from analysis.predict.kernels import DIMS, KernelTimes
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
-from miniapps.calibrate import APP, memory
+from miniapps.calibrate import APP, bandwidth
+from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import counts, spread_over
 from miniapps.calibrate.noise import shares
+from miniapps.calibrate.run import _measure
 from miniapps.runner.main import main
 
 
-def calibrate(out, *more):
+def calibrate(out, *more, shapes=3):
     """Run the shortest calibration on this rank alone; its exit code."""
-    short = ["--budget", "0", "--set", "calibrate.shapes=3", "--variant", "own"]
+    short = ["--budget", "0", "--set", f"calibrate.shapes={shapes}", "--variant", "own"]
     return main(
         APP, [*short, *more, "--out", str(out), "--no-progress", "--log-level", "error"], MPI.COMM_SELF
     )
@@ -28,7 +31,7 @@ def calibrate(out, *more):
 def read(tmp_path_factory):
     """A calibration of everything."""
     out = tmp_path_factory.mktemp("calibrations") / "all"
-    with mock.patch.object(memory, "last_cache", return_value=0):
+    with mock.patch.object(bandwidth, "last_cache", return_value=0):
         assert calibrate(out, "--reduction", "direct in exact", "--reduction", "ring") == 0
     return read_calibration(out)
 
@@ -99,7 +102,7 @@ def test_a_calibration_of_one_part_has_no_others(tmp_path):
 
 
 def test_memory_is_measured_by_arrays_inside_caches_and_larger_ones(tmp_path, monkeypatch):
-    monkeypatch.setattr(memory, "last_cache", lambda: 0)
+    monkeypatch.setattr(bandwidth, "last_cache", lambda: 0)
     assert calibrate(tmp_path / "run", "--what", "memory") == 0
     measured = read_calibration(tmp_path / "run")
     by = measured.cases.set_index(["region", "length"])["nbytes"].to_dict()
@@ -108,6 +111,33 @@ def test_memory_is_measured_by_arrays_inside_caches_and_larger_ones(tmp_path, mo
     longest = measured.cases[measured.cases["length"] == 2**22]
     rates = longest["nbytes"] / longest["seconds"]
     assert rates.min() <= measured.memory <= rates.max()
+
+
+def test_a_calibration_that_does_not_fit_into_memory_is_refused(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("miniapps.system.resources.free_memory", lambda root: 2**30)
+    assert calibrate(tmp_path / "run", "--what", "kernels", shapes=5000) == 2
+    assert "--shapes 5000: takes about 2.0 GiB" in (error := capsys.readouterr().err)
+    assert "choose at most --shapes 2348" in error
+    monkeypatch.setattr("miniapps.system.resources.free_memory", lambda root: 2**27)
+    assert calibrate(tmp_path / "run", "--what", "memory", "--what", "noise") == 2
+    assert "--what memory: takes about" in (error := capsys.readouterr().err)
+    assert "leave memory out: --what noise" in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_what_is_sent_is_written_before_each_call(monkeypatch):
+    """Else it lies in its receivers' caches since the call before."""
+    order = []
+    ctx = SimpleNamespace(tracer=mock.MagicMock(), comm=MPI.COMM_SELF)
+    case = Case("sum", lambda: order.append("sent"), {}, traced=True, prepare=lambda: order.append("written"))
+    _measure(ctx, case, 2)
+    assert order == ["written", "sent"] * 2
+
+
+def test_several_contributions_of_a_rank_are_cases_of_their_own_where_one_travels_as_it_is(read):
+    words = read.of("allreduce.direct in exact:256:").set_index("contributions")["bytes:8"]
+    assert words[2.0] > words[1.0] > 0
+    assert read.of("allreduce.ring:256:")["contributions"].tolist() == [1.0]
 
 
 def test_a_rank_stood_still_before_it_ran():

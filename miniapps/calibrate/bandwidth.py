@@ -18,15 +18,20 @@ from miniapps.calibrate.cases import Case
 
 SHORT = 2**15  # bytes of an array
 LONG = (2**25, 2**28)  # at least, and at most
+ARRAYS = 3
 FACTOR = 3.0
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def memory_cases(ctx) -> list[Case]:
     """A copy and a triad of each length; `nbytes` is what they read and write, without what a cache fetches on top."""
-    ranks = max(Counter(nodes_of(ctx.comm)).values())
-    long = ctx.comm.bcast(int(np.clip(last_cache() // ranks, *LONG)))
+    long = ctx.comm.bcast(longest(max(Counter(nodes_of(ctx.comm)).values())))
     return [case for nbytes in (SHORT, long) for case in _of_length(nbytes // 8)]
+
+
+def longest(ranks: int) -> int:
+    """Bytes of the longer arrays, of each of so many ranks on a node."""
+    return int(np.clip(last_cache() // ranks, *LONG))
 
 
 def last_cache() -> int:
@@ -40,7 +45,7 @@ def last_cache() -> int:
 
 def _of_length(length: int) -> list[Case]:
     # Written once: pages that nobody has written are one page of zeros.
-    a, b, c = (np.full(length, float(value)) for value in range(3))
+    a, b, c = (np.full(length, float(value)) for value in range(ARRAYS))
     parameters = {"length": float(length)}
 
     def triad() -> None:
