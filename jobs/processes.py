@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jobs.records import Lock, Process
+from miniapps.system.environment import boot
 
 
 class _Now(NamedTuple):
@@ -27,7 +28,7 @@ def identity(pid: int) -> Process:
         host=socket.gethostname(),
         pid=pid,
         start=now.start if now else None,
-        boot=_boot(),
+        boot=boot() or None,
         namespace=_namespace(),
     )
 
@@ -35,7 +36,7 @@ def identity(pid: int) -> Process:
 def alive(process: Process) -> bool | None:
     """Whether `process` is there: True where host, boot, number and start are those of a process that is there; None
     where it cannot be known from here."""
-    here = (socket.gethostname(), _boot(), _namespace())
+    here = (socket.gethostname(), boot() or None, _namespace())
     if (process.host, process.boot, process.namespace) != here:
         return None
     now = _now(process.pid)
@@ -93,14 +94,6 @@ def _nothing_known(pid: int) -> bool | None:
     return None
 
 
-def _boot() -> str | None:
-    """The id of this boot; None where the system has none."""
-    try:
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        return None
-
-
 def _namespace() -> str | None:
     """The namespace in which pids count here: containers on one host have several."""
     try:
@@ -111,8 +104,8 @@ def _namespace() -> str | None:
 
 def _before_this_boot(held: Lock) -> bool:
     """Whether a lock of this host is of an earlier boot: another id, and from before this one began."""
-    boot = _boot()
-    if held.host != socket.gethostname() or None in (held.boot, boot) or held.boot == boot:
+    now = boot()
+    if held.host != socket.gethostname() or not (held.boot and now) or held.boot == now:
         return False
     try:
         words = Path("/proc/stat").read_text().split()

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.guard import read_run
+from analysis.predict.cores import cores_of
 from analysis.predict.measured import hash_of_run
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE
@@ -28,7 +29,7 @@ class Calibration:
     followed each other on rank 0. `spinning`: CPU over wall time in these. `cases`, a row per case: `region`, `seconds`
     of a call (a low quantile of all rounds and ranks), `cpu` seconds, `flops`, `nbytes`, `spread` (standard deviation
     of the logarithm between rounds), and every parameter, NaN where a case has it not. `noise` (windows, ranks): CPU
-    over wall time. `reductions` as the trace states them. `cores`: of all nodes together, None where a trace does not
+    over wall time. `reductions` as the trace states them. `cores`: of all ranks together, None where a trace does not
     say."""
 
     path: str
@@ -74,7 +75,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
     """The calibration in the directory `path`. Raises TraceError where it is none or was not finished, or where a time
     is no number."""
     pieces, noise, first = [], {}, None
-    cores: dict[str, object] = {}
+    environments = []
     for trace in read_run(path, tables=["events", "values"]):
         head = trace.attributes
         if head["app"] != "calibrate":
@@ -84,8 +85,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         if not head["complete"]:
             raise TraceError(f"{path}: the calibration did not come to its end; make another one")
         first = head if head["rank"] == 0 else first
-        own = head.get("environment", {})
-        cores[str(own.get("node"))] = own.get("cores")
+        environments.append(head.get("environment", {}))
         samples, noise[head["rank"]] = _of_rank(trace)
         pieces.append(samples)
     assert first is not None
@@ -103,14 +103,8 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         first.get("reductions", {}),
         first["environment"],
         hash_of_run(path),
-        _sum_of(cores),
+        cores_of(environments),
     )
-
-
-def _sum_of(cores: Mapping[str, object]) -> int | None:
-    """The cores of all nodes; None where those of one are not known."""
-    known = [n for n in cores.values() if isinstance(n, int) and n > 0]
-    return sum(known) if len(known) == len(cores) else None
 
 
 def elsewhere(calibration: Calibration, environment: Mapping[str, object]) -> list[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 from dataclasses import dataclass
 
@@ -18,6 +19,7 @@ import pandas as pd
 from analysis.groups import CHOSEN, conditions, grouped
 from analysis.load.frames import Frames
 from analysis.load.guard import read_run
+from analysis.predict.cores import cores_of
 from analysis.runs import samples
 from analysis.verdict import counted
 from miniapps.received import open_regular
@@ -105,12 +107,11 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
     spans: dict[int, list[float]] = {repeat: [] for repeat in begun}
     known: set[str] = set()
     attributes: dict = {}
-    cores: dict[str, int] = {}
+    environments = []
     for trace in read_run(path, tables=["events"]):
         attributes = trace.attributes
         known.add(json.dumps(attributes.get("ledger"), sort_keys=True))
-        environment = attributes.get("environment", {})
-        cores[str(environment.get("node"))] = environment.get("cores", 0)
+        environments.append(attributes.get("environment", {}))
         require_forward(trace, path)
         events = trace.tables["events"]
         for repeat, steps in begun.items():
@@ -123,9 +124,7 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
         )
     ledger = attributes.get("ledger") or {"rows": -1, "head": ""}
     kinds = json.loads(own["regions"].iloc[0])
-    crowded = all(isinstance(n, int) and n > 0 for n in cores.values()) and own["size"].iloc[0] > sum(
-        cores.values()
-    )
+    crowded = own["size"].iloc[0] > (cores_of(environments) or math.inf)
     points, regions = [], []
     for row in own.itertuples(index=False):
         steps = begun.get(row.repeat, np.empty(0, int))

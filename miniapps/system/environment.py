@@ -127,6 +127,7 @@ def own(threads: int, device: str) -> dict[str, Any]:
     """What may differ between ranks: node, processor, threads and variables."""
     return {
         "node": platform.node(),
+        "boot": boot(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "cpu": cpu_model(),
         "cores": cores(),
@@ -180,6 +181,14 @@ def cpu_model() -> str:
         return platform.processor() or platform.machine()
     names = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "CPU part")))
     return next(names, platform.machine())
+
+
+def boot() -> str:
+    """The id that the running kernel gave itself when it started: nodes that are containers or network namespaces of
+    one machine share it, and the machine's cores. Empty where unknown."""
+    with contextlib.suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return ""
 
 
 def affinity() -> str:

@@ -196,11 +196,6 @@ def test_ranks_take_turns_as_in_the_calibration_or_more(study, calibration, rank
     assert told == [ranks > 2, False]
 
 
-def test_cores_are_those_of_all_nodes_of_a_calibration():
-    assert calibrations._sum_of({"n1": 2, "n2": 4}) == 6
-    assert calibrations._sum_of({"n1": 2, "n2": None}) is None
-
-
 def test_ranks_with_more_blocks_are_waited_for(study, calibration):
     """Eight blocks on three ranks: 3, 3 and 2 of them."""
     answer = predict(target(study, 3, {}), calibration, replays=400)

@@ -1,0 +1,38 @@
+"""How many cores the ranks of a run have together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+PIECE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+
+
+def cores_of(environments: Iterable[Mapping[str, Any]]) -> int | None:
+    """The cores of ranks with these `environment`s, as traces state them; None where one does not say.
+
+    What one running kernel schedules (`boot`, else the node) is counted once: containers and network namespaces of one
+    machine are nodes of their own and share its cores. Ranks that are bound to different cores have all of them
+    together (`affinity`)."""
+    listed: dict[str, set[int]] = {}
+    counted: dict[str, int] = {}
+    for each in environments:
+        cores = each.get("cores")
+        if not isinstance(cores, int) or cores <= 0:
+            return None
+        machine = str(each.get("boot") or each.get("node"))
+        listed.setdefault(machine, set()).update(_cores(str(each.get("affinity", ""))))
+        counted[machine] = max(counted.get(machine, 0), cores)
+    return sum(max(len(listed[machine]), cores) for machine, cores in counted.items()) or None
+
+
+def _cores(affinity: str) -> set[int]:
+    """Those of a list such as `0-3,8`; none of a text that is no list."""
+    pieces = [PIECE.fullmatch(piece) for piece in affinity.split(",")]
+    found: set[int] = set()
+    for piece in pieces:
+        if piece is None:
+            return set()
+        found.update(range(int(piece[1]), int(piece[2] or piece[1]) + 1))
+    return found
