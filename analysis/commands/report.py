@@ -106,8 +106,8 @@ def _what_if(frames, options: argparse.Namespace, machines: list):
     from dataclasses import replace
 
     from analysis.predict.calibration import read_calibration
-    from analysis.predict.model import require_memory
     from analysis.predict.skeleton import skeleton
+    from analysis.predict.speeds import require_memory
     from analysis.predict.target import Unreachable
     from analysis.predict.whatif import what_if
     from miniapps.trace import TraceError

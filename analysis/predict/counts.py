@@ -71,6 +71,13 @@ def law_of(runs: Sequence[Skeleton], work: float) -> Law | None:
     return power_law([size for size, _ in known], [count for _, count in known], work) if known else None
 
 
+def nothing_iterates(runs: Sequence[Skeleton]) -> bool:
+    """Whether runs of two sizes or more, which recorded no iterations, have as many waits in a step: what ranks repeat
+    by themselves is in what a segment costs."""
+    waits = {len(run.waits) / len(run.steps) for run in runs}
+    return len(waits) == 1 < len({run.work for run in runs}) and not any(map(mean_count, runs))
+
+
 def iterated(program: Skeleton, ratio: float) -> tuple[Skeleton, float] | None:
     """(the program with `ratio` times as many iterations, their share of its work); None where no wait of it is known
     to be of an iteration, or where iterations overlap."""

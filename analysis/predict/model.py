@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.predict.calibration import Calibration
 from analysis.predict.collectives import Collectives
+from analysis.predict.communication import Communication
 from analysis.predict.kernels import ONE, SegmentCost, segment_costs
 from analysis.predict.laws import laws_of
 from analysis.predict.machines import Machine
@@ -19,13 +19,12 @@ from analysis.predict.noise import Noise, Quiet, Waiting, turns_of
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
-from analysis.predict.skeleton import Key, Skeleton, label
+from analysis.predict.skeleton import Key
+from analysis.predict.speeds import at_speeds
 from analysis.predict.spread import spread_of
 from analysis.predict.target import Target, Unreachable
-from miniapps.trace.schema import COLLECTIVE
 
 MODEL = "replay-4"
-ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}
 NOTHING = np.ones(1)
 
 
@@ -79,7 +78,9 @@ def predict(
         notes.extrapolated |= dict.fromkeys(laws.extrapolated)
         notes.remarks |= dict.fromkeys(laws.remarks)
     if machine.speed is not None or machine.memory is not None:
-        costs = _moved(costs, run, calibration, machine, notes)
+        costs, extrapolated, remark = at_speeds(costs, run, calibration, machine)
+        notes.extrapolated |= dict.fromkeys(extrapolated)
+        notes.remarks[remark] = None
     if machine.cores is not None:
         notes.extrapolated[f"{machine.cores} cores"] = None
     prices = _prices(target, calibration, machine, notes)
@@ -132,63 +133,6 @@ def predict(
         remarks=tuple(notes.remarks),
     )
     return Answer(prediction, regions, result, target)
-
-
-def _moved(
-    costs: Mapping[Key, SegmentCost],
-    run: Skeleton,
-    calibration: Calibration | None,
-    machine: Machine,
-    notes: _Notes,
-) -> dict[Key, SegmentCost]:
-    """`costs` on the cores and the memory of `machine`."""
-    require_memory(calibration, machine)
-    if machine.speed is not None:
-        notes.extrapolated[f"cores of {machine.speed:g} times the speed"] = None
-    here = math.nan if calibration is None else calibration.memory
-    bound, silent, waiting = memory_bound(run, here)
-    if machine.memory is not None:
-        nothing = "" if waiting > 0 else ", which changes nothing: no region states its bytes"
-        notes.extrapolated[f"memory of {machine.memory:g} bytes/s of a core{nothing}"] = None
-    if math.isnan(here):
-        remark = "memory was not measured: all work is scaled by the speed of the cores"
-    else:
-        remark = (
-            f"of the time of work in {label(run)}, {waiting:.0%} follows memory; regions that state no bytes have "
-            f"{silent:.0%}, which follow the speed of the cores alone, as does the rest"
-        )
-    notes.remarks[f"{remark}; what messages cost follows latency and bandwidth"] = None
-    speed, memory = machine.speed or 1.0, here if machine.memory is None else machine.memory
-    moved = {}
-    for key, cost in costs.items():
-        part = bound.get(key, 0.0)
-        # Both parts of a key keep their share of its time: bytes shrink with the work as its operations do.
-        moved[key] = cost.faster(1.0 / ((part * here / memory if part else 0.0) + (1.0 - part) / speed))
-    return moved
-
-
-def require_memory(calibration: Calibration | None, machine: Machine) -> None:
-    """Raises Unreachable where `machine` has another memory, and the calibration does not say what this one has."""
-    if machine.memory is None or (calibration is not None and calibration.memory > 0):
-        return
-    where = "there is no calibration" if calibration is None else f"{calibration.path} did not measure it"
-    raise Unreachable(
-        f"memory = {machine.memory:g}: what it changes is the calibration's bandwidth of memory, and {where}; "
-        "calibrate all (python -m miniapps.calibrate --out cal), or with --what memory among others, and give "
-        "--calibration cal"
-    )
-
-
-def memory_bound(run: Skeleton, bandwidth: float) -> tuple[dict[Key, float], float, float]:
-    """(share of each key's time that its bytes take at `bandwidth` bytes/s, all of it at most; share of all time of
-    work in keys that state no bytes; share of it that follows memory). Nothing does where `bandwidth` is NaN."""
-    by = run.segments.groupby("key", sort=False)[["ns", "bytes"]].sum()
-    ns = by["ns"].to_numpy(float)
-    needed = np.nan_to_num(1e9 * by["bytes"].to_numpy(float) / bandwidth)
-    part = np.divide(np.minimum(needed, ns), ns, out=np.zeros_like(ns), where=ns > 0)
-    whole = max(float(ns.sum()), 1e-300)
-    silent = float(ns[by["bytes"].to_numpy() <= 0].sum()) / whole
-    return dict(zip(by.index.tolist(), part.tolist(), strict=True)), silent, float((part * ns).sum()) / whole
 
 
 def _prices(
@@ -250,7 +194,7 @@ def _program(
         longest = keys[int(np.argmax([part.max() for part in each]))]
         work[wait, inside, step if wait < 0 else -1] = np.sum(each, axis=0), costs[longest].residuals
     nothing = np.zeros(target.size), NOTHING
-    communication = _Communication(target, prices)
+    communication = Communication(target, prices)
     names, kinds, steps = (
         program.waits[c].tolist() if len(program.waits) else [] for c in ("name", "kind", "step")
     )
@@ -276,76 +220,6 @@ def _program(
         order = [(places[group], posts, ends) for group, posts, ends in by_step[step]]
         program_steps.append(Step(waits, order, tail, residuals))
     return program_steps, float(busiest.max())
-
-
-class _Communication:
-    """What the waits of a target cost beyond the local work of its ranks, and for whom they wait."""
-
-    def __init__(self, target: Target, prices: Collectives | None):
-        self._target, self._prices = target, prices
-        self._known: dict[tuple[str, int], tuple[np.ndarray, np.ndarray | None]] = {}
-        attributes = target.program.attributes
-        self._reductions = {each["region"]: each for each in attributes.get("reductions", {}).values()}
-        self._messages = attributes.get("messages", {})
-
-    def of(self, name: str, kind: str, nbytes: float) -> tuple[np.ndarray, np.ndarray | None]:
-        """(seconds by rank, partners or None) of a wait of that region which carries so many bytes."""
-        key = name, int(nbytes)
-        if key not in self._known:
-            self._known[key] = self._of(name, kind, nbytes)
-        return self._known[key]
-
-    def _of(self, name: str, kind: str, nbytes: float) -> tuple[np.ndarray, np.ndarray | None]:
-        size, prices = self._target.size, self._prices
-        if size == 1 or prices is None:
-            return np.zeros(size), None
-        if kind != COLLECTIVE:
-            return self._exchange(name)
-        facts = self._reductions.get(name)
-        if facts is None:
-            return np.full(size, prices.gather(nbytes * self._target.program.size, size)), None
-        label = self._target.label_of(facts)
-        itemsize, elements = ITEMSIZES.get(facts.get("dtype", ""), 8), math.prod(facts.get("shape", []))
-        # Those of a trace are of its rank with most; blocks are shared out evenly.
-        contributions = -(-facts.get("contributions", 1) * self._target.program.size // size)
-        return np.full(size, prices.allreduce(label, elements, itemsize, size, contributions)), None
-
-    def _exchange(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        size, prices = self._target.size, self._prices
-        assert prices is not None
-        plans = [each["between"] for each in self._messages.get(name, []) if each.get("between")]
-        if plans and self._target.blocks:
-            traffic = [between_ranks(plan, self._target.owners, size) for plan in plans]
-            nbytes = np.mean([matrix.sum(axis=1) for matrix in traffic], axis=0)
-            joined = np.sum(traffic, axis=0) > 0
-        else:
-            prices.extrapolated[f"bytes of {name}, which the trace does not state for other ranks"] = None
-            nbytes, joined = np.zeros(size), np.zeros((size, size), bool)
-            ring = np.arange(size)
-            joined[ring, (ring + 1) % size] = joined[(ring + 1) % size, ring] = True
-            np.fill_diagonal(joined, False)
-        joined |= joined.T
-        width = int(joined.sum(axis=1).max())
-        partners = np.tile(np.arange(size)[:, None], (1, width + 1))
-        for rank in range(size):
-            others = np.flatnonzero(joined[rank])
-            partners[rank, : len(others)] = others
-        return prices.exchange(nbytes, joined.sum(axis=1)), partners
-
-
-def between_ranks(plan: Mapping[str, Any], owners: np.ndarray, size: int) -> np.ndarray:
-    """(size, size) bytes that each rank sends to each, of a plan between blocks (`miniapps.trace.head.Between`) of
-    which rank owners[b] has block b. More or fewer blocks than the plan has are rows more or fewer of them."""
-    columns = plan["columns"]
-    rows = max(1, len(owners) // columns)
-    traffic = np.zeros((size, size))
-    block = np.arange(rows * columns)
-    j, i = np.divmod(block, columns)
-    for dj, di, nbytes in plan["bytes"]:
-        other = (j + dj) % rows * columns + (i + di) % columns
-        apart = owners[block] != owners[other]
-        np.add.at(traffic, (owners[other[apart]], owners[block[apart]]), nbytes)
-    return traffic
 
 
 def _regions(target: Target, costs: Mapping[Key, SegmentCost], result: Replays) -> pd.DataFrame:

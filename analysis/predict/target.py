@@ -140,6 +140,14 @@ def target(
         )
     law, iterating = None, 0.0
     if program.attributes["problem"] != problem:
+        works = sorted({run.work for run in chosen})
+        if not apart and not works[0] <= work <= works[-1]:
+            extrapolated.append("sizes beyond those of the runs")
+            if len(works) == 2:
+                remarks.append(
+                    f"two sizes ({works[0]:g} and {works[1]:g}) tell no square from a line, and a line is taken; "
+                    "give a run of a third where its square matters"
+                )
         law = counts.law_of(chosen, work)
         ratio = law.count / counts.mean_count(program) if law and counts.mean_count(program) else 1.0
         moved = (
@@ -147,18 +155,18 @@ def target(
             if law and counts.FEWEST_RATIO < ratio < counts.MOST_RATIO
             else None
         )
-        if law is None or moved is None:
-            extrapolated.append("numbers of iterations")
-            remarks.append(
-                f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
-            )
-        else:
+        if law is not None and moved is not None:
             program, iterating = moved
             low, high = law.interval
             extrapolated += ["numbers of iterations"] * law.outside
             between = f"80 %: {low:.3g} to {high:.3g}" if law.freedom else "two counts leave no interval"
             remarks.append(
                 f"iterations go with size^{law.exponent:.2f} among the runs: {law.count:.3g} in a step ({between})"
+            )
+        elif not counts.nothing_iterates(chosen):
+            extrapolated.append("numbers of iterations")
+            remarks.append(
+                f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
             )
         if any(
             first.get("options", {}).get(key, {}).get("effect") != "size"

@@ -10,7 +10,7 @@ from analysis.predict.counts import iterated, law_of, power_law
 from analysis.predict.model import predict
 from analysis.predict.skeleton import skeleton
 from analysis.predict.target import target
-from tests.analysis.test_predict_command import STEPS, write_program
+from tests.analysis.predict_programs import STEPS, write_program
 
 
 @pytest.fixture(scope="module")
@@ -77,9 +77,9 @@ def test_a_deck_that_was_not_run_has_the_iterations_of_the_law(runs):
     )
     beyond = predict(target(runs, 1, {"grid.n": "512"}), None).prediction
     assert beyond.median == pytest.approx(1e-3 * (32 * 8.6 + 0.5), rel=0.03)
-    assert beyond.extrapolated == ("numbers of iterations",)
+    assert beyond.extrapolated == ("sizes beyond those of the runs", "numbers of iterations")
     own = target(runs, 1, {"grid.n": "256"})
     assert own.law is None and own.program is runs[2]
     alone = predict(target(runs[:1], 1, {"grid.n": "128"}), None).prediction
-    assert alone.extrapolated == ("numbers of iterations",)
+    assert alone.extrapolated == ("sizes beyond those of the runs", "numbers of iterations")
     assert any("iterations are taken to be as many as in 64" in each for each in alone.remarks)

@@ -8,8 +8,8 @@ import pytest
 
 from analysis.predict.calibration import Calibration
 from analysis.predict.collectives import Collectives, Link, bus, zones
+from analysis.predict.communication import between_ranks
 from analysis.predict.kernels import KernelTimes, inside_hull, segment_costs
-from analysis.predict.model import between_ranks
 from analysis.predict.skeleton import Skeleton, shares_of
 from miniapps.layout.blocks import Blocks
 from miniapps.layout.halo import CORNERS, FACES, _Strips, _transfers

@@ -20,7 +20,7 @@ from analysis.predict.spread import (
     spread_of,
 )
 from analysis.predict.target import target
-from tests.analysis.test_predict_command import write_program
+from tests.analysis.predict_programs import write_program
 
 NAN = float("nan")
 

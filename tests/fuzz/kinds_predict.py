@@ -13,9 +13,9 @@ from analysis.__main__ import main
 from analysis.predict.measured import hash_of_run
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
+from tests.analysis.predict_programs import REDUCTION, write_program
 from tests.analysis.predict_runs import predicted
 from tests.analysis.synthetic import Clock, attributes, write_result
-from tests.analysis.test_predict_command import REDUCTION, write_program
 from tests.fuzz import mutate
 from tests.fuzz.base import Base
 from tests.fuzz.forge import craft_any

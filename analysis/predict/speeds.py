@@ -1,0 +1,71 @@
+"""What work takes on cores and memory of other speeds than those that were measured.
+
+Of a segment what its bytes take at the calibration's bandwidth of memory follows memory, the rest follows the cores.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from analysis.predict.calibration import Calibration
+from analysis.predict.kernels import SegmentCost
+from analysis.predict.machines import Machine
+from analysis.predict.skeleton import Key, Skeleton, label
+from analysis.predict.target import Unreachable
+
+
+def at_speeds(
+    costs: Mapping[Key, SegmentCost], run: Skeleton, calibration: Calibration | None, machine: Machine
+) -> tuple[dict[Key, SegmentCost], list[str], str]:
+    """(`costs` on the cores and the memory of `machine`, what is extrapolated, a remark). Raises as
+    `require_memory`."""
+    require_memory(calibration, machine)
+    extrapolated = []
+    if machine.speed is not None:
+        extrapolated.append(f"cores of {machine.speed:g} times the speed")
+    here = math.nan if calibration is None else calibration.memory
+    bound, silent, waiting = memory_bound(run, here)
+    if machine.memory is not None:
+        nothing = "" if waiting > 0 else ", which changes nothing: no region states its bytes"
+        extrapolated.append(f"memory of {machine.memory:g} bytes/s of a core{nothing}")
+    if math.isnan(here):
+        remark = "memory was not measured: all work is scaled by the speed of the cores"
+    else:
+        remark = (
+            f"of the time of work in {label(run)}, {waiting:.0%} follows memory; regions that state no bytes have "
+            f"{silent:.0%}, which follow the speed of the cores alone, as does the rest"
+        )
+    speed, memory = machine.speed or 1.0, here if machine.memory is None else machine.memory
+    moved = {}
+    for key, cost in costs.items():
+        part = bound.get(key, 0.0)
+        # Both parts of a key keep their share of its time: bytes shrink with the work as its operations do.
+        moved[key] = cost.faster(1.0 / ((part * here / memory if part else 0.0) + (1.0 - part) / speed))
+    return moved, extrapolated, f"{remark}; what messages cost follows latency and bandwidth"
+
+
+def require_memory(calibration: Calibration | None, machine: Machine) -> None:
+    """Raises Unreachable where `machine` has another memory, and the calibration does not say what this one has."""
+    if machine.memory is None or (calibration is not None and calibration.memory > 0):
+        return
+    where = "there is no calibration" if calibration is None else f"{calibration.path} did not measure it"
+    raise Unreachable(
+        f"memory = {machine.memory:g}: what it changes is the calibration's bandwidth of memory, and {where}; "
+        "calibrate all (python -m miniapps.calibrate --out cal), or with --what memory among others, and give "
+        "--calibration cal"
+    )
+
+
+def memory_bound(run: Skeleton, bandwidth: float) -> tuple[dict[Key, float], float, float]:
+    """(share of each key's time that its bytes take at `bandwidth` bytes/s, all of it at most; share of all time of
+    work in keys that state no bytes; share of it that follows memory). Nothing does where `bandwidth` is NaN."""
+    by = run.segments.groupby("key", sort=False)[["ns", "bytes"]].sum()
+    ns = by["ns"].to_numpy(float)
+    needed = np.nan_to_num(1e9 * by["bytes"].to_numpy(float) / bandwidth)
+    part = np.divide(np.minimum(needed, ns), ns, out=np.zeros_like(ns), where=ns > 0)
+    whole = max(float(ns.sum()), 1e-300)
+    silent = float(ns[by["bytes"].to_numpy() <= 0].sum()) / whole
+    return dict(zip(by.index.tolist(), part.tolist(), strict=True)), silent, float((part * ns).sum()) / whole
