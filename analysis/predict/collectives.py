@@ -133,12 +133,11 @@ class Collectives:
             counts = self._counts(own, n, size)
             return self.link.seconds(counts[0] + counts[3], counts[1] + counts[4])
         if own["ranks"].iloc[0] == size:
-            x, y = np.log2(own["length"].to_numpy(float)), own["extra"].to_numpy(float)
-            at = np.log2(max(n, 1.0))
-            if at > x[-1]:  # beyond the longest, by its bytes
+            x, y = own["length"].to_numpy(float), own["extra"].to_numpy(float)
+            if n > x[-1]:  # beyond the longest, by its bytes
                 self.extrapolated[f"{label} of {elements:,} elements"] = None
-                return float(y[-1] * n / own["length"].iloc[-1]) / self.turns
-            return float(np.interp(at, x, y)) / self.turns
+                return float(y[-1] * n / x[-1]) / self.turns
+            return float(np.interp(n, x, y)) / self.turns  # as far apart as lengths are, time is latency and bytes
         self.extrapolated[f"all-reduces on {size} ranks, measured on {self.calibration.size}"] = None
         if own["ordering"].iloc[0] == LIBRARY:
             return self._library(own, n * 8, size)

@@ -96,7 +96,7 @@ def predict(
     spread = replace(spread, counts=target.law, iterating=target.iterating)
     notes.remarks |= dict.fromkeys(spread.remarks)
     rate = spread.factors(replays, rate_rng, np.random.default_rng([seed, int(run.hash[:8] or "0", 16)]))
-    waiting = None if calibration is None else Waiting(calibration.delays, calibration.spinning)
+    waiting = None if calibration is None else _waiting(target, calibration, machine)
     result = simulate(program, len(steps), size, noise, rate, rng, waiting)
     if prices is not None:
         notes.extrapolated |= prices.extrapolated
@@ -148,6 +148,12 @@ def _prices(
             )
         return None
     return Collectives(calibration, machine.link, _turns(target, calibration, machine))
+
+
+def _waiting(target: Target, calibration: Calibration, machine: Machine) -> Waiting:
+    """Of ranks that take turns one that waits has the processor in its own alone."""
+    spinning = calibration.spinning * _turns(target, calibration, machine)
+    return Waiting(calibration.delays, min(1.0, spinning))
 
 
 def _turns(target: Target, calibration: Calibration, machine: Machine) -> float:

@@ -26,7 +26,7 @@ from miniapps.calibrate.cases import Case
 from miniapps.layout.messages import Messages
 from miniapps.trace.schema import EXCHANGE
 
-LENGTHS = (1, 16, 256, 4096, 65536)
+LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 LONGEST_EXACT = 256  # elements: of a superaccumulator each takes a kilobyte
 SEVERAL = 2  # contributions of a rank
 EXCHANGED = (8, 512, 8192, 131072, 1048576)  # bytes

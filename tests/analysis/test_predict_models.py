@@ -134,6 +134,8 @@ def test_a_measured_ordering_is_interpolated_in_its_length(calibration):
     prices = Collectives(calibration)
     assert prices.allreduce("direct", 256, 8, 2) == pytest.approx(ALPHA + 256 * (8 * BETA + GAMMA))
     assert prices.allreduce("direct", 512, 4, 2) == prices.allreduce("direct", 256, 8, 2)  # as many bytes
+    between = ALPHA + 1000 * (8 * BETA + GAMMA)  # latency and bytes, far between 256 and 4096, too
+    assert prices.allreduce("direct", 1000, 8, 2) == pytest.approx(between)
     assert prices.allreduce("direct", 256, 8, 1) == 0.0
     assert not prices.extrapolated
 

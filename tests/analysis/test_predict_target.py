@@ -50,6 +50,9 @@ def test_ranks_take_turns_as_in_the_calibration_or_more(study, calibration, rank
     walls = [np.median(answer.replays.wall) for answer in answers]
     longer = CALLS * 5e-5 if ranks > 2 else 0.0  # each sum's messages take twice their 50 us
     assert walls[0] - walls[1] == pytest.approx(longer, rel=0.05, abs=1e-12)
+    # Twice the time of messages, in half of which a rank has the processor.
+    cpus = [np.median(answer.replays.cpu) for answer in answers]
+    assert cpus[0] == pytest.approx(cpus[1], rel=0.01)
     told = [any("messages take turns" in text for text in each.prediction.remarks) for each in answers]
     assert told == [ranks > 2, False]
 
