@@ -15,7 +15,7 @@ from analysis.predict.communication import Communication
 from analysis.predict.kernels import ONE, SegmentCost, segment_costs
 from analysis.predict.laws import laws_of
 from analysis.predict.machines import Machine
-from analysis.predict.noise import Noise, Quiet, Waiting, turns_of
+from analysis.predict.noise import Noise, Quiet, Waiting, shared_out, turns_of
 from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
@@ -24,7 +24,7 @@ from analysis.predict.speeds import at_speeds
 from analysis.predict.spread import spread_of
 from analysis.predict.target import Target, Unreachable
 
-MODEL = "replay-4"
+MODEL = "replay-5"
 NOTHING = np.ones(1)
 
 
@@ -183,7 +183,8 @@ def _noise(
         remark = f"{share}: work and messages take turns, what links between nodes carry does not"
         notes.remarks[remark] = None
     mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
-    return Noise(calibration.noise, target.size, replays, 2.0 * work / mean, rng, turns)
+    shares = shared_out(calibration.noise, calibration.cores)
+    return Noise(shares, target.size, replays, 2.0 * work / mean, rng, turns)
 
 
 def _program(

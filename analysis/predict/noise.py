@@ -65,6 +65,15 @@ class Noise:
         return np.maximum(now, done)
 
 
+def shared_out(shares: np.ndarray, cores: int | None) -> np.ndarray:
+    """`shares` (windows, ranks) without the slices of ranks that took turns on too few `cores`: each has an equal part
+    of what all had together. Ranks that spin deal out a core in slices; ranks that work give it away whenever they
+    wait, so that work on all cores ends as if it were shared evenly."""
+    if not cores or shares.shape[1] <= cores:
+        return shares
+    return np.broadcast_to(shares.mean(axis=1, keepdims=True), shares.shape)
+
+
 def turns_of(size: int, cores: int | None, calibrated: int, calibrated_cores: int | None) -> float:
     """The share of a core that each of `size` ranks on `cores` has, over that of each of the `calibrated` ranks on
     theirs. Windows of ranks that took turns have these in them already, so that they are not counted again; above 1

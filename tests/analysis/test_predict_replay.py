@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from analysis.predict.noise import Noise, Quiet, Waiting, turns_of
+from analysis.predict.noise import Noise, Quiet, Waiting, shared_out, turns_of
 from analysis.predict.replay import MOST, Step, Wait, chosen_steps, simulate
 
 ONE = np.ones(1)
@@ -148,3 +148,9 @@ def test_the_first_of_few_steps_stands_for_itself_alone():
     once, others = (Step([], [], np.full(1, seconds), np.ones(1)) for seconds in (9.0, 1.0))
     replays = simulate([once, others, others], 101, 1, Quiet(), np.ones(3), np.random.default_rng(1))
     assert replays.wall.tolist() == replays.cpu.tolist() == pytest.approx([109.0 / 101] * 3)
+
+
+def test_slices_of_ranks_that_share_cores_are_shared_out_evenly_and_what_others_take_stays():
+    turns = np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0], [0.5, 0.0, 0.1]])
+    assert shared_out(turns, 2).tolist() == [pytest.approx([each] * 3) for each in (2 / 3, 2 / 3, 0.2)]
+    assert shared_out(turns, 3) is turns and shared_out(turns, None) is turns
