@@ -26,7 +26,7 @@ from analysis.predict.target import alike
 SPREAD = 0.05  # of the logarithm of a run's time from run to run, where nothing measured it
 LEAST_SPREAD = 0.02  # two runs in quiet moments
 # On other rank counts: the root mean square, over applications, of the bias of two ranks predicted from one, in CPU
-# time on an AMD EPYC (`predict-2-cores-2026-11-24.json`). How often intervals hold was measured on another machine.
+# time, in an earlier measurement (`predict-2-cores-2026-11-24.json`) than that of how often intervals hold.
 OTHER_RANKS = 0.05
 MOST = math.log(10.0)  # of a logarithm: one or two degrees of freedom have tails beyond any machine
 REPEATS = "launches were not repeated: repeats of one launch may lie closer together than launches do"
