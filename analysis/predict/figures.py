@@ -12,7 +12,7 @@ from analysis.page.axes import plain_ticks
 from analysis.page.svg import Figure, figure_of
 from analysis.predict.baselines import NAMES
 from analysis.predict.score import COLUMN, Score
-from analysis.predict.tables import names
+from analysis.predict.tables import method_words, names
 
 DRAWN = 24  # targets of a figure
 SERIES = 7  # colours and markers
@@ -64,15 +64,11 @@ def series_of(targets: pd.DataFrame) -> dict[tuple[str, str], str]:
     """{(app, method): its name}: the app, with the guarantee where it has several methods, and with the hash of the
     method where that does not tell them apart."""
     known = targets[["app", "method", "guarantee"]].drop_duplicates(["app", "method"])
-    found = {}
-    for app, own in known.groupby("app", sort=False):
-        for each in own.itertuples(index=False):
-            alike = int((own["guarantee"] == each.guarantee).sum())
-            parts = [str(app)]
-            parts += [each.guarantee] if len(own) > 1 and each.guarantee else []
-            parts += [f"method {each.method[:6]}"] if alike > 1 else []
-            found[str(app), each.method] = ", ".join(parts)
-    return found
+    return {
+        (str(app), each.method): ", ".join([str(app), *method_words(each, own)])
+        for app, own in known.groupby("app", sort=False)
+        for each in own.itertuples(index=False)
+    }
 
 
 def error_figures(score: Score) -> list[Figure]:

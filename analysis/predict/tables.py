@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pandas as pd
 
@@ -85,11 +86,22 @@ def names(targets: pd.DataFrame) -> dict[int, str]:
         alike = targets[[other == name for other in base]]
         parts = [name]
         parts += [f"problem {target.problem[:6]}"] if alike["problem"].nunique() > 1 else []
-        parts += [f"method {target.method[:6]}"] if alike["method"].nunique() > 1 else []
+        parts += method_words(target, alike)
         same = alike[(alike["problem"] == target.problem) & (alike["method"] == target.method)]
         parts += [f"line {target.row}"] if len(same) > 1 else []
         words[target.row] = ", ".join(parts)
     return words
+
+
+def method_words(target: Any, beside: pd.DataFrame) -> list[str]:
+    """What tells the method of a target from those of the targets `beside` it, itself among them: its guarantee, and
+    the hash of the method where others have that guarantee, too. Nothing where there is one method."""
+    methods = beside[["method", "guarantee"]].drop_duplicates("method")
+    if len(methods) < 2:
+        return []
+    words = [target.guarantee] if target.guarantee else []
+    alike = int((methods["guarantee"] == target.guarantee).sum())
+    return words + ([f"method {target.method[:6]}"] if alike > 1 or not words else [])
 
 
 def target_tables(score: Score) -> list[tuple[str, Table]]:

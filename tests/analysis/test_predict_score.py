@@ -18,6 +18,7 @@ from analysis.predict.price_score import floor_of_ratios
 from analysis.predict.score import crps, floor_of, methods, score
 from analysis.predict.sections import predict_sections
 from analysis.predict.skeleton import skeleton
+from analysis.predict.tables import names
 from miniapps.received.ledger import read_ledger
 from miniapps.trace import TraceError
 from tests.analysis.predict_runs import predicted, write_ledger, write_steps, write_study
@@ -322,3 +323,13 @@ def test_figures_name_methods_apart_where_an_app_has_several():
     assert list(names.values()) == [
         "solver", "coupled, none", "coupled, layout, method cccccc", "coupled, layout, method dddddd"
     ]  # fmt: skip
+
+
+def test_tables_name_targets_by_their_guarantee_before_the_hash_of_their_method():
+    rows = [(1, "none", "a" * 9), (2, "layout", "b" * 9), (3, "run", "c" * 9), (4, "run", "d" * 9)]
+    table = pd.DataFrame(rows, columns=["row", "guarantee", "method"])
+    table = table.assign(app="coupled", ranks=2, mesh="", clock="wall", problem="p" * 9)
+    assert list(names(table).values()) == [
+        f"coupled, 2 ranks, {each}" for each in ("none", "layout", "run, method cccccc", "run, method dddddd")
+    ]
+    assert names(table[:1]) == {1: "coupled, 2 ranks"}
