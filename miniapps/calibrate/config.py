@@ -51,7 +51,7 @@ class Calibrate:
         help="variants of matmul and conv; may be repeated",
         role="control",
         flag="--variant",
-        choices=("own", "torch", "reference"),
+        choices=("own", "torch"),
     )
 
 

@@ -155,6 +155,7 @@ def test_a_rank_stood_still_before_it_ran():
         (["--what", "gpus"], "kernels, collectives, noise, lookups, memory"),
         (["--budget", "-1"], "0 to 86400"),
         (["--shapes", "0"], "1 to 10000"),
+        (["--variant", "reference"], "own, torch"),
     ],
 )
 def test_what_cannot_be_measured_is_refused(tmp_path, capsys, more, why):
