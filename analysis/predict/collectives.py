@@ -137,9 +137,8 @@ class Collectives:
             if n > x[-1]:  # beyond the longest, by its bytes
                 self.extrapolated[f"{label} of {elements:,} elements"] = None
                 return float(y[-1] * n / x[-1]) / self.turns
-            return (
-                float(np.interp(n, x, y)) / self.turns
-            )  # as far apart as lengths are, time is latency and bytes
+            # In between time is latency and bytes, so that it is a line, far apart as lengths are.
+            return float(np.interp(n, x, y)) / self.turns
         self.extrapolated[f"all-reduces on {size} ranks, measured on {self.calibration.size}"] = None
         if own["ordering"].iloc[0] == LIBRARY:
             return self._library(own, n * 8, size)

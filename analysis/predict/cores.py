@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-PIECE = re.compile(r"(\d{1,6})(?:-(\d{1,6}))?")
+PIECE = re.compile(r"(\d{1,4})(?:-(\d{1,4}))?")  # Linux counts up to 8,192 cores
+LONGEST = 4096  # characters of a list
 
 
 def cores_of(environments: Iterable[Mapping[str, Any]]) -> int | None:
@@ -28,7 +29,9 @@ def cores_of(environments: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _cores(affinity: str) -> set[int]:
-    """Those of a list such as `0-3,8`; none of a text that is no list."""
+    """Those of a list such as `0-3,8`; none of a text that is no list, or too long to be believed."""
+    if len(affinity) > LONGEST:
+        return set()
     pieces = [PIECE.fullmatch(piece) for piece in affinity.split(",")]
     found: set[int] = set()
     for piece in pieces:

@@ -151,7 +151,8 @@ def _prices(
 
 
 def _waiting(target: Target, calibration: Calibration, machine: Machine) -> Waiting:
-    """Of ranks that take turns one that waits has the processor in its own alone."""
+    """Waits on the calibration's machine. Where ranks take turns, one that waits uses the processor in its own turns
+    only."""
     spinning = calibration.spinning * _turns(target, calibration, machine)
     return Waiting(calibration.delays, min(1.0, spinning))
 

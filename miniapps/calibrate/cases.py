@@ -12,9 +12,8 @@ from miniapps.trace.schema import COMPUTE
 class Case:
     """A micro-benchmark. `call` does it once; an event of the region `region` is left by it, unless `traced` says that
     it leaves one itself. `prepare` comes before each call and is not timed: it writes what is sent, as an application
-    does. What lies in another rank's cache since the last call would travel two to four times as fast. `values`: its
-    parameters, as the trace states them. `flops`, `nbytes`: what a call does. `together`: all ranks begin at one
-    time."""
+    does. What lies in another rank's cache since the last call would travel faster. `values`: its parameters, as the
+    trace states them. `flops`, `nbytes`: what a call does. `together`: all ranks begin at one time."""
 
     region: str
     call: Callable[[], object]

@@ -20,6 +20,8 @@ def rank(node, cores, **more):
         # Bound ranks of one node have all that they are bound to.
         ([rank("a", 1, affinity=str(core)) for core in range(3)], 3),
         ([rank("a", 2, affinity="all")], 2),
+        ([rank("a", 2, affinity="0-99999999")], 2),
+        ([rank("a", 2, affinity=",".join(["0-9999"] * 10**5))], 2),
         ([rank("a", 4), rank("b", None)], None),
         ([rank("a", 0)], None),
         ([{}], None),
