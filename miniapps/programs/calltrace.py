@@ -184,6 +184,7 @@ class _Trace:
         options: dict[str, Any] = {
             "program.sums": {"effect": "reduction"},
             "program.replay": {"effect": "replay"},
+            "program.disturb": {"effect": "fault"},
             "recording.of_ranks": {
                 "records": [
                     f"fingerprints:{prefix}*" for prefix in (ADDED, f"{TOTAL}* by rank ", SENT, RECEIVED)
@@ -197,6 +198,7 @@ class _Trace:
                 "arguments": problem["program.arguments"],
                 "sums": log.guarantee,
                 "replay": log.replay or None,
+                "disturb": log.disturb,
             },
             "recording": {"of_ranks": True},
         }
@@ -207,7 +209,9 @@ class _Trace:
             "config": settings,
             "problem": problem_hash(app, problem),
             "problem_options": problem,
-            "method": {"program.sums": log.guarantee, "program.replay": log.replay or None},
+            "method": {
+                "program.sums": log.guarantee, "program.replay": log.replay or None, "program.disturb": log.disturb,
+            },
             "options": options,
             "guarantee": "none",  # of the program's bits; its reductions say what they keep
             "seed": 0,

@@ -88,6 +88,8 @@ def _settings(
         env["FPNA_REPLAY"] = stack.enter_context(write_sources(Path(options.replay), rank, size))
     if options.point_to_point:
         env["FPNA_OBSERVE_P2P"] = "1"
+    if options.disturb is not None:
+        env["FPNA_DISTURB"] = str(options.disturb)
     if rank:
         return env
     now = datetime.now(UTC)
@@ -102,7 +104,7 @@ def _settings(
         )  # fmt: skip
     text = {
         "command": command, "guarantee": options.guarantee, "replay": options.replay or "", "run_id": run_id,
-        "started": now.isoformat(timespec="milliseconds"),
+        "started": now.isoformat(timespec="milliseconds"), "disturb": options.disturb,
     }  # fmt: skip
     return env | {"FPNA_OBSERVE": str(out.resolve()), "FPNA_OBSERVE_TEXT": json.dumps(text)}
 
@@ -123,6 +125,11 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
     own.add_argument(
         "--point-to-point", action="store_true",
         help="record all sends and receives, not only those that take a message from any source",
+    )  # fmt: skip
+    own.add_argument(
+        "--disturb", type=int, metavar="SEED",
+        help="an experiment: disturb the program's arithmetic and what it gives to sums by at most a unit in the last "
+        "place, drawn from this seed (fpna cause makes such runs)",
     )  # fmt: skip
     own.add_argument(
         "--mpicxx", metavar="PATH", help="the C++ compiler of the program's MPI (mpicxx on PATH)"

@@ -70,6 +70,7 @@ class RawLog:
     command: list[str] = field(default_factory=lambda: ["program"])
     guarantee: str = "none"
     replay: str = ""
+    disturb: int | None = None  # the seed
     run_id: str = ""
     started: str = ""
 
@@ -127,5 +128,7 @@ def _read_texts(path: Path, log: RawLog) -> None:
                 log.library = library
             case {"command": [str(), *_] as command, "guarantee": str(guarantee)} if guarantee in LEVELS:
                 log.command, log.guarantee = [str(word) for word in command], guarantee
+                seed = entry.get("disturb")
+                log.disturb = seed if type(seed) is int else None
                 for field_name in ("replay", "run_id", "started"):
                     setattr(log, field_name, str(entry.get(field_name, "")))

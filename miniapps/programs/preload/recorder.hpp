@@ -16,6 +16,7 @@
 #include <mpi.h>
 
 #include "data.hpp"
+#include "disturb.hpp"
 #include "log.hpp"
 #include "shapes.hpp"
 
@@ -38,8 +39,14 @@ inline bool on() { return active.load(std::memory_order_relaxed) && !inside; }
 
 // While it lives, this thread's calls are the library's or ours.
 struct Inside {
-    Inside() { inside = true; }
-    ~Inside() { inside = false; }
+    Inside() {
+        inside = true;
+        round_to_nearest();
+    }
+    ~Inside() {
+        inside = false;
+        disturb_arithmetic();
+    }
 };
 
 // A handle as a number, whatever it is in this library.

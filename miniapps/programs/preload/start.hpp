@@ -83,6 +83,7 @@ inline void start() {
     point_to_point = std::getenv("FPNA_OBSERVE_P2P") != nullptr;
     const std::string sums = of_rank_0("FPNA_SUMS");
     order = sums == "tree" ? Order::TREE : sums == "exact" ? Order::EXACT : Order::LIBRARY;
+    begin_disturbance(of_rank_0("FPNA_DISTURB").c_str(), rank);
     if (const char *path = std::getenv("FPNA_REPLAY"); path && !read_sources(path, rank, world_size)) {
         std::fprintf(stderr, "fpna run: rank %d: %s holds no sources of this rank of %d\n", rank, path, world_size);
         PMPI_Abort(MPI_COMM_WORLD, 2);
@@ -100,10 +101,13 @@ inline void start() {
     known(MPI_COMM_WORLD);
     // Without a log, too: sums are still added as asked for, and sources replayed.
     active = true;
+    disturb_arithmetic();
 }
 
 inline void stop() {
     active = false;
+    round_to_nearest();
+    disturbing = false;
     const std::lock_guard<std::mutex> held(lock);
     give_up_pending();
     recorded.close();

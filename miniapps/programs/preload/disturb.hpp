@@ -1,0 +1,62 @@
+// Disturbance of the size of rounding, by a seed: an experiment that shows how far rounding can move a program's results.
+//
+//   arithmetic      between two calls of MPI that are seen, a rank rounds to nearest, upward or downward: drawn anew after
+//                   each call. Every operation of the program is then off by less than one unit in the last place.
+//   contributions   what a rank gives to a sum or product of floating-point numbers moves by at most one unit in the last
+//                   place, drawn for each element. Whole numbers stay: sums of them are not rounded.
+//
+// The library's own work and ours runs to nearest. Threads round as the thread that started them did.
+#pragma once
+
+#include <cfenv>
+#include <cmath>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace fpna {
+
+inline bool disturbing = false;
+inline std::uint64_t disturbance = 0;  // the seed and the rank
+inline thread_local std::uint64_t drawn = 0;
+
+// 64 bits that follow from two numbers (splitmix64, Steele, Lea and Flood 2014).
+inline std::uint64_t mixed(std::uint64_t seed, std::uint64_t index) {
+    std::uint64_t z = seed + (index + 1) * 0x9e3779b97f4a7c15;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+// From here on the program computes: in a direction of rounding that is drawn.
+inline void disturb_arithmetic() {
+    static const int ways[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD};
+    if (disturbing) std::fesetround(ways[mixed(disturbance, drawn++) % 3]);
+}
+
+// From here on the library works, or this one.
+inline void round_to_nearest() {
+    if (disturbing) std::fesetround(FE_TONEAREST);
+}
+
+inline void begin_disturbance(const char *seed, int rank) {
+    if (!*seed) return;
+    disturbing = true;
+    disturbance = mixed(std::strtoull(seed, nullptr, 10), std::uint64_t(rank));
+}
+
+// Moves each number by at most one unit in its last place, unless all are whole: then no sum of them is rounded.
+template <typename Float>
+void disturb(Float *numbers, std::size_t n) {
+    bool whole = true;
+    for (std::size_t i = 0; i < n && whole; ++i) whole = numbers[i] == std::nearbyint(numbers[i]);
+    if (whole) return;
+    const std::uint64_t call = mixed(disturbance, drawn++);
+    for (std::size_t i = 0; i < n; ++i) {
+        const std::uint64_t way = mixed(call, i) % 3;
+        if (way && numbers[i] != 0 && std::isfinite(numbers[i]))
+            numbers[i] = std::nextafter(numbers[i], way == 1 ? Float(INFINITY) : Float(-INFINITY));
+    }
+}
+
+}  // namespace fpna
