@@ -7,8 +7,8 @@
 | `sent:CALL`, `received:CALL` | what other calls took and gave; the block is the rank |
 | `source:CALL` (value) | whose message a receive from any source took, -1 for none; the block is the rank |
 
-CALL is like `MPI_Allreduce at dot (cg.c:57)`. A step is the number of collective calls on all ranks before the call, so
-that equal steps of two runs are the same place in the program.
+CALL is like `MPI_Allreduce at dot (cg.c:57) from solve (cg.c:80)`. A step is the number of collective calls on all
+ranks before the call, so that equal steps of two runs are the same place in the program.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import hashlib
 import re
 import shlex
 import shutil
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from kernels.guarantees import meets
-from miniapps.programs.rawlog import KINDS, REPLACED, WILDCARD, RawLog, Site
+from miniapps.programs.rawlog import KINDS, REPLACED, WILDCARD, RawLog
 from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
@@ -58,8 +57,6 @@ LAST_STEP = 2**31 - 1
 DRAFT = ".draft"
 PIECE = 2**16  # records at once
 PIECE_BYTES = 2**24
-ADDRESSES_S = 60  # for addr2line
-PARAMETERS = re.compile(r"\(.*\)( const)?( \[clone .*)?$")  # of a C++ function
 NOTHING = bytes(16)  # the digest of a call that took or gave nothing
 # How the sums of preload/sums.hpp add: ordering, accumulation, what they promise. Contributions are the ranks' own, of
 # which there is nothing smaller to begin with: `layout` fixes no more than `run`.
@@ -106,9 +103,9 @@ class _Trace:
         _, first, self.which, self.counts = np.unique(
             keys, return_index=True, return_inverse=True, return_counts=True
         )
-        self.first, where = log.records[first], places(log.sites)
+        self.first, where = log.records[first], log.places.words()
         self.calls = [
-            f"{log.label(row)} at {where.get(int(row['site']), hex(int(row['site'])))}" for row in self.first
+            f"{log.label(row)} at {where.get(int(row['site']), 'an unknown place')}" for row in self.first
         ]
 
     def number(self, name: str) -> int:
@@ -274,39 +271,3 @@ def name_of(command: list[str]) -> str:
     interpreted = re.match(r"(python|perl|julia|Rscript|bash|sh)[\d.]*$", Path(command[0]).name)
     scripts = [word for word in command[1:] if interpreted and not word.startswith("-")]
     return Path(scripts[0] if scripts else command[0]).name
-
-
-def places(sites: dict[int, Site]) -> dict[int, str]:
-    """Where calls stand, in words: `solve (cg.c:57)` where the file has line numbers, else `libfoo.so+0x1a2b`."""
-    by_file: dict[str, list[tuple[int, Site]]] = defaultdict(list)
-    for address, site in sites.items():
-        by_file[site.file].append((address, site))
-    words = {}
-    for file, own in by_file.items():
-        lines = _lines(file, [site.offset - 1 for _, site in own])  # a return address is behind its call
-        for (address, site), line in zip(own, lines, strict=True):
-            words[address] = line or f"{site.symbol or Path(site.file).name}+{site.offset:#x}"
-    return words
-
-
-def _lines(file: str, offsets: list[int]) -> list[str]:
-    """`function (file.c:12)` or `function` of each offset, empty where nothing is known."""
-    try:
-        done = subprocess.run(
-            ["addr2line", "-f", "-C", "-e", file, *map(hex, offsets)],
-            capture_output=True, text=True, timeout=ADDRESSES_S,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return [""] * len(offsets)
-    lines = done.stdout.splitlines()
-    if done.returncode or len(lines) != 2 * len(offsets):
-        return [""] * len(offsets)
-    return [_line(function, place) for function, place in zip(lines[::2], lines[1::2], strict=True)]
-
-
-def _line(function: str, place: str) -> str:
-    name, _, line = place.partition(" ")[0].rpartition(":")
-    if function.startswith("?"):
-        return ""
-    function = PARAMETERS.sub("", function)
-    return function if "?" in (name[:1], line[:1]) else f"{function} ({Path(name).name}:{line})"

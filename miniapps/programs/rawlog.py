@@ -9,10 +9,12 @@ import json
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from kernels.guarantees import LEVELS
+from miniapps.programs.places import Place, Places
 from miniapps.received.regular import Refused, open_regular, read_bytes
 from miniapps.received.text import printable
 
@@ -43,19 +45,10 @@ TEXTS = 64 * 2**20  # bytes of the file beside it
 RANKS = 2**24
 
 
-@dataclass(frozen=True)
-class Site:
-    """Where in the program a call stands: the file that holds the code, the place in it, and the symbol it exports."""
-
-    file: str
-    offset: int
-    symbol: str
-
-
 @dataclass
 class RawLog:
     """What one rank recorded. `records`: (n,) of RECORD, in the order in which calls ended; `ended` is 0 where the
-    program did not reach MPI_Finalize. Names by number: `sites` by return address."""
+    program did not reach MPI_Finalize. `places` are by the number that records have as `site`."""
 
     rank: int
     size: int
@@ -63,7 +56,7 @@ class RawLog:
     ended: int
     offset: int
     records: np.ndarray
-    sites: dict[int, Site] = field(default_factory=dict)
+    places: Places = field(default_factory=Places)
     types: dict[int, str] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
     library: str = ""
@@ -107,6 +100,12 @@ def read(path: Path) -> RawLog:
     return log
 
 
+def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
+    """The entry by itself if it is a list of these types, else nothing."""
+    fits = isinstance(entry, list) and list(map(type, entry)) == list(types)
+    return [tuple(entry)] if fits else []
+
+
 def _read_texts(path: Path, log: RawLog) -> None:
     """The names in the file beside a log; a last line that a kill cut off is as if not written."""
     for line in read_bytes(path, TEXTS).decode(errors="replace").splitlines():
@@ -118,8 +117,13 @@ def _read_texts(path: Path, log: RawLog) -> None:
             continue
         name = str(entry.get("name", ""))
         match entry:
-            case {"site": int(site), "file": str(file), "offset": int(offset), "symbol": str(symbol)}:
-                log.sites[site] = Site(file, offset, symbol)
+            case {"site": int(site), "functions": list(functions), "lines": list(lines)}:
+                log.places.by_number[site] = Place(
+                    tuple((file, at) for match in functions for file, at in _typed(match, str, int)),
+                    tuple((file, of, at) for match in lines for file, of, at in _typed(match, str, str, int)),
+                )
+            case {"file": str(file), "bytes": int(size), "modified": int(modified)}:
+                log.places.files[file] = (size, modified)
             case {"type": int(number)}:
                 log.types[number] = name
             case {"op": int(number)}:

@@ -37,7 +37,7 @@ def rows(n=20):
 
 def test_a_log_is_read_and_becomes_a_trace(tmp_path):
     texts = [
-        {"site": 77, "file": "/nowhere/app", "offset": 66, "symbol": "solve"}, {"op": 0, "name": "sum"},
+        {"site": 77, "functions": [["/nowhere/app", 66], ["/nowhere/app", 80]], "lines": []}, {"op": 0, "name": "sum"},
         {"type": 0, "name": "MPI_DOUBLE"}, {"library": "MPICH Version: 9, more"},
         {"command": ["./app", "-n", "3"], "guarantee": "none", "replay": "", "run_id": "app-1", "started": "2026"},
     ]  # fmt: skip
@@ -48,8 +48,8 @@ def test_a_log_is_read_and_becomes_a_trace(tmp_path):
     assert trace.complete
     assert trace.attributes["app"] == "app"
     assert set(trace.names) == {
-        "MPI_Allreduce at solve+0x42", "added:MPI_Allreduce at solve+0x42 by rank 0 of 1",
-        "total:MPI_Allreduce at solve+0x42",
+        "MPI_Allreduce at app+0x42 from app+0x50", "added:MPI_Allreduce at app+0x42 from app+0x50 by rank 0 of 1",
+        "total:MPI_Allreduce at app+0x42 from app+0x50",
     }  # fmt: skip
     (facts,) = trace.attributes["reductions"].values()
     assert (facts["calls"], facts["operation"], facts["dtype"], facts["guarantee"]) == (

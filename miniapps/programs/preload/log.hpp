@@ -39,7 +39,7 @@ struct Header {
 struct Record {
     std::uint64_t number;      // of the call on this rank
     std::int64_t begin, end;   // CLOCK_MONOTONIC, ns
-    std::uint64_t site;        // return address
+    std::uint64_t site;        // its place in the program, by number
     std::uint8_t in[16], out[16];
     std::int64_t count, bytes;
     std::int32_t comm, comm_size, peer, tag;

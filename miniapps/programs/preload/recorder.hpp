@@ -8,26 +8,19 @@
 #include <mutex>
 #include <string>
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
-
-#include <dlfcn.h>
 
 #include <mpi.h>
 
 #include "data.hpp"
 #include "disturb.hpp"
 #include "log.hpp"
+#include "places.hpp"
 #include "shapes.hpp"
-
-// Where in the program the function stands that has this in its body.
-#define SITE reinterpret_cast<std::uint64_t>(__builtin_return_address(0))
 
 namespace fpna {
 
 inline Log recorded;
-inline std::FILE *texts = nullptr;
-inline std::mutex lock;  // of all that stands here
 inline std::atomic<bool> active{false};
 inline thread_local bool inside = false;
 inline bool point_to_point = false;
@@ -55,28 +48,6 @@ std::uint64_t number_of(Handle handle) {
     std::uint64_t number = 0;
     std::memcpy(&number, &handle, sizeof handle);
     return number;
-}
-
-inline std::string quoted(const char *text) {
-    std::string line = "\"";
-    for (; *text; ++text) {
-        if (*text == '"' || *text == '\\') line += '\\';
-        line += static_cast<unsigned char>(*text) < 32 ? ' ' : *text;
-    }
-    return line + "\"";
-}
-
-// Says once in which file and where in it a return address is. The launcher asks the file's own tables for more.
-inline void note_site(std::uint64_t site) {
-    static std::unordered_set<std::uint64_t> noted;
-    if (!texts || !noted.insert(site).second) return;
-    Dl_info info{};
-    dladdr(reinterpret_cast<void *>(site), &info);
-    std::fprintf(texts, "{\"site\": %llu, \"file\": %s, \"offset\": %llu, \"symbol\": %s}\n", (unsigned long long)site,
-                 quoted(info.dli_fname ? info.dli_fname : "").c_str(),
-                 (unsigned long long)(site - std::uint64_t(info.dli_fbase)),
-                 quoted(info.dli_sname ? info.dli_sname : "").c_str());
-    std::fflush(texts);
 }
 
 // A communicator has the number of its first use on this rank, kept with it until it is freed.
@@ -152,7 +123,6 @@ inline void put(Record &record, std::uint8_t *digest, const Spans &spans, bool c
 // The record of a call of this shape, with what goes in. Whoever calls holds the lock.
 inline Record open(const Shape &shape, std::uint64_t site) {
     const Communicator &comm = known(shape.comm);
-    note_site(site);
     Record record{};
     record.number = calls++;
     record.site = site;

@@ -1,0 +1,86 @@
+"""The functions of a program or library (ELF, 64 bits): which one holds an address, by its symbols' sizes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from miniapps.received.regular import Refused, open_regular
+
+MOST = 2**34  # bytes of a file: it is mapped, not read
+HEADER = np.dtype(
+    [
+        ("magic", "S4"), ("class", "u1"), ("data", "u1"), ("rest", "V10"), ("type", "<u2"), ("machine", "<u2"),
+        ("version", "<u4"), ("entry", "<u8"), ("segments", "<u8"), ("sections", "<u8"), ("flags", "<u4"),
+        ("header_bytes", "<u2"), ("segment_bytes", "<u2"), ("segment_count", "<u2"), ("section_bytes", "<u2"),
+        ("section_count", "<u2"), ("names", "<u2"),
+    ]
+)  # fmt: skip
+SECTION = np.dtype(
+    [
+        ("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("address", "<u8"), ("offset", "<u8"), ("bytes", "<u8"),
+        ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry_bytes", "<u8"),
+    ]
+)  # fmt: skip
+SYMBOL = np.dtype(
+    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("bytes", "<u8")]
+)
+SYMTAB, DYNSYM = 2, 11  # kinds of sections
+FUNCTIONS = (2, 10)  # kinds of symbols: functions, those that choose one when they are loaded
+LOCAL = 0
+NAME = 4096  # bytes of the longest name
+
+
+def functions_at(file: str, addresses: list[int]) -> list[str]:
+    """The symbol of the function that holds each address of `file`, empty where none is known to.
+
+    Addresses are those that the file states, before it is loaded. A symbol that states no size holds nothing.
+    """
+    try:
+        with open_regular(Path(file), MOST, links=True) as opened:
+            return _functions_at(np.memmap(opened, np.uint8, "r"), addresses)
+    except (OSError, Refused, ValueError):
+        return [""] * len(addresses)
+
+
+def _functions_at(data: np.ndarray, addresses: list[int]) -> list[str]:
+    found = [""] * len(addresses)
+    head = _array(data, HEADER, 0, 1)[0]
+    if (head["magic"], head["class"], head["data"]) != (b"\x7fELF", 2, 1):
+        return found
+    sections = _array(data, SECTION, int(head["sections"]), int(head["section_count"]))
+    for kind in (SYMTAB, DYNSYM):
+        for section in sections[sections["type"] == kind]:
+            if section["link"] >= len(sections):
+                continue
+            symbols = _array(data, SYMBOL, int(section["offset"]), int(section["bytes"]) // SYMBOL.itemsize)
+            held = (
+                np.isin(symbols["info"] & 15, FUNCTIONS) & (symbols["section"] != 0) & (symbols["bytes"] > 0)
+            )
+            symbols = symbols[held]
+            names = sections[section["link"]]
+            for i, address in enumerate(addresses):
+                if not found[i]:
+                    found[i] = _name(data, symbols, names, address)
+    return found
+
+
+def _name(data: np.ndarray, symbols: np.ndarray, names: np.void, address: int) -> str:
+    """Of the symbols that hold `address` the one of the smallest function; of several, a global one, then the first by
+    name: the same in every run."""
+    begins = symbols["value"]
+    inside = symbols[(begins <= address) & (address - begins < symbols["bytes"])]
+    candidates = []
+    for symbol in inside:
+        begin = int(names["offset"]) + int(symbol["name"])
+        text = data[begin : begin + NAME].tobytes().partition(b"\0")[0].decode(errors="replace")
+        candidates.append((int(symbol["bytes"]), symbol["info"] >> 4 == LOCAL, text))
+    return min(candidates, default=(0, False, ""))[2]
+
+
+def _array(data: np.ndarray, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
+    """`count` entries from `offset` on. Raises ValueError where the file ends before them."""
+    if offset + count * dtype.itemsize > len(data):
+        raise ValueError("the file ends before its tables")
+    return data[offset : offset + count * dtype.itemsize].view(dtype)

@@ -1,0 +1,218 @@
+"""Places in a program in words: `dot (cg.c:57) from solve (cg.c:80)`.
+
+A place is a function that calls MPI and the one that called it; functions that are named like a call of MPI, such as
+`comm_allreduce`, are followed by one more, up to DEEPEST. What belongs to an interface of MPI is left out. Words depend
+on the program's files alone, never on what a run did, so that the same call has the same name in every run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import kernels
+import miniapps
+from miniapps.programs.elf import functions_at
+
+ADDRESSES_S = 60  # for addr2line
+NAMED, DEEPEST = 2, 4  # functions named, and at most where some are wrappers
+GENERATED = "code made at run time"
+# Libraries and functions between a program and MPI.
+INTERFACE_FILES = re.compile(r"lib(mpi|pmpi|fmpi|boost_mpi)|.*/mpi4py/MPI\.")
+INTERFACE_FUNCTIONS = re.compile(r"(P?MPI|boost::mpi|mpl)::|P?MPI_|p?mpi_\w+_f08_?$")
+INTERFACE_LINES = re.compile(r".*/mpi4py/(util/|futures/|run\.py|__main__\.py)")
+OURS = tuple(f"{Path(package.__file__ or '').parent}{os.sep}" for package in (kernels, miniapps))
+WRAPPER = re.compile(
+    r"(?i)reduce|b(road)?cast|barrier|gather|scatter|all_?to_?all|send|recv|(?<![a-z])mpi|mpi(?![a-z])"
+)
+# Where a program begins: whoever called these is no part of it.
+OUTERMOST_FILES = re.compile(r"(libc[.-]|ld-linux|libpthread|libgomp|libi?omp|libpython|python)")
+OUTERMOST_FUNCTIONS = ("main", "MAIN__", "<module>")
+OUTERMOST_LINES = re.compile(r"<frozen |.*/runpy\.py$")
+MARKS = re.compile(
+    r"( const| volatile| &+| noexcept| \[[^\]]*\])+$"
+)  # behind the parameters of a C++ function
+CLONE = re.compile(r"(\.(cold|part|constprop|isra|lto_priv|localalias)(\.\d+)*)+$")
+MODULE = re.compile(r"__(\w+)_MOD_(\w+)$")  # of a function in a module of Fortran
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a call was made from, the innermost first: `functions` as (file, address in it behind the call), `lines` of
+    Python as (file, function, line)."""
+
+    functions: tuple[tuple[str, int], ...] = ()
+    lines: tuple[tuple[str, str, int], ...] = ()
+
+
+@dataclass
+class Places:
+    """Places by number, and what their files were when the program ran: (bytes, time of the last change in ns)."""
+
+    by_number: dict[int, Place] = field(default_factory=dict)
+    files: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    def words(self) -> dict[int, str]:
+        """Each place in words."""
+        known = self._functions()
+        return {number: _words(place, known) for number, place in self.by_number.items()}
+
+    def _functions(self) -> dict[tuple[str, int], list[_Function]]:
+        """The functions at each address: several where some are inlined, the innermost first."""
+        addresses: dict[str, list[int]] = defaultdict(list)
+        for file, address in dict.fromkeys(at for place in self.by_number.values() for at in place.functions):
+            addresses[file].append(address)
+        known = {}
+        for file, own in addresses.items():
+            before = [address - 1 for address in own]  # a return address is behind its call
+            unchanged = file in self.files and self.files[file] == _state(file)
+            lines = _lines(file, before) if unchanged and not _is_interface(file) else [[]] * len(own)
+            symbols = iter(_demangled(functions_at(file, before) if unchanged else [""] * len(own)))
+            for address, inlined, symbol in zip(own, lines, symbols, strict=True):
+                name = Path(file).name
+                fallback = f"{symbol} ({name}+{address:#x})" if symbol else f"{name}+{address:#x}"
+                known[file, address] = inlined or [_Function(symbol, fallback if file else GENERATED, file)]
+        return known
+
+
+@dataclass(frozen=True)
+class _Function:
+    name: str  # empty where it is not known
+    words: str
+    file: str  # of the program or library, or of the line of Python
+    python: bool = False
+
+    @property
+    def interface(self) -> bool:
+        if self.python:
+            return bool(INTERFACE_LINES.match(self.file)) or self.file.startswith(OURS)
+        return _is_interface(self.file) or bool(INTERFACE_FUNCTIONS.match(self.name))
+
+    @property
+    def outside(self) -> bool:
+        """Whether it is what starts programs."""
+        if self.python:
+            return bool(OUTERMOST_LINES.match(self.file))
+        return self.name == "_start" or bool(OUTERMOST_FILES.match(Path(self.file).name))
+
+
+def _is_interface(file: str) -> bool:
+    return bool(INTERFACE_FILES.match(file) or INTERFACE_FILES.match(Path(file).name))
+
+
+def _words(place: Place, known: dict[tuple[str, int], list[_Function]]) -> str:
+    program = [function for at in place.functions for function in known[at]]
+    python = [_python(*line) for line in place.lines]
+    own = [function for function in program if not function.interface]
+    lines = [line for line in python if not line.interface] or python
+    named = [*_up_to_the_caller(own)]
+    named = [*named, *lines[:1]] if named else [*_up_to_the_caller(lines)]
+    return " from ".join(function.words for function in named or program[:1]) or GENERATED
+
+
+def _up_to_the_caller(functions: list[_Function]) -> Iterator[_Function]:
+    """The first NAMED functions of the program that are no wrappers, and the wrappers before them."""
+    wanted = NAMED
+    for count, function in enumerate(functions):
+        if function.outside or not wanted or count == DEEPEST:
+            return
+        yield function
+        wanted -= not WRAPPER.search(function.name)
+        if function.name in OUTERMOST_FUNCTIONS:
+            return
+
+
+def _python(file: str, function: str, line: int) -> _Function:
+    path = Path(file)
+    name = f"{path.parent.name}/{path.name}" if path.name in ("__init__.py", "__main__.py") else path.name
+    words = f"{name}:{line}" if function == "<module>" else f"{function} ({name}:{line})"
+    return _Function(function, words, file, True)
+
+
+def _state(file: str) -> tuple[int, int] | None:
+    try:
+        state = os.stat(file)
+    except (OSError, ValueError):
+        return None
+    return state.st_size, state.st_mtime_ns
+
+
+def _lines(file: str, addresses: list[int]) -> list[list[_Function]]:
+    """What debug information says of each address: `function (file.c:12)`; empty where there is none."""
+    none: list[list[_Function]] = [[] for _ in addresses]
+    try:
+        done = subprocess.run(
+            ["addr2line", "-a", "-i", "-f", "-C", "-e", file], input="\n".join(map(hex, addresses)),
+            capture_output=True, text=True, errors="replace", timeout=ADDRESSES_S,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return none
+    found: list[list[_Function]] = []
+    lines = iter(done.stdout.splitlines())
+    for line in lines:
+        if re.fullmatch("0x[0-9a-f]+", line):
+            found.append([])
+        elif found and (own := _line(file, line, next(lines, ""))):
+            found[-1].append(own)
+    return none if done.returncode or len(found) != len(addresses) else list(map(_inlined, found))
+
+
+def _inlined(functions: list[_Function]) -> list[_Function]:
+    """Drops names that addr2line takes from the wrong function.
+
+    A static function of C++ that was inlined gets the name of the function that it was inlined into: only its line is
+    true.
+    """
+    return [
+        replace(function, name="", words=function.words.rpartition("(")[2][:-1])
+        if functions[-1].name == function.name
+        else function
+        for function in functions[:-1]
+    ] + functions[-1:]
+
+
+def _line(file: str, function: str, place: str) -> _Function | None:
+    """None where addr2line knows no line: its name is then the nearest symbol, which may be another function's."""
+    source, _, line = place.partition(" (")[0].rpartition(":")
+    if function.startswith("?") or "?" in (source[:1], line[:1]) or line in ("", "0"):
+        return None
+    name = _tidied(function)
+    return _Function(name, f"{name} ({Path(source).name}:{line})", file)
+
+
+def _demangled(symbols: list[str]) -> list[str]:
+    """Names of C++ as they are written there."""
+    try:
+        done = subprocess.run(
+            ["c++filt"], input="\n".join(symbols), capture_output=True, text=True, timeout=ADDRESSES_S
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return symbols
+    lines = done.stdout.split("\n")
+    return [_tidied(line) for line in lines] if len(lines) == len(symbols) else symbols
+
+
+def _tidied(function: str) -> str:
+    """A function without type, parameters and marks of the compiler."""
+    name = MARKS.sub("", CLONE.sub("", function))
+    if module := MODULE.match(name):
+        return f"{module[1]}.{module[2]}"
+    if name.endswith(")"):
+        depth, begin = 0, len(name)
+        for begin in range(len(name) - 1, -1, -1):  # to the parenthesis that opens the last one
+            depth += {")": 1, "(": -1}.get(name[begin], 0)
+            if not depth:
+                break
+        name = name[:begin] if begin and not name[:begin].endswith("operator") else name
+    if "operator" in name:
+        return name
+    depth, begin = 0, 0
+    for i, letter in enumerate(name):  # behind the last blank that lies in no parentheses
+        depth += {"(": 1, "<": 1, "{": 1, ")": -1, ">": -1, "}": -1}.get(letter, 0)
+        begin = i + 1 if letter == " " and not depth else begin
+    return name[begin:]
