@@ -10,10 +10,14 @@ STORED = {
                "seq": "int32", "rank": "int32", "after": "int64", "value": "float64"},
     "fingerprints": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "occurrence": "int32",
                      "seq": "int32", "rank": "int32", "after": "int64", "hi": "uint64", "lo": "uint64"},
+    "sizes": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "occurrence": "int32",
+              "seq": "int32", "rank": "int32", "after": "int64", "dtype": "int32", "count": "int64", "l1": "float64",
+              "largest": "float64", "p0": "float64", "p1": "float64", "p2": "float64", "p3": "float64"},
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "occurrence": "int32", "ranks": "object"},
     "choices": {"repeat": "int32", "step": "int32", "name": "int32", "block": "int32", "choice": "int32",
                 "score": "float64"},
     "usage": {"repeat": "int32", "rank": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }  # fmt: skip
 KEY = ("repeat", "step", "name", "occurrence", "block")  # what tells rows of values and fingerprints apart
-PAYLOAD = {"values": ("value",), "fingerprints": ("hi", "lo")}
+# Of tables that have trees. Sizes belong to fingerprints, row by row: their tree only says where rows are.
+PAYLOAD = {"values": ("value",), "fingerprints": ("hi", "lo"), "sizes": ("l1", "p0")}

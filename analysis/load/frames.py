@@ -49,8 +49,9 @@ class Frames:
 
     `runs` has one row per (run, repeat); the tables (`analysis.load.columns.STORED`) carry `run` and `repeat` as keys
     into it. They are read when they are asked for, and `of`, `leaves` and `at` read less than all.
-    `run`, `name` and `choice` are categoricals, the last two with the same categories in all tables. `values` and
-    `fingerprints` are sorted by run, repeat, step, name (as the run named things first), occurrence and block.
+    `run`, `name`, `choice` and `dtype` are categoricals, all but the first with the same categories. `values`,
+    `fingerprints` and `sizes` are sorted by run, repeat, step, name (as the run named things first), occurrence and
+    block.
     """
 
     runs: pd.DataFrame
@@ -71,6 +72,11 @@ class Frames:
     def fingerprints(self) -> pd.DataFrame:
         """Every recorded hash."""
         return self.store.frame("fingerprints")
+
+    @property
+    def sizes(self) -> pd.DataFrame:
+        """The sizes of the arrays that fingerprints stand for."""
+        return self.store.frame("sizes")
 
     @property
     def order(self) -> pd.DataFrame:

@@ -283,7 +283,7 @@ def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:
 
 
 def _recorded(frames: Frames, run: str) -> Iterator[tuple[object, ...]]:
-    for table in ("fingerprints", "values", "order", "choices", "usage"):
+    for table in ("fingerprints", "values", "sizes", "order", "choices", "usage"):
         frame = getattr(frames, table)
         for name, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):
             blocks = same["block"][same["block"] >= 0].nunique() if "block" in same else 0

@@ -17,6 +17,7 @@ PYBIND11_MODULE(_native, m) {
     register_ilu(m);
     register_packed(m);
     register_scatter(m);
+    register_sizes(m);
     register_spmv(m);
     register_static(m);
     register_stencil(m);

@@ -28,6 +28,7 @@ void register_fixed_point(py::module_ &m);
 void register_ilu(py::module_ &m);
 void register_packed(py::module_ &m);
 void register_scatter(py::module_ &m);
+void register_sizes(py::module_ &m);
 void register_spmv(py::module_ &m);
 void register_static(py::module_ &m);
 void register_stencil(py::module_ &m);

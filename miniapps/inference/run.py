@@ -51,7 +51,7 @@ def run(ctx) -> Outcome:
         seconds.append((end - start) / 1e9)
         start = tracer.clock()
         prints[request] = fingerprint(logits)
-        tracer.fingerprint("logits", request, tracer.digest(logits))
+        tracer.array("logits", request, logits)
         _keep(answers, zip(images.tolist(), logits, strict=True))
         tracer.event(record, start)
     ctx.end_steps(len(own) + 1)

@@ -26,7 +26,7 @@ from miniapps.runner.watch import Watch
 from miniapps.system import environment
 from miniapps.system.device import host
 from miniapps.system.place import Place
-from miniapps.trace import TraceError, Tracer, fingerprint
+from miniapps.trace import TraceError, Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.head import problem_hash
 from miniapps.trace.records import ADDED, TOTAL
@@ -141,11 +141,11 @@ class Recording:
         `block`: of which block it is. Without one it is this rank's part, recorded as `NAME by rank`, which is compared
         between runs on as many ranks only.
         """
-        digest = fingerprint(host(as_array(array, f"fingerprint {name!r}")))
+        given = host(as_array(array, f"fingerprint {name!r}"))
         if block is not None:
-            self._tracer.fingerprint(name, int(block), digest)
+            self._tracer.array(name, int(block), given)
         else:
-            self._tracer.fingerprint(f"{name} by rank", self._comm.rank, digest)
+            self._tracer.array(f"{name} by rank", self._comm.rank, given)
 
     def fingerprints(self, name: str, arrays: Any, blocks: Sequence[int]) -> None:
         """As `fingerprint`, of `arrays[i]` as block `blocks[i]`; one array with a row for each block is fastest."""

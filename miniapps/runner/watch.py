@@ -69,7 +69,7 @@ class Watch:
             self.tracer.fingerprints(name, blocks, host(arrays))
             return
         for block, array in zip(blocks, arrays, strict=True):
-            self.tracer.fingerprint(name, int(block), self.tracer.digest(host(array)))
+            self.tracer.array(name, int(block), host(array))
 
     def kernel(
         self, name: str, blocks: Sequence[int], results: Sequence, prefix: str = COMPUTED, record: bool = True
@@ -190,7 +190,7 @@ class WatchedReducer:
                 watch.record(ADDED + self.name, self._blocks, contributions)
             else:  # of a rank: to be compared with the same rank of as many only
                 whose = f"{ADDED}{self.name} by rank {self._comm.rank} of {self._comm.size}"
-                tracer.fingerprint(whose, -1, tracer.digest(host(contributions)))
+                tracer.array(whose, -1, host(contributions))
         for fault in watch.due("swap-order"):
             contributions = self._swap(fault, contributions)
         self._calls += 1

@@ -242,7 +242,7 @@ def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:
 def record_input(ctx, name: str, rows: Rows, parts) -> None:
     """Record the bits of what the run starts from: `parts`, one array for each own block."""
     for block, part in zip(rows.own.tolist(), parts, strict=True):
-        ctx.tracer.fingerprint(INPUT + name, block, ctx.tracer.digest(host(part)))
+        ctx.tracer.array(INPUT + name, block, host(part))
 
 
 def random_by_block(rows: Rows, key: tuple[int, int], other: Mapping[int, int] = NOT_INJECTED) -> np.ndarray:

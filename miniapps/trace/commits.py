@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import xxhash
 
-from miniapps.trace.schema import GROWING, SCHEMA, growing
+from miniapps.trace.schema import GROWING
 
 SHAPE = (len(GROWING) + 3, 4)
 _WORDS = struct.Struct(">QQ")
@@ -26,8 +26,8 @@ _WORDS = struct.Struct(">QQ")
 class Hasher:
     """The hash (XXH3, 128 bits) of the rows of one table so far: of the hashes of its columns, in their order."""
 
-    def __init__(self, table: str, schema: int = SCHEMA):
-        self._states = {column: xxhash.xxh3_128() for column in growing(schema)[table]}
+    def __init__(self, table: str):
+        self._states = {column: xxhash.xxh3_128() for column in GROWING[table]}
 
     def add(self, columns: Mapping[str, np.ndarray]) -> None:
         """Add rows, little-endian."""
@@ -45,9 +45,9 @@ class Hasher:
         return xxhash.xxh3_128_digest(b"".join(digests))
 
 
-def table_digest(table: str, columns: Mapping[str, np.ndarray], schema: int = SCHEMA) -> bytes:
+def table_digest(table: str, columns: Mapping[str, np.ndarray]) -> bytes:
     """The hash of all rows of a table."""
-    hasher = Hasher(table, schema)
+    hasher = Hasher(table)
     hasher.add(columns)
     return hasher.digest()
 
@@ -80,16 +80,15 @@ class Commit:
         return record
 
 
-def parse(record: np.ndarray, schema: int = SCHEMA) -> Commit:
-    """The inverse of `Commit.record`, in a file of that schema. Raises ValueError for a record that is not whole."""
-    known = growing(schema)
-    if record.shape != (len(known) + 3, 4) or tuple(record[-1].tolist()) != (
+def parse(record: np.ndarray) -> Commit:
+    """The inverse of `Commit.record`. Raises ValueError for a record that is not whole."""
+    if record.shape != SHAPE or tuple(record[-1].tolist()) != (
         0,
         0,
         *_WORDS.unpack(_closing(record)),
     ):
         raise ValueError("the record of what is committed is not as it was written")
-    lines = dict(zip(known, record.tolist(), strict=False))
+    lines = dict(zip(GROWING, record.tolist(), strict=False))
     first, second = (_WORDS.pack(*line[2:]) for line in record[-3:-1].tolist())
     return Commit(
         {table: line[0] for table, line in lines.items()},

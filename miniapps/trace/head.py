@@ -109,7 +109,6 @@ class Head(msgspec.Struct):
     problem: Short | UnsetType = UNSET
     run_id: Short | UnsetType = UNSET
     guarantee: Level | UnsetType = UNSET
-    ordering: str | UnsetType = UNSET  # of schema 3
     allocation_id: Short | UnsetType = UNSET
     started: Short | UnsetType = UNSET
     seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | UnsetType = UNSET

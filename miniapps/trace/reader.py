@@ -22,21 +22,18 @@ from miniapps.received import Refused, contents, records
 from miniapps.received.regular import open_regular
 from miniapps.received.sealed import sealed
 from miniapps.received.text import printable, whole
-from miniapps.trace import older
 from miniapps.trace.commits import Commit, Hasher, attributes_digest, parse, table_digest
 from miniapps.trace.head import check
 from miniapps.trace.schema import (
     FORMAT,
+    GROWING,
     JSON_ATTRIBUTES,
     NAMED,
     NODE_FORMAT,
-    OLDER,
     SCHEMA,
     TABLES,
     TraceError,
-    growing,
     rank_file,
-    tables_of,
 )
 
 TRIES = 5  # to read a file that is written to meanwhile
@@ -45,7 +42,7 @@ FILE_MOST = 8 * 2**30  # bytes
 SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the unused part of a tail is a hole
 # What integers of the tables are: [low, end). Times are far from where their sums overflow.
 BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
-          "bytes": (0, 2**62), "flops": (0, 2**62), "after": (0, 2**62)}  # fmt: skip
+          "bytes": (0, 2**62), "flops": (0, 2**62), "after": (0, 2**62), "count": (0, 2**62)}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -77,7 +74,7 @@ def read(
     empty). `image` are its bytes, where the caller has them.
 
     Raises TraceError, naming the file and the remedy, when it is missing, not HDF5, damaged, not a trace or
-    of a newer schema.
+    of another schema.
     """
     return read_all(path, tables, image)[0]
 
@@ -104,8 +101,6 @@ def read_all(
                 traces = [_of_rank(path, root, attributes, digest, wanted, most)]
         for trace in traces:
             _check(trace, shown)
-            if trace.attributes["schema"] != SCHEMA:
-                older.adapt(trace, wanted)
     except Refused as error:
         raise TraceError(str(error)) from error
     return traces
@@ -204,8 +199,7 @@ def _of_rank(
     path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], most: int
 ) -> RankTrace:
     shown = printable(str(path))
-    schema = attributes["schema"]
-    commit = parse(contents.array(root, "committed", shown, most, "<u8", 2), schema)
+    commit = parse(contents.array(root, "committed", shown, most, "<u8", 2))
     if attributes_digest(attributes) not in commit.attributes:
         raise ValueError("its attributes are not those that were written")
     if not isinstance(attributes.get("complete"), bool):
@@ -215,13 +209,12 @@ def _of_rank(
         "tracer": contents.attributes(inner, shown),
         "complete": bool(digest) and attributes["complete"],  # a file that is not sealed was never finished
     }
-    columns = growing(schema)
-    tail = contents.subgroup(root, "tail", len(columns), shown)
+    tail = contents.subgroup(root, "tail", len(GROWING), shown)
     tables = {
-        table: _committed(table, contents.subgroup(root, table, len(columns[table]), shown),
-                          contents.subgroup(tail, table, len(columns[table]), shown),
-                          schema, commit, f"{shown}: {table}", most)
-        for table in (*wanted, "names") if table in columns
+        table: _committed(table, contents.subgroup(root, table, len(GROWING[table]), shown),
+                          contents.subgroup(tail, table, len(GROWING[table]), shown),
+                          commit, f"{shown}: {table}", most)
+        for table in (*wanted, "names")
     }  # fmt: skip
     text = tables.pop("names")["text"].tobytes().decode()
     lines = text[
@@ -244,12 +237,11 @@ def _of_node(
         raise ValueError("attributes and names are no lists")
     if any(not isinstance(head, dict) or head.get("schema") != attributes["schema"] for head in heads):
         raise ValueError("the schema of its ranks is not its own")
-    known_tables = tables_of(attributes["schema"])
-    begin = contents.subgroup(root, "rows", len(known_tables), shown)
+    begin = contents.subgroup(root, "rows", len(TABLES), shown)
     tables, ends = {}, {}
-    for table in filter(known_tables.get, wanted):
+    for table in wanted:
         ends[table] = contents.array(begin, table, shown, most, "<i8", 1)
-        known = known_tables[table]
+        known = TABLES[table]
         group = contents.subgroup(root, table, len(known), shown)
         tables[table] = {
             column: contents.array(
@@ -276,8 +268,8 @@ def _known(image: bytes, shown: str) -> None:
     """Raise TraceError for a file that is whole, but not one that this version reads."""
     if image.startswith(b"\x89HDF\r\n\x1a\n"):
         raise TraceError(
-            f"{shown}: an HDF5 file, but not a trace of schema {SCHEMA}: traces of older versions carry no digests, so "
-            "that nothing in them can be checked; repeat the run, or leave it out"
+            f"{shown}: an HDF5 file, but not a trace of schema {SCHEMA}: repeat the run with "
+            "this version, or leave it out"
         )
 
 
@@ -288,27 +280,24 @@ def _attributes(root, shown: str) -> dict[str, Any]:
         raise TraceError(
             f"{shown}: an HDF5 file, but not a trace (no attribute format={FORMAT}); leave it out"
         )
-    if schema not in (SCHEMA, *OLDER):
-        known = " and ".join(map(str, (*OLDER, SCHEMA)))
+    if schema != SCHEMA:
         raise TraceError(
-            f"{shown}: written with trace schema {printable(str(schema))}, this version reads {known}; install the "
+            f"{shown}: written with trace schema {printable(str(schema))}, this version reads {SCHEMA}; install the "
             "version that wrote it, or leave it out"
         )
-    expected = len(growing(schema) if kind == FORMAT else tables_of(schema)) + 3
+    expected = len(GROWING if kind == FORMAT else TABLES) + 3
     if root.get_num_objs() != expected:
         raise ValueError(f"{root.get_num_objs()} members in the root group, and {expected} are expected")
     return attributes
 
 
-def _committed(
-    table: str, main, tail, schema: int, commit: Commit, shown: str, most: int
-) -> dict[str, np.ndarray]:
+def _committed(table: str, main, tail, commit: Commit, shown: str, most: int) -> dict[str, np.ndarray]:
     """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked."""
     rows, tail_rows = commit.rows[table], commit.tail_rows[table]
     # Most runs have tables without rows, and opening a dataset takes long.
-    empty = not rows + tail_rows and commit.digests[table] == Hasher(table, schema).digest()
+    empty = not rows + tail_rows and commit.digests[table] == Hasher(table).digest()
     columns = {}
-    for column, dtype in growing(schema)[table].items():
+    for column, dtype in GROWING[table].items():
         axes = 1 + (column == "ranks")
         if empty and axes == 1:
             columns[column] = np.empty(0, dtype)
@@ -320,7 +309,7 @@ def _committed(
         if len(values) != rows + tail_rows:
             raise ValueError(f"{table}/{column} has {len(values)} of {rows + tail_rows} committed rows")
         columns[column] = values
-    if table_digest(table, columns, schema) != commit.digests[table]:
+    if table_digest(table, columns) != commit.digests[table]:
         raise ValueError(f"the rows of {table} are not those that were written")
     return columns
 

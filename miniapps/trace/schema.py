@@ -10,10 +10,7 @@ import xxhash
 
 FORMAT = "fpna-trace"
 NODE_FORMAT = "fpna-trace-node"  # the ranks of a node in one file
-SCHEMA = 4
-OLDER = (
-    3,
-)  # still read (`older`); files before these carry no digests, so that nothing in them can be checked
+SCHEMA = 5  # of no other are files read
 
 # What a region is, stated when it is named. A wait is for messages that the region around it has sent; `other` stands
 # around others, or reads what they made.
@@ -73,6 +70,21 @@ TABLES: dict[str, dict[str, str]] = {
         "lo": "uint64",
         "after": "int64",
     },
+    "sizes": {
+        "repeat": "int32",
+        "step": "int32",
+        "name": "int32",
+        "block": "int32",
+        "dtype": "int32",
+        "count": "int64",
+        "l1": "float64",
+        "largest": "float64",
+        "p0": "float64",
+        "p1": "float64",
+        "p2": "float64",
+        "p3": "float64",
+        "after": "int64",
+    },
     "order": {"repeat": "int32", "step": "int32", "name": "int32", "ranks": "uint16"},
     "choices": {
         "repeat": "int32",
@@ -84,10 +96,8 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "usage": {"repeat": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }
-NOT_IN_3 = ("choices", "usage")  # tables that files of schema 3 lack
-
 # The names, as lines of JSON in UTF-8, and the columns that index them.
-NAMED = ("name", "choice")
+NAMED = ("name", "choice", "dtype")
 NAMES = {"names": {"text": "uint8"}}
 GROWING = TABLES | NAMES
 # In `usage`. By every rank, in seconds: of this process with all its threads; of the thread that runs the application,
@@ -100,21 +110,6 @@ MODEL_FLOPS, CORE_RATE, UTILISATION = "model_flops", "core_rate", "utilisation"
 
 JSON_ATTRIBUTES = ("config", "problem_options", "method", "options", "environment", "promises", "partners", "regions",
                    "messages", "reductions", "ledger")  # fmt: skip
-
-
-def tables_of(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
-    """TABLES as files of that schema hold them."""
-    if schema == SCHEMA:
-        return TABLES
-    kept = {table: columns for table, columns in TABLES.items() if table not in NOT_IN_3}
-    return kept | {
-        "events": {column: dtype for column, dtype in TABLES["events"].items() if column != "flops"}
-    }
-
-
-def growing(schema: int = SCHEMA) -> dict[str, dict[str, str]]:
-    """GROWING as files of that schema hold it."""
-    return tables_of(schema) | NAMES
 
 
 class TraceError(Exception):

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.sizes import COLUMNS, sizes
 from miniapps.system import place
 from miniapps.system.interrupts import held
 from miniapps.trace.chain import Rows
@@ -147,17 +148,26 @@ class Tracer:
         return fingerprint(array, self.hashed)
 
     def fingerprint(self, name: int | str, block: int, digest: bytes) -> None:
-        """Record the 16 bytes that `digest` made of the array of one global block."""
+        """Record 16 bytes that stand for a global block and have no sizes, such as a hash of hashes. Arrays go to
+        `array`; a name takes one or the other."""
         hi, lo = _TWO_WORDS.unpack(digest)
         self._add("fingerprints", name, block=[int(block)], hi=[hi], lo=[lo])
 
+    def array(self, name: int | str, block: int, array: np.ndarray) -> None:
+        """Record the fingerprint and the sizes of the array of one global block."""
+        self.fingerprints(name, [block], np.asarray(array)[np.newaxis])
+
     def fingerprints(self, name: int | str, blocks: Iterable[int], arrays: np.ndarray) -> None:
-        """Record the fingerprints of `arrays` (n, ...), one for each of the n global `blocks`."""
-        blocks = [int(block) for block in blocks]
+        """Record the fingerprints and the sizes of `arrays` (n, ...), one for each of the n global `blocks`."""
+        blocks, arrays = [int(block) for block in blocks], np.asarray(arrays)
         if len(arrays) != len(blocks):
             raise ValueError(f"one array per block is needed, got {len(arrays)} for {len(blocks)} blocks")
         words = np.frombuffer(b"".join(fingerprint_rows(arrays, self.hashed)), ">u8").reshape(-1, 2)
         self._add("fingerprints", name, block=blocks, hi=words[:, 0].tolist(), lo=words[:, 1].tolist())
+        count, rows = sizes(arrays) or (0, np.zeros((len(blocks), len(COLUMNS))))
+        own = dict(zip(COLUMNS, rows.T.tolist(), strict=True))
+        dtype = [self._number(arrays.dtype.name)] * len(blocks)
+        self._add("sizes", name, block=blocks, dtype=dtype, count=[count] * len(blocks), **own)
 
     def choice(self, name: int | str, block: int, choice: str, score: float) -> None:
         """Record what was decided from a clock as `name`, about a global block or the whole (-1), and its score."""

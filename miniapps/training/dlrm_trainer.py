@@ -165,12 +165,12 @@ class DlrmTrainer:
         each block by a rank that can put it together. Collective."""
         start = self.tracer.clock()
         if self.ctx.rank == 0:
-            for tensor, digest in enumerate(fingerprints(self.weights)):
-                self.tracer.fingerprint("weights", tensor, digest)
+            for tensor, array in enumerate(self.weights):
+                self.tracer.array("weights", tensor, array)
         for shard in self.tables.shards if tables else ():
             name = f"{TABLE}{shard.placed.table.name}"
             for block, array in shard.by_blocks(self.ctx.comm):
-                self.tracer.fingerprint(name, block, fingerprint(array))
+                self.tracer.array(name, block, array)
         self.tracer.event(self.name["record"], start)
 
     def figures(self) -> dict[str, tuple[float, str]]:
@@ -219,7 +219,7 @@ class DlrmTrainer:
         if self.ctx.rank == 0:
             given = ratings.load(self.config.data.dir)
             for name, array in dlrm_problem.digests(given):
-                self.tracer.fingerprint(f"{INPUT}{name}", 0, fingerprint(array))
+                self.tracer.array(f"{INPUT}{name}", 0, array)
         return ratings.of_arrays(data.share_arrays(self.ctx.comm, None if given is None else given.arrays()))
 
     def _record_loads(self, tables: Sequence[Table]) -> None:

@@ -72,7 +72,7 @@ class MeshTrainer:
             self.tracer.usage(MODEL_FLOPS, 0, self.flops)
             self.tracer.usage(CORE_RATE, 0, self.rate)
             for name in ("images", "labels"):
-                self.tracer.fingerprint(f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data, name)))
+                self.tracer.array(f"{INPUT}{name}", 0, getattr(self.data, name))
             self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
             if ctx.size <= STAGED:
                 self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
@@ -257,7 +257,7 @@ class MeshTrainer:
         value = self.plan.values[name]
         if is_first(value, self.program):
             for block, array in zip(*blocks_of(value, self.program, part), strict=True):
-                self.tracer.fingerprint(record, block, self.tracer.digest(np.ascontiguousarray(array)))
+                self.tracer.array(record, block, array)
 
 
 def loaded(config) -> data.Data:

@@ -218,7 +218,7 @@ class Trainer:
         outputs = self.network.outputs(nodes)
         predictions = outputs.argmax(1)
         for name, array in (("outputs", outputs), ("predictions", predictions)):
-            tracer.fingerprint(name, 0, tracer.digest(array))
+            tracer.array(name, 0, array)
         tracer.values("predictions", nodes, predictions)
         count = outputs.size if self.config.evaluation.outputs == "all" else SAMPLED
         tracer.values("outputs", *sampled(outputs.reshape(-1), count))
@@ -263,7 +263,7 @@ class Trainer:
         start = self.tracer.clock()
         if self.ctx.rank == 0:
             for tensor, array in enumerate(self.weights):
-                self.tracer.fingerprint("weights", tensor, self.tracer.digest(array))
+                self.tracer.array("weights", tensor, array)
         self.tracer.event(self.name["record"], start)
 
     # ---- parts of a step
@@ -388,9 +388,7 @@ class Trainer:
     def _record_data(self) -> None:
         if self.ctx.rank == 0:
             for name in ("images", "labels"):
-                self.tracer.fingerprint(f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data, name)))
+                self.tracer.array(f"{INPUT}{name}", 0, getattr(self.data, name))
             if self.data.graph is not None:
                 for name in ("features", "starts", "neighbours"):
-                    self.tracer.fingerprint(
-                        f"{INPUT}{name}", 0, self.tracer.digest(getattr(self.data.graph, name))
-                    )
+                    self.tracer.array(f"{INPUT}{name}", 0, getattr(self.data.graph, name))

@@ -11,8 +11,9 @@ import numpy as np
 
 from miniapps.received.result import written
 from miniapps.received.sealed import sealed
-from miniapps.trace import Tracer, fingerprint, older, trace_files
+from miniapps.trace import Tracer, fingerprint, trace_files
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, WAIT, rank_file
+from tests.analysis.stated import AROUND, options
 
 BLOCKS = 12
 STEPS = 6
@@ -49,7 +50,7 @@ def attributes(rank, size, guarantee, ordering, **more):
         "environment": {"mpi": "MPICH 4.3", "node": "n1", "variables": {}},
     }  # fmt: skip
     known |= more
-    return {"options": older.options(known["method"], known["config"])} | known
+    return {"options": options(known["method"], known["config"])} | known
 
 
 def reductions(ordering, guarantee):
@@ -67,7 +68,7 @@ def region(tracer, name, halo=EXCHANGE):
         return tracer.name(name, COLLECTIVE)
     if name == "halo":
         return tracer.name(name, halo)
-    return tracer.name(name, older.AROUND.get(name, COMPUTE))
+    return tracer.name(name, AROUND.get(name, COMPUTE))
 
 
 def write_run(
@@ -122,7 +123,7 @@ def record(tracer, own, field, names=NAMES):
     """Fingerprints of the blocks `own` under the given names, and one value of each."""
     for scale, name in enumerate(names, start=1):
         for block in own:
-            tracer.fingerprint(name, int(block), fingerprint(field[block] * scale))
+            tracer.array(name, int(block), field[block] * scale)
     tracer.values("sample", own, field[own, 0])
 
 

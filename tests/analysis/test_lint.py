@@ -17,7 +17,7 @@ from analysis.lint.timing import contiguous_by_chance, gap
 from analysis.load.frames import EXCLUDED, RUNS, load
 from analysis.overview import Overview
 from analysis.report.build import build
-from miniapps.trace import older
+from tests.analysis.stated import options
 from tests.analysis.synthetic import flip_bit, write_run
 
 MACHINE = {
@@ -49,7 +49,7 @@ def run(
         "started": f"2026-01-01T00:00:{int(re.sub(r'[^0-9]', '', name) or 0):02d}+00:00",
         "method": json.dumps(method or {}), "config": "{}",
         "environment": json.dumps(MACHINE | (machine or {})), "promises": "{}", "problem_options": "{}",
-        "options": json.dumps(older.options(method or {}, {})), "regions": "{}", "reductions": "{}",
+        "options": json.dumps(options(method or {}, {})), "regions": "{}", "reductions": "{}",
     }  # fmt: skip
     return row | more
 

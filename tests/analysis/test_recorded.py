@@ -14,8 +14,9 @@ from analysis.matrix import ALL, matrix
 from analysis.report.build import build
 from analysis.variability import variability
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, clause, judge
-from miniapps.trace import Tracer, older
+from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, LEFT, TOTAL
+from tests.analysis import stated
 from tests.analysis.synthetic import BLOCKS, CONFIG, METHOD, STEPS, attributes, flip_bit, owners, write_run
 
 ROWS = STEPS * (3 * BLOCKS + 1)  # of `write_run`
@@ -246,7 +247,7 @@ def test_a_restarted_run_must_have_all_later_steps(tmp_path):
 
 
 def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then(tmp_path):
-    known = {"options": older.options(METHOD, CONFIG) | {"work.until": {"effect": "until"}}}
+    known = {"options": stated.options(METHOD, CONFIG) | {"work.until": {"effect": "until"}}}
 
     def stopping(until):
         return known | {"config": {"work": {"until": until}}}

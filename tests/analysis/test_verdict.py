@@ -13,7 +13,8 @@ from analysis.headline import badge, headline
 from analysis.load.frames import load
 from analysis.report.build import build
 from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, OUTSIDE, SAME, UNTESTED, clause, judge
-from miniapps.trace import Tracer, older
+from miniapps.trace import Tracer
+from tests.analysis import stated
 from tests.analysis.synthetic import CONFIG, METHOD, attributes, flip_bit, region, write_result, write_run
 
 
@@ -368,7 +369,7 @@ def write_replay(tmp_path, change=None, **more):
     write_run(tmp_path / "runs" / "source", repeats=2)
     write_run(tmp_path / "runs" / "other", change=flip(1))
     replay = METHOD | {"run.replay": "runs/source"}
-    options = older.options(METHOD | {"run.guarantee": "none"}, CONFIG)
+    options = stated.options(METHOD | {"run.guarantee": "none"}, CONFIG)
     options |= {"run.replay": {"effect": "replay", "of_ranks": False, "records": []}}
     return write_run(tmp_path / "again", method=replay, options=options, change=change, **more)
 

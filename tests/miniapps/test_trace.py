@@ -15,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from kernels.sizes import sizes
 from miniapps.received.sealed import HEADER
 from miniapps.system import interrupts
 from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
@@ -85,6 +86,7 @@ actions = st.one_of(
     st.tuples(st.just("event"), st.sampled_from("abc"), st.integers(0, 2**40)),
     st.tuples(st.just("value"), st.sampled_from("xy"), st.floats(width=64)),
     st.tuples(st.just("fingerprint"), st.integers(0, 99), st.binary(min_size=16, max_size=16)),
+    st.tuples(st.just("array"), st.integers(0, 99), st.sampled_from([1.5, -2.0, 0.25])),
     st.tuples(st.just("order"), st.integers(0, 3), st.permutations([0, 1, 2])),
     st.tuples(st.just("usage"), st.integers(0, 9), st.floats(width=64, allow_nan=False)),
     st.tuples(st.just("choice"), st.sampled_from("xyz"), st.integers(-1, 3)),
@@ -118,6 +120,13 @@ def test_any_sequence_is_read_back_and_a_copy_at_any_flush_holds_all_before_it(
             t.fingerprint("state", *given_)
             hi, lo = int.from_bytes(given_[1][:8]), int.from_bytes(given_[1][8:])
             expected["fingerprints"].append(("state", repeat, step, given_[0], hi, lo))
+        elif action == "array":
+            block, number_ = given_
+            t.array("state", block, np.array([number_]))
+            digest = fingerprint(np.array([number_]))
+            words = int.from_bytes(digest[:8]), int.from_bytes(digest[8:])
+            expected["fingerprints"].append(("state", repeat, step, block, *words))
+            expected["sizes"].append(("state", repeat, step, block, "float64", 1, abs(number_), number_))
         elif action == "order":
             t.order("total", [given_[1]] * given_[0])
             expected["order"] += [("total", repeat, step, given_[1])] * given_[0]
@@ -146,10 +155,28 @@ def _recorded(trace):
         "events": rows(trace, "events", *where, "bytes"),
         "values": rows(trace, "values", *where, "value"),
         "fingerprints": rows(trace, "fingerprints", *where, "block", "hi", "lo"),
+        "sizes": rows(trace, "sizes", *where, "block", "dtype", "count", "largest", "p0"),
         "order": rows(trace, "order", *where, "ranks"),
         "choices": rows(trace, "choices", *where, "block", "choice", "score"),
         "usage": rows(trace, "usage", *where, "value"),
     }
+
+
+def test_every_array_has_a_row_of_sizes_in_the_order_of_fingerprints(tmp_path):
+    with tracer(tmp_path / "rank-00000.h5") as t:
+        t.array("few", 3, np.array([3, -4], np.int32))
+        t.array("text", 0, np.array([b"ab"]))
+        t.fingerprint("of hashes", 0, bytes(16))
+        t.fingerprints("many", [4, 5], np.array([[1 + 2j, 3, -1j], [0, 0, 0]], np.complex64))
+    trace = read(t.path)
+    assert rows(trace, "sizes", "name", "block", "dtype", "count", "l1", "largest", "p0", "p1") == [
+        ("few", 3, "int32", 2, 7.0, 4.0, 3.0, -4.0),
+        ("text", 0, "bytes16", 0, 0.0, 0.0, 0.0, 0.0),
+        ("many", 4, "complex64", 6, 7.0, 3.0, *sizes(np.array([[1 + 2j, 3, -1j]]))[1][0, 2:4]),
+        ("many", 5, "complex64", 6, 0.0, 0.0, 0.0, 0.0),
+    ]
+    assert rows(trace, "fingerprints", "name", "block") == [
+        ("few", 3), ("text", 0), ("of hashes", 0), ("many", 4), ("many", 5)]  # fmt: skip
 
 
 def test_many_events_keep_their_order_across_blocks(tmp_path):
@@ -197,12 +224,12 @@ def test_level_off_records_the_bits_but_no_times(tmp_path):
     with tracer(tmp_path / "rank-00000.h5", level="off") as t:
         t.event(t.name("region"), t.clock(), 8)
         t.value("energy", 1.0)
-        t.fingerprint("state", 0, fingerprint(np.zeros(2)))
+        t.array("state", 0, np.zeros(2))
         t.order("total", [[0, 1, 2]])
         t.choice("wire", -1, "fp8", 0.5)
         t.usage("cpu_time", 0, 1.0)
     trace = read(t.path)
-    assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1, 1, 0]
+    assert [len(trace.tables[table]["name"]) for table in TABLES] == [0, 1, 1, 1, 1, 1, 0]
     with pytest.raises(ValueError, match="regions, off"):
         tracer(tmp_path / "other.h5", level="all")
 
@@ -452,7 +479,7 @@ def test_the_files_of_a_run_are_found_and_a_missing_rank_is_named(tmp_path):
 def test_a_table_can_be_left_unread(written):
     assert read(written, tables=()).tables == {}
     assert set(read(written, tables=["order"]).tables) == {"order"}
-    with pytest.raises(ValueError, match="events, values, fingerprints, order"):
+    with pytest.raises(ValueError, match="events, values, fingerprints, sizes, order"):
         read(written, tables=["event"])
 
 
