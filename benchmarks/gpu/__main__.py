@@ -12,18 +12,23 @@ kernels   block stencils, halo exchange and operators of the flow: the bits of t
 coupled   whole runs of the flow on one rank, without a launcher
 solver    whole solves in the same way
 
-Prints tables and writes benchmarks/results/DEVICE-DATE.json. Ends with 0, with 3 if a check failed, with 2
-where there is nothing to check with.
+Each part runs in a process of its own, since an error of the device takes everything along that the process still has
+to do. Prints tables and writes benchmarks/results/DEVICE-DATE.json after each part. Ends with 0, with 3 if a check
+failed, with 2 where there is nothing to check with.
 """
 
 import argparse
+import json
 import re
+import subprocess
 import sys
+import tempfile
 import traceback
 from datetime import UTC, datetime
 from importlib import import_module
 from pathlib import Path
 
+from benchmarks.harness.launching import ROOT
 from benchmarks.harness.results import add_quiet, report, save
 from kernels.threads import cores
 from miniapps.system import environment
@@ -52,46 +57,81 @@ def main() -> int:
     parser.add_argument(
         "--quick", action="store_true", help="small problems and single calls: to try the program itself"
     )
+    parser.add_argument("--limit", type=float, default=900.0, help="seconds for a part (default %(default)s)")
+    parser.add_argument("--rows", help=argparse.SUPPRESS)  # of the process of one part: where its rows go
     add_quiet(parser)
     options = parser.parse_args()
+    if options.rows:
+        Path(options.rows).write_text(json.dumps(rows_of(options.only[0], options)))
+        return 0
     if reason := environment.no_cuda():
         print(f"make gpu: {reason}; a Python that has CuPy is named by GPU_PYTHON=...", file=sys.stderr)
         return 2
-    device = environment.cuda_device(0)
-    where = {
-        "device": device,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cores": cores(),
-        "cpu": environment.cpu_model(),
-        "packages": environment.packages(),
-        "quick": options.quick,
-    }
-    sections = {}
+    where = machine(options.quick)
+    path = unused(Path(options.out), where)
+    sections: dict[str, list[dict]] = {}
     for part in options.only:
-        rows = rows_of(part, options)
-        sections[part] = rows
-        report(f"{PARTS[part][2]}, {device}", rows, where, None)
-    name = re.sub(r"\W+", "-", device.split(" ", 1)[1].rsplit(" ", 1)[0].lower()).strip("-")
-    path = Path(options.out) / f"{name}-{datetime.now(UTC):%Y-%m-%d}.json"
-    save({"machine": where} | sections, path)
+        sections[part] = apart(part, options)
+        report(f"{PARTS[part][2]}, {where['device']}", sections[part], where, None)
+        save({"machine": where} | sections, path)
     failed = [row["what"] for rows in sections.values() for row in rows if row["check"].startswith("FAIL")]
     print(f"CHECKS: {'FAIL ' + '; '.join(failed) if failed else 'PASS'}")
     return 3 if failed else 0
 
 
-def rows_of(part: str, asked: argparse.Namespace) -> list[dict]:
-    """The rows of one part; a single one that says why where it cannot be imported or breaks off.
+def machine(quick: bool) -> dict:
+    """What the figures depend on."""
+    import cupy
 
-    After an error of the device itself the parts that follow break off too: `--only` runs one in a process of its own.
-    """
+    return {
+        "device": environment.accelerator(environment.cuda_device(0)),
+        "cuda": {
+            "driver": cupy.cuda.runtime.driverGetVersion(),
+            "runtime": cupy.cuda.runtime.runtimeGetVersion(),
+        },
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "cores": cores(),
+        "cpu": environment.cpu_model(),
+        "packages": environment.packages(),
+        "quick": quick,
+    }
+
+
+def unused(folder: Path, where: dict) -> Path:
+    """A file for the results that is not there yet."""
+    name = re.sub(r"\W+", "-", where["device"].lower()).strip("-") + "-" + where["date"][:10]
+    path, number = folder / f"{name}.json", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{name}-{number}.json"
+    return path
+
+
+def apart(part: str, options: argparse.Namespace) -> list[dict]:
+    """The rows of a part that runs in a process of its own; a single one that says how it ended if it has none."""
+    with tempfile.TemporaryDirectory() as scratch:
+        rows = Path(scratch) / "rows.json"
+        command = [sys.executable, "-m", "benchmarks.gpu", "--only", part, "--rows", str(rows)]
+        command += [f"--{name}" for name in ("quick", "quiet") if getattr(options, name)]
+        try:
+            ended = subprocess.run(command, timeout=options.limit, cwd=ROOT).returncode
+        except subprocess.TimeoutExpired:
+            return [{"what": part, "check": f"FAIL no end after {options.limit:g} s"}]
+        if rows.exists():
+            return json.loads(rows.read_text())
+        return [{"what": part, "check": f"FAIL its process ended with {ended} and no rows"}]
+
+
+def rows_of(part: str, options: argparse.Namespace) -> list[dict]:
+    """The rows of one part; a single one that says why where it cannot be imported or breaks off."""
     module, function, _ = PARTS[part]
     try:
         benchmark = import_module(f"benchmarks.gpu.{module}")
     except ImportError as error:
         return [{"what": part, "check": f"not run: {error}"}]
     try:
-        return getattr(benchmark, function)(asked)
-    except Exception as error:  # of CUDA, its libraries or CuPy, each of its own class; the other parts count
+        return getattr(benchmark, function)(options)
+    except Exception as error:  # of CUDA, its libraries or CuPy, each of its own class
         traceback.print_exc()
         return [{"what": part, "check": f"FAIL {type(error).__name__}: {error}"}]
 

@@ -249,7 +249,7 @@ def _as_argument(value):
         return ctypes.c_void_p(value._held.ctypes.data)
     if isinstance(value, float):
         return ctypes.c_double(value)
-    if isinstance(value, int):
+    if isinstance(value, int) and not isinstance(value, bool):  # CuPy gives a bool one byte
         return ctypes.c_longlong(value)
     raise TypeError(f"a kernel cannot be given a {type(value)}")
 
@@ -330,6 +330,8 @@ cuda = SimpleNamespace(
     runtime=SimpleNamespace(
         is_hip=False,
         getDeviceCount=lambda: 1,
+        driverGetVersion=lambda: 0,
+        runtimeGetVersion=lambda: 0,
         memGetInfo=lambda: (1 << 30, 1 << 30),
         getDeviceProperties=lambda number: {"name": b"host stand-in", "uuid": bytes(16)},
     ),
