@@ -31,6 +31,7 @@ OTHERS = {
     "kernels": "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
     "partition": "a training step over a mesh of ranks, planned and not run: fpna partition explain --help",
     "embeddings": "times steps of tables of embeddings, for sharding: mpirun -n 2 fpna embeddings FILE",
+    "cause": "whether rounding explains the difference of two runs, by disturbed launches: fpna cause A B -- ./app",
     "verify": "executes parts of a run again, on any number of ranks, and compares every bit",
     "doctor": "what this machine has, what is missing, and how to get it",
     "demo": "runs that differ and runs that agree, and the report on them",
@@ -90,6 +91,8 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
         return lambda argv: import_module("miniapps.partition.commands").main(argv, "fpna partition")
     if name == "embeddings":
         return lambda argv: import_module("miniapps.embeddings.__main__").main(argv, "fpna embeddings")
+    if name == "cause":
+        return lambda argv: import_module("miniapps.cause.command").main(argv)
     if name == "verify":
         return lambda argv: import_module("miniapps.verify.command").main(argv, "fpna verify")
     if name == "doctor":

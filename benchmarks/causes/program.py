@@ -1,7 +1,7 @@
 """As program.c, in Python: `program.py KIND EPS N STEPS FIELDS SEED [OUT]`.
 
-Without OUT it is a program that `fpna run` observes. With OUT it records itself there: sums and points of each step, by a
-communicator that `fpna.wrap` was given.
+Without OUT it is a program that `fpna run` observes. With OUT it records itself there: sums and points of each step, by
+a communicator that `fpna.wrap` was given.
 """
 
 import contextlib
@@ -15,7 +15,12 @@ from mpi4py import MPI
 
 def main():
     """Run the program that the command line describes."""
-    kind, eps, n, steps, fields, phase = sys.argv[1], float(sys.argv[2]), *map(int, sys.argv[3:6]), float(sys.argv[6])
+    kind, eps, n, steps, fields, phase = (
+        sys.argv[1],
+        float(sys.argv[2]),
+        *map(int, sys.argv[3:6]),
+        float(sys.argv[6]),
+    )
     comm = MPI.COMM_WORLD
     if len(sys.argv) < 8:
         return run(kind, eps, n, steps, fields, phase, comm, None)
@@ -86,7 +91,10 @@ def run(kind, eps, n, steps, fields, phase, comm, recording):
 def halo(u, comm, stale):
     """`u` with the neighbours' nearest points around it; a share `stale` of them was not exchanged."""
     before, behind = comm.rank - 1, comm.rank + 1
-    before, behind = max(before, MPI.PROC_NULL) if before >= 0 else MPI.PROC_NULL, behind if behind < comm.size else MPI.PROC_NULL
+    before, behind = (
+        max(before, MPI.PROC_NULL) if before >= 0 else MPI.PROC_NULL,
+        behind if behind < comm.size else MPI.PROC_NULL,
+    )
     left, right = u[:1].copy(), u[-1:].copy()
     comm.Sendrecv(u[-1:].copy(), behind, 1, left, before, 1)
     comm.Sendrecv(u[:1].copy(), before, 2, right, behind, 2)

@@ -1,0 +1,1 @@
+"""Programs that are wrong, and programs that only round: are they told apart?"""

@@ -1,0 +1,106 @@
+"""Drawn programs: which bug or which rounding, in which language, how large, and how its two runs differ."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, field
+
+BUG, ROUNDING = "bug", "rounding"
+C, FORTRAN, PYTHON, RECORDED = "C", "Fortran", "mpi4py", "fpna.record"
+
+# What makes the two runs of a program differ: the number of ranks; nothing, since each launch differs; an environment.
+RANKS, LAUNCHES, ARRIVAL, THREADS, ALGORITHM, CONTRACTION = (
+    "ranks", "launches", "arrival", "threads", "algorithm", "contraction"
+)  # fmt: skip
+EVERYWHERE = (C, FORTRAN, PYTHON, RECORDED)
+IN_PYTHON = (PYTHON, RECORDED)
+KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
+    "local-index": (BUG, RANKS, EVERYWHERE),
+    "forgotten-halo": (BUG, RANKS, EVERYWHERE),
+    "rank-seed": (BUG, RANKS, (C, *IN_PYTHON)),
+    "integer-division": (BUG, RANKS, EVERYWHERE),
+    "off-by-one": (BUG, RANKS, EVERYWHERE),
+    "doubled": (BUG, RANKS, EVERYWHERE),
+    "lost": (BUG, RANKS, EVERYWHERE),
+    "wrong-root": (BUG, RANKS, EVERYWHERE),
+    "float-index": (BUG, RANKS, EVERYWHERE),
+    "stale-buffer": (BUG, RANKS, EVERYWHERE),
+    "uninitialised": (BUG, LAUNCHES, (C, *IN_PYTHON)),
+    "race": (BUG, LAUNCHES, (C,)),
+    "early-read": (BUG, ARRIVAL, (C,)),
+    "wildcard": (BUG, ARRIVAL, (C, PYTHON)),
+    "order": (ROUNDING, ALGORITHM, (C, PYTHON)),
+    "grouping": (ROUNDING, RANKS, EVERYWHERE),
+    "cancellation": (ROUNDING, RANKS, EVERYWHERE),
+    "chaos": (ROUNDING, RANKS, EVERYWHERE),
+    "solver": (ROUNDING, RANKS, (C,)),
+    "threads": (ROUNDING, THREADS, (C,)),
+    "chaos-threads": (ROUNDING, THREADS, (C,)),
+    "arrival": (ROUNDING, ARRIVAL, (C, PYTHON)),
+    "contraction": (ROUNDING, CONTRACTION, (C,)),
+}
+PAIRS = ((2, 4), (2, 3), (3, 4), (4, 2))
+LEAST_SIZE = 50  # a bug's effect is 2^-1 to 2^-50 of the true numbers
+
+
+@dataclass(frozen=True)
+class Side:
+    """One run: on how many ranks, in which environment, by which binary."""
+
+    ranks: int
+    environment: dict[str, str] = field(default_factory=dict)
+    contracted: bool = False
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A program with its arguments, and its two runs."""
+
+    kind: str
+    what: str
+    language: str
+    arguments: tuple[str, ...]
+    exponent: int
+    a: Side
+    b: Side
+
+
+def draw(seed: int, what: str) -> Drawn:
+    """The program of this seed that has a bug, or that only rounds."""
+    numbers = random.Random(f"{what} {seed}")
+    kind = numbers.choice([name for name, (its, *_) in KINDS.items() if its == what])
+    _, how, languages = KINDS[kind]
+    language = numbers.choice(languages)
+    exponent = numbers.randint(1, LEAST_SIZE)
+    n, steps, fields = (
+        numbers.choice((203, 1001, 4099)),
+        numbers.choice((5, 12, 40)),
+        numbers.choice((1, 2, 3, 7)),
+    )
+    if kind == "solver":
+        steps = numbers.choice((20, 60))
+    if kind in ("chaos", "chaos-threads"):
+        steps = numbers.choice((12, 80))
+    fields = max(fields, 7) if how == ALGORITHM else fields
+    phase = numbers.random()
+    arguments = (kind, repr(2.0**-exponent), str(n), str(steps), str(fields), f"{phase:.3f}")
+    return Drawn(kind, what, language, arguments, exponent, *_sides(how, numbers))
+
+
+def _sides(how: str, numbers: random.Random) -> tuple[Side, Side]:
+    ranks = numbers.choice((3, 4))
+    if how == RANKS:
+        a, b = numbers.choice(PAIRS)
+        return Side(a), Side(b)
+    if how == ARRIVAL:
+        return Side(4, {"ORDER": "1"}), Side(4, {"ORDER": "3"})
+    if how == THREADS:
+        return Side(2, {"OMP_NUM_THREADS": "2"}), Side(2, {"OMP_NUM_THREADS": "3"})
+    if how == ALGORITHM:
+        names = ("recursive_doubling", "reduce_scatter_allgather")
+        off = {"MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE": "none", "MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
+        sides = [Side(4, off | {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": name}) for name in names]
+        return sides[0], sides[1]
+    if how == CONTRACTION:
+        return Side(ranks), Side(ranks, contracted=True)
+    return Side(ranks), Side(ranks)

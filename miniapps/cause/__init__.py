@@ -1,0 +1,1 @@
+"""`fpna cause A B -- PROGRAM`: whether rounding explains why two runs differ, by an experiment."""

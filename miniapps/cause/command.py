@@ -1,0 +1,223 @@
+"""`fpna cause A B -- PROGRAM`: whether rounding explains the difference of two runs, by an experiment."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import shutil
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from kernels.as_json import document
+from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.progress import Progress
+from miniapps.cause.launches import OWN, Plan, launch, spread
+from miniapps.cause.placing import BEYOND, NOT_ROUNDING, OPEN, ROUNDING, WITHIN, Place, Verdict, judge
+from miniapps.cause.sizes import Sizes, read
+from miniapps.errors import UsageError
+from miniapps.received.arguments import Parser
+from miniapps.received.regular import Refused
+from miniapps.received.text import printable, tell
+from miniapps.trace import TraceError, read_run
+
+SCHEMA = 1
+CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
+FAILED_CODE, BAD_USAGE = 1, 2
+STILL = 2  # launches that nobody disturbs
+LAUNCHES, MOST_LAUNCHES = 10, 1000
+TIMEOUT_S = 3600.0
+OBSERVED = "program.sums"  # an option that runs of `fpna run` state
+
+DESCRIPTION = """\
+Says whether rounding explains why the runs A and B differ. The program is launched again as in A: twice as it is, then
+under disturbances no larger than rounding. Between two calls of MPI a rank rounds to nearest, upward or downward, and
+what it gives to a sum of floating-point numbers moves by at most a unit in the last place; a seed draws both. Where A
+and B lie much farther apart than all of these launches, they do not differ by rounding: look for a bug, or another
+input. All launches use one thread, and messages from any source come in the order of A.
+"""
+EPILOG = f"""\
+examples:
+  fpna cause runs/a runs/b -- ./app input.txt
+  fpna cause runs/a runs/b --launcher 'srun -n {{ranks}}' -- ./app input.txt
+  fpna cause runs/a runs/b -- python app.py --out {OWN}
+      a program that records itself (fpna.record, or one of ours): {OWN} is where it is to write
+
+Exit codes: 0 rounding explains the difference; 1 failure; 2 usage, or a launch that failed; 3 rounding does not
+explain it; 4 open, and the answer says what is missing.
+"""
+
+
+def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:
+    """The command line."""
+    top = Parser(
+        prog=prog, usage=f"{prog} A B [options] -- PROGRAM [ARGUMENTS]", description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    top.add_argument(
+        "a", metavar="A", type=Path, help="the directory of a run; launches are made on as many ranks"
+    )
+    top.add_argument("b", metavar="B", type=Path, help="a run that differs from A")
+    top.add_argument(
+        "--launches", type=int, default=LAUNCHES, metavar="N", help=f"disturbed launches ({LAUNCHES})"
+    )
+    top.add_argument("--seed", type=int, default=1, metavar="N", help="of the first disturbed launch (1)")
+    top.add_argument(
+        "--launcher", default="mpirun -n {ranks}", metavar="WORDS",
+        help="what starts the ranks; {ranks} is their number ('mpirun -n {ranks}')",
+    )  # fmt: skip
+    top.add_argument(
+        "--mpicxx", metavar="PATH", help="the C++ compiler of the program's MPI (mpicxx on PATH)"
+    )
+    top.add_argument(
+        "--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="for one launch (3600)"
+    )
+    top.add_argument(
+        "--keep", type=Path, metavar="DIR", help="keep all launches there, new or empty (removed at the end)"
+    )
+    add_json(top)
+    add_loudness(top, "the verdict alone")
+    add_version(top)
+    return top
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "fpna cause") -> int:
+    """Make the experiment; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    own, command = (
+        (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
+    )
+    options = parser(prog).parse_args(own)
+    try:
+        return _answer(options, command, prog)
+    except (UsageError, TraceError, Refused) as error:
+        tell(f"{prog}: {error}", sys.stderr)
+        return BAD_USAGE
+
+
+def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
+    if not command:
+        raise UsageError(f"no program; what made A? {prog} {options.a} {options.b} -- ./app ARGUMENTS")
+    if not 3 <= options.launches <= MOST_LAUNCHES:
+        raise UsageError(f"--launches {options.launches}: choose 3 to {MOST_LAUNCHES}")
+    plan = _plan(options, command)
+    names: dict[str, int] = {}
+    runs = [read(run, names) for run in (options.a, options.b)]
+    seeds = range(options.seed, options.seed + options.launches)
+    verdict = judge(*runs, *_experiment(options, plan, seeds, names), names)
+    with reader_may_leave():
+        print(
+            _document(options, plan, verdict)
+            if options.json
+            else "\n".join(sentences(options, plan, verdict))
+        )
+    return CODES[verdict.kind]
+
+
+def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
+    """How the program of A is launched. Raises UsageError where A and B are not runs of one problem, or where the command
+    of a program that records itself names no directory."""
+    heads = [next(iter(read_run(run, tables=[], ranks=[0]))).attributes for run in (options.a, options.b)]
+    if heads[0]["problem"] != heads[1]["problem"]:
+        raise UsageError(f"{options.a} and {options.b} are runs of two problems; compare runs of one")
+    observed = OBSERVED in heads[0]["options"]
+    if not observed and not any(OWN in word for word in command):
+        raise UsageError(
+            f"{options.a} is of a program that records itself: write {OWN} where the command names its directory"
+        )
+    settings = heads[0]["config"]["program"] if observed else {}
+    observer = ("--guarantee", settings["sums"]) if settings.get("sums") else ()
+    observer += ("--mpicxx", options.mpicxx) if options.mpicxx else ()
+    replay = options.a if observed and read(options.a, {}).sources else None
+    return Plan(tuple(command), options.launcher, heads[0]["size"], replay, observer)
+
+
+def _experiment(
+    options: argparse.Namespace, plan: Plan, seeds: range, names: dict[str, int]
+) -> tuple[list[Sizes], list[Sizes]]:
+    """What the launches recorded: (undisturbed, disturbed)."""
+    progress = Progress("cause", quiet=options.quiet)
+    scratch = None if options.keep else tempfile.mkdtemp(prefix="fpna-cause-")
+    directory = Path(scratch) if scratch else options.keep
+    if options.keep and options.keep.exists() and any(options.keep.iterdir()):
+        raise UsageError(f"--keep {printable(str(options.keep))}: not empty; choose a new directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        launches = spread(directory, STILL, seeds)
+        recorded: dict[bool, list[Sizes]] = {True: [], False: []}
+        for number, (out, seed) in enumerate(launches):
+            progress.show(number / len(launches), f"launch {number + 1} of {len(launches)}")
+            recorded[seed is None].append(read(launch(plan, out, seed, options.timeout), names))
+        progress.clear()
+        return recorded[True], recorded[False]
+    finally:
+        if scratch:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+
+def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list[str]:
+    """The answer as lines of text: the verdict, the numbers behind it, what it cannot see, what to do."""
+    heads = {
+        ROUNDING: "rounding explains the difference",
+        NOT_ROUNDING: "rounding does not explain the difference",
+        OPEN: "open: this experiment cannot tell whether rounding explains the difference",
+    }
+    lines = [f"{options.a} and {options.b}: {heads[verdict.kind]}", f"  why        {verdict.why}"]
+    shown = (
+        [("first", verdict.first), ("farthest", verdict.worst)]
+        if verdict.first != verdict.worst
+        else [("at", verdict.worst)]
+    )
+    lines += [f"  {word:10} {_place(place)}" for word, place in shown if place is not None]
+    lines.append(
+        f"  launches   {options.launches} disturbed (from seed {options.seed} on) and {STILL} undisturbed, each on {plan.ranks} ranks and one thread"
+        + (", messages in the order of " + str(options.a) if plan.replay else "")
+    )
+    lines.append(
+        f"  compared   {verdict.compared} records, of which {verdict.differing} differ between the runs"
+    )
+    if verdict.unstable:
+        lines.append(f"  left out   {verdict.unstable} records that differ between undisturbed launches, too")
+    if verdict.whole:
+        lines.append(
+            f"  left out   {verdict.whole} records of whole numbers, which no disturbed launch changed"
+        )
+    if verdict.kind == ROUNDING and verdict.worst is not None:
+        lines.append(
+            f"  unseen     a bug that moves results by less than rounding does, {verdict.worst.reach:.2g} here"
+        )
+    return [*lines, f"  next       {_next(options, plan, verdict)}"]
+
+
+def _place(place: Place) -> str:
+    where = f"{place.name}, step {place.step}" + (f", block {place.block}" if place.block >= 0 else "")
+    return f"{where}: A and B lie {place.apart:.2g} apart, disturbed launches at most {place.reach:.2g}"
+
+
+def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
+    """What to do with this verdict, in one line."""
+    command = shlex.join(plan.command)
+    if verdict.kind == NOT_ROUNDING and verdict.first is not None:
+        return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
+    if verdict.kind == ROUNDING:
+        return "this difference is no sign of a bug; docs/own-programs.md shows how to make such runs equal"
+    if verdict.unstable and verdict.worst is None:
+        return "first mend what differs from launch to launch on one thread, such as a seed from the clock; then ask again"
+    if not verdict.compared:
+        return "record the runs anew with this version, so that they hold the sizes of what they compute"
+    return f"launch more: fpna cause {options.a} {options.b} --launches {4 * options.launches} -- {command}"
+
+
+def _document(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
+    def place(at: Place | None) -> dict[str, Any] | None:
+        return None if at is None else {**vars(at), "ratio": at.ratio}
+
+    return document(
+        SCHEMA, "cause", a=str(options.a), b=str(options.b), verdict=verdict.kind, why=verdict.why,
+        first=place(verdict.first), farthest=place(verdict.worst), compared=verdict.compared,
+        differing=verdict.differing, unstable=verdict.unstable, whole=verdict.whole, within=WITHIN, beyond=BEYOND,
+        launches=options.launches, undisturbed=STILL, seed=options.seed, ranks=plan.ranks, threads=1,
+        replay=plan.replay is not None, next=_next(options, plan, verdict),
+    )  # fmt: skip

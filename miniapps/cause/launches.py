@@ -1,0 +1,83 @@
+"""Launches of a program under observation, some of them disturbed by no more than rounding."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from miniapps.errors import UsageError
+from miniapps.received.text import printable
+from miniapps.system.python import module
+
+# One thread: how threads share work must not differ between launches, nor which of them adds first.
+ONE_THREAD = {
+    name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+}
+OWN = "{out}"  # in a command: the directory of a program that writes traces of its own
+SHOWN = 2000  # characters of what a launch that failed has printed
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a program is launched. `launcher`: words before it, with `{ranks}`. `replay`: the run whose order of messages
+    is repeated; None: as they come. `observer`: more options of `fpna run`, such as the guarantee of its sums."""
+
+    command: tuple[str, ...]
+    launcher: str
+    ranks: int
+    replay: Path | None
+    observer: tuple[str, ...] = ()
+
+    @property
+    def records_itself(self) -> bool:
+        """Whether the program writes traces of its own."""
+        return any(OWN in word for word in self.command)
+
+    def words(self, out: Path, seed: int | None) -> list[str]:
+        """The command line of one launch into the new directory `out`, disturbed by `seed` unless that is None."""
+        observed = out / "calls" if self.records_itself else out
+        words = [*shlex.split(self.launcher.format(ranks=self.ranks)), *module("fpna", "run")]
+        words += ["--quiet", "--out", str(observed), *self.observer]
+        words += ["--disturb", str(seed)] if seed is not None else []
+        words += ["--replay", str(self.replay.resolve())] if self.replay else []
+        return [*words, "--", *(word.replace(OWN, str(self.own(out))) for word in self.command)]
+
+    def own(self, out: Path) -> Path:
+        """The directory of the traces that are compared, of a launch into `out`."""
+        return out / "own" if self.records_itself else out
+
+
+def launch(plan: Plan, out: Path, seed: int | None, timeout: float) -> Path:
+    """Launch the program once; the directory of its traces. Raises UsageError where it fails or does not end."""
+    words = plan.words(out, seed)
+    if plan.records_itself:
+        out.mkdir(parents=True)
+    what = f"the launch {'without disturbance' if seed is None else f'disturbed by seed {seed}'}"
+    if shutil.which(words[0]) is None:
+        raise UsageError(
+            f"no launcher {words[0]!r} on PATH; name one that starts the ranks: --launcher 'srun -n {{ranks}}'"
+        )
+    try:
+        done = subprocess.run(
+            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
+            env=os.environ | ONE_THREAD,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(
+            f"{what} has not ended after {timeout:.0f} s; give it longer: --timeout SECONDS"
+        ) from error
+    if done.returncode:
+        told = printable(done.stdout.decode(errors="replace")[-SHOWN:], keep="\n").strip()
+        raise UsageError(f"{what} ended with {done.returncode}: {shlex.join(words)}\n{told}")
+    return plan.own(out)
+
+
+def spread(directory: Path, still: int, disturbed: Sequence[int]) -> list[tuple[Path, int | None]]:
+    """(directory, seed) of each launch: `still` ones that nobody disturbs, and one for each seed of `disturbed`."""
+    launches: list[tuple[Path, int | None]] = [(directory / f"still-{i}", None) for i in range(still)]
+    return launches + [(directory / f"disturbed-{seed}", seed) for seed in disturbed]

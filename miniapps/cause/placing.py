@@ -1,0 +1,155 @@
+"""Where the difference of two runs lies among those that rounding makes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from miniapps.cause.sizes import KEY, Sizes, common
+from miniapps.trace.records import RECEIVED, SOURCE
+
+ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
+# Two runs may lie so many times as far apart as the farthest disturbed launch: were they two more such launches, one
+# pair in eleven would lie farther apart than ten, and hardly any four times as far.
+WITHIN = 4.0
+# From here on rounding is ruled out: the disturbance would have to be too small by this factor, although it moves every
+# operation by up to a unit in the last place.
+BEYOND = 32.0
+LEAST = 2.0**-53  # of the sum of absolute values: below it float64 does not resolve a total
+
+
+@dataclass(frozen=True)
+class Place:
+    """A record of both runs: `apart`, how far they lie apart there; `reach`, how far disturbed launches lie from an
+    undisturbed one, at most; `ratio`, how many times as far apart they lie as rounding reaches."""
+
+    name: str
+    step: int
+    block: int
+    apart: float
+    reach: float
+    ratio: float
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`kind`: ROUNDING, NOT_ROUNDING or OPEN, with the reason in words. `first`: the first record that differs and can
+    be judged, `worst`: the one in which the runs lie farthest apart, measured by what rounding reaches. Counts of
+    records: `compared` in all runs, `differing` between the two, `unstable` ones of these, which differ from launch to launch
+    without any disturbance, and `whole` ones, which hold whole numbers that no launch moved."""
+
+    kind: str
+    why: str
+    first: Place | None
+    worst: Place | None
+    compared: int
+    differing: int
+    unstable: int
+    whole: int
+
+
+def judge(
+    a: Sizes, b: Sizes, still: Sequence[Sizes], disturbed: Sequence[Sizes], names: dict[str, int]
+) -> Verdict:
+    """Place the difference of `a` and `b` among those of `disturbed` launches from the first of the undisturbed ones,
+    `still`; `names` as `sizes.read` was given them."""
+    texts = {number: text for text, number in names.items()}
+    skipped = _by_arrival(a, b)
+    keys, rows = common([a, b, *still, *disturbed])
+    fields = keys.view(KEY)
+    runs = [a, b, *still, *disturbed]
+    numbers = [run.numbers[row] for run, row in zip(runs, rows, strict=True)]
+    l1 = [run.l1[row] for run, row in zip(runs, rows, strict=True)]
+    counts = [run.count[row] for run, row in zip(runs, rows, strict=True)]
+    judged = np.array([texts[int(number)] not in skipped for number in fields["name"]], bool)
+    apart = _distance(numbers[0], numbers[1], counts[0], counts[1])
+    differs = judged & ((apart > 0) | (l1[0] != l1[1]))
+    base = 2
+    stable = np.ones(len(keys), bool)
+    for other in range(base + 1, base + len(still)):
+        stable &= _distance(numbers[base], numbers[other], counts[base], counts[other]) == 0
+    reach = np.zeros(len(keys))
+    for other in range(base + len(still), len(runs)):
+        reach = np.maximum(reach, _distance(numbers[base], numbers[other], counts[base], counts[other]))
+    size = np.where(np.isfinite(l1[base]), l1[base], 0.0)
+    ratio = _ratio(apart, np.maximum(reach, LEAST * size))
+    whole = _whole(numbers[0]) & _whole(numbers[1]) & (reach == 0)
+    telling = differs & stable & ~whole
+    places = [
+        Place(texts[int(fields["name"][i])], int(fields["step"][i]), _signed(fields["block"][i]), float(apart[i]),
+              float(reach[i]), float(ratio[i]))
+        for i in _extremes(telling, fields["step"], ratio)
+    ]  # fmt: skip
+    first, worst = places or (None, None)
+    told = {
+        "compared": int(judged.sum()), "differing": int(differs.sum()), "unstable": int((differs & ~stable).sum()),
+        "whole": int((differs & stable & whole).sum()),
+    }  # fmt: skip
+    kind, why = _verdict(first, worst, told, len(disturbed))
+    return Verdict(kind, why, first, worst, **told)
+
+
+def _verdict(
+    first: Place | None, worst: Place | None, told: dict[str, int], launches: int
+) -> tuple[str, str]:
+    if worst is not None and worst.ratio >= BEYOND:
+        return NOT_ROUNDING, f"changes of the size of rounding move {worst.name} by at most {worst.reach:.2g}"
+    if not told["compared"]:
+        return OPEN, "the runs and the launches have no numbers in common"
+    if not told["differing"]:
+        return OPEN, "nothing that all launches recorded differs between the two runs"
+    if worst is None and told["unstable"]:
+        return OPEN, (
+            "all that differs between the two runs also differs between launches that nobody disturbed: a clock, "
+            "random numbers, memory that nobody set, or a race"
+        )
+    if worst is None:
+        return OPEN, f"only whole numbers differ, and none of {launches} disturbed launches changed one"
+    if worst.ratio > WITHIN:
+        return (
+            OPEN,
+            f"the runs lie {worst.ratio:.1f} times as far apart as the farthest of {launches} disturbed launches",
+        )
+    return ROUNDING, (
+        f"in all records the runs lie at most {worst.ratio:.2g} times as far apart as disturbed launches do"
+    )
+
+
+def _by_arrival(a: Sizes, b: Sizes) -> set[str]:
+    """Names of receives from any source that took other ranks' messages: what came there is another message."""
+    moved = {name for name in {*a.sources, *b.sources} if a.sources.get(name) != b.sources.get(name)}
+    return {f"{RECEIVED}{name.removeprefix(SOURCE)}" for name in moved}
+
+
+def _distance(a: np.ndarray, b: np.ndarray, count_a: np.ndarray, count_b: np.ndarray) -> np.ndarray:
+    """How far the numbers of two runs lie apart, by the largest projection; infinite where one alone is not finite, or
+    where there are more of them in one."""
+    with np.errstate(invalid="ignore"):
+        parts = np.abs(a - b)
+    same = (a == b) | (np.isnan(a) & np.isnan(b))
+    parts = np.where(same, 0.0, np.where(np.isnan(parts), np.inf, parts))
+    largest = parts.max(axis=1) if len(parts) else np.zeros(0)
+    return np.where(count_a == count_b, largest, np.inf)
+
+
+def _whole(numbers: np.ndarray) -> np.ndarray:
+    with np.errstate(invalid="ignore"):
+        return (numbers == np.rint(numbers)).all(axis=1) if len(numbers) else np.zeros(0, bool)
+
+
+def _ratio(apart: np.ndarray, reach: np.ndarray) -> np.ndarray:
+    """How many times `reach` two runs lie apart: 0 where they are equal, or where a launch lies infinitely far, too."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((apart == 0) | np.isinf(reach), 0.0, apart / reach)
+
+
+def _extremes(telling: np.ndarray, step: np.ndarray, ratio: np.ndarray) -> list[int]:
+    """The rows of the first record and of the one farthest apart; none where no record is `telling`."""
+    rows = np.flatnonzero(telling)
+    return [int(rows[np.argmin(step[rows])]), int(rows[np.argmax(ratio[rows])])] if len(rows) else []
+
+
+def _signed(block: int) -> int:
+    return int(np.uint32(block).astype(np.int32))

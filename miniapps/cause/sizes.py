@@ -1,0 +1,100 @@
+"""The numbers that runs recorded, side by side: what can be compared of several runs of one program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from miniapps.trace import read_run
+from miniapps.trace.records import CHAIN, SOURCE
+
+KEY = np.dtype([(field, ">u4") for field in ("repeat", "step", "name", "block", "occurrence")])
+PROJECTIONS = ("p0", "p1", "p2", "p3")
+
+
+@dataclass
+class Sizes:
+    """What a run recorded of its numbers, in the order of `keys`.
+
+    `keys`: (n,) of KEY as bytes, ascending. `numbers`: (n, 4) projections, the numbers themselves where there are at
+    most four. `l1`: (n,) sums of absolute values. `count`: (n,) how many numbers. `sources`: whose messages were taken from
+    any source, by the name of the call.
+    """
+
+    keys: np.ndarray
+    numbers: np.ndarray
+    l1: np.ndarray
+    count: np.ndarray
+    sources: dict[str, list[int]]
+
+
+def read(run: Path, names: dict[str, int]) -> Sizes:
+    """The numbers that the run in the directory `run` recorded. `names` gives each name a number, and grows.
+
+    Raises TraceError.
+    """
+    parts, sources = [], {}
+    for trace in read_run(run, tables=["sizes", "values"]):
+        texts = trace.names
+        numbers = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)
+        values, sizes = trace.tables["values"], trace.tables["sizes"]
+        source = np.array([text.startswith((SOURCE, CHAIN)) for text in texts] or [False])
+        for name in {text for text in texts if text.startswith(SOURCE)}:
+            taken = (
+                values["value"][np.array(texts, object)[values["name"]] == name]
+                if len(values["name"])
+                else []
+            )
+            sources.setdefault(name, []).extend(int(rank) for rank in taken)
+        told = ~source[values["name"]] if len(values["name"]) else np.zeros(0, bool)
+        value = values["value"][told]
+        parts.append(
+            _rows(values, numbers, told, value[:, None], np.abs(value), np.ones(len(value), np.int64))
+        )
+        every = np.ones(len(sizes["name"]), bool)
+        projections = np.stack([sizes[p] for p in PROJECTIONS], axis=1)
+        parts.append(_rows(sizes, numbers, every, projections, sizes["l1"], sizes["count"]))
+    keys = np.concatenate([keys for keys, *_ in parts])
+    order = np.argsort(keys, kind="stable")
+    stacked = (np.concatenate(columns)[order] for columns in list(zip(*parts, strict=True))[1:])
+    return Sizes(keys[order], *stacked, sources)
+
+
+def _rows(
+    table: dict[str, np.ndarray],
+    names: np.ndarray,
+    kept: np.ndarray,
+    numbers: np.ndarray,
+    l1: np.ndarray,
+    count: np.ndarray,
+) -> tuple[np.ndarray, ...]:
+    """(keys as bytes, numbers, l1, count) of the rows of one table of one rank that are `kept`."""
+    keys = np.zeros(int(kept.sum()), KEY)
+    for field in ("repeat", "step", "block"):
+        keys[field] = table[field][kept].astype(np.int64) & 0xFFFFFFFF
+    keys["name"] = names[table["name"][kept]] if len(keys) else 0
+    keys["occurrence"] = _occurrences(keys)
+    padded = np.zeros((len(keys), len(PROJECTIONS)))
+    padded[:, : numbers.shape[1]] = numbers
+    return keys.view(f"V{KEY.itemsize}"), padded, np.asarray(l1, float), np.asarray(count, np.int64)
+
+
+def _occurrences(keys: np.ndarray) -> np.ndarray:
+    """Of each row, how many rows before it have the same key."""
+    _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    order = np.argsort(which, kind="stable")
+    begins = np.repeat(np.cumsum(counts) - counts, counts)
+    occurrence = np.empty(len(keys), np.int64)
+    occurrence[order] = np.arange(len(keys)) - begins
+    return occurrence
+
+
+def common(runs: Sequence[Sizes]) -> tuple[np.ndarray, list[np.ndarray]]:
+    """The keys that all `runs` have, and the rows in which each has them."""
+    keys = runs[0].keys
+    for run in runs[1:]:
+        keys = np.intersect1d(keys, run.keys)
+    return keys, [np.searchsorted(run.keys, keys) for run in runs]

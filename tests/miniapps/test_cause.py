@@ -1,0 +1,107 @@
+"""Where the difference of two runs lies among those that rounding makes: `miniapps.cause.placing`."""
+
+import numpy as np
+import pytest
+
+from miniapps.cause.placing import NOT_ROUNDING, OPEN, ROUNDING, judge
+from miniapps.cause.sizes import KEY, Sizes
+
+NAMES = {"total:sum": 0, "received:MPI_Recv at f": 1}
+EPS = 2.0**-52
+
+
+def recorded(*rows, sources=None):
+    """Sizes of rows (name, step, number, l1)."""
+    keys = np.zeros(len(rows), KEY)
+    numbers, l1 = np.zeros((len(rows), 4)), np.zeros(len(rows))
+    for i, (name, step, number, size) in enumerate(rows):
+        keys[i]["name"], keys[i]["step"], numbers[i, 0], l1[i] = NAMES[name], step, number, size
+    order = np.argsort(keys.view(f"V{KEY.itemsize}"))
+    return Sizes(
+        keys.view(f"V{KEY.itemsize}")[order],
+        numbers[order],
+        l1[order],
+        np.ones(len(rows), np.int64),
+        sources or {},
+    )
+
+
+def total(*numbers, sources=None):
+    return recorded(
+        *(("total:sum", step, number, abs(number)) for step, number in enumerate(numbers)), sources=sources
+    )
+
+
+def launches(centre, spread, n=10, seed=0):
+    """`n` launches around the numbers `centre`, moved by up to `spread` (relative)."""
+    moves = np.random.default_rng(seed).uniform(-1, 1, (n, len(centre)))
+    return [total(*(c * (1 + spread * m) for c, m in zip(centre, move, strict=True))) for move in moves]
+
+
+def told(a, b, spread, still=None, **more):
+    own = total(*a)
+    return judge(own, total(*b), still or [own, own], launches(a, spread, **more), NAMES)
+
+
+def test_a_difference_that_disturbed_launches_make_too_is_rounding():
+    assert told([1.1, 2.3], [1.1 * (1 + EPS), 2.3 * (1 - EPS)], 2 * EPS).kind == ROUNDING
+
+
+def test_a_difference_far_beyond_them_is_not():
+    verdict = told([1.1, 2.3], [1.1, 2.3 * (1 + 1e-9)], 2 * EPS)
+    assert verdict.kind == NOT_ROUNDING
+    assert verdict.worst.step == 1 and verdict.worst.ratio > 1e5
+
+
+def test_a_bug_is_seen_behind_an_earlier_difference_that_is_rounding():
+    verdict = told([1.1, 2.3], [1.1 * (1 + EPS), 2.3 * (1 + 1e-9)], 2 * EPS)
+    assert verdict.kind == NOT_ROUNDING
+    assert (verdict.first.step, verdict.worst.step) == (0, 1)
+
+
+def test_chaos_that_moves_as_far_is_rounding_however_large():
+    assert told([0.552, 0.31], [0.653, 0.44], 0.5).kind == ROUNDING
+
+
+def test_between_both_it_is_open():
+    assert told([1.1], [1.1 * (1 + 20 * EPS)], 2 * EPS).kind == OPEN
+
+
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_number_that_is_none_in_one_run_alone_is_no_rounding(number):
+    assert told([1.1], [number], 2 * EPS).kind == NOT_ROUNDING
+
+
+def test_records_that_differ_without_disturbance_are_left_out():
+    a = [1.1, 2.3]
+    verdict = told(a, [1.1, 2.3 * (1 + 1e-3)], 2 * EPS, still=[total(*a), total(1.1, 9.9)])
+    assert verdict.kind == OPEN
+    assert verdict.unstable == 1 and verdict.worst is None
+
+
+def test_whole_numbers_that_no_launch_changed_are_left_open():
+    verdict = told([3.0], [4.0], 0.0)
+    assert verdict.kind == OPEN and verdict.whole == 1
+
+
+def test_messages_of_other_ranks_are_no_difference_of_numbers():
+    def run(number, source):
+        name = "source:MPI_Recv at f"
+        return recorded(("received:MPI_Recv at f", 0, number, number), sources={name: [source]})
+
+    a = run(1.5, 1)
+    verdict = judge(a, run(7.5, 2), [a, a], [a, a, a], NAMES)
+    assert verdict.kind == OPEN and not verdict.differing
+
+
+def test_nothing_in_common_is_said():
+    empty = recorded()
+    assert judge(empty, empty, [empty, empty], [empty] * 3, NAMES).compared == 0
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_runs_that_are_two_more_such_launches_are_never_accused(seed):
+    """2,000 records that rounding moves, of two runs drawn as the launches are."""
+    centre = np.random.default_rng(seed).lognormal(size=2000)
+    a, b, *others = launches(centre, 1e-12, n=14, seed=seed + 100)
+    assert judge(a, b, others[:1] * 2, others[2:], NAMES).kind != NOT_ROUNDING
