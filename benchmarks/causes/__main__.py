@@ -137,13 +137,21 @@ def asked(drawn: Drawn, seed: int, binaries: dict[str, list[str]], always: bool)
 def verdict_of(said: dict) -> str:
     """What `fpna divergence --json` says of rounding: "bug" for what rounding does not explain."""
     names = {"rounding": ROUNDING, "not rounding": BUG, "open": "open"}
-    return names.get(said["comparisons"][0].get("rounding", {}).get("verdict", ""), "unknown")
+    return names.get(first_comparison(said).get("rounding") or "", "unknown")
 
 
 def summary(said: dict) -> dict:
     """The part of the answer of `fpna divergence` that a row keeps."""
-    first = (said.get("comparisons") or [{}])[0]
-    return {key: first.get(key) for key in ("cause", "name", "step", "why", "rounding")}
+    return {
+        "row": first_comparison(said),
+        "facts": said.get("tables", {}).get("facts"),
+        "error": said.get("error"),
+    }
+
+
+def first_comparison(said: dict) -> dict:
+    """The row of the first comparison in the answer of `fpna divergence`."""
+    return (said.get("tables", {}).get("comparisons") or [{}])[0]
 
 
 def command(drawn: Drawn, binaries: dict[str, list[str]], contracted: bool) -> list[str]:
@@ -185,7 +193,7 @@ def document(words: list[str], environment: dict[str, str] | None = None) -> tup
     try:
         return done.returncode, json.loads(done.stdout)
     except ValueError:
-        return done.returncode, {"error": done.stderr[-2000:], "comparisons": [{}]}
+        return done.returncode, {"error": done.stderr[-2000:]}
 
 
 def table(rows: list[dict], after: str) -> dict[str, dict[str, int]]:

@@ -9,8 +9,8 @@ BUG, ROUNDING = "bug", "rounding"
 C, FORTRAN, PYTHON, RECORDED = "C", "Fortran", "mpi4py", "fpna.record"
 
 # What makes the two runs of a program differ: the number of ranks; nothing, since each launch differs; an environment.
-RANKS, LAUNCHES, ARRIVAL, THREADS, ALGORITHM, CONTRACTION = (
-    "ranks", "launches", "arrival", "threads", "algorithm", "contraction"
+RANKS, LAUNCHES, ORDER, THREADS, CONTRACTION = (
+    "ranks", "launches", "order", "threads", "contraction"
 )  # fmt: skip
 EVERYWHERE = (C, FORTRAN, PYTHON, RECORDED)
 IN_PYTHON = (PYTHON, RECORDED)
@@ -27,16 +27,16 @@ KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "stale-buffer": (BUG, RANKS, EVERYWHERE),
     "uninitialised": (BUG, LAUNCHES, (C, *IN_PYTHON)),
     "race": (BUG, LAUNCHES, (C,)),
-    "early-read": (BUG, ARRIVAL, (C,)),
-    "wildcard": (BUG, ARRIVAL, (C, PYTHON)),
-    "order": (ROUNDING, ALGORITHM, (C, PYTHON)),
+    "early-read": (BUG, ORDER, (C,)),
+    "wildcard": (BUG, ORDER, (C, PYTHON)),
+    "order": (ROUNDING, ORDER, (C, PYTHON)),
     "grouping": (ROUNDING, RANKS, EVERYWHERE),
     "cancellation": (ROUNDING, RANKS, EVERYWHERE),
     "chaos": (ROUNDING, RANKS, EVERYWHERE),
     "solver": (ROUNDING, RANKS, (C,)),
     "threads": (ROUNDING, THREADS, (C,)),
     "chaos-threads": (ROUNDING, THREADS, (C,)),
-    "arrival": (ROUNDING, ARRIVAL, (C, PYTHON)),
+    "arrival": (ROUNDING, ORDER, (C, PYTHON)),
     "contraction": (ROUNDING, CONTRACTION, (C,)),
 }
 PAIRS = ((2, 4), (2, 3), (3, 4), (4, 2))
@@ -81,7 +81,6 @@ def draw(seed: int, what: str) -> Drawn:
         steps = numbers.choice((20, 60))
     if kind in ("chaos", "chaos-threads"):
         steps = numbers.choice((12, 80))
-    fields = max(fields, 7) if how == ALGORITHM else fields
     phase = numbers.random()
     arguments = (kind, repr(2.0**-exponent), str(n), str(steps), str(fields), f"{phase:.3f}")
     return Drawn(kind, what, language, arguments, exponent, *_sides(how, numbers))
@@ -92,15 +91,10 @@ def _sides(how: str, numbers: random.Random) -> tuple[Side, Side]:
     if how == RANKS:
         a, b = numbers.choice(PAIRS)
         return Side(a), Side(b)
-    if how == ARRIVAL:
+    if how == ORDER:
         return Side(4, {"ORDER": "1"}), Side(4, {"ORDER": "3"})
     if how == THREADS:
         return Side(2, {"OMP_NUM_THREADS": "2"}), Side(2, {"OMP_NUM_THREADS": "3"})
-    if how == ALGORITHM:
-        names = ("recursive_doubling", "reduce_scatter_allgather")
-        off = {"MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE": "none", "MPIR_CVAR_DEVICE_COLLECTIVES": "none"}
-        sides = [Side(4, off | {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": name}) for name in names]
-        return sides[0], sides[1]
     if how == CONTRACTION:
         return Side(ranks), Side(ranks, contracted=True)
     return Side(ranks), Side(ranks)

@@ -141,6 +141,8 @@ int main(int argc, char **argv) {
     }
     if (is("chaos") || is("chaos-threads"))
         for (long i = 0; i < own; ++i) u[i] = 0.2 + 0.2 * u[i];
+    MPI_Comm comm = MPI_COMM_WORLD; /* the library adds by the order of its ranks */
+    if (is("order") && getenv("ORDER")) MPI_Comm_split(MPI_COMM_WORLD, 0, rank * atoi(getenv("ORDER")) % ranks, &comm);
     const double big = is("cancellation") ? 1e8 : 0;
     for (int step = 0; step < steps; ++step) {
         double left, right;
@@ -175,7 +177,7 @@ int main(int argc, char **argv) {
         if (is("arrival") || is("wildcard"))
             total[0] = collected(part);
         else
-            MPI_Allreduce(part, total, fields, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+            MPI_Allreduce(part, total, fields, MPI_DOUBLE, MPI_SUM, comm);
         const double mean = total[0] / (double)n;
         if (is("early-read")) {
             const double theirs = early(part[0]);

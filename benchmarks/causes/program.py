@@ -62,6 +62,8 @@ def run(kind, eps, n, steps, fields, phase, comm, recording):
     weights = [1.0 + 0.5 * np.cos(0.11 * g * (f + 1)) for f in range(fields)]
     large = np.where(g % 2, 1e8, -1e8) if kind == "cancellation" else 0.0
     last = np.zeros(fields)
+    order = os.environ.get("ORDER") if kind == "order" else None
+    adding = comm.Split(0, rank * int(order) % ranks) if order else comm
     for step in range(steps):
         if recording:
             recording.step(step)
@@ -74,7 +76,7 @@ def run(kind, eps, n, steps, fields, phase, comm, recording):
         if kind in ("arrival", "wildcard"):
             total[0] = collected(part, comm, eps if kind == "wildcard" else 0.0)
         else:
-            comm.Allreduce(part, total)
+            adding.Allreduce(part, total)
         mean = total[0] / n
         if recording:
             recording.value("first sum", total[0])
