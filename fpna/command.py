@@ -91,10 +91,8 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
         return lambda argv: import_module("miniapps.partition.commands").main(argv, "fpna partition")
     if name == "embeddings":
         return lambda argv: import_module("miniapps.embeddings.__main__").main(argv, "fpna embeddings")
-    if name == "cause":
-        return lambda argv: import_module("miniapps.cause.command").main(argv)
-    if name == "verify":
-        return lambda argv: import_module("miniapps.verify.command").main(argv, "fpna verify")
+    if name in ("cause", "verify"):
+        return lambda argv: import_module(f"miniapps.{name}.command").main(argv, f"fpna {name}")
     if name == "doctor":
         return lambda argv: import_module("miniapps.doctor").main(argv, "fpna doctor")
     if name == "run":

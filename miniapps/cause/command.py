@@ -106,7 +106,8 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
     names: dict[str, int] = {}
     runs = [read(run, names) for run in (options.a, options.b)]
     seeds = range(options.seed, options.seed + options.launches)
-    verdict = judge(*runs, *_experiment(options, plan, seeds, names), names)
+    still, disturbed = _experiment(options, plan, seeds, names)
+    verdict = judge(runs[0], runs[1], still, disturbed, names)
     with reader_may_leave():
         print(
             _document(options, plan, verdict)
@@ -117,8 +118,8 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
 
 
 def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
-    """How the program of A is launched. Raises UsageError where A and B are not runs of one problem, or where the command
-    of a program that records itself names no directory."""
+    """How the program of A is launched. Raises UsageError where A and B are not runs of one problem, or where a program
+    records itself and the command names no directory."""
     heads = [next(iter(read_run(run, tables=[], ranks=[0]))).attributes for run in (options.a, options.b)]
     if heads[0]["problem"] != heads[1]["problem"]:
         raise UsageError(f"{options.a} and {options.b} are runs of two problems; compare runs of one")
@@ -128,7 +129,7 @@ def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
             f"{options.a} is of a program that records itself: write {OWN} where the command names its directory"
         )
     settings = heads[0]["config"]["program"] if observed else {}
-    observer = ("--guarantee", settings["sums"]) if settings.get("sums") else ()
+    observer: tuple[str, ...] = ("--guarantee", settings["sums"]) if settings.get("sums") else ()
     observer += ("--mpicxx", options.mpicxx) if options.mpicxx else ()
     replay = options.a if observed and read(options.a, {}).sources else None
     return Plan(tuple(command), options.launcher, heads[0]["size"], replay, observer)
@@ -171,9 +172,10 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
         else [("at", verdict.worst)]
     )
     lines += [f"  {word:10} {_place(place)}" for word, place in shown if place is not None]
+    order = f", messages in the order of {options.a}" if plan.replay else ""
     lines.append(
-        f"  launches   {options.launches} disturbed (from seed {options.seed} on) and {STILL} undisturbed, each on {plan.ranks} ranks and one thread"
-        + (", messages in the order of " + str(options.a) if plan.replay else "")
+        f"  launches   {options.launches} disturbed (from seed {options.seed} on) and {STILL} undisturbed, each on "
+        f"{plan.ranks} ranks and one thread{order}"
     )
     lines.append(
         f"  compared   {verdict.compared} records, of which {verdict.differing} differ between the runs"
@@ -202,9 +204,11 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
     if verdict.kind == NOT_ROUNDING and verdict.first is not None:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
     if verdict.kind == ROUNDING:
-        return "this difference is no sign of a bug; docs/own-programs.md shows how to make such runs equal"
+        return (
+            "a difference of this size needs no bug; docs/own-programs.md shows how to make such runs equal"
+        )
     if verdict.unstable and verdict.worst is None:
-        return "first mend what differs from launch to launch on one thread, such as a seed from the clock; then ask again"
+        return "first mend what differs from launch to launch, such as a seed from the clock; then ask again"
     if not verdict.compared:
         return "record the runs anew with this version, so that they hold the sizes of what they compute"
     return f"launch more: fpna cause {options.a} {options.b} --launches {4 * options.launches} -- {command}"

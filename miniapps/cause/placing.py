@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from miniapps.cause.sizes import KEY, Sizes, common
+from miniapps.cause.sizes import KEY, Sizes, common, on_ranks_alone
 from miniapps.trace.records import RECEIVED, SOURCE
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
@@ -37,8 +37,8 @@ class Place:
 class Verdict:
     """`kind`: ROUNDING, NOT_ROUNDING or OPEN, with the reason in words. `first`: the first record that differs and can
     be judged, `worst`: the one in which the runs lie farthest apart, measured by what rounding reaches. Counts of
-    records: `compared` in all runs, `differing` between the two, `unstable` ones of these, which differ from launch to launch
-    without any disturbance, and `whole` ones, which hold whole numbers that no launch moved."""
+    records: `compared` in all runs, `differing` between the two, `unstable` ones of these, which differ between
+    undisturbed launches, and `whole` ones, which hold whole numbers that no launch moved."""
 
     kind: str
     why: str
@@ -56,7 +56,7 @@ def judge(
     """Place the difference of `a` and `b` among those of `disturbed` launches from the first of the undisturbed ones,
     `still`; `names` as `sizes.read` was given them."""
     texts = {number: text for text, number in names.items()}
-    skipped = _by_arrival(a, b)
+    skipped = _by_arrival(a, b) | {name for name in names if on_ranks_alone(a, b, name)}
     keys, rows = common([a, b, *still, *disturbed])
     fields = keys.view(KEY)
     runs = [a, b, *still, *disturbed]
@@ -64,15 +64,16 @@ def judge(
     l1 = [run.l1[row] for run, row in zip(runs, rows, strict=True)]
     counts = [run.count[row] for run, row in zip(runs, rows, strict=True)]
     judged = np.array([texts[int(number)] not in skipped for number in fields["name"]], bool)
-    apart = _distance(numbers[0], numbers[1], counts[0], counts[1])
+    judged &= np.all([count == counts[0] for count in counts], axis=0)
+    apart = _distance(numbers[0], numbers[1])
     differs = judged & ((apart > 0) | (l1[0] != l1[1]))
     base = 2
     stable = np.ones(len(keys), bool)
     for other in range(base + 1, base + len(still)):
-        stable &= _distance(numbers[base], numbers[other], counts[base], counts[other]) == 0
+        stable &= _distance(numbers[base], numbers[other]) == 0
     reach = np.zeros(len(keys))
     for other in range(base + len(still), len(runs)):
-        reach = np.maximum(reach, _distance(numbers[base], numbers[other], counts[base], counts[other]))
+        reach = np.maximum(reach, _distance(numbers[base], numbers[other]))
     size = np.where(np.isfinite(l1[base]), l1[base], 0.0)
     ratio = _ratio(apart, np.maximum(reach, LEAST * size))
     whole = _whole(numbers[0]) & _whole(numbers[1]) & (reach == 0)
@@ -123,15 +124,13 @@ def _by_arrival(a: Sizes, b: Sizes) -> set[str]:
     return {f"{RECEIVED}{name.removeprefix(SOURCE)}" for name in moved}
 
 
-def _distance(a: np.ndarray, b: np.ndarray, count_a: np.ndarray, count_b: np.ndarray) -> np.ndarray:
-    """How far the numbers of two runs lie apart, by the largest projection; infinite where one alone is not finite, or
-    where there are more of them in one."""
+def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """How far the numbers of two runs lie apart, by the largest projection; infinite where one alone is not finite."""
     with np.errstate(invalid="ignore"):
         parts = np.abs(a - b)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
     parts = np.where(same, 0.0, np.where(np.isnan(parts), np.inf, parts))
-    largest = parts.max(axis=1) if len(parts) else np.zeros(0)
-    return np.where(count_a == count_b, largest, np.inf)
+    return parts.max(axis=1) if len(parts) else np.zeros(0)
 
 
 def _whole(numbers: np.ndarray) -> np.ndarray:

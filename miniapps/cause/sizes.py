@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from miniapps.trace import read_run
 from miniapps.trace.records import CHAIN, SOURCE
 
 KEY = np.dtype([(field, ">u4") for field in ("repeat", "step", "name", "block", "occurrence")])
+OF_A_RANK = "added:* by rank *"  # what a rank gave to a sum
 PROJECTIONS = ("p0", "p1", "p2", "p3")
 
 
@@ -20,8 +22,9 @@ class Sizes:
     """What a run recorded of its numbers, in the order of `keys`.
 
     `keys`: (n,) of KEY as bytes, ascending. `numbers`: (n, 4) projections, the numbers themselves where there are at
-    most four. `l1`: (n,) sums of absolute values. `count`: (n,) how many numbers. `sources`: whose messages were taken from
-    any source, by the name of the call.
+    most four. `l1`: (n,) sums of absolute values. `count`: (n,) how many numbers. `sources`: whose messages were
+    taken from any source, by the name of the call. `size`: how many ranks. `of_ranks`: patterns of names whose records
+    depend on what a rank has.
     """
 
     keys: np.ndarray
@@ -29,6 +32,8 @@ class Sizes:
     l1: np.ndarray
     count: np.ndarray
     sources: dict[str, list[int]]
+    size: int = 1
+    of_ranks: tuple[str, ...] = ()
 
 
 def read(run: Path, names: dict[str, int]) -> Sizes:
@@ -36,10 +41,14 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
 
     Raises TraceError.
     """
-    parts, sources = [], {}
+    parts: list[tuple[np.ndarray, ...]] = []
+    sources: dict[str, list[int]] = {}
+    size, of_ranks = 1, [OF_A_RANK]
     for trace in read_run(run, tables=["sizes", "values"]):
-        texts = trace.names
-        numbers = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)
+        texts, size = trace.names, trace.attributes["size"]
+        stated = (option for option in trace.attributes["options"].values() if option.get("of_ranks"))
+        of_ranks += [rows.partition(":")[2] for option in stated for rows in option.get("records", ())]
+        known = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)
         values, sizes = trace.tables["values"], trace.tables["sizes"]
         source = np.array([text.startswith((SOURCE, CHAIN)) for text in texts] or [False])
         for name in {text for text in texts if text.startswith(SOURCE)}:
@@ -51,16 +60,14 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
             sources.setdefault(name, []).extend(int(rank) for rank in taken)
         told = ~source[values["name"]] if len(values["name"]) else np.zeros(0, bool)
         value = values["value"][told]
-        parts.append(
-            _rows(values, numbers, told, value[:, None], np.abs(value), np.ones(len(value), np.int64))
-        )
+        parts.append(_rows(values, known, told, value[:, None], np.abs(value), np.ones(len(value), np.int64)))
         every = np.ones(len(sizes["name"]), bool)
         projections = np.stack([sizes[p] for p in PROJECTIONS], axis=1)
-        parts.append(_rows(sizes, numbers, every, projections, sizes["l1"], sizes["count"]))
+        parts.append(_rows(sizes, known, every, projections, sizes["l1"], sizes["count"]))
     keys = np.concatenate([keys for keys, *_ in parts])
     order = np.argsort(keys, kind="stable")
-    stacked = (np.concatenate(columns)[order] for columns in list(zip(*parts, strict=True))[1:])
-    return Sizes(keys[order], *stacked, sources)
+    numbers, l1, count = (np.concatenate(columns)[order] for columns in list(zip(*parts, strict=True))[1:])
+    return Sizes(keys[order], numbers, l1, count, sources, size, tuple(dict.fromkeys(of_ranks)))
 
 
 def _rows(
@@ -98,3 +105,8 @@ def common(runs: Sequence[Sizes]) -> tuple[np.ndarray, list[np.ndarray]]:
     for run in runs[1:]:
         keys = np.intersect1d(keys, run.keys)
     return keys, [np.searchsorted(run.keys, keys) for run in runs]
+
+
+def on_ranks_alone(a: Sizes, b: Sizes, name: str) -> bool:
+    """Whether records of this name cannot be compared, since `a` and `b` have not the same number of ranks."""
+    return a.size != b.size and any(fnmatchcase(name, rows) for rows in {*a.of_ranks, *b.of_ranks})

@@ -207,7 +207,9 @@ class _Trace:
             "problem": problem_hash(app, problem),
             "problem_options": problem,
             "method": {
-                "program.sums": log.guarantee, "program.replay": log.replay or None, "program.disturb": log.disturb,
+                "program.sums": log.guarantee,
+                "program.replay": log.replay or None,
+                "program.disturb": log.disturb,
             },
             "options": options,
             "guarantee": "none",  # of the program's bits; its reductions say what they keep

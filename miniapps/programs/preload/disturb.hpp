@@ -41,9 +41,18 @@ inline void round_to_nearest() {
     if (disturbing) std::fesetround(FE_TONEAREST);
 }
 
-// HDF5 finds out how the machine holds numbers when it is first used, and crashes where that does not round to nearest.
+// HDF5 looks how the machine holds numbers when it is first used, and crashes where that does not round to nearest: it is
+// used before, by C, and by Python, which keeps the library for itself.
 inline void open_hdf5() {
     if (void *place = dlsym(RTLD_DEFAULT, "H5open")) reinterpret_cast<int (*)()>(place)();
+    const auto initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));
+    const auto ensure = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "PyGILState_Ensure"));
+    const auto release = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "PyGILState_Release"));
+    const auto run = reinterpret_cast<int (*)(const char *, void *)>(dlsym(RTLD_DEFAULT, "PyRun_SimpleStringFlags"));
+    if (!initialized || !initialized() || !ensure || !release || !run) return;
+    const int state = ensure();
+    run("try:\n import h5py\nexcept Exception: pass\n", nullptr);
+    release(state);
 }
 
 inline void begin_disturbance(const char *seed, int rank) {
