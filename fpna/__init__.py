@@ -19,6 +19,7 @@
 `import fpna` starts no MPI.
 """
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,9 @@ if not TYPE_CHECKING:  # for which any name would exist
     def __getattr__(name: str) -> Any:
         if name not in HOMES:
             raise AttributeError(f"fpna has no {name!r}; it has {', '.join(HOMES)}")
+        if HOMES[name].startswith("miniapps.programs") and "mpi4py.MPI" not in sys.modules:
+            # Before mpi4py starts MPI, which ends the process without a word of ours under a foreign launcher.
+            import_module("miniapps.system.world").require_launch(f"fpna.{name}")
         return getattr(import_module(HOMES[name]), name)
 
 

@@ -27,6 +27,7 @@ from miniapps.programs.calls import Blocks, Call, call_of, floating, operation_o
 from miniapps.programs.objects import Agreed, agreed
 from miniapps.runner.policy import Policy, resolve
 from miniapps.runner.replay import Replay, read
+from miniapps.system.world import require_launch
 
 Key = tuple[Any, ...]  # the signature of a reduction
 Place = tuple[Key, int]  # and its slot
@@ -90,6 +91,7 @@ def wrap(
         what = "MPI.COMM_NULL" if null else type(comm).__name__
         raise TypeError(f"wrap takes an intracommunicator, such as MPI.COMM_WORLD, not {what}")
     known("guarantee", guarantee, LEVELS)
+    require_launch("fpna.wrap")
     record = None if replay is None else _recorded(replay, comm.size)
     replayed = None if record is None else record.trees or "arrival"
     policy = resolve(guarantee, ordering or replayed, accumulation)

@@ -12,6 +12,7 @@ from mpi4py import MPI
 
 from kernels.allreduce import Reduction, plan
 from kernels.wires import PLAIN
+from miniapps.system.world import require_launch
 
 if TYPE_CHECKING:
     import torch
@@ -43,6 +44,7 @@ def ddp_hook(
     Raises ChoiceError for what does not go together; the hook raises ValueError where the process group is not as large
     as the communicator, TypeError for gradients of another type.
     """
+    require_launch("fpna.ddp_hook")
     ranks: MPI.Intracomm = MPI.COMM_WORLD if comm is None else comm
     # What does not go together is told before training begins.
     Reduction(ordering, (1,), np.dtype(np.float32), accumulation=accumulate, wire=wire)

@@ -14,22 +14,26 @@ import secrets
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-from kernels.commands.options import add_loudness, add_version
+from kernels.commands.options import Parser, add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.programs import calltrace, rawlog
 from miniapps.programs.building import build, require_same_mpi
 from miniapps.programs.sources import write_sources
+from miniapps.programs.starting import require_runnable
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
 from miniapps.runner import launch
 from miniapps.system import environment
+from miniapps.system.world import parsed
 from miniapps.trace import TraceError
 
 FAILED, BAD_USAGE = 1, 2
+REFUSED = Path("refused")  # what preload/world.hpp says in place of the path of a log
 SUMS = {"none": "", "run": "tree", "layout": "tree", "exact": "exact"}  # of FPNA_SUMS
 
 DESCRIPTION = """\
@@ -52,7 +56,7 @@ examples:
 def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
     """Run one program under observation; returns its exit code, 2 where it was not started."""
     own = parser(prog)
-    options = own.parse_args(argv)
+    options = parsed(own, argv)
     launched = environment.launched()
     rank, size = (launched.rank, launched.size) if launched else (0, 1)
     try:
@@ -60,7 +64,8 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
             return recover(Path(options.recover))
         command = options.command[1:] if options.command[:1] == ["--"] else options.command
         if not command:
-            own.error(f"no program: {prog} [options] -- ./app ARGUMENTS")
+            raise UsageError(f"no program: {prog} [options] -- ./app ARGUMENTS")
+        require_runnable(command, prog)
         library = build(options.mpicxx)
         require_same_mpi(command[0], library)
         with contextlib.ExitStack() as stack:
@@ -75,7 +80,10 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
                 return BAD_USAGE
             return observe(command, library, env, options.verbose)
     except (UsageError, Refused, TraceError) as error:
-        tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
+        if environment.first_of_node():  # others find the same
+            tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
+        else:
+            time.sleep(1)  # the launcher may end the job when the first process ends
         return BAD_USAGE
 
 
@@ -84,6 +92,12 @@ def _settings(
 ) -> dict[str, str]:
     """The environment variables that tell the library what to do; on rank 0 the directory is created."""
     env = {"FPNA_OBSERVE": "rank 0 says where", "FPNA_SUMS": SUMS[options.guarantee]}
+    if launched := environment.launched():
+        env |= {
+            "FPNA_LAUNCHER": launched.name,
+            "FPNA_LAUNCHED": str(launched.size),
+            "FPNA_LAUNCHED_RANK": str(launched.rank),
+        }
     if options.replay:
         env["FPNA_REPLAY"] = stack.enter_context(write_sources(Path(options.replay), rank, size))
     if options.point_to_point:
@@ -111,7 +125,7 @@ def _settings(
 
 def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
     """The command line, up to the program's own."""
-    own = argparse.ArgumentParser(
+    own = Parser(
         prog=prog, usage=f"mpirun -n N {prog} [options] -- PROGRAM [ARGUMENTS]", description=DESCRIPTION, epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
@@ -166,6 +180,8 @@ def observe(command: list[str], library: Path, env: dict[str, str], verbose: boo
         code = process.wait()
     code = code if code >= 0 else 128 - code
     path = _received(reads)
+    if path == REFUSED:
+        return code
     if path is None and "FPNA_OBSERVE_TEXT" in env:  # of rank 0, which speaks for all
         tell(
             f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or has MPI linked statically",

@@ -26,6 +26,7 @@ from miniapps.runner.watch import Watch
 from miniapps.system import environment
 from miniapps.system.device import host
 from miniapps.system.place import Place
+from miniapps.system.world import require_launch, world
 from miniapps.trace import TraceError, Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.head import problem_hash
@@ -57,8 +58,7 @@ def record(
     result.json; where the program raises, the traces are kept, marked incomplete. Raises UsageError on all ranks for a
     directory that is in use or cannot be written to, and TraceError or PlaceError where that happens later.
     """
-    from miniapps.system.world import world
-
+    require_launch("fpna.record")
     comm = world() if comm is None else comm
     level = guarantee or (comm.guarantee if isinstance(comm, Communicator) else "none")
     known("guarantee", level, LEVELS)

@@ -81,6 +81,9 @@ LAUNCHERS = (
     ("PMI, as of MPICH's mpirun and of srun --mpi=pmi2", "PMI_SIZE", "PMI_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
+TORCH = "torchrun"
+# How they tell them their number on the node.
+LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 # What launchers tell a rank by: a process that it starts for itself must not have them, or it would be a rank too.
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
 
@@ -160,6 +163,18 @@ def launched() -> Launched | None:
         if os.environ.get(size, "").isdecimal():
             return Launched(name, int(os.environ[size]), int(os.environ.get(rank, "0")))
     return None
+
+
+def launched_by_torch() -> Launched | None:
+    """The same of torchrun, whose processes are no ranks of MPI."""
+    size, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
+    started = "TORCHELASTIC_RUN_ID" in os.environ and size.isdecimal() and rank.isdecimal()
+    return Launched(TORCH, int(size), int(rank)) if started else None
+
+
+def first_of_node() -> bool:
+    """Whether this process is the first of its launch on its node, as far as the launcher says; true without one."""
+    return next((os.environ[name] == "0" for name in LOCAL_RANKS if name in os.environ), True)
 
 
 def packages() -> dict[str, str]:

@@ -11,6 +11,7 @@ import warnings
 from typing import Any
 
 from miniapps.errors import UsageError
+from miniapps.received.text import tell
 from miniapps.system import environment
 
 ADVICE = "`python -m miniapps doctor` shows what is here"
@@ -29,6 +30,28 @@ def world() -> Any:
         if launched and launched.rank > 0:
             time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
         raise
+
+
+class WrongLauncher(UsageError, SystemExit):
+    """Ends a program that does not catch it with exit code 2: each of its processes would compute alone."""
+
+    def __init__(self, message: str):
+        super().__init__(message)
+        self.code = 2
+
+
+def require_launch(who: str) -> None:
+    """Start MPI if it was not, and raise WrongLauncher where a launcher started several processes and each is alone in the
+    world of mpi4py. The first process prints why; `who` is what the program called."""
+    launched = environment.launched() or environment.launched_by_torch()
+    try:
+        alone = world().size == 1
+        if launched and launched.name == environment.TORCH and launched.size > 1 and alone:
+            raise UsageError(_not_by_torch(launched))
+    except UsageError as error:
+        if launched is None or launched.rank == 0:
+            tell(f"{who}: {error}", sys.stderr)
+        raise WrongLauncher(f"{who}: {error}") from None
 
 
 def speaks() -> bool:
@@ -72,7 +95,7 @@ def _start(launched: environment.Launched | None) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
             MPI.Init_thread()
-    if launched and launched.size > 1 and MPI.COMM_WORLD.size == 1:
+    if launched and launched.size > 1 and MPI.COMM_WORLD.size == 1 and MPI.Comm.Get_parent() == MPI.COMM_NULL:
         raise UsageError(_mismatch(launched, library))
     return MPI.COMM_WORLD
 
@@ -92,4 +115,11 @@ def _mismatch(launched: environment.Launched, library: str) -> str:
         f"the launcher ({launched.name}) started {launched.size} processes, but it does not belong to the MPI "
         f"library of mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or "
         f"let mpi4py load the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI); with srun, choose --mpi. {ADVICE}"
+    )
+
+
+def _not_by_torch(launched: environment.Launched) -> str:
+    return (
+        f"torchrun started {launched.size} processes, and for MPI each of them is alone. Start them by mpirun, as in "
+        f"mpirun -n {launched.size} python ..., and give torch's process group rank and size of MPI.COMM_WORLD"
     )

@@ -264,6 +264,32 @@ def test_what_is_refused_ends_all_ranks_with_2(built, tmp_path):
     assert "no program" in absent
 
 
+def test_processes_that_are_alone_are_refused_by_name_of_launcher_and_library(built, tmp_path):
+    """As of an mpirun of another library, or an srun without --mpi: two processes, and each is rank 0 of 1."""
+    compiler = compiler_of("mpich")
+    path = {"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"}
+    for name, variables in (("srun", ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID")),
+                                ("Open MPI", ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"))):  # fmt: skip
+        command = [
+            sys.executable,
+            *FPNA,
+            "--mpicxx",
+            compiler,
+            "--out",
+            tmp_path / name,
+            "--",
+            built("mpich", "wildcard.c"),
+            1,
+        ]
+        env = environment({**path, **dict(zip(variables, ("2", "0"), strict=True))})
+        ended = subprocess.run(list(map(str, command)), env=env, capture_output=True, text=True, timeout=100)
+        assert ended.returncode == 2, ended.stderr
+        assert f"the launcher ({name}) started 2 processes, but it does not belong" in ended.stderr
+        assert "the MPI library of the program, MPICH " in ended.stderr
+        assert "recorded nothing" not in ended.stderr
+        assert not list((tmp_path / name).iterdir())
+
+
 def test_a_program_that_is_killed_leaves_its_calls(tmp_path):
     source = tmp_path / "dies.c"
     source.write_text(

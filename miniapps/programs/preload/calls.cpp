@@ -12,12 +12,14 @@ using namespace fpna;
 extern "C" {
 
 int MPI_Init(int *argc, char ***argv) {
+    require_launch();
     const int code = PMPI_Init(argc, argv);
     if (code == MPI_SUCCESS) start();
     return code;
 }
 
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    require_launch();
     const int code = PMPI_Init_thread(argc, argv, required, provided);
     if (code == MPI_SUCCESS) start();
     return code;

@@ -125,10 +125,12 @@ extern "C" {
 #define INIT(SUFFIX)                                                            \
     void mpi_init##SUFFIX(MPI_Fint *code) {                                     \
         static const auto real = next<decltype(&mpi_init##SUFFIX)>("mpi_init" #SUFFIX); \
+        require_launch();                                                       \
         real(code);                                                             \
         start();                                                                \
     }                                                                           \
     BEGIN(SUFFIX, init_thread, (MPI_Fint *required, MPI_Fint *provided))        \
+        require_launch();                                                       \
         real(required, provided, code);                                         \
         start();                                                                \
     }                                                                           \

@@ -8,6 +8,7 @@
 #include "receives.hpp"
 #include "recorder.hpp"
 #include "sums.hpp"
+#include "world.hpp"
 
 namespace fpna {
 
@@ -33,16 +34,6 @@ inline std::int64_t clock_offset(int rank) {
             }
         }
     return offset;
-}
-
-// Tells the launcher, by the pipe that it left open, which file this rank writes.
-inline void tell_launcher(const std::string &path) {
-    const char *number = std::getenv("FPNA_OBSERVE_FD");
-    if (!number) return;
-    const int pipe = std::atoi(number);
-    if (write(pipe, path.data(), path.size()) < 0) std::fprintf(stderr, "fpna run: the launcher is gone\n");
-    close(pipe);
-    unsetenv("FPNA_OBSERVE_FD");
 }
 
 // What an environment variable is on rank 0.
@@ -79,6 +70,7 @@ inline void start() {
     int rank = 0;
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
+    require_ranks(world_size);
     const std::string folder = of_rank_0("FPNA_OBSERVE"), told = of_rank_0("FPNA_OBSERVE_TEXT");
     point_to_point = std::getenv("FPNA_OBSERVE_P2P") != nullptr;
     const std::string sums = of_rank_0("FPNA_SUMS");

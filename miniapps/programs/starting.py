@@ -1,0 +1,67 @@
+"""What `fpna run` is asked to start: a program that can be executed, and no launcher of programs."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+from miniapps.errors import UsageError
+from miniapps.received.text import printable
+
+LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun|prun|srun|aprun|jsrun|ibrun)([._-]\w+)*$")
+# Sources, and what makes a program of them.
+COMPILERS = {
+    ".c": "mpicc", ".cc": "mpicxx", ".cpp": "mpicxx", ".cxx": "mpicxx", ".f": "mpif90", ".f90": "mpif90",
+    ".F90": "mpif90", ".f08": "mpif90",
+}  # fmt: skip
+INTERPRETERS = {".py": "python", ".jl": "julia", ".R": "Rscript", ".sh": "bash"}
+
+
+def require_runnable(command: list[str], prog: str) -> None:
+    """Raise UsageError where `command` cannot be executed, or is a launcher that belongs outside."""
+    name, file = printable(command[0]), Path(command[0])
+    if LAUNCHERS.match(file.name):
+        raise UsageError(
+            f"{name} belongs outside, so that each of its processes is observed: {_inside_out(command, prog)}"
+        )
+    if shutil.which(command[0]):
+        return
+    if file.is_dir():
+        raise UsageError(f"{name} is a directory; give the program in it")
+    if file.is_file() and os.access(file, os.X_OK):
+        raise UsageError(f"no program {name!r} on PATH; the one in this directory is ./{name}")
+    if file.is_file():
+        raise UsageError(f"{name} cannot be executed: {_advice(command[0], prog)}")
+    folder, slash, _ = command[0].rpartition("/")
+    near = [other.name for other in _beside(file) if os.access(other, os.X_OK) and other.is_file()]
+    close = difflib.get_close_matches(file.name, near, 1)
+    hint = f"; did you mean {folder if slash else '.'}/{close[0]}?" if close else ""
+    raise UsageError(f"no program {name!r}{hint or ('' if slash else ' on PATH')}")
+
+
+def _advice(file: str, prog: str) -> str:
+    stem, suffix = os.path.splitext(file)
+    if compiler := COMPILERS.get(suffix):
+        return f"it is source; compile it, {compiler} -g -o {stem} {file}, and run the program"
+    if interpreter := INTERPRETERS.get(suffix):
+        return f"start it by its interpreter: {prog} -- {interpreter} {file}"
+    return f"its mode does not allow it; where it is a program: chmod +x {file}"
+
+
+def _beside(file: Path) -> list[Path]:
+    try:
+        return list(file.parent.iterdir())
+    except OSError:
+        return []
+
+
+def _inside_out(command: list[str], prog: str) -> str:
+    """The same command with the launcher outside."""
+    for i, word in enumerate(command[1:], 1):
+        if not word.startswith("-") and not word.isdecimal() and shutil.which(word):
+            return shlex.join([*command[:i], *prog.split(), "--", *command[i:]])
+    return f"{command[0]} -n 2 {prog} -- ./app"

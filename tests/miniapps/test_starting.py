@@ -1,0 +1,108 @@
+"""`fpna run` says what it cannot start, once, and how it would start."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from miniapps.errors import UsageError
+from miniapps.programs.starting import require_runnable
+from tests.launch import run_mpi
+
+FPNA = [sys.executable, "-m", "fpna", "run"]
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """A directory with a program `app`, sources and a script, nobody's launcher on PATH but `mpirun`."""
+    for name, mode in (("app", 0o755), ("mpirun", 0o755), ("app.c", 0o644), ("data", 0o644), ("x.py", 0o644)):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "bin").mkdir()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        (["mpirun", "-n", "2", "./app"], "observed: mpirun -n 2 fpna run -- ./app"),
+        (["/usr/bin/mpiexec.hydra", "-np", "2", "--hostfile", "data", "./app", "-n", "3"],
+         ": /usr/bin/mpiexec.hydra -np 2 --hostfile data fpna run -- ./app -n 3"),
+        (["srun", "-n2"], "srun -n 2 fpna run -- ./app"),
+        (["./app.c"], "./app.c cannot be executed: it is source; compile it, mpicc -g -o ./app ./app.c, and"),
+        (["x.py"], "x.py cannot be executed: start it by its interpreter: fpna run -- python x.py"),
+        (["./data"], "./data cannot be executed: its mode does not allow it; where it is a program: chmod +x ./data"),
+        (["folder"], "folder is a directory"),
+        (["app"], "no program 'app' on PATH; the one in this directory is ./app"),
+        (["apps"], "no program 'apps'; did you mean ./app?"),
+        (["./apps"], "no program './apps'; did you mean ./app?"),
+        (["zzz"], "no program 'zzz' on PATH"),
+        (["/nowhere/zzz"], "no program '/nowhere/zzz'"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_started_is_told_with_what_can(here, command, said):
+    with pytest.raises(UsageError) as refused:
+        require_runnable(command, "fpna run")
+    assert said in str(refused.value)
+
+
+def test_programs_are_started(here):
+    require_runnable(["./app"], "fpna run")
+    require_runnable([str(here / "app")], "fpna run")
+
+
+def test_what_is_wrong_with_a_command_line_is_told_once(tmp_path):
+    for wrong, said in (
+        (["--gaurantee", "exact", "--", "./app"], "unrecognized arguments: --gaurantee; did you mean --guarantee?"),
+        (["--", "./absent"], "fpna run: no program './absent'"),
+        (["--"], "no program: fpna run [options] -- ./app ARGUMENTS"),
+    ):  # fmt: skip
+        run = run_mpi(3, ["-m", "fpna", "run", *wrong], cwd=tmp_path)
+        assert run.returncode == 2
+        assert (run.stdout + run.stderr).count(said) == 1, run.stderr
+
+
+def launched_by(launcher, code, **more):
+    """A program of mpi4py that seems to be the first of two processes of a foreign launcher."""
+    env = (
+        {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "OMPI_", "PMIX_"))}
+        | launcher
+        | more
+    )
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=env, timeout=120)
+
+
+OPENMPI = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
+SLURM = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
+TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "RANK": "0"}
+
+
+@pytest.mark.parametrize(
+    ("launcher", "call", "said"),
+    [
+        (OPENMPI, "fpna.record('runs/x')", "fpna.record: the launcher (Open MPI) started 2 processes, but it does not"),
+        (SLURM, "fpna.wrap(MPI.COMM_WORLD)", "fpna.wrap: the launcher (srun) started 2 processes, but it does not"),
+        (SLURM, "fpna.ddp_hook()", "fpna.ddp_hook: the launcher (srun) started 2 processes, but it does not"),
+        (TORCHRUN, "fpna.record('runs/x')", "fpna.record: torchrun started 2 processes, and for MPI each"),
+    ],
+)  # fmt: skip
+def test_a_program_whose_processes_are_alone_ends_with_2(launcher, call, said, tmp_path):
+    first = "" if launcher is OPENMPI else "from mpi4py import MPI\n"
+    ended = launched_by(launcher, f"{first}import fpna\n{call}\nprint('went on')", PWD=str(tmp_path))
+    assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
+    assert ended.stderr.startswith(said), ended.stderr
+    assert "Traceback" not in ended.stderr
+    if launcher is not TORCHRUN:
+        assert "MPICH" in ended.stderr  # the library, beside the launcher
+
+
+def test_one_process_of_a_launcher_goes_on():
+    one = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
+    ended = launched_by(
+        one, "from mpi4py import MPI\nimport fpna\nprint(fpna.wrap(MPI.COMM_WORLD).guarantee)"
+    )
+    assert (ended.returncode, ended.stdout) == (0, "layout\n"), ended.stderr
