@@ -38,6 +38,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first program")
     parser.add_argument("--always", action="store_true", help="ask `fpna cause` of every program")
     parser.add_argument("--kind", help="programs of this kind alone")
+    parser.add_argument("--language", help="programs in this language alone")
     parser.add_argument("--out", type=Path)
     add_quiet(parser)
     options = parser.parse_args()
@@ -47,7 +48,7 @@ def main() -> int:
         for what in (BUG, ROUNDING):
             for seed in range(options.seed, options.seed + options.programs):
                 drawn = draw(seed, what)
-                if options.kind not in (None, drawn.kind):
+                if options.kind not in (None, drawn.kind) or options.language not in (None, drawn.language):
                     continue
                 row = asked(drawn, seed, binaries, options.always)
                 rows.append(row)

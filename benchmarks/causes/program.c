@@ -38,8 +38,8 @@ static double at_start(long g) {
         srand48(1000 * rank + (long)(g - first));
         value += eps * drand48();
     }
-    if (is("float-index")) { /* an index behind 2^24, held in float32 together with this rank's first one */
-        const long far = 16777216;
+    if (is("float-index")) { /* an index behind 2^26, held in float32 together with this rank's first one */
+        const long far = 67108864;
         const float held = (float)(far + first) + (float)(g - first);
         value += eps * ((double)held - (double)(far + g));
     }

@@ -26,8 +26,8 @@ program drawn
     u(g) = term(g)
     if (kind == 'local-index') u(g) = u(g) + eps*(term(g - first) - u(g))
     if (kind == 'float-index') then
-      held = real(16777216 + first, 4) + real(g - first, 4)
-      u(g) = u(g) + eps*(held - dble(16777216 + g))
+      held = real(67108864 + first, 4) + real(g - first, 4)
+      u(g) = u(g) + eps*(held - dble(67108864 + g))
     end if
     if (kind == 'chaos') u(g) = 0.2d0 + 0.2d0*u(g)
   end do

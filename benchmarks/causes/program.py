@@ -43,8 +43,8 @@ def run(kind, eps, n, steps, fields, phase, comm, recording):
     if kind == "rank-seed":
         u += eps * np.random.default_rng(rank).random(len(g))
     if kind == "float-index":
-        held = np.float32(2**24 + first) + np.arange(len(g), dtype=np.float32)
-        u += eps * (held.astype(float) - (2**24 + g))
+        held = np.float32(2**26 + first) + np.arange(len(g), dtype=np.float32)
+        u += eps * (held.astype(float) - (2**26 + g))
     if kind == "uninitialised":
         u[len(u) // 2] += eps * (os.getpid() * 7919 % 1000) / 1000
     if kind == "integer-division":

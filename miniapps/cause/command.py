@@ -201,6 +201,8 @@ def _place(place: Place) -> str:
 def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
     """What to do with this verdict, in one line."""
     command = shlex.join(plan.command)
+    if verdict.kind == NOT_ROUNDING and verdict.loose is not None and verdict.first is None:
+        return f"find out why {verdict.loose.name} of step {verdict.loose.step} changes; a time may"
     if verdict.kind == NOT_ROUNDING and verdict.first is not None:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
     if verdict.kind == ROUNDING:
@@ -220,6 +222,7 @@ def _document(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
 
     return document(
         SCHEMA, "cause", a=str(options.a), b=str(options.b), verdict=verdict.kind, why=verdict.why,
+        loose=verdict.loose and vars(verdict.loose),
         first=place(verdict.first), farthest=place(verdict.worst), compared=verdict.compared,
         differing=verdict.differing, unstable=verdict.unstable, whole=verdict.whole, within=WITHIN, beyond=BEYOND,
         launches=options.launches, undisturbed=STILL, seed=options.seed, ranks=plan.ranks, threads=1,

@@ -17,6 +17,9 @@ WITHIN = 4.0
 # From here on rounding is ruled out: the disturbance would have to be too small by this factor, although it moves every
 # operation by up to a unit in the last place.
 BEYOND = 32.0
+# Undisturbed launches on one thread that differ by such a share of the numbers differ by something else than rounding,
+# which then repeats.
+LARGE = 2.0**-20
 LEAST = 2.0**-53  # of the sum of absolute values: below it float64 does not resolve a total
 
 
@@ -34,6 +37,17 @@ class Place:
 
 
 @dataclass(frozen=True)
+class Loose:
+    """The first record that differs between the two runs and between undisturbed launches, too: `apart`, how far these
+    lie apart there, and the sum of absolute values, `size`."""
+
+    name: str
+    step: int
+    apart: float
+    size: float
+
+
+@dataclass(frozen=True)
 class Verdict:
     """`kind`: ROUNDING, NOT_ROUNDING or OPEN, with the reason in words. `first`: the first record that differs and can
     be judged, `worst`: the one in which the runs lie farthest apart, measured by what rounding reaches. Counts of
@@ -44,6 +58,7 @@ class Verdict:
     why: str
     first: Place | None
     worst: Place | None
+    loose: Loose | None
     compared: int
     differing: int
     unstable: int
@@ -68,9 +83,10 @@ def judge(
     apart = _distance(numbers[0], numbers[1])
     differs = judged & ((apart > 0) | (l1[0] != l1[1]))
     base = 2
-    stable = np.ones(len(keys), bool)
+    loose = np.zeros(len(keys))
     for other in range(base + 1, base + len(still)):
-        stable &= _distance(numbers[base], numbers[other]) == 0
+        loose = np.maximum(loose, _distance(numbers[base], numbers[other]))
+    stable = loose == 0
     reach = np.zeros(len(keys))
     for other in range(base + len(still), len(runs)):
         reach = np.maximum(reach, _distance(numbers[base], numbers[other]))
@@ -84,16 +100,23 @@ def judge(
         for i in _extremes(telling, fields["step"], ratio)
     ]  # fmt: skip
     first, worst = places or (None, None)
+    unstable = _extremes(differs & ~stable, fields["step"], loose)
+    shaky = None
+    if unstable:
+        at = unstable[0]
+        shaky = Loose(
+            texts[int(fields["name"][at])], int(fields["step"][at]), float(loose[at]), float(size[at])
+        )
     told = {
         "compared": int(judged.sum()), "differing": int(differs.sum()), "unstable": int((differs & ~stable).sum()),
         "whole": int((differs & stable & whole).sum()),
     }  # fmt: skip
-    kind, why = _verdict(first, worst, told, len(disturbed))
-    return Verdict(kind, why, first, worst, **told)
+    kind, why = _verdict(first, worst, shaky, told, len(disturbed))
+    return Verdict(kind, why, first, worst, shaky, **told)
 
 
 def _verdict(
-    first: Place | None, worst: Place | None, told: dict[str, int], launches: int
+    first: Place | None, worst: Place | None, shaky: Loose | None, told: dict[str, int], launches: int
 ) -> tuple[str, str]:
     if worst is not None and worst.ratio >= BEYOND:
         return NOT_ROUNDING, f"changes of the size of rounding move {worst.name} by at most {worst.reach:.2g}"
@@ -101,10 +124,10 @@ def _verdict(
         return OPEN, "the runs and the launches have no numbers in common"
     if not told["differing"]:
         return OPEN, "nothing that all launches recorded differs between the two runs"
-    if worst is None and told["unstable"]:
-        return OPEN, (
-            "all that differs between the two runs also differs between launches that nobody disturbed: a clock, "
-            "random numbers, memory that nobody set, or a race"
+    if worst is None and shaky is not None:
+        return (NOT_ROUNDING if shaky.apart > LARGE * shaky.size else OPEN), (
+            f"{shaky.name} differs between undisturbed launches on one thread by {shaky.apart:.2g}, and rounding "
+            "repeats there: a clock, random numbers, memory that nobody set, or a race"
         )
     if worst is None:
         return OPEN, f"only whole numbers differ, and none of {launches} disturbed launches changed one"

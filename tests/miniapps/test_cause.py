@@ -72,11 +72,18 @@ def test_a_number_that_is_none_in_one_run_alone_is_no_rounding(number):
     assert told([1.1], [number], 2 * EPS).kind == NOT_ROUNDING
 
 
-def test_records_that_differ_without_disturbance_are_left_out():
+def test_what_differs_without_disturbance_by_much_is_no_rounding():
     a = [1.1, 2.3]
     verdict = told(a, [1.1, 2.3 * (1 + 1e-3)], 2 * EPS, still=[total(*a), total(1.1, 9.9)])
-    assert verdict.kind == OPEN
-    assert verdict.unstable == 1 and verdict.worst is None
+    assert verdict.kind == NOT_ROUNDING
+    assert verdict.unstable == 1 and verdict.worst is None and verdict.loose.step == 1
+
+
+def test_undisturbed_launches_that_differ_as_rounding_does_leave_it_open():
+    a = [1.1, 2.3]
+    assert (
+        told(a, [1.1, 2.3 * (1 + EPS)], 2 * EPS, still=[total(*a), total(1.1, 2.3 * (1 - EPS))]).kind == OPEN
+    )
 
 
 def test_whole_numbers_that_no_launch_changed_are_left_open():
