@@ -11,12 +11,11 @@ from miniapps.cause.sizes import KEY, Sizes, common, on_ranks_alone
 from miniapps.trace.records import RECEIVED, SOURCE
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
-# Two runs may lie so many times as far apart as the farthest disturbed launch: were they two more such launches, one
-# pair in eleven would lie farther apart than ten, and hardly any four times as far.
-WITHIN = 4.0
-# From here on rounding is ruled out: the disturbance would have to be too small by this factor, although it moves every
-# operation by up to a unit in the last place.
-BEYOND = 32.0
+# Two runs may lie so many times as far apart as the farthest disturbed launch. Were they two more such launches, and the
+# distances normal, they would lie farther apart than ten of them in one record of 11, twice as far in one of 200, four
+# times in one of 30,000 and eight times in none of two million.
+WITHIN = 3.0
+BEYOND = 8.0  # from here on rounding is ruled out
 # Undisturbed launches on one thread that differ by such a share of the numbers differ by something else than rounding,
 # which then repeats.
 LARGE = 2.0**-20

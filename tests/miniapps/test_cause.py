@@ -64,7 +64,7 @@ def test_chaos_that_moves_as_far_is_rounding_however_large():
 
 
 def test_between_both_it_is_open():
-    assert told([1.1], [1.1 * (1 + 20 * EPS)], 2 * EPS).kind == OPEN
+    assert told([1.1], [1.1 * (1 + 10 * EPS)], 2 * EPS).kind == OPEN
 
 
 @pytest.mark.parametrize("number", [np.nan, np.inf])
