@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from miniapps.received.text import tell
+from miniapps.trace.records import ARGUMENTS
 
 EQUAL, FAILED, BAD_USAGE, DIFFERENT = 0, 1, 2, 3
 
@@ -127,7 +128,12 @@ def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
                 f"{label((row['run'], row['repeat']))} is {row['app']} {names[row['problem']]}".rstrip()
                 for row in (first, other)
             ]
-            raise Usage(f"different experiments: {', '.join(named)}; compare runs of one problem")
+            advice = "compare runs of one problem"
+            if first["app"] == other["app"] and ARGUMENTS in first["problem_options"]:
+                advice += (
+                    "; where the arguments that differ name outputs, record with fpna run --same-but ARG"
+                )
+            raise Usage(f"different experiments: {', '.join(named)}; {advice}")
 
 
 def read_ledger(path: str):

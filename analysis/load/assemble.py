@@ -20,7 +20,7 @@ from miniapps.received import Refused
 from miniapps.received.result import RESULT, Result, read_result
 from miniapps.received.text import printable
 from miniapps.system.scope import flatten
-from miniapps.trace import TraceError
+from miniapps.trace import TraceError, how_to_recover
 from miniapps.trace.schema import NAMED, TABLES
 
 # Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.
@@ -55,9 +55,8 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
     ranks = _usable(run, [head for piece in pieces for head in piece.heads], shown)
     if not ranks:
         if not run.notes:
-            run.note(
-                "no trace", shown, f"{shown}: no rank-*.h5; the run ended before it wrote one", "nothing"
-            )
+            advice = how_to_recover(shown) or "the run ended before it wrote one"
+            run.note("no trace", shown, f"{shown}: no rank-*.h5; {advice}", "nothing")
         return run
     if len(ranks) < sum(isinstance(head, Head) for piece in pieces for head in piece.heads):
         usable = list(dict.fromkeys(head.path for head in ranks))
@@ -73,7 +72,7 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
         known = {head.rank for head in ranks}
         some = list(islice((rank for rank in range(first["size"]) if rank not in known), SHOWN))
         reason = f"{shown}: a run of {first['size']} ranks without usable traces of {listed('rank', some, missing)}"
-        advice = "copy the whole directory again, or repeat the run"
+        advice = how_to_recover(shown) or "copy the whole directory again, or repeat the run"
         run.note("missing ranks", shown, f"{reason}; {advice}", "other ranks")
     last = _last_steps(run, ranks, bool(missing), shown)
     if not last and not run.notes:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from miniapps.received.result import RESULT
 from miniapps.received.text import printable
-from miniapps.trace import trace_files
+from miniapps.trace import raw_logs, trace_files
 
 DEPTH = 4  # levels of directories searched below a given one: runs/campaign/configuration/repeat
 
@@ -45,8 +45,8 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a mini-app wrote into `directory`: a trace, or the result.json of a run without one."""
-    return bool(trace_files(directory)) or (directory / RESULT).is_file()
+    """Whether a run wrote into `directory`: a trace, the log of one that was killed, or a result.json."""
+    return bool(trace_files(directory) or raw_logs(directory)) or (directory / RESULT).is_file()
 
 
 def labels(runs: list[Path]) -> list[str]:

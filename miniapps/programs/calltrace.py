@@ -14,7 +14,6 @@ ranks before the call, so that equal steps of two runs are the same place in the
 from __future__ import annotations
 
 import hashlib
-import re
 import shlex
 import shutil
 from collections import defaultdict
@@ -25,11 +24,12 @@ from typing import Any
 import numpy as np
 
 from kernels.guarantees import meets
+from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.rawlog import KINDS, REPLACED, WILDCARD, RawLog
 from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
-from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.trace.records import ADDED, ARGUMENTS, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, rank_file
 from miniapps.trace.storage import Columns, Storage
 
@@ -177,7 +177,7 @@ class _Trace:
     def attributes(self) -> dict[str, Any]:
         """The attributes of the trace."""
         log, app = self.log, name_of(self.log.command)
-        problem = {"program.arguments": shlex.join(log.command[1:])}
+        problem = {ARGUMENTS: arguments_of(log.command, log.same_but)}
         options: dict[str, Any] = {
             "program.sums": {"effect": "reduction"},
             "program.replay": {"effect": "replay"},
@@ -192,7 +192,7 @@ class _Trace:
         }
         settings = {
             "program": {
-                "arguments": problem["program.arguments"],
+                "arguments": problem[ARGUMENTS],
                 "sums": log.guarantee,
                 "replay": log.replay or None,
                 "disturb": log.disturb,
@@ -266,10 +266,3 @@ def _digest(program: str) -> str:
             return digest.hexdigest()
     except (OSError, Refused):
         return ""
-
-
-def name_of(command: list[str]) -> str:
-    """The name of a program: that of its file, or of the script that an interpreter runs."""
-    interpreted = re.match(r"(python|perl|julia|Rscript|bash|sh)[\d.]*$", Path(command[0]).name)
-    scripts = [word for word in command[1:] if interpreted and not word.startswith("-")]
-    return Path(scripts[0] if scripts else command[0]).name

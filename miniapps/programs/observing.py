@@ -23,8 +23,8 @@ from kernels.commands.options import Parser, add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.programs import calltrace, rawlog
 from miniapps.programs.building import build, require_same_mpi
-from miniapps.programs.sources import write_sources
-from miniapps.programs.starting import require_runnable
+from miniapps.programs.command import name_of, require_runnable
+from miniapps.programs.sources import require_same_program, write_sources
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
 from miniapps.runner import launch
@@ -68,6 +68,15 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
         require_runnable(command, prog)
         library = build(options.mpicxx)
         require_same_mpi(command[0], library)
+        remark = ""
+        if options.replay:
+            remark = require_same_program(Path(options.replay), command, options.same_but, size)
+        if missing := [word for word in options.same_but if word not in command[1:]]:
+            raise UsageError(
+                f"--same-but {missing[0]}: the program has no such argument; it has {command[1:]}"
+            )
+        if remark and rank == 0 and not options.quiet:
+            tell(f"{prog}: {remark}", sys.stderr)
         with contextlib.ExitStack() as stack:
             try:
                 env = _settings(options, command, rank, size, stack)
@@ -107,7 +116,7 @@ def _settings(
     if rank:
         return env
     now = datetime.now(UTC)
-    run_id = f"{calltrace.name_of(command)}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
+    run_id = f"{name_of(command)}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     out = launch.directory(Path(options.out or f"runs/{run_id}"))
     if not options.quiet:
         tell(f"fpna run: the calls of {command[0]} are recorded in {out}", sys.stderr)
@@ -119,6 +128,7 @@ def _settings(
     text = {
         "command": command, "guarantee": options.guarantee, "replay": options.replay or "", "run_id": run_id,
         "started": now.isoformat(timespec="milliseconds"), "disturb": options.disturb,
+        "same_but": options.same_but,
     }  # fmt: skip
     return env | {"FPNA_OBSERVE": str(out.resolve()), "FPNA_OBSERVE_TEXT": json.dumps(text)}
 
@@ -136,6 +146,11 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
         "ranks, whatever the length; exact: rounded once",
     )  # fmt: skip
     own.add_argument("--replay", metavar="RUN", help="take messages from any source in the order of this run")
+    own.add_argument(
+        "--same-but", action="append", default=[], metavar="ARG",
+        help="an argument of the program that is no part of the problem, such as the name of an output: runs that "
+        "differ in it alone are compared (may be given several times)",
+    )  # fmt: skip
     own.add_argument(
         "--point-to-point", action="store_true",
         help="record all sends and receives, not only those that take a message from any source",

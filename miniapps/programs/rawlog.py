@@ -61,6 +61,7 @@ class RawLog:
     operations: dict[int, str] = field(default_factory=dict)
     library: str = ""
     command: list[str] = field(default_factory=lambda: ["program"])
+    same_but: list[str] = field(default_factory=list)
     guarantee: str = "none"
     replay: str = ""
     disturb: int | None = None  # the seed
@@ -134,5 +135,7 @@ def _read_texts(path: Path, log: RawLog) -> None:
                 log.command, log.guarantee = [str(word) for word in command], guarantee
                 seed = entry.get("disturb")
                 log.disturb = seed if type(seed) is int else None
+                same_but = entry.get("same_but")
+                log.same_but = [str(word) for word in same_but] if isinstance(same_but, list) else []
                 for field_name in ("replay", "run_id", "started"):
                     setattr(log, field_name, str(entry.get(field_name, "")))

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from miniapps.errors import UsageError
+from miniapps.programs.command import arguments_of, name_of
+from miniapps.received.text import printable
 from miniapps.trace import read_run
-from miniapps.trace.records import SOURCE
+from miniapps.trace.records import ARGUMENTS, SOURCE
 
 
 @contextlib.contextmanager
@@ -23,13 +25,36 @@ def write_sources(run: Path, rank: int, size: int) -> Iterator[str]:
         yield file.name
 
 
+def require_same_program(run: Path, command: list[str], same_but: Sequence[str], size: int) -> str:
+    """A remark where `run` had other arguments than `command`, those in `same_but` left out; empty where it had not.
+
+    Raises UsageError where `run` was not recorded by `fpna run`, of another program or on another number of ranks, and
+    TraceError where it cannot be read.
+    """
+    (trace,) = read_run(run, tables=[], ranks=[0])
+    shown, theirs, ours = printable(str(run)), trace.attributes["app"], name_of(command)
+    recorded = trace.attributes["problem_options"].get(ARGUMENTS)
+    if recorded is None:
+        raise UsageError(
+            f"--replay {shown}: a run of {theirs} that fpna run did not record; give one that it recorded of {ours}"
+        )
+    if theirs != ours:
+        raise UsageError(f"--replay {shown}: a run of {theirs}, and this is {ours}; give a run of {ours}")
+    if trace.attributes["size"] != size:
+        raise UsageError(
+            f"--replay {shown}: recorded on {trace.attributes['size']} ranks, and these are {size}; start "
+            f"{trace.attributes['size']}"
+        )
+    if recorded == arguments_of(command, same_but):
+        return ""
+    return (
+        f"{shown} was recorded with the arguments {printable(recorded) or 'none'}: where others change what messages "
+        "there are, the program leaves the record"
+    )
+
+
 def recorded_sources(run: Path, rank: int, size: int) -> list[int]:
     """Sources in the order in which `rank` of `run` posted its receives from any source."""
-    for trace in read_run(run, tables=[], ranks=[0]):
-        if (recorded := trace.attributes["size"]) != size:
-            raise UsageError(
-                f"--replay {run}: recorded on {recorded} ranks, and these are {size}; start {recorded}"
-            )
     traces = list(read_run(run, tables=["events", "values"], ranks=[rank]))
     if not traces:
         raise UsageError(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from typing import Any
 
@@ -45,10 +45,16 @@ Exit codes: 0 done; 1 failure; 2 usage or configuration; 3 done, but a check fai
 """
 
 
-def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOptions, Any, bool]:
+def parse(
+    app: Any,
+    argv: list[str],
+    environ: Mapping[str, str],
+    problem_of: Callable[[str], Mapping[str, Any]] | None = None,
+) -> tuple[RunOptions, Any, bool]:
     """(common options, configuration of the application, whether to list and stop).
 
-    Raises UsageError; `--help` prints and raises SystemExit as argparse does.
+    `problem_of(run)` gives the options that define the problem of the run of `--replay`: they stand in for those of a
+    deck that is not named. Raises UsageError; `--help` prints and raises SystemExit as argparse does.
     """
     known = known_options(app)
     arguments, unknown = parser(app, known).parse_known_args(argv)
@@ -71,7 +77,11 @@ def parse(app: Any, argv: list[str], environ: Mapping[str, str]) -> tuple[RunOpt
         raise UsageError(f"{twice[0]} is given twice, by its option and by --set; leave one out")
     above = from_environment(known, environ) | settings | flags | short
     deck = above.get("run.deck")
-    values = _deck(app, known, deck) | above | {"run.deck": deck or _default_deck(app)}
+    values = _deck(app, known, deck)
+    if problem_of and not arguments.list and (run := above.get("run.replay")) is not None:
+        recorded = _recorded(known, problem_of(run), run)
+        values = recorded | values if deck else values | recorded
+    values |= above | {"run.deck": deck or _default_deck(app)}
     return build(Common, values).run, build(app.config, values), arguments.list
 
 
@@ -87,6 +97,14 @@ def decks(app: Any) -> dict[str, str]:
         return {}
     files = sorted((f for f in folder.iterdir() if f.name.endswith(".toml")), key=lambda f: f.name)
     return {f.name.removesuffix(".toml"): f.read_text(encoding="utf-8") for f in files}
+
+
+def _recorded(known: list[Option], problem: Mapping[str, Any], run: str) -> dict[str, Any]:
+    """The options of a recorded problem, checked: what a trace holds may be anybody's."""
+    by_key = {o.key: o for o in known}
+    return {
+        key: convert(by_key[key], value, f"--replay {run}") for key, value in problem.items() if key in by_key
+    }
 
 
 def _default_deck(app: Any) -> str | None:

@@ -74,7 +74,9 @@ class Launch:
 def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     """The launch of `app` on `size` ranks, its directory created; None where printing a list was all there
     was to do. Raises UsageError, ChoiceError or BlocksError, and then has created nothing."""
-    options, own, only_list = commandline.parse(app, argv, os.environ)
+    options, own, only_list = commandline.parse(
+        app, argv, os.environ, lambda run: replay.problem_of(run, app.name)
+    )
     known = commandline.known_options(app)
     recorded = None if only_list or options.replay is None else replayed(options, options.replay)
     if app.complete:
@@ -99,7 +101,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     defining = config.of_role(known, effective, "problem")
     problem = problem_hash(app.name, defining)
     if recorded is not None:
-        recorded.require(app.name, problem, size)
+        flags = {o.key: o.flag or f"--set {o.key}=" for o in known}
+        recorded.require(app.name, defining, size, flags)
     now = datetime.now(UTC)
     run_id = f"{app.name}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
     return Launch(

@@ -17,31 +17,39 @@ from miniapps.trace.records import PACKING
 
 @dataclass(frozen=True)
 class Replay:
-    """Of the directory `run`: application, problem, number of ranks; `orders`: uint16 (calls, size) by name of the
-    reducer and repeat; `packings` of `trees` likewise, and as `trees` the ordering that has them, None where there are
-    none; `choices` by repeat, step, name and block."""
+    """What the directory `run` holds: application, options of the problem by key, number of ranks.
+
+    `orders`: uint16 (calls, size) by name of the reducer and repeat; `packings` of `trees` likewise, and as `trees` the
+    ordering that has them, None where there are none; `choices` by repeat, step, name and block.
+    """
 
     run: str
     app: str
-    problem: str
+    problem: Mapping[str, Any]
     size: int
     orders: dict[tuple[str, int], np.ndarray]
     choices: dict[tuple[int, int, str, int], str]
     packings: dict[tuple[str, int], Packing] = field(default_factory=dict)
     trees: str | None = None
 
-    def require(self, app: str, problem: str, size: int) -> None:
-        """Raise UsageError unless this run is of the same application, problem and number of ranks."""
-        for what, theirs, ours in (
-            ("application", self.app, app),
-            ("number of ranks", self.size, size),
-            ("problem (hash of the options that define it)", self.problem, problem),
-        ):
-            if theirs != ours:
-                raise UsageError(
-                    f"--replay {self.run}: its {what} is {theirs}, here it is {ours}; repeat it with the same "
-                    "application, options and number of ranks"
-                )
+    def require(self, app: str, problem: Mapping[str, Any], size: int, flags: Mapping[str, str]) -> None:
+        """Raise UsageError unless this run is of the same application, problem and number of ranks; `flags` are the
+        options' spellings by key."""
+        _require_app(self.run, self.app, app)
+        if self.size != size:
+            raise UsageError(
+                f"--replay {self.run}: its number of ranks is {self.size}, here it is {size}; start {self.size}"
+            )
+        keys = [key for key in (*self.problem, *problem) if self.problem.get(key) != problem.get(key)]
+        if keys:
+            theirs, ours = (
+                " ".join(_spelled(flags.get(key, key), values.get(key)) for key in dict.fromkeys(keys))
+                for values in (self.problem, problem)
+            )
+            raise UsageError(
+                f"--replay {self.run}: it ran {theirs}, here it is {ours}; leave that out, since a replay takes what "
+                "defines the problem from the run"
+            )
 
     def order(self, name: str, repeat: int) -> list[np.ndarray]:
         """The orders of the reducer `name`. Raises UsageError where there are none."""
@@ -72,6 +80,27 @@ class Replay:
                 "and --repeats"
             )
         return choice
+
+
+def problem_of(run: str, app: str) -> Mapping[str, Any]:
+    """The options that define the problem of the directory `run`. Raises UsageError where it is not one of `app`."""
+    try:
+        (trace,) = read_run(run, tables=[], ranks=[0])
+    except TraceError as error:
+        raise UsageError(f"--replay {error}") from error
+    _require_app(run, trace.attributes["app"], app)
+    return trace.attributes["problem_options"]
+
+
+def _require_app(run: str, theirs: str, ours: str) -> None:
+    if theirs != ours:
+        raise UsageError(f"--replay {run}: is a run of {theirs}, and this is {ours}; give a run of {ours}")
+
+
+def _spelled(flag: str, value: Any) -> str:
+    """An option as it is typed: `--steps 8`."""
+    text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return f"{flag}{text}" if flag.endswith("=") else f"{flag} {text}"
 
 
 def read(run: str) -> Replay:
@@ -105,7 +134,7 @@ def read(run: str) -> Replay:
         (names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)] for name, r in keys
     }
     attributes = trace.attributes
-    return Replay(run, attributes["app"], attributes["problem"], attributes["size"], orders, choices,
+    return Replay(run, attributes["app"], attributes["problem_options"], attributes["size"], orders, choices,
                   packings, _trees(run, attributes["reductions"], packings))  # fmt: skip
 
 

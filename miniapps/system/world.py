@@ -41,8 +41,9 @@ class WrongLauncher(UsageError, SystemExit):
 
 
 def require_launch(who: str) -> None:
-    """Start MPI if it was not, and raise WrongLauncher where a launcher started several processes and each is alone in the
-    world of mpi4py. The first process prints why; `who` is what the program called."""
+    """Start MPI if it was not, and raise WrongLauncher where a launcher started several processes and each is alone.
+
+    The first process prints why; `who` is the name of the function that the program called."""
     launched = environment.launched() or environment.launched_by_torch()
     try:
         alone = world().size == 1

@@ -1,6 +1,16 @@
 """The trace of a run: HDF5 files of ranks or nodes with bits and times side by side (docs/trace.md)."""
 
-from miniapps.trace.reader import RankTrace, rank_files, read, read_all, read_image, read_run, trace_files
+from miniapps.trace.reader import (
+    RankTrace,
+    how_to_recover,
+    rank_files,
+    raw_logs,
+    read,
+    read_all,
+    read_image,
+    read_run,
+    trace_files,
+)
 from miniapps.trace.schema import SCHEMA, TraceError, fingerprint
 from miniapps.trace.writer import Tracer
 
@@ -10,7 +20,9 @@ __all__ = [
     "TraceError",
     "Tracer",
     "fingerprint",
+    "how_to_recover",
     "rank_files",
+    "raw_logs",
     "read",
     "read_all",
     "read_image",

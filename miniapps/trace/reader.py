@@ -141,6 +141,18 @@ def trace_files(run: str | os.PathLike) -> list[Path]:
     return sorted(path for path in Path(run).glob("*.h5") if FILES.fullmatch(path.name))
 
 
+def raw_logs(run: str | os.PathLike) -> list[Path]:
+    """The logs in the directory `run` whose processes were killed before `fpna run` made traces of them."""
+    return sorted(Path(run).glob("raw-*.log"))
+
+
+def how_to_recover(run: str | os.PathLike) -> str:
+    """What to do about such logs; empty where there are none."""
+    return (
+        f"its processes were killed before they wrote them: fpna run --recover {run}" if raw_logs(run) else ""
+    )
+
+
 def read_run(
     run: str | os.PathLike,
     tables: Iterable[str] | None = None,
@@ -177,9 +189,8 @@ def rank_files(run: str | os.PathLike) -> list[Path]:
     run = Path(run)
     files = trace_files(run)
     if not files:
-        raise TraceError(
-            f"{run}: no rank-*.h5 in it; give the directory of a run (the RUN line of its output)"
-        )
+        advice = how_to_recover(run) or "give the directory of a run (the RUN line of its output)"
+        raise TraceError(f"{run}: no rank-*.h5 in it; {advice}")
     by_rank = {}
     for path in files:
         if path.name.startswith("rank-"):
@@ -189,9 +200,8 @@ def rank_files(run: str | os.PathLike) -> list[Path]:
     size = read_all(files[0], tables=())[0].attributes["size"]
     if missing := [rank_file(rank) for rank in range(size) if rank not in by_rank]:
         shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
-        raise TraceError(
-            f"{run}: a run of {size} ranks without {shown}; copy the whole directory, or leave it out"
-        )
+        advice = how_to_recover(run) or "copy the whole directory, or leave it out"
+        raise TraceError(f"{run}: a run of {size} ranks without {shown}; {advice}")
     return [by_rank[rank] for rank in range(size)]
 
 

@@ -30,3 +30,8 @@ PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, LEFT)  # with --recor
 def is_state(name: str) -> bool:
     """Whether `name` is of the state or of a result, and not of what runs begin from or pass on."""
     return not name.startswith((*PASSING, NODE, INPUT, CHAIN))
+
+
+ARGUMENTS = (
+    "program.arguments"  # the key by which the problem of a program under `fpna run` states its arguments
+)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from miniapps.programs import calltrace, rawlog
+from miniapps.programs.command import arguments_of, name_of
 from miniapps.received.regular import Refused
 from miniapps.trace import read_run
 
@@ -110,7 +111,24 @@ def test_a_link_is_not_followed(tmp_path):
 @pytest.mark.parametrize(
     ("command", "name"),
     [(["./app"], "app"), (["python3.11", "-u", "a/sim.py", "x"], "sim.py"), (["bash", "run.sh"], "run.sh"),
-     (["python"], "python")],
+     (["python"], "python"), (["python", "-W", "ignore", "b/x.py"], "x.py"),
+     (["python", "-m", "pkg.mod", "y"], "pkg.mod"),
+     (["python", "-c", "print()"], "python")],
 )  # fmt: skip
 def test_a_program_is_named_by_its_file(command, name):
-    assert calltrace.name_of(command) == name
+    assert name_of(command) == name
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same_but", "same"),
+    [
+        (["./app", "4"], ["/tmp/copy/app", "4"], (), True),
+        (["python", "a/x.py", "4"], ["python3.12", "/b/x.py", "4"], (), True),
+        (["python", "a/x.py", "a/in"], ["python", "b/x.py", "b/in"], (), False),
+        (["./app", "-log", "a"], ["./app", "-log", "b"], (), False),
+        (["./app", "-log", "a"], ["./app", "-log", "b"], ("a", "b"), True),
+        (["./app", "-log", "a", "4"], ["./app", "-log", "b", "5"], ("a", "b"), False),
+    ],
+)
+def test_places_of_programs_and_names_of_outputs_are_no_part_of_a_problem(one, other, same_but, same):
+    assert (arguments_of(one, same_but) == arguments_of(other, same_but)) is same

@@ -258,7 +258,17 @@ def test_what_is_refused_ends_all_ranks_with_2(built, tmp_path):
     again = observed(3, "mpich", tmp_path / "used", [program, 1], code=2)
     assert "nothing is written over" in again
     wrong = observed(3, "mpich", tmp_path / "new", [program, 1], "--replay", tmp_path / "used", code=2)
-    assert "recorded on 2 ranks, and these are 3" in wrong
+    assert wrong.count("recorded on 2 ranks, and these are 3") == 1
+    other = tmp_path / "other"
+    other.symlink_to(program)
+    strange = observed(2, "mpich", tmp_path / "new", [other, 1], "--replay", tmp_path / "used", code=2)
+    assert strange.count("a run of mpich-wildcard, and this is other; give a run of other") == 1
+    more = observed(
+        2, "mpich", tmp_path / "more", [program, 2], "--replay", tmp_path / "used", "--same-but", 2
+    )
+    assert "used was recorded with the arguments 1: where others change what messages there are" in more
+    unknown = observed(2, "mpich", tmp_path / "new", [program, 1], "--same-but", "log", code=2)
+    assert unknown.count("--same-but log: the program has no such argument") == 1
     assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
     absent = observed(2, "mpich", tmp_path / "no", [tmp_path / "absent"], code=2)
     assert "no program" in absent
@@ -290,7 +300,25 @@ def test_processes_that_are_alone_are_refused_by_name_of_launcher_and_library(bu
         assert not list((tmp_path / name).iterdir())
 
 
-def test_a_program_that_is_killed_leaves_its_calls(tmp_path):
+def test_runs_that_differ_in_names_of_outputs_are_compared_where_that_is_said(built, tmp_path, capsys):
+    program = built("mpich", "wildcard.c")
+    for name, options in (
+        ("a", ()),
+        ("b", ()),
+        ("c", ("--same-but", "log.a")),
+        ("d", ("--same-but", "log.b")),
+    ):
+        log = "log.a" if name in "ac" else "log.b"
+        observed(2, "mpich", tmp_path / name, [program, 1, log], *options)
+    paths = {name: str(tmp_path / name) for name in "abcd"}
+    assert main(["divergence", paths["a"], paths["b"]]) == 2
+    told = capsys.readouterr().err
+    assert "1 log.a" in told and "1 log.b" in told and "fpna run --same-but ARG" in told
+    assert main(["divergence", paths["c"], paths["d"]]) == 0
+    capsys.readouterr()
+
+
+def test_a_program_that_is_killed_leaves_its_calls(tmp_path, capsys):
     source = tmp_path / "dies.c"
     source.write_text(
         "#include <mpi.h>\n#include <signal.h>\nint main(int c, char **v) { double x = 1, y; MPI_Init(&c, &v);\n"
@@ -308,6 +336,8 @@ def test_a_program_that_is_killed_leaves_its_calls(tmp_path):
     while list((tmp_path / "run").glob("raw-*.log")) and time.monotonic() < deadline:
         time.sleep(1)
     if list((tmp_path / "run").glob("raw-*.log")):
+        assert main(["show", str(tmp_path / "run")]) == 2
+        assert f"fpna run --recover {tmp_path / 'run'}" in capsys.readouterr().err
         recovered = subprocess.run([sys.executable, *FPNA, "--recover", tmp_path / "run"])
         assert recovered.returncode == 0
     traces = list(read_run(tmp_path / "run"))

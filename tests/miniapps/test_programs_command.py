@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from miniapps.errors import UsageError
-from miniapps.programs.starting import require_runnable
+from miniapps.programs.command import require_runnable
 from tests.launch import run_mpi
 
 FPNA = [sys.executable, "-m", "fpna", "run"]

@@ -1,4 +1,4 @@
-"""What `fpna run` is asked to start: a program that can be executed, and no launcher of programs."""
+"""The command of a program under `fpna run`: whether it can be started, its name, its arguments."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from miniapps.errors import UsageError
@@ -18,7 +19,41 @@ COMPILERS = {
     ".c": "mpicc", ".cc": "mpicxx", ".cpp": "mpicxx", ".cxx": "mpicxx", ".f": "mpif90", ".f90": "mpif90",
     ".F90": "mpif90", ".f08": "mpif90",
 }  # fmt: skip
+INTERPRETER = re.compile(r"(python|perl|julia|Rscript|bash|sh)[\d.]*$")
 INTERPRETERS = {".py": "python", ".jl": "julia", ".R": "Rscript", ".sh": "bash"}
+
+
+LEFT_OUT = "*"  # stands for an argument that is no part of the problem
+VALUED = ("-W", "-X", "--check-hash-based-pycs")  # options of Python that take the next word
+
+
+def name_of(command: list[str]) -> str:
+    """The name of a program: that of its file, or of the script that an interpreter runs."""
+    script = _script(command)
+    return Path(command[0] if script is None else command[script]).name
+
+
+def arguments_of(command: list[str], same_but: Sequence[str] = ()) -> str:
+    """The arguments as part of a problem: those in `same_but` are left out, and of a script its directory."""
+    words = [LEFT_OUT if word in same_but else word for word in command]
+    script = _script(command)
+    if script is not None:
+        words[script] = Path(words[script]).name
+    return shlex.join(words[1:])
+
+
+def _script(command: list[str]) -> int | None:
+    """Which word is the script or module that an interpreter runs."""
+    if not INTERPRETER.match(Path(command[0]).name):
+        return None
+    before = ""
+    for i, word in enumerate(command[1:], 1):
+        if word == "-c":
+            return None
+        if not word.startswith("-") and before not in VALUED:
+            return i
+        before = word
+    return None
 
 
 def require_runnable(command: list[str], prog: str) -> None:
