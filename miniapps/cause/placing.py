@@ -11,9 +11,9 @@ from miniapps.cause.sizes import KEY, Sizes, common, on_ranks_alone
 from miniapps.trace.records import RECEIVED, SOURCE
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
-# Two runs may lie so many times as far apart as the farthest disturbed launch. Were they two more such launches, and the
-# distances normal, they would lie farther apart than ten of them in one record of 11, twice as far in one of 200, four
-# times in one of 30,000 and eight times in none of two million.
+# Two runs may lie so many times as far apart as the farthest disturbed launch. Were they two more such launches, and
+# the distances normal, they would lie farther apart than ten of them in one record of 11, twice as far in one of 200,
+# four times as far in one of 30,000 and eight times in none of two million.
 WITHIN = 3.0
 BEYOND = 8.0  # from here on rounding is ruled out
 # Undisturbed launches on one thread that differ by such a share of the numbers differ by something else than rounding,

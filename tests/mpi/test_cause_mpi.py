@@ -1,0 +1,106 @@
+"""`fpna cause`: bugs and rounding told apart by launches of real programs (benchmarks/causes has many more)."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness.launching import mpirun
+from tests.launch import ROOT, environment, run_mpi, run_python
+
+PROGRAMS = ROOT / "benchmarks" / "causes"
+SIZE = ("1001", "8", "2", "0.3")  # points, steps, sums, phase
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory):
+    """The program in C, compiled for MPICH."""
+    compiler = Path(mpirun()[0]).with_name("mpicc")
+    built = tmp_path_factory.mktemp("causes") / "program"
+    command = [compiler, "-O2", "-fopenmp", PROGRAMS / "program.c", "-o", built, "-lm"]
+    if not compiler.exists() or subprocess.run(command, capture_output=True).returncode:
+        pytest.skip("no mpicc of MPICH that can build it")
+    return [str(built)]
+
+
+def observed(ranks, out, words):
+    run = run_mpi(ranks, ["-m", "fpna", "run", "--quiet", "--out", str(out), "--", *words], env=own_path())
+    assert run.returncode == 0, run.stderr
+    return out
+
+
+def own_path():
+    return {"PATH": f"{Path(mpirun()[0]).parent}:{environment({})['PATH']}"}
+
+
+def cause(a, b, words, *options):
+    """(exit code, the document) of `fpna cause A B`."""
+    launches = ["--launches", "4", "--launcher", f"{mpirun()[0]} -n {{ranks}}", "--json", "--quiet", *options]
+    run = run_python(
+        ["-m", "fpna", "cause", str(a), str(b), *launches, "--", *words], env=own_path(), timeout=300
+    )
+    assert run.stdout, run.stderr
+    return run.returncode, json.loads(run.stdout)
+
+
+@pytest.mark.parametrize(
+    ("kind", "eps", "code", "verdict"),
+    [
+        ("doubled", "1e-6", 3, "not rounding"),
+        pytest.param("local-index", "1e-9", 3, "not rounding", marks=pytest.mark.slow),
+        pytest.param("grouping", "0", 0, "rounding", marks=pytest.mark.slow),
+        pytest.param("chaos", "0", 0, "rounding", marks=pytest.mark.slow),
+    ],
+)
+def test_a_program_on_two_rank_counts(tmp_path, program, kind, eps, code, verdict):
+    words = [*program, kind, eps, *SIZE]
+    a, b = observed(2, tmp_path / "a", words), observed(4, tmp_path / "b", words)
+    ended, said = cause(a, b, words)
+    assert (ended, said["verdict"]) == (code, verdict), said
+    assert said["ranks"] == 2 and said["compared"] > 0
+    assert said["farthest"]["ratio"] > 8 if code else said["farthest"]["ratio"] <= 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "eps", "verdict"), [("wrong-root", "1e-8", "not rounding"), ("cancellation", "0", "rounding")]
+)
+def test_a_program_that_records_itself(tmp_path, kind, eps, verdict):
+    words = [sys.executable, str(PROGRAMS / "program.py"), kind, eps, *SIZE]
+    for ranks, name in ((2, "a"), (4, "b")):
+        assert run_mpi(ranks, [*words[1:], str(tmp_path / name)]).returncode == 0
+    ended, said = cause(tmp_path / "a", tmp_path / "b", [*words, "{out}"])
+    assert said["verdict"] == verdict and ended == (3 if verdict == "not rounding" else 0)
+
+
+@pytest.mark.slow
+def test_messages_come_in_the_order_of_the_first_run(tmp_path, program):
+    """A sum in the order of arrival: rounding, and launches that repeat the order are told so."""
+    words = [*program, "arrival", "0", *SIZE]
+    runs = []
+    for order in "13":
+        ranks = ["-m", "fpna", "run", "--quiet", "--out", str(tmp_path / order), "--", *words]
+        assert run_mpi(4, ranks, env={**own_path(), "ORDER": order}).returncode == 0
+        runs.append(tmp_path / order)
+    _, said = cause(*runs, words)
+    assert said["replay"] and said["verdict"] != "not rounding", said
+
+
+def test_mistakes_are_sentences(tmp_path):
+    def said(*words):
+        run = run_python(["-m", "fpna", "cause", *words])
+        assert run.returncode == 2 and len(run.stderr.splitlines()) == 1
+        return run.stderr
+
+    words = [sys.executable, str(PROGRAMS / "program.py"), "grouping", "0", "203", "2", "1", "0.3"]
+    for name in "ab":
+        assert run_mpi(1, [*words[1:], str(tmp_path / name)]).returncode == 0
+    a, b = str(tmp_path / "a"), str(tmp_path / "b")
+    assert "no program; what made A?" in said(a, b)
+    assert "{out}" in said(a, b, "--", *words)
+    assert "--launches 1: choose" in said(a, b, "--launches", "1", "--", *words, "{out}")
+    assert "no launcher 'nowhere'" in said(a, b, "--launcher", "nowhere", "--", *words, "{out}")
+    assert "ended with" in said(a, b, "--launcher", f"{mpirun()[0]} -n {{ranks}}", "--", "false", "{out}")
+    assert said(a, str(tmp_path / "absent"), "--", *words, "{out}")
