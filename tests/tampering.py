@@ -45,7 +45,8 @@ def commit_again(path: Path) -> None:
                 if rows[table] < MOST:
                     arrays = {column: dataset[...] for column, dataset in datasets.items()}
                     digests[table] = table_digest(table, arrays)
-        file["committed"][...] = Commit(rows, dict.fromkeys(GROWING, 0), digests, changes).record()
+        commit = Commit(rows, dict.fromkeys(GROWING, 0), digests, changes, rows, known.at)
+        file["committed"][...] = commit.record()
 
 
 def reseal(path: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 from pathlib import Path
 
 from analysis.commands.answer import Answer, Bold, Shown
@@ -12,18 +11,15 @@ from analysis.commands.choice import DIFFERENT, EQUAL, Usage
 SUMMARY = "whether the heads of a run follow from what it recorded"
 DETAIL = """\
 Every checkpoint of a run, and its end, has a head: a hash over all rows of the trace before it, whoever recorded them,
-and over the checkpoint. All of them are computed again, from the traces of all ranks and the checkpoints that are
-there, and compared with those of the trace, of result.json, and, with --published, of the lines that the run printed.
-Exit code 3 names the first head that is wrong. Who can write the files can make another chain: only heads that were
-published in time show that."""
+and over the checkpoint or the final state. All of them are computed again, from the traces of all ranks and the
+checkpoints that are there, and compared with those of the trace, of result.json, and, with --published, of the lines
+that the run printed. Of a run that goes on or was cut off, heads are compared as far as every rank has written all
+rows. Exit code 3 names the first head that is wrong, or what contradicts what; 2: files of several runs are mixed, or
+nothing can be compared. Who can write the files can make another chain: only heads that were published in time show
+that. What no head is over is listed."""
 EXAMPLES = """\
   python -m analysis chain runs/a
   python -m analysis chain runs/a --published output-of-the-job.txt"""
-
-PUBLISHED_MOST = 2**26  # bytes of the output of a job
-LINE = re.compile(
-    r"^CHAIN step=([0-9]{1,10}) head=([0-9a-f]{64})(?: repeat=([0-9]{1,10}))?\s*$", re.MULTILINE
-)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -41,26 +37,33 @@ def run(options: argparse.Namespace) -> Answer:
     """The heads of a run, computed again; exit code 0 if all are as recorded."""
     import pandas as pd
 
-    from miniapps.trace.heads import check
+    from miniapps.received import Refused
+    from miniapps.trace.checked import check
+    from miniapps.trace.published import Compared, compare, read_published
+    from miniapps.trace.uncovered import said, uncovered
 
-    known, broken = check(options.run)
-    others = {} if options.published is None else _published(options.published)
-    wrong = {each.mark.repeat: each for each in broken}
+    try:
+        published = None if options.published is None else read_published(options.published)
+    except Refused as error:
+        raise Usage(f"--published {error}") from error
+    checked = check(options.run)
+    compared = Compared() if published is None else compare(published, checked)
+    wrong = {each.mark.repeat: each for each in checked.broken}
+    others = {mark: head for mark, head in compared.other}
     shown: list[Shown] = []
     rows = []
     code = EQUAL
-    several = len(known) > 1
-    for chain in known:
+    several = len(checked.chains) > 1
+    for chain in checked.chains:
         of = f" of repeat {chain.repeat}" if several else ""
         after = chain.begin[0]
         if after >= 0:
             shown.append(f"It continues from the checkpoint of step {after}, head {chain.begin[1]}.")
         bad = wrong.get(chain.repeat)
         for mark in chain.marks:
-            printed = others.get((mark.repeat, mark.step))
             why = bad.why if bad is not None and bad.mark == mark else ""
-            if not why and printed not in (None, mark.head):
-                why = f"the head is {mark.head}, and {printed} was published"
+            if not why and mark in others:
+                why = f"the head is {mark.head}, and {others[mark]} was published"
             verdict = "wrong" if why else "right"
             rows.append((mark.repeat, mark.step, mark.head, mark.checkpoint, verdict))
             if why:
@@ -70,40 +73,44 @@ def run(options: argparse.Namespace) -> Answer:
                 )
                 break
             after = mark.step
-    lacking = sorted(others.keys() - {(mark.repeat, mark.step) for chain in known for mark in chain.marks})
-    if lacking and code == EQUAL:
-        code = DIFFERENT
-        shown.append(Bold(f"step {lacking[0][1]}: a head was published, and the run has none there."))
     if code == EQUAL:
-        last = known[-1].marks[-1]
-        count = sum(len(chain.marks) for chain in known)
-        shown.append(
-            Bold(
-                f"{count} heads follow from what was recorded; the last is {last.head}, of step {last.step}."
-            )
-        )
-    elif not several and rows:
+        against = [*checked.contradictions, *compared.wrong]
+        shown += [Bold(f"{sentence}.") for sentence in against]
+        code = DIFFERENT if against else EQUAL
+    last = checked.marks[-1]
+    if code == EQUAL:
+        if published is not None and not compared.equal:
+            raise Usage(f"--published: nothing was compared: {compared.said(published)}")
+        count = len(checked.marks)
+        head = f"{count} heads follow" if count > 1 else "1 head follows"
+        shown.append(Bold(f"{head} from what was recorded; the last is {last.head}, of step {last.step}."))
+    elif not several and rows and rows[-1][-1] == "wrong":
         shown.append(f"{len(rows) - 1} heads before it are right.")
+    if checked.cut:
+        shown.append(checked.cut)
+    if published is not None:
+        shown.append(f"{compared.said(published)}")
+    found = uncovered(checked)
+    shown += said(found)
     notes = []
-    if options.published is None:
+    if published is None:
         notes.append("Note: a chain shows what was changed after its heads were published: --published FILE.")
-    table = pd.DataFrame(rows, columns=["repeat", "step", "head", "checkpoint", "verdict"])
-    return Answer(None, {"heads": table}, shown, notes, code=code)
+    tables = {
+        "heads": pd.DataFrame(rows, columns=["repeat", "step", "head", "checkpoint", "verdict"]),
+        "published": pd.DataFrame(_published(compared), columns=["repeat", "step", "compared"]),
+        "not_covered": pd.DataFrame(
+            [(each.kind, each.name, each.what) for each in found], columns=["kind", "name", "what"]
+        ),
+    }
+    return Answer(None, tables, shown, notes, code=code)
 
 
-def _published(path: Path) -> dict[tuple[int, int], str]:
-    """{(repeat, step): head} of the lines in a file. Raises Usage where there are none."""
-    from miniapps.received import Refused, read_text
-
-    try:
-        text = read_text(path, PUBLISHED_MOST, links=True)
-    except Refused as error:
-        raise Usage(f"--published {error}") from error
-    except OSError as error:
-        raise Usage(
-            f"--published {path}: cannot be read: {error.strerror}; give the output of the run"
-        ) from error
-    heads = {(int(repeat or 0), int(step)): head for step, head, repeat in LINE.findall(text)}
-    if not heads:
-        raise Usage(f"--published {path}: no line CHAIN step=S head=H in it; give the output of the run")
-    return heads
+def _published(compared) -> list[tuple[int, int, str]]:
+    """(repeat, step, what came of it) of each head that was published or that the run has."""
+    rows = [(mark.repeat, mark.step, "equal") for mark in compared.equal]
+    rows += [(mark.repeat, mark.step, "other") for mark, _ in compared.other]
+    rows += [(mark.repeat, mark.step, "not published") for mark in compared.unpublished]
+    rows += [(*place, "other") for place, _, _ in compared.begins]
+    for word in ("absent", "before", "later"):
+        rows += [(*place, word) for place in getattr(compared, word)]
+    return sorted(rows)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from analysis.load.columns import KEY, PAYLOAD, STORED
-from analysis.load.contradictions import contradictions
+from miniapps.trace.contradictions import contradictions
 from analysis.load.keys import changes, order_by
 from analysis.load.pool import alone
 from analysis.load.rankfile import Head, Piece

@@ -234,18 +234,18 @@ class Recording:
         wall = time.perf_counter() - self._begin
         tracer.attributes(environment=self._environment | {"arithmetic": environment.arithmetic()})
         later, _ = self._clocks.offset()
-        lost, seals = together.close_trace(comm, tracer, (later - self._offset) / wall)
+        result = self._attributes | {
+            "status": "done", "exit_code": 0, "run": str(self._out), "size": comm.size, "fom": {}, "checks": [],
+            "fingerprints": [], "reductions": self._reductions, "wall_s": wall,
+        }  # fmt: skip
+        lost, seals = together.close_trace(comm, tracer, (later - self._offset) / wall, result)
         gathered = comm.gather(seals)
         self._clocks.free()
         trouble = "" if lost is None else f"record: rank {lost[0]} of {comm.size}: {lost[1]}"
         if comm.rank == 0:
-            result = self._attributes | {
-                "status": "failed" if lost else "done", "exit_code": 1 if lost else 0, "run": str(self._out),
-                "size": comm.size, "fom": {}, "checks": [], "fingerprints": [], "reductions": self._reductions,
-                "traces": {name: seal for own in gathered or () for name, seal in own.items()}, "wall_s": wall,
-            }  # fmt: skip
+            result["traces"] = {name: seal for own in gathered or () for name, seal in own.items()}
             if lost:
-                result |= {"error": trouble, "failed_rank": lost[0]}
+                result |= {"status": "failed", "exit_code": 1, "error": trouble, "failed_rank": lost[0]}
             try:
                 outcome.write(self._place, result)
             except OSError as error:

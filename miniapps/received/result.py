@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +19,15 @@ from miniapps.received.text import printable
 
 RESULT = "result.json"
 MOST = 64 * 2**20  # bytes: configuration, checks and figures take some 10 kB, each trace file 60 bytes
+UNSTATED = ("traces", "digest")
+# Keys of the file in words.
+WORDS = {
+    "fingerprints": "final states",
+    "fom": "figures of merit",
+    "chain": "heads",
+    "wall_s": "times",
+    "cpu_s": "times",
+}
 Hex = Annotated[str, Meta(pattern="^[0-9a-f]*$", max_length=128)]
 
 
@@ -29,18 +40,20 @@ class Check(msgspec.Struct):
     repeat: int = -1
 
 
-class Head(msgspec.Struct):
+class Head(msgspec.Struct, frozen=True):
     """A head of the chain of the run (`miniapps.trace.chain.Mark`)."""
 
     repeat: Annotated[int, Meta(ge=0)]
     step: int
     head: Hex
     checkpoint: Hex = ""
+    state: Hex = ""
 
 
 class Result(msgspec.Struct):
     """The fields that are relied on; a file may have others. `traces`: the seal of each trace file by name; `error`
-    and `failed_rank` only where `status` is "failed"; `fingerprints`: of the final state, by repeat."""
+    and `failed_rank` only where `status` is "failed"; `fingerprints`: of the final state, by repeat; `parts`: what
+    `parts_of` returns of the file."""
 
     status: str
     exit_code: Annotated[int, Meta(ge=0, le=255)]
@@ -57,6 +70,7 @@ class Result(msgspec.Struct):
     app: str = ""
     problem: str = ""
     guarantee: str = ""
+    parts: dict[str, str] = {}
 
 
 def written(content: dict[str, Any]) -> str:
@@ -81,7 +95,28 @@ def read_result(run: Path) -> Result:
         raise Refused(
             f"{where}: damaged: it is not as it was written (another hash); copy it again from where the run wrote it"
         )
-    return records.conform(content, Result, where)
+    result = records.conform(content, Result, where)
+    result.parts = parts_of(content)
+    return result
+
+
+def parts_of(content: dict[str, Any]) -> dict[str, str]:
+    """{key: 32 hex digits of the SHA-256 of what `content` has there}, but for the seals of the traces, which are sealed
+    after rank 0 has stated this in its own."""
+    strict = _strict(content)
+    texts = {key: json.dumps(value, sort_keys=True) for key, value in strict.items() if key not in UNSTATED}
+    return {key: hashlib.sha256(text.encode()).hexdigest()[:32] for key, text in texts.items()}
+
+
+def told_apart(result: Result, stated: Mapping[str, str]) -> str:
+    """What `result` has otherwise than the trace of rank 0 `stated` when it was closed, in words; empty where nothing
+    differs."""
+    keys = sorted(
+        key
+        for key in {*result.parts, *stated}
+        if key not in UNSTATED and result.parts.get(key) != stated.get(key)
+    )
+    return ", ".join(dict.fromkeys(WORDS.get(key, printable(key)) for key in keys))
 
 
 def digest_of(content: dict[str, Any]) -> str:

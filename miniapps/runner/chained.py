@@ -8,8 +8,9 @@ from collections.abc import Callable
 from typing import Any
 
 from miniapps.received.text import tell
+from miniapps.system.interrupts import held
 from miniapps.trace import Tracer
-from miniapps.trace.chain import BEGIN, CHECKPOINT, HEAD, NO_CHECKPOINT, Mark, Rows, next_head
+from miniapps.trace.chain import BEGIN, CHECKPOINT, HEAD, STATE, Mark, Rows, hash_of_state, next_head
 from miniapps.trace.schema import CHAIN_TIME, COLLECTIVE
 
 _TWO_WORDS = struct.Struct(">16s16s")
@@ -38,47 +39,51 @@ class Heads:
         self._rows.after = self._last = step
         self._head = bytes.fromhex(head) or self.problem
         if self.comm.rank == 0:
-            self.tracer.value(BEGIN, step)
-            self._record(BEGIN, self._head)
+            with held():
+                self.tracer.value(BEGIN, step)
+                self._record(BEGIN, self._head)
 
-    def end_repeat(self) -> None:
-        """The head after all that the repeat recorded, at the last step that any rank recorded. Collective."""
+    def end_repeat(self, state: str) -> None:
+        """The head after all that the repeat recorded, at the last step that any rank recorded, and over the
+        fingerprint of its final `state`, of which that of rank 0 counts. Collective."""
         from mpi4py import MPI
 
         self.tracer.hand_over()
         last = self.comm.allreduce(max(self._rows.latest, self._last + 1), op=MPI.MAX)
         self.tracer.at(self.tracer.repeat, last)
-        self.extend()
+        self._extend(lambda: hash_of_state(state), ends=True)
 
-    def extend(self, checkpoint: Callable[[], bytes] | None = None) -> str:
+    def extend(self, checkpoint: Callable[[], bytes]) -> str:
         """The head after the step under way, 64 hex digits, on rank 0; empty elsewhere. Collective.
 
-        `checkpoint()` is the hash of what is written with it, asked of rank 0 alone; None at the end of a repeat.
+        `checkpoint()` is the hash of the checkpoint that is written with it, asked of rank 0 alone.
         """
+        return self._extend(checkpoint, ends=False)
+
+    def _extend(self, kept: Callable[[], bytes], ends: bool) -> str:
         start = self.tracer.clock()
         self.tracer.hand_over()
         own = self._rows.take()
         digests = self._gathered(own)
-        if checkpoint is not None:  # what follows the last step is in no event either
+        if not ends:  # what follows the last step is in no event either
             self.tracer.event(self.tracer.name("chain", COLLECTIVE), start, len(own))
         step = self._last = self.tracer.step
         begin = time.thread_time()
-        hashed = NO_CHECKPOINT
+        hashed = b""
         if self.comm.rank == 0:
-            hashed = hashed if checkpoint is None else checkpoint()
+            hashed = kept()
             self._head = next_head(self._head, step, digests, hashed, self.problem)
         self.tracer.usage(CHAIN_TIME, step, self._rows.cpu + time.thread_time() - begin)
         self._rows.cpu = 0.0
         if self.comm.rank:
             return ""
-        self._record(HEAD, self._head)
-        if checkpoint is not None:
-            self._record(CHECKPOINT, hashed)
+        with held():  # a head is recorded as a whole
+            self._record(HEAD, self._head)
+            self._record(STATE if ends else CHECKPOINT, hashed)
         repeat, earlier = self.tracer.repeat, any(mark.repeat == self.tracer.repeat for mark in self.marks)
-        self.marks.append(
-            Mark(repeat, step, self._head.hex(), hashed.hex() if checkpoint is not None else "")
-        )
-        if earlier or checkpoint is not None:  # at the end alone it says no more than result.json
+        of = {"state" if ends else "checkpoint": hashed.hex()}
+        self.marks.append(Mark(repeat, step, self._head.hex(), **of))
+        if earlier or not ends:  # at the end alone it says no more than result.json
             self._clear()
             tell(
                 f"CHAIN step={step} head={self._head.hex()}" + (f" repeat={repeat}" if self._several else "")

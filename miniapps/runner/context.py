@@ -222,11 +222,12 @@ class Context:
         if self.heads is not None:
             self.heads.begin_repeat()
 
-    def end_repeat(self) -> None:
-        """Record what is left of the orders and free the reducers; collective."""
+    def end_repeat(self, state: str = "") -> None:
+        """Record what is left of the orders and free the reducers; `state`: the fingerprint of the final state.
+        Collective."""
         self._end_step()
         if self.heads is not None:
-            self.heads.end_repeat()
+            self.heads.end_repeat(state)
         if self._slow is not None:
             self._slow.by(1.0)
         self.release()

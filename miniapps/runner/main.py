@@ -155,7 +155,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     for repeat in range(options.repeats):
         ctx.begin_repeat(repeat)
         state.outcomes.append(app.run(ctx))
-        ctx.end_repeat()
+        ctx.end_repeat(state.outcomes[-1].fingerprint)
         if repeat == 0:  # by now all libraries that it needs are loaded
             ctx.tracer.attributes(environment=own | {"arithmetic": environment.arithmetic()})
     wall, cpu = time.perf_counter() - begin, time.thread_time() - begin_cpu
@@ -163,7 +163,18 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     later, _ = clocks.offset()
     checks = comm.bcast(outcome.all_checks(outcomes, options.guarantee), root=0)
     code = DONE if all(check["passed"] for check in checks) else NOT_VERIFIED
-    lost, seals = together.close_trace(comm, ctx.tracer, (later - offset) / wall)
+    result: dict[str, Any] = {}
+    if rank == 0:
+        result = launch.result("done", code) | {
+            "fom": outcome.figures(outcomes),
+            "checks": checks,
+            "fingerprints": [repeat.fingerprint for repeat in outcomes],
+            "chain": [asdict(mark) for mark in ctx.heads.marks],
+            "reductions": ctx.reductions,
+            "wall_s": wall,
+            "cpu_s": cpu,  # of this thread of rank 0
+        }
+    lost, seals = together.close_trace(comm, ctx.tracer, (later - offset) / wall, result)
     if options.trace_files == "node" and not lost:
         seals, trouble = pack_node(launch.out, clocks.node, rank, seals)
         if trouble:
@@ -175,16 +186,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         for fault in launch.faults:
             if fault.spec not in struck:
                 log.warning("--fault %s never struck: %s", fault.spec, fault.nowhere)
-        result = launch.result("done", code) | {
-            "fom": outcome.figures(outcomes),
-            "checks": checks,
-            "fingerprints": [repeat.fingerprint for repeat in outcomes],
-            "chain": [asdict(mark) for mark in ctx.heads.marks],
-            "reductions": ctx.reductions,
-            "traces": {name: seal for own in seals for name, seal in own.items()},
-            "wall_s": wall,
-            "cpu_s": cpu,  # of this thread of rank 0
-        }
+        result["traces"] = {name: seal for own in seals for name, seal in own.items()}
         code = _conclude(app, place, result, lost)
     console.close(log)
     place.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from miniapps.received.result import parts_of
 from miniapps.system.place import Place, PlaceError
 from miniapps.trace import TraceError, Tracer
 from miniapps.trace.schema import rank_file
@@ -25,14 +26,18 @@ def open_place(comm: Any, out: Path) -> Place:
     raise PlaceError(f"rank {rank}: {why}")
 
 
-def close_trace(comm: Any, tracer: Tracer, clock_drift: float) -> tuple[Lost | None, dict[str, str]]:
-    """Close the traces of all ranks, complete if each of them is where it was and could be written.
+def close_trace(
+    comm: Any, tracer: Tracer, clock_drift: float, result: dict[str, Any]
+) -> tuple[Lost | None, dict[str, str]]:
+    """Close the traces of all ranks, complete if each of them is where it was and could be written. `result`: what
+    rank 0 writes into result.json beside their seals; its trace states the hash of each part.
 
     Returns the first that is not, if any, and the seal of this rank's file by its name.
     """
     trouble, seals = "", {}
     try:
-        tracer.attributes(clock_drift=clock_drift)
+        stated = {"result": parts_of(result)} if comm.rank == 0 else {}
+        tracer.attributes(clock_drift=clock_drift, **stated)
         tracer.flush()
     except TraceError as error:
         trouble = str(error)

@@ -1,8 +1,8 @@
 """The chain of a run: heads, each of which vouches for all that was recorded up to a step, whoever recorded it.
 
 The rows of a name and block between two heads are one element, of which the rank that recorded them has the SHA-256. A
-head is the SHA-256 of the one before, the step, these digests in the order of their bytes, the hash of the checkpoint,
-and the hash of the problem. So neither the order of blocks nor their owners enter, and under `layout` the heads of a
+head is the SHA-256 of the one before, the step, these digests in the order of their bytes, the hash of the checkpoint
+(at the end of a repeat that of the final state, as result.json has it), and the hash of the problem. So neither the order of blocks nor their owners enter, and under `layout` the heads of a
 problem are the same on any number of ranks.
 
 Digests that are gathered and sorted stand for the set of elements as SHA-256 does for one. A sum of hashes would travel
@@ -26,7 +26,7 @@ import numpy as np
 
 from miniapps.trace.records import CHAIN, INPUT, WRONG, is_state
 
-VERSION = "fpna-chain-2"  # the attribute `chain` of a trace; the heads of another version are others
+VERSION = "fpna-chain-3"  # the attribute `chain` of a trace; the heads of another version are others
 DIGEST = 32  # bytes
 HASHED = {
     "fingerprints": (("step", "<i4"), ("hi", "<u8"), ("lo", "<u8")),
@@ -34,21 +34,22 @@ HASHED = {
     "order": (("step", "<i4"), ("ranks", "<u2")),
 }  # columns beside name and block
 TABLES = tuple(HASHED)
-HEAD, CHECKPOINT, BEGIN = f"{CHAIN}head", f"{CHAIN}checkpoint", f"{CHAIN}begin"  # names of rows of rank 0
-NO_CHECKPOINT = bytes(32)
+# Names of rows of rank 0.
+HEAD, CHECKPOINT, STATE, BEGIN = f"{CHAIN}head", f"{CHAIN}checkpoint", f"{CHAIN}state", f"{CHAIN}begin"
 _PREFIX = VERSION.encode() + b"\n"
 WAITING = 2**17  # rows that are held before they are hashed
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A head of repeat `repeat` after all rows of steps up to `step`; `checkpoint`: the hash of that which was written
-    with it, empty at the end of a repeat. Both in hex."""
+    """A head of repeat `repeat` after all rows of steps up to `step`. `checkpoint`: the hash of the checkpoint that was
+    written with it, empty at the end of a repeat; `state`: the hash of the final state, empty elsewhere. All in hex."""
 
     repeat: int
     step: int
     head: str
     checkpoint: str = ""
+    state: str = ""
 
 
 class Rows:
@@ -137,13 +138,13 @@ def problem_of(app: str, problem_options: Mapping[str, Any], fingerprint: str) -
     return hashlib.sha256(_PREFIX + text.encode()).digest()
 
 
-def next_head(previous: bytes, step: int, digests: bytes, checkpoint: bytes, problem: bytes) -> bytes:
+def next_head(previous: bytes, step: int, digests: bytes, kept: bytes, problem: bytes) -> bytes:
     """The head, 32 bytes, after `step`, of the elements whose `digests` all ranks took, one after the other in any
-    order, and the `checkpoint`'s hash."""
+    order; `kept`: the hash of the checkpoint, or of the final state."""
     words = np.frombuffer(digests, ">u8").reshape(-1, DIGEST // 8)
     ordered = words[np.lexsort(words.T[::-1])]  # as bytes are compared
     hashed = hashlib.sha256(_PREFIX + previous + step.to_bytes(8, "little", signed=True))
-    for part in (ordered.tobytes(), checkpoint, problem):
+    for part in (ordered.tobytes(), kept, problem):
         hashed.update(part)
     return hashed.digest()
 
@@ -158,6 +159,11 @@ def hash_of_checkpoint(attributes: Mapping[str, Any], arrays: Mapping[str, np.nd
         hashed.update(json.dumps([name, little.dtype.str, little.shape]).encode() + b"\n")
         hashed.update(little.reshape(-1).view(np.uint8).data)
     return hashed.digest()
+
+
+def hash_of_state(fingerprint: str) -> bytes:
+    """32 bytes: SHA-256 of the fingerprint of a final state, as result.json has it."""
+    return hashlib.sha256(_PREFIX + b"state\n" + fingerprint.encode()).digest()
 
 
 def _prefix(table: str, name: str, width: int) -> bytes:

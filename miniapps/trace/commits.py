@@ -1,8 +1,9 @@
 """What a commit vouches for: how many rows of each table are whole, and what they hash to.
 
-`committed` in the file of a rank is uint64 (rows, 4). One row for each of GROWING: rows in full chunks, rows in tails,
-and the hash of both together; two rows for the attributes of the root group, before and after a change that may be
-under way (their hashes alone); a last one with the hash of the rows above. All of it is written at once, so that a
+`committed` in the file of a rank is uint64 (rows, 5). One row for each of GROWING: rows in full chunks, rows in tails,
+how many of both there were when all tables were last written together, and the hash of both together; two rows for the
+attributes of the root group, before and after a change that may be under way (their hashes alone); a last one with the
+repeat and the step that were under way when all tables were written together, and the hash of the rows above. All of it is written at once, so that a
 file that was cut off at any moment has a record that fits its rows, and a changed byte none.
 """
 
@@ -19,7 +20,7 @@ import xxhash
 
 from miniapps.trace.schema import GROWING
 
-SHAPE = (len(GROWING) + 3, 4)
+SHAPE = (len(GROWING) + 3, 5)
 _WORDS = struct.Struct(">QQ")
 
 
@@ -61,45 +62,50 @@ def attributes_digest(attributes: Mapping[str, Any]) -> bytes:
 @dataclass(frozen=True)
 class Commit:
     """`rows` by table, in the order of GROWING, `tail_rows` and `digests` by table, and `attributes`: hashes, one of
-    which is theirs."""
+    which is theirs. `together` by table: rows, in chunks and tails, when all tables were last written at one moment, in
+    the step `at`[1] of repeat `at`[0]: nothing that was recorded before is missing among them."""
 
     rows: dict[str, int]
     tail_rows: dict[str, int]
     digests: dict[str, bytes]
     attributes: tuple[bytes, bytes]
+    together: dict[str, int]
+    at: tuple[int, int] = (0, 0)
 
     def record(self) -> np.ndarray:
         """As it stands in the file."""
         lines = [
-            (self.rows[table], self.tail_rows[table], *_WORDS.unpack(self.digests[table]))
+            (self.rows[table], self.tail_rows[table], self.together[table], *_WORDS.unpack(self.digests[table]))
             for table in self.rows
         ]
-        lines += [(0, 0, *_WORDS.unpack(digest)) for digest in self.attributes]
-        record = np.array([*lines, (0, 0, 0, 0)], "<u8")
-        record[-1, 2:] = _WORDS.unpack(_closing(record))
+        lines += [(0, 0, 0, *_WORDS.unpack(digest)) for digest in self.attributes]
+        record = np.array([*lines, (*self.at, 0, 0, 0)], "<u8")
+        record[-1, 3:] = _WORDS.unpack(_closing(record))
         return record
 
 
 def parse(record: np.ndarray) -> Commit:
     """The inverse of `Commit.record`. Raises ValueError for a record that is not whole."""
-    if record.shape != SHAPE or tuple(record[-1].tolist()) != (
-        0,
-        0,
-        *_WORDS.unpack(_closing(record)),
-    ):
+    if record.shape != SHAPE or tuple(record[-1, 3:].tolist()) != _WORDS.unpack(_closing(record)):
         raise ValueError("the record of what is committed is not as it was written")
     lines = dict(zip(GROWING, record.tolist(), strict=False))
-    first, second = (_WORDS.pack(*line[2:]) for line in record[-3:-1].tolist())
+    first, second = (_WORDS.pack(*line[3:]) for line in record[-3:-1].tolist())
+    repeat, step = record[-1, :2].tolist()
+    if any(line[2] > line[0] + line[1] for line in lines.values()) or max(repeat, step) >= 2**31:
+        raise ValueError("the record of what is committed is of more rows than there are")
     return Commit(
         {table: line[0] for table, line in lines.items()},
         {table: line[1] for table, line in lines.items()},
-        {table: _WORDS.pack(*line[2:]) for table, line in lines.items()},
+        {table: _WORDS.pack(*line[3:]) for table, line in lines.items()},
         (first, second),
+        {table: line[2] for table, line in lines.items()},
+        (repeat, step),
     )
 
 
 def _closing(record: np.ndarray) -> bytes:
-    return xxhash.xxh3_128_digest(np.ascontiguousarray(record[:-1], "<u8").tobytes())
+    """The hash of all that stands before that of the last row."""
+    return xxhash.xxh3_128_digest(np.ascontiguousarray(record, "<u8").reshape(-1)[:-2].tobytes())
 
 
 def _bytes(rows: np.ndarray) -> memoryview:

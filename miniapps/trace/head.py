@@ -127,6 +127,7 @@ class Head(msgspec.Struct):
     messages: dict[str, list[Messages]] | UnsetType = UNSET
     ledger: Ledger | UnsetType = UNSET
     chain: Short | UnsetType = UNSET
+    result: dict[str, Short] | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 
 

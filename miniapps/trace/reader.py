@@ -51,8 +51,9 @@ class RankTrace:
 
     `attributes` of the root group, JSON decoded, with those of the group `tracer` as a dict under "tracer"
     (empty where the run was killed); `names[i]` is the name that the integer `i` of a `name` column stands
-    for; `tables[table][column]` is an array of the committed rows; `digest` is the seal of the file, empty where the
-    run was killed.
+    for; `tables[table][column]` is an array of the committed rows; `digest` is the seal of the file, empty where
+    the run was killed. Of such a file the rows are those of the last moment at which all tables were written together,
+    in the repeat and the step `at`: no row of a step before it is missing. `at` is None where the file was closed.
     """
 
     path: Path
@@ -60,6 +61,7 @@ class RankTrace:
     names: list[str]
     tables: dict[str, dict[str, np.ndarray]]
     digest: str = ""
+    at: tuple[int, int] | None = None
 
     @property
     def complete(self) -> bool:
@@ -223,14 +225,15 @@ def _of_rank(
     tables = {
         table: _committed(table, contents.subgroup(root, table, len(GROWING[table]), shown),
                           contents.subgroup(tail, table, len(GROWING[table]), shown),
-                          commit, f"{shown}: {table}", most)
+                          commit, f"{shown}: {table}", most, bool(digest))
         for table in (*wanted, "names")
     }  # fmt: skip
     text = tables.pop("names")["text"].tobytes().decode()
     lines = text[
         : text.rfind("\n") + 1
     ].splitlines()  # a kill may leave half a line that no row refers to yet
-    return RankTrace(path, attributes, [_text(line) for line in lines], tables, digest)
+    at = None if digest else commit.at
+    return RankTrace(path, attributes, [_text(line) for line in lines], tables, digest, at)
 
 
 def _of_node(
@@ -301,8 +304,11 @@ def _attributes(root, shown: str) -> dict[str, Any]:
     return attributes
 
 
-def _committed(table: str, main, tail, commit: Commit, shown: str, most: int) -> dict[str, np.ndarray]:
-    """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked."""
+def _committed(
+    table: str, main, tail, commit: Commit, shown: str, most: int, closed: bool
+) -> dict[str, np.ndarray]:
+    """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked. Of a file that
+    was not `closed`, those that were written together with the other tables."""
     rows, tail_rows = commit.rows[table], commit.tail_rows[table]
     # Most runs have tables without rows, and opening a dataset takes long.
     empty = not rows + tail_rows and commit.digests[table] == Hasher(table).digest()
@@ -321,7 +327,7 @@ def _committed(table: str, main, tail, commit: Commit, shown: str, most: int) ->
         columns[column] = values
     if table_digest(table, columns) != commit.digests[table]:
         raise ValueError(f"the rows of {table} are not those that were written")
-    return columns
+    return columns if closed else {column: rows[: commit.together[table]] for column, rows in columns.items()}
 
 
 def _check(trace: RankTrace, shown: str) -> None:

@@ -1,7 +1,9 @@
 """The file of one rank on disk: what is committed stays readable whenever the process is killed.
 
 Bytes that a commit vouches for are never moved or written again. A compressed chunk is written once, when it
-is full. Rows that do not fill one yet go uncompressed into the `tail`, at fixed places, until they do.
+is full. Rows that do not fill one yet go uncompressed into the `tail`, at fixed places, until they do. Chunks of one
+table fill earlier than those of another, so a file that was never closed is read up to the last moment at which all
+tables were written together.
 `committed` is raised after the data has reached the operating system, in one write, and carries the hashes of what it
 vouches for (`commits`). (When compressed chunks grew in place, one in seven files that were killed while they flushed
 could not be read.) A file that is closed is sealed by a hash of all its bytes (`miniapps.received.sealed`).
@@ -116,6 +118,7 @@ class Storage:
         self._names = 0  # that were handed over
         self._rows = dict.fromkeys(GROWING, 0)
         self._tail_rows = dict.fromkeys(GROWING, 0)
+        self._together, self._at = dict.fromkeys(GROWING, 0), (0, 0)
         self._hashers = {table: Hasher(table) for table in GROWING}
         self._digests = {table: hasher.digest() for table, hasher in self._hashers.items()}
         self._attributes: dict[str, Any] = {}  # as they are in the file
@@ -150,10 +153,12 @@ class Storage:
             self._write_tail("names")  # which the rows refer to
             self._commit()
 
-    def write_tails(self) -> None:
-        """Write and commit the rows that do not fill a chunk."""
+    def write_tails(self, at: tuple[int, int] = (0, 0)) -> None:
+        """Write and commit the rows that do not fill a chunk: all that was taken over so far, `at` this repeat and step
+        of the program."""
         for table in GROWING:
             self._write_tail(table)
+        self._together, self._at = self._totals(), at
         self._commit()
 
     def finish(self, complete: bool, tracer: Mapping[str, Any]) -> str:
@@ -161,6 +166,7 @@ class Storage:
         of the file in hex."""
         for table, held in self._held.items():
             self._write(table, _length(held))
+        self._together = self._totals()
         self._commit()
         self.file["tracer"].attrs.update(tracer, bytes=self._sink.size())
         self.file.attrs["complete"] = complete
@@ -219,8 +225,12 @@ class Storage:
         self._flush()
         if attributes is None:
             attributes = attributes_digest(self._attributes), attributes_digest(self._attributes)
-        self._committed[...] = Commit(self._rows, self._tail_rows, self._digests, attributes).record()
+        commit = Commit(self._rows, self._tail_rows, self._digests, attributes, self._together, self._at)
+        self._committed[...] = commit.record()
         self._flush()
+
+    def _totals(self) -> dict[str, int]:
+        return {table: self._rows[table] + self._tail_rows[table] for table in GROWING}
 
     def _flush(self) -> None:
         self.file.flush()

@@ -111,7 +111,7 @@ class Tracer:
             self.flush()
         elif len(self._rows) >= BLOCK * _EVENT.size:
             self._tell()
-            self._write(tails=False)
+            self._write(tails=True)
         rows = len(self._rows) // _EVENT.size
         if self._marks[-1][0] == rows:
             self._marks.pop()
@@ -311,7 +311,7 @@ class Tracer:
                     self.rows.add(table, columns, names)
             storage.append(tables, names)
             if tails:
-                storage.write_tails()
+                storage.write_tails((self.repeat, self.step))
             self._flush_ns += self.clock() - started
 
         self._guarded("written", write)

@@ -36,6 +36,7 @@ class Interval:
     ends: bool
     head: str
     checkpoint: str
+    state: str
 
     def __str__(self) -> str:
         begin = "the start" if self.start is None else f"step {self.after}"

@@ -10,7 +10,8 @@ from kernels.guarantees import meets
 from miniapps.system import environment
 from miniapps.system.scope import apart, flatten
 from miniapps.trace.chain import Mark
-from miniapps.trace.heads import Broken, Chain, check, checkpoint_file, fingerprint_of
+from miniapps.trace.checked import Checked, check, of_checkpoint
+from miniapps.trace.heads import Chain, checkpoint_file, fingerprint_of
 from miniapps.trace.reader import read_run
 from miniapps.verify.again import Interval
 
@@ -24,31 +25,39 @@ class NotVerifiable(Exception):
 
 @dataclass(frozen=True)
 class Claim:
-    """The run in the directory `run`: the attributes of its trace, its chains, the first wrong head of each, and the
-    `intervals` between heads, repeat after repeat."""
+    """The run in the directory `run`: what came of its heads, `checked`, and the `intervals` between those that can be
+    compared, repeat after repeat."""
 
-    run: Path
-    attributes: dict[str, Any]
-    chains: list[Chain]
-    broken: list[Broken]
+    checked: Checked
     intervals: list[Interval]
 
     @property
-    def head(self) -> str:
-        """The last head of the run."""
-        return self.chains[-1].marks[-1].head
+    def run(self) -> Path:
+        """The directory."""
+        return self.checked.run
+
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """Those of the trace of rank 0."""
+        return self.checked.attributes
 
     @property
     def fingerprint(self) -> str:
         """How its fingerprints are computed."""
         return fingerprint_of(self.attributes)
 
+    @property
+    def wrong(self) -> list[str]:
+        """What in its files does not follow from the rest, a sentence each."""
+        return [
+            f"step {each.mark.step}: {each.why}" for each in self.checked.broken
+        ] + self.checked.contradictions
+
 
 def claim(run: Path) -> Claim:
     """What `run` claims. Raises TraceError where it cannot be read, NotVerifiable where nothing can be executed."""
-    chains, broken = check(run)
-    (trace,) = read_run(run, tables=(), ranks=[0])
-    attributes = trace.attributes
+    checked = check(run)
+    attributes = checked.attributes
     level = attributes["guarantee"]
     if attributes["app"] not in APPLICATIONS:
         raise NotVerifiable(
@@ -59,11 +68,27 @@ def claim(run: Path) -> Claim:
         raise NotVerifiable(
             f"{run}: --guarantee {level} promises no equal bits on other ranks; run it with --guarantee layout"
         )
-    if not any(mark.checkpoint for chain in chains for mark in chain.marks):
+    if not any(mark.checkpoint for mark in checked.marks):
         raise NotVerifiable(f"{run}: it wrote no checkpoints; run it with --checkpoint-every N")
-    return Claim(
-        run, attributes, chains, broken, [each for chain in chains for each in _intervals(run, trace, chain)]
-    )
+    intervals = [each for chain in checked.chains for each in _intervals(run, attributes, chain)]
+    return Claim(checked, intervals)
+
+
+def require_begun(claimed: Claim) -> None:
+    """Raise NotVerifiable where a run continues from a checkpoint that is there and is not the one by now."""
+    for chain in claimed.checked.chains:
+        after, head = chain.begin
+        if after < 0:
+            continue
+        path = _restarted_from(claimed.attributes)
+        if not path.is_file():  # told where the interval is executed
+            continue
+        _, there = of_checkpoint(path)
+        if there and there != head:
+            raise NotVerifiable(
+                f"mixed: {claimed.run}: it continues from the head {head}, and {path} has {there} by now; put the "
+                "checkpoint there that it was started from"
+            )
 
 
 def require_here(claimed: Claim) -> None:
@@ -93,10 +118,10 @@ def _require_same(claimed: Claim, here: list[dict[str, str]]) -> None:
             )
 
 
-def _intervals(run: Path, trace: Any, chain: Chain) -> list[Interval]:
+def _intervals(run: Path, attributes: dict[str, Any], chain: Chain) -> list[Interval]:
     after, start = chain.begin[0], None
     if after >= 0:
-        start = _restarted_from(trace.attributes)
+        start = _restarted_from(attributes)
     intervals = []
     for mark in chain.marks:
         intervals.append(_interval(mark, after, start))
@@ -105,7 +130,9 @@ def _intervals(run: Path, trace: Any, chain: Chain) -> list[Interval]:
 
 
 def _interval(mark: Mark, after: int, start: Path | None) -> Interval:
-    return Interval(mark.repeat, after, mark.step, start, not mark.checkpoint, mark.head, mark.checkpoint)
+    return Interval(
+        mark.repeat, after, mark.step, start, bool(mark.state), mark.head, mark.checkpoint, mark.state
+    )
 
 
 def _restarted_from(attributes: dict[str, Any]) -> Path:

@@ -10,12 +10,14 @@ import shutil
 import subprocess
 import sys
 import time
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
+from miniapps.received import Refused
 from miniapps.received.arguments import Parser
 from miniapps.received.text import printable, tell
 from miniapps.system import environment
@@ -23,17 +25,21 @@ from miniapps.system.python import module
 from miniapps.system.world import parsed, speaks
 from miniapps.trace import TraceError
 from miniapps.trace.heads import chains
+from miniapps.trace.published import Published, compare, read_published
 from miniapps.trace.reader import read_run
+from miniapps.trace.uncovered import Uncovered, uncovered
+from miniapps.trace.uncovered import said as told
 from miniapps.verify.again import Interval, arguments, execute
-from miniapps.verify.claim import Claim, NotVerifiable, claim, require_here, require_there
-from miniapps.verify.draw import chance, drawn
+from miniapps.verify.claim import Claim, NotVerifiable, claim, require_begun, require_here, require_there
+from miniapps.verify.draw import ALWAYS, by_repeat, chance, drawn, split
 from miniapps.verify.rows import Difference, Rows, first_difference, rows_of
+from miniapps.verify.said import Said
 
 AGREES, FAILED, NOT_VERIFIABLE, DIFFERS = 0, 1, 2, 3
 EXAMPLES = """\
 examples:
-  python -m miniapps verify runs/a --fraction 0.1 --challenge "$(openssl rand -hex 16)"
-      a tenth of the intervals between checkpoints, on one rank
+  python -m miniapps verify runs/a --published output-of-the-job.txt
+      a tenth of the intervals between checkpoints, on one rank, drawn by the last head that was published
   python -m miniapps verify runs/a --fraction 1 --ranks 4
       all of them, on four ranks
   python -m miniapps verify runs/a --against runs/b
@@ -52,13 +58,19 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     top.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with checkpoints")
     top.add_argument(
         "--fraction", type=float, default=0.1,
-        help="of the intervals between heads that is executed again, above 0 to 1 (0.1); the first and the last always",
+        help="of the intervals between heads that is executed again, above 0 to 1 (0.1); the first, the last and one of "
+        "the others always",
     )  # fmt: skip
     top.add_argument(
         "--challenge",
-        default="",
         metavar="TEXT",
-        help="enters the draw: chosen after the heads were published",
+        help="enters the draw: chosen after the heads were published (drawn by this command); '' for none",
+    )
+    top.add_argument(
+        "--published",
+        type=Path,
+        metavar="FILE",
+        help="text with the lines CHAIN step=S head=H that the run printed: compared, and the last decides the draw",
     )
     top.add_argument("--ranks", type=int, metavar="N", help="ranks that execute (those of mpirun, else 1)")
     top.add_argument(
@@ -70,6 +82,7 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     top.add_argument(
         "--out", type=Path, help="keep what is executed there, new or empty (removed at the end)"
     )
+    top.add_argument("--json", action="store_true", help="print one JSON document instead (docs/json.md)")
     add_loudness(
         top, "the verdict alone", "also the probability of having met wrong intervals, by their number"
     )
@@ -109,13 +122,16 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
     plan: tuple[int, str, list[tuple[Interval, list[str]]]] = (AGREES, "", [])
     claims: list[Claim] = []
     out = Path()
+    said = Said(options.json, options.quiet)
     if comm.rank == 0:
         try:
+            published = None if options.published is None else read_published(options.published)
             claims = [claim(run) for run in (options.run, options.against) if run is not None]
-            code, chosen = _chosen(options, claims)
+            code, chosen = _chosen(options, claims, published, said)
             if chosen:
                 for each in claims:
                     require_here(each)
+                    require_begun(each)
                 _require_checkpoints(chosen)
                 out = options.out or Path(
                     f"runs/verify-{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
@@ -130,7 +146,7 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
             if chosen:
                 _make_directory(out)  # last: nothing can be refused after it
             plan = code, claims[0].attributes["app"], jobs
-        except (NotVerifiable, UsageError, TraceError, OSError) as error:
+        except (NotVerifiable, UsageError, TraceError, Refused, OSError) as error:
             tell(f"verify: {error}", sys.stderr)
             plan = NOT_VERIFIABLE, "", []
     code, app, jobs = comm.bcast(plan)
@@ -151,47 +167,96 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 tell(f"verify: {error}", sys.stderr)
                 code = max(code, NOT_VERIFIABLE)
                 continue
-            wrong = _judge(options, claims, interval, Path(line[1]), held, time.perf_counter() - begin)
+            wrong = _judge(claims, interval, Path(line[1]), held, time.perf_counter() - begin, said)
             code = DIFFERS if wrong else code
     if comm.rank == 0:
         if jobs and options.out is None:
             shutil.rmtree(out, ignore_errors=True)
             with contextlib.suppress(OSError):  # `runs`, where nothing else is in it
                 out.parent.rmdir()
-        if jobs and code in (AGREES, DIFFERS):
-            _conclude(options, claims, len(jobs), code)
+        if code in (AGREES, DIFFERS):
+            _conclude(claims, [interval for interval, _ in jobs], code, said)
     return comm.bcast(code)
 
 
-def _chosen(options: argparse.Namespace, claims: list[Claim]) -> tuple[int, list[Interval]]:
+def _chosen(
+    options: argparse.Namespace, claims: list[Claim], published: Published | None, said: Said
+) -> tuple[int, list[Interval]]:
     """(exit code so far, the intervals to execute again); says which. Raises NotVerifiable."""
     run, *others = claims
     for each in claims:
-        for broken in each.broken[:1]:
-            where = f"{each.run}: step {broken.mark.step}: {broken.why}"
-            tell(f"NOT VERIFIED: {where}: what it recorded was changed, see python -m analysis chain")
+        for sentence in each.wrong[:1]:
+            said.verdict(f"NOT VERIFIED: {each.run}: {sentence}; see python -m analysis chain")
             return DIFFERS, []
+    compared = None
+    if published is not None:
+        compared = compare(published, run.checked)
+        said.facts["published"] = {
+            "file": str(published.path),
+            "compared": len(compared.equal) + len(compared.other),
+            "of": len(run.checked.marks),
+        }
+        if compared.wrong:
+            said.verdict(f"NOT VERIFIED: {run.run}: {compared.wrong[0]}; see python -m analysis chain")
+            return DIFFERS, []
+        if not compared.equal:
+            raise NotVerifiable(f"--published: nothing was compared: {compared.said(published)}")
+        said.line(compared.said(published))
+    if run.checked.cut:
+        said.line(run.checked.cut)
     if others:
-        return _bisected(options, run, others[0])
-    attributes, count = run.attributes, len(run.intervals)
-    numbers = drawn(run.head, options.challenge, count, options.fraction)
-    if not options.quiet:
-        tell(
-            f"{attributes['app']}, --guarantee {attributes['guarantee']}, {attributes['size']} ranks: {len(numbers)} "
-            f"of {count} intervals between heads are drawn by {run.head[:16]}... and the challenge "
-            f"{options.challenge!r}"
+        return _bisected(run, others[0], said)
+    pool, later = split(run.intervals, None if compared is None else compared.equal)
+    heads = [of[-1].head for of in by_repeat(pool)]
+    challenge = secrets.token_hex(8) if options.challenge is None else options.challenge
+    numbers = drawn(",".join(heads), challenge, len(pool), options.fraction)
+    chances = {w: chance(len(pool), len(numbers), w) for w in (1, 2, 4, 8) if w <= len(pool)}
+    known = options.challenge is not None and not challenge and len(numbers) < len(pool)
+    chances = {w: 0.0 if known and w <= len(pool) - ALWAYS else p for w, p in chances.items()}
+    said.facts |= {
+        "challenge": challenge,
+        "heads": heads,
+        "chances": [{"wrong": w, "chance": p} for w, p in chances.items()],
+    }
+    attributes = run.attributes
+    last = "the last published head" if compared is not None else "the last head"
+    said.line(
+        f"{attributes['app']}, --guarantee {attributes['guarantee']}, {attributes['size']} ranks: {len(numbers)} "
+        f"of {len(pool)} intervals between heads are drawn by {last} {heads[-1][:16]}... and the challenge "
+        f"{challenge!r}" + (", the first and the last always." if len(numbers) < len(pool) else ".")
+    )
+    if options.challenge is None and len(numbers) < len(pool):
+        said.line(f"The challenge was drawn now: --challenge {challenge} repeats this draw.")
+    if later:
+        said.line(
+            f"Not drawn from: {len(later)} intervals from {later[0]} on, since no head after them was published."
         )
-        if not options.challenge:
-            tell("Without a --challenge whoever computed the run knows which are drawn.")
-        for wrong in [w for w in (1, 2, 4, 8) if w <= count] if options.verbose else [1]:
-            chances = f"{chance(count, len(numbers), wrong):.4f}"
-            tell(
-                f"{wrong} wrong interval{'s' * (wrong > 1)} anywhere would be met with probability {chances}."
-            )
-    return AGREES, [run.intervals[number] for number in numbers]
+    for wrong, p in chances.items() if options.verbose else list(chances.items())[:1]:
+        said.line(_odds(wrong, p, len(pool), options, compared is not None, known))
+    return AGREES, [pool[number] for number in numbers]
 
 
-def _bisected(options: argparse.Namespace, run: Claim, other: Claim) -> tuple[int, list[Interval]]:
+def _odds(wrong: int, p: float, count: int, options: argparse.Namespace, published: bool, known: bool) -> str:
+    """How likely `wrong` intervals of `count` are met, and on what that rests."""
+    which = f"{wrong} wrong interval{'s' * (wrong > 1)}"
+    if p == 1.0:
+        return f"{which} would be met with probability 1.0000."
+    which += f", none of them the first or the last of {count},"
+    if known:
+        return (
+            f"{which} would be met with probability 0.0000 where whoever computed the run knows the rule: without a "
+            "challenge the heads alone decide which are drawn."
+        )
+    sentence = (
+        f"{which} would be met with probability {p:.4f}, whoever placed {'them' if wrong > 1 else 'it'}"
+    )
+    if options.challenge is not None:
+        when = "those heads were published" if published else "nobody could change the run any more"
+        sentence += f", if the challenge was chosen after {when}"
+    return f"{sentence}."
+
+
+def _bisected(run: Claim, other: Claim, said: Said) -> tuple[int, list[Interval]]:
     """The first interval after which the heads of two runs differ, by bisection."""
     for what, of in (
         ("application", lambda each: each.attributes["app"]),
@@ -215,23 +280,17 @@ def _bisected(options: argparse.Namespace, run: Claim, other: Claim) -> tuple[in
             break
         low, asked = end + 1, asked + 1
     else:
-        tell(f"{run.run} and {other.run} have the same heads ({asked - 1} compared).")
+        said.verdict(f"{run.run} and {other.run} have the same heads ({asked - 1} compared).")
         return AGREES, []
     while low < high:
         middle, asked = (low + high) // 2, asked + 1
         low, high = (low, middle) if ours[middle].head != theirs[middle].head else (middle + 1, high)
-    if not options.quiet:
-        tell(f"The heads part from {ours[low]} ({asked} of {len(ours)} compared); that is executed again.")
+    said.line(f"The heads part from {ours[low]} ({asked} of {len(ours)} compared); that is executed again.")
     return DIFFERS, [ours[low]]
 
 
 def _judge(
-    options: argparse.Namespace,
-    claims: list[Claim],
-    interval: Interval,
-    again: Path,
-    held: dict,
-    seconds: float,
+    claims: list[Claim], interval: Interval, again: Path, held: dict, seconds: float, said: Said
 ) -> bool:
     """Compare what was executed again with each run, and say what comes of it; whether the first one differs."""
     (trace,) = read_run(again, ranks=[0])
@@ -247,28 +306,59 @@ def _judge(
             own for own in each.intervals if (own.repeat, own.until) == (interval.repeat, interval.until)
         )
         difference: Difference | str | None = first_difference(old, new)
-        if difference is None and (mark is None or mark.checkpoint != place.checkpoint):
-            difference = f"step {interval.until}, the checkpoint"
-        if difference is None and mark is not None and mark.head != place.head:
-            difference = f"step {interval.until}, the head"
+        if difference is None:
+            for what, here in (("checkpoint", "checkpoint"), ("final state", "state"), ("head", "head")):
+                if mark is None or getattr(mark, here) != getattr(place, here):
+                    difference = f"step {interval.until}, the {what}"
+                    break
         differ.append(difference is not None)
         of = f"{each.run}: " if len(claims) > 1 else ""
         if difference is None:
-            if not options.quiet or len(claims) > 1:
-                tell(f"{of}from {interval}: {len(old)} records agree ({seconds:.1f} s)")
+            text = f"{of}from {interval}: {len(old)} records agree ({seconds:.1f} s)"
+            (said.verdict if len(claims) > 1 else said.line)(text)
         elif isinstance(difference, str):
-            tell(f"NOT VERIFIED: {of}{difference} has other bits (from {interval})")
+            said.verdict(f"NOT VERIFIED: {of}{difference} has other bits (from {interval})")
         else:
             counts = f"{difference.differing} of {difference.recorded} records differ"
-            tell(f"NOT VERIFIED: {of}{difference}: {difference.what} (from {interval}: {counts})")
+            said.verdict(f"NOT VERIFIED: {of}{difference}: {difference.what} (from {interval}: {counts})")
+        said.facts.setdefault("executed", []).append(
+            {
+                "run": str(each.run), "repeat": interval.repeat, "after": interval.after, "until": interval.until,
+                "records": len(old), "agrees": difference is None,
+                "difference": None if difference is None else str(difference), "seconds": seconds,
+            }
+        )  # fmt: skip
     return differ[0] or len(claims) > 1
 
 
-def _conclude(options: argparse.Namespace, claims: list[Claim], executed: int, code: int) -> None:
-    if len(claims) == 1 and code == AGREES:
-        tell(
-            f"VERIFIED: {executed} of {len(claims[0].intervals)} intervals of {claims[0].run} agree in every bit"
+def _conclude(claims: list[Claim], executed: list[Interval], code: int, said: Said) -> None:
+    """Say what was verified, and what was not covered; as one document where that is asked for."""
+    run = claims[0]
+    found = uncovered(run.checked)
+    if len(claims) == 1:
+        skipped = [each for each in run.intervals if each not in executed]
+        found += [Uncovered("interval", f"from {each}", "not executed again") for each in skipped]
+    if "published" not in said.facts:
+        found.append(
+            Uncovered(
+                "heads",
+                "published",
+                "Whether these are the heads that were published: give --published FILE.",
+            )
         )
+    if len(claims) == 1 and code == AGREES:
+        said.verdict(
+            f"VERIFIED: {len(executed)} of {len(run.intervals)} intervals of {run.run} agree in every bit"
+        )
+        for line in told(found):
+            said.line(line)
+    said.facts |= {
+        "run": str(run.run),
+        "against": str(claims[1].run) if len(claims) > 1 else None,
+        "intervals": len(run.intervals),
+        "not_covered": [asdict(each) for each in found],
+    }
+    said.conclude(code)
 
 
 def _require_checkpoints(chosen: list[Interval]) -> None:

@@ -88,7 +88,8 @@ def _vouched(path: Path) -> str:
                     rows[table] = len(main)
                 digests[table] = table_digest(table, parts)
             digest = attributes_digest(attributes)
-            file["committed"][...] = Commit(rows, tails, digests, (digest, digest)).record()
+            whole = {table: rows[table] + tails[table] for table in rows}
+            file["committed"][...] = Commit(rows, tails, digests, (digest, digest), whole, old.at).record()
         return "vouched for"
     except (OSError, KeyError, ValueError, TypeError, RuntimeError, AttributeError, MemoryError) as error:
         return f"not vouched for: {type(error).__name__}"
@@ -332,7 +333,7 @@ def numbers(rng, file, outside):
 def committed(rng, file, outside):
     """The record of what is committed is another."""
     rows = file["committed"][...]
-    rows[rng.randrange(len(rows)), rng.randrange(4)] = rng.choice((0, 1, 10**6, 2**31, 2**63, 2**64 - 1))
+    rows[rng.randrange(len(rows)), rng.randrange(5)] = rng.choice((0, 1, 10**6, 2**31, 2**63, 2**64 - 1))
     file["committed"][...] = rows
 
 

@@ -19,7 +19,8 @@ from miniapps.received.sealed import sealed
 from miniapps.runner.main import main
 from miniapps.trace import TraceError, fingerprint, read
 from miniapps.trace.chain import DIGEST, WAITING, Rows, next_head
-from miniapps.trace.heads import chains, check, checkpoint_file
+from miniapps.trace.checked import Mixed, check
+from miniapps.trace.heads import chains, checkpoint_file
 from tests.tampering import altered
 
 TINY = ["--closure", "none", "--guarantee", "layout", "--steps", "4", "--checkpoint-every", "2", "--quiet",
@@ -45,14 +46,14 @@ def copy(run, tmp_path):
 
 
 def heads_of(run):
-    (chain,), broken = check(run)
-    assert not broken
+    checked = check(run)
+    (chain,) = checked.chains
+    assert not checked.broken and not checked.contradictions
     return {mark.step: mark.head for mark in chain.marks}
 
 
 def first_wrong(run):
-    _, broken = check(run)
-    return [each.mark.step for each in broken]
+    return [each.mark.step for each in check(run).broken]
 
 
 # ---- the elements
@@ -120,21 +121,21 @@ def test_digests_enter_a_head_in_any_order_as_whole_bytes():
     each = [rng.bytes(DIGEST) for _ in range(50)] + [bytes(DIGEST), bytes(31) + b"a", b"a" + bytes(31)]
     given = [b"".join(each[k] for k in rng.permutation(len(each))) for _ in range(3)]
     head = hashlib.sha256(
-        b"fpna-chain-2\n" + b"p" * 32 + bytes([7, *bytes(7)]) + b"".join(sorted(each)) + b"c" + b"q"
+        b"fpna-chain-3\n" + b"p" * 32 + bytes([7, *bytes(7)]) + b"".join(sorted(each)) + b"c" + b"q"
     )
     assert {next_head(b"p" * 32, 7, text, b"c", b"q") for text in given} == {head.digest()}
 
 
 def test_each_part_of_a_head_changes_it():
-    def head(previous=b"p" * 32, step=1, digests=b"d" * 64, checkpoint=b"c" * 32, problem=b"q" * 32):
-        return next_head(previous, step, digests, checkpoint, problem)
+    def head(previous=b"p" * 32, step=1, digests=b"d" * 64, kept=b"c" * 32, problem=b"q" * 32):
+        return next_head(previous, step, digests, kept, problem)
 
     others = [
         head(b"x" * 32),
         head(step=2),
         head(digests=b"d" * 32),
         head(digests=b"d" * 63 + b"x"),
-        head(checkpoint=b"x" * 32),
+        head(kept=b"x" * 32),
         head(problem=b"x" * 32),
     ]
     assert len({head(), *others}) == 7
@@ -164,9 +165,9 @@ def test_a_run_that_continues_ends_with_the_head_of_the_straight_one(run, tmp_pa
 
 def test_repeats_have_chains_of_their_own(run, tmp_path):
     assert launched(tmp_path / "run", "--repeats", "2") == 0
-    known, broken = check(tmp_path / "run")
-    assert not broken and [chain.repeat for chain in known] == [0, 1]
-    assert all({mark.step: mark.head for mark in chain.marks} == heads_of(run) for chain in known)
+    checked = check(tmp_path / "run")
+    assert not checked.broken and [chain.repeat for chain in checked.chains] == [0, 1]
+    assert all({mark.step: mark.head for mark in chain.marks} == heads_of(run) for chain in checked.chains)
 
 
 @pytest.mark.parametrize(
@@ -241,11 +242,11 @@ def test_every_byte_of_a_row_is_chained_or_refused_where_all_hashes_were_made_to
 
             altered(path, change)
             try:
-                known, broken = check(copy)
+                checked = check(copy)
             except TraceError:
                 pass
             else:
-                (chain,) = known
+                (chain,), broken = checked.chains, checked.broken
                 marks = [mark.step for mark in chain.marks]
                 assert broken, (row, byte)
                 after = next(step for step in marks if steps[row] <= step)
@@ -274,21 +275,27 @@ def test_heads_that_were_made_to_fit_the_trace_are_not_those_of_the_result(copy)
 def test_a_checkpoint_in_place_of_another_is_noticed(copy, tmp_path):
     assert launched(tmp_path / "other", "--seed", "2") == 0
     shutil.copy(tmp_path / "other" / checkpoint_file(0, 2), copy / checkpoint_file(0, 2))
-    assert first_wrong(copy) == [2]
+    with pytest.raises(Mixed, match="step-000002.h5 has the head .*: it is of another run"):
+        check(copy)
 
 
-def test_a_run_without_its_last_head_is_refused(copy):
+@pytest.mark.parametrize(
+    ("gone", "why"),
+    [(("chain:head", "chain:state"), "heads are missing"), (("chain:head",), "a head without what it is over")],
+)
+def test_a_run_without_its_last_head_is_refused(copy, gone, why):
     def change(file):
         names = [json.loads(line) for line in file["names/text"][...].tobytes().decode().splitlines()]
         rows = file["fingerprints"]
-        kept = (rows["name"][...] != names.index("chain:head")) | (rows["step"][...] != 5)
+        numbers = [names.index(name) for name in gone]
+        kept = ~np.isin(rows["name"][...], numbers) | (rows["step"][...] != 5)
         for column in rows.values():
             values = column[...][kept]
             column.resize(len(values), axis=0)
             column[...] = values
 
     altered(copy / "rank-00000.h5", change)
-    with pytest.raises(TraceError, match="heads are missing"):
+    with pytest.raises(TraceError, match=why):
         check(copy)
 
 

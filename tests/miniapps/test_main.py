@@ -273,7 +273,7 @@ def test_a_killed_rank_ends_the_job_and_leaves_readable_traces(library, tmp_path
 def test_a_rank_out_of_disk_space_says_so_and_ends_the_job(library, tmp_path):
     out = tmp_path / "run"
     argv = [*TINY, "--out", out, "--set", "work.regions=20000", "--steps", "100"]
-    run = run_mpi(3, [*argv, "--set", "work.file_limit=300000"], library, timeout=60)
+    run = run_mpi(3, [*argv, "--set", "work.file_limit=700000"], library, timeout=60)
     assert run.returncode == 1, run.stderr
     (message,) = [line for line in run.stderr.splitlines() if line.startswith("tiny:")]
     assert all(part in message for part in ("rank 2", "rank-00002.h5", "File too large", "--trace off"))
@@ -284,7 +284,7 @@ def test_a_rank_out_of_disk_space_says_so_and_ends_the_job(library, tmp_path):
 
 def test_a_rank_that_is_alone_and_out_of_disk_space_ends_with_1(tmp_path):
     argv = [*TINY, "--out", tmp_path / "run", "--set", "work.regions=20000", "--steps", "100"]
-    run = run_python([*argv, "--set", "work.file_limit=300000"])
+    run = run_python([*argv, "--set", "work.file_limit=700000"])
     assert run.returncode == 1, run.stderr
     assert "File too large" in run.stderr
     assert "Traceback" not in run.stderr

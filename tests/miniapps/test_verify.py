@@ -1,7 +1,10 @@
 """Parts of a run, executed again: what agrees, what is named, what cannot be verified, how often a fault is met."""
 
+import json
+import re
 import shutil
-from math import comb
+from itertools import combinations
+from math import ceil, comb
 
 import numpy as np
 import pytest
@@ -23,6 +26,11 @@ from tests.tampering import altered
 
 TINY = ["--closure", "none", "--guarantee", "layout", "--steps", "6", "--checkpoint-every", "2", "--quiet",
         "--set", "grid.nx=16", "--set", "grid.ny=16", "--set", "grid.bx=8", "--set", "grid.by=8"]  # fmt: skip
+
+
+def verdict(lines):
+    """The line with what was verified."""
+    return next(line for line in lines if "VERIFIED" in line)
 
 
 def launched(out, *options):
@@ -54,7 +62,7 @@ def verify(tmp_path, monkeypatch, capsys):
 def test_a_run_agrees_with_itself_interval_by_interval(run, verify, tmp_path):
     code, lines, _ = verify(run, "--fraction", 1)
     assert code == 0
-    assert lines[-1] == f"VERIFIED: 4 of 4 intervals of {run} agree in every bit"
+    assert f"VERIFIED: 4 of 4 intervals of {run} agree in every bit" in lines
     assert [line.partition(":")[0] for line in lines if line.startswith("from ")] == [
         "from the start to step 2", "from step 2 to step 4", "from step 4 to step 6", "from step 6 to the end",
     ]  # fmt: skip
@@ -90,7 +98,7 @@ def test_a_fault_inside_a_kernel_is_named_where_it_first_shows(tmp_path, verify)
 def test_a_run_that_continues_is_verified_from_where_it_continues(run, tmp_path, verify):
     rest = launched(tmp_path / "rest", "--restart", str(run / checkpoint_file(0, 2)))
     code, lines, _ = verify(rest, "--fraction", 1)
-    assert code == 0 and lines[-1].startswith("VERIFIED: 3 of 3 intervals")
+    assert code == 0 and verdict(lines).startswith("VERIFIED: 3 of 3 intervals")
 
 
 def test_later_repeats_are_verified_too(tmp_path, verify):
@@ -153,7 +161,7 @@ def test_a_training_is_verified(tmp_path, verify, options):
         main(TRAINING, [*BLOBS, "--checkpoint-every", "2", "--out", str(out), *options], MPI.COMM_SELF) == 0
     )
     code, lines, errors = verify(out, "--fraction", 1)
-    assert code == 0 and lines[-1].startswith("VERIFIED: 4 of 4"), (lines, errors)
+    assert code == 0 and verdict(lines).startswith("VERIFIED: 4 of 4"), (lines, errors)
 
 
 def test_a_fault_in_weights_is_named_by_tensor(tmp_path, verify):
@@ -265,33 +273,54 @@ def test_runs_of_two_problems_are_not_compared(run, tmp_path, verify):
 # ---- the draw
 
 
-def test_the_draw_has_first_and_last_and_the_fraction():
+def test_the_draw_has_first_and_last_one_between_and_the_fraction():
     assert drawn("h", "c", 1, 0.1) == [0] and drawn("h", "c", 2, 0.1) == [0, 1]
-    for count in (3, 10, 57):
-        for fraction in (0.01, 0.3, 1.0):
+    for count in (3, 10, 20, 57):
+        for fraction in (0.01, 0.1, 0.3, 1.0):
             numbers = drawn("h", "c", count, fraction)
             assert numbers == sorted(set(numbers)) and {0, count - 1} <= set(numbers) <= set(range(count))
-            assert len(numbers) == max(2, -(-int(fraction * 100) * count // 100))
+            assert len(numbers) == max(3, ceil(fraction * count))
 
 
-def test_head_and_challenge_decide_the_draw():
+def test_heads_and_challenge_decide_the_draw():
     draws = {tuple(drawn(head, challenge, 100, 0.1)) for head in "ab" for challenge in "xyz"}
     assert len(draws) == 6 and drawn("a", "x", 100, 0.1) == drawn("a", "x", 100, 0.1)
 
 
-@pytest.mark.parametrize(("count", "fraction", "wrong"), [(40, 0.1, 1), (40, 0.2, 3), (12, 0.5, 2)])
-def test_wrong_intervals_are_met_as_often_as_is_said(count, fraction, wrong):
-    trials, random = 200, np.random.default_rng(7)
+@pytest.mark.parametrize(("count", "fraction"), [(3, 0.1), (20, 0.1), (40, 0.2), (12, 0.5), (5, 1.0)])
+@pytest.mark.parametrize("wrong", [1, 2, 3])
+def test_one_who_knows_the_rule_is_met_as_often_as_is_said(count, fraction, wrong):
+    """The cheat forges where no interval is always drawn, as far as there is room, and knows no challenge."""
+    trials, random = 400, np.random.default_rng(count + wrong)
+    inner = range(1, count - 1)
     met = 0
     for trial in range(trials):
-        bad = set(random.choice(count, wrong, replace=False).tolist())
-        met += bool(bad & set(drawn("head", str(trial), count, fraction)))
+        bad = set(random.choice(inner, min(wrong, len(inner)), replace=False).tolist())
+        bad |= {0} if wrong > len(inner) else set()
+        met += bool(bad & set(drawn(f"head{trial % 7}", str(trial), count, fraction)))
     p = chance(count, len(drawn("head", "", count, fraction)), wrong)
-    low, high = binom.interval(0.999, trials, p)
-    assert low <= met <= high
+    low, high = binom.interval(0.9999, trials, p)
+    assert low <= met <= high and p > 0
+    everywhere = 1 - comb(count - wrong, len(drawn("head", "", count, fraction))) / comb(
+        count, len(drawn("head", "", count, fraction))
+    )
+    assert p <= everywhere or wrong > len(inner)  # nobody is told more than holds for the worst place
 
 
-def test_the_chance_is_hypergeometric():
-    assert chance(10, 3, 1) == pytest.approx(0.3)
-    assert chance(10, 3, 8) == 1.0
-    assert chance(20, 5, 2) == pytest.approx(1 - comb(18, 5) / comb(20, 5))
+def test_the_chance_is_hypergeometric_among_those_that_are_not_always_drawn():
+    assert chance(10, 3, 1) == pytest.approx(1 / 8)
+    assert chance(20, 3, 1) == pytest.approx(1 / 18)
+    assert chance(20, 5, 2) == pytest.approx(1 - comb(16, 3) / comb(18, 3))
+    assert chance(10, 3, 8) == chance(10, 3, 9) == chance(2, 2, 1) == chance(7, 7, 1) == 1.0
+
+
+def test_no_place_is_better_for_a_cheat_than_the_one_that_the_chance_is_for():
+    for count in range(3, 7):
+        for taken in range(3, count + 1):
+            draws = [{0, count - 1, *inner} for inner in combinations(range(1, count - 1), taken - 2)]
+            for wrong in range(1, count + 1):
+                met = [
+                    sum(bool(set(bad) & draw) for draw in draws) / len(draws)
+                    for bad in combinations(range(count), wrong)
+                ]
+                assert min(met) == pytest.approx(chance(count, taken, wrong))

@@ -1,0 +1,111 @@
+"""Where files of one run contradict each other: files of several runs are mixed, or one was changed.
+
+The seals of the traces in result.json bind the two, and the trace of rank 0 states the hash of each part of result.json;
+what is compared beside these is what both say in words.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from miniapps.received.result import RESULT, Result, told_apart
+from miniapps.received.text import printable
+
+SAME = (
+    "run_id",
+    "app",
+    "problem",
+    "size",
+    "guarantee",
+    "seed",
+    "repeats",
+)  # what result.json and traces name
+OF_ALL = (
+    "app",
+    "problem",
+    "problem_options",
+    "size",
+    "guarantee",
+    "seed",
+    "repeats",
+)  # what the traces of all ranks name
+ENDED = (0, 3)  # exit codes of a run that came to its end: all checks passed, or one failed
+WHOLE = "copy the whole directory of one run again"
+
+
+class OfRank(Protocol):
+    """The trace of one rank, or what is left of it: `digest` is the seal of its file, empty where that was never
+    closed."""
+
+    @property
+    def path(self) -> Path: ...
+    @property
+    def attributes(self) -> dict[str, Any]: ...
+    @property
+    def digest(self) -> str: ...
+
+
+def mixed(first: OfRank, trace: OfRank, result: Result | None) -> str:
+    """Why the `trace` of a rank is not of the run, or not of the moment, of that of rank 0, the `first`, and of
+    result.json; empty where nothing says so."""
+    ours, here = first.attributes.get("run_id"), printable(trace.path.name)
+    if (theirs := trace.attributes.get("run_id")) != ours:
+        return f"{here} is of the run {_id(theirs)}, {printable(first.path.name)} of {_id(ours)}; {WHOLE}"
+    if result is not None and result.run_id != ours:
+        return f"{RESULT} is of the run {_id(result.run_id)}, {here} of {_id(ours)}; {WHOLE}"
+    if result is not None and result.status == "done" and not trace.digest:
+        return f"{here} is as it was before the run ended, {RESULT} is of its end; {WHOLE}"
+    return ""
+
+
+def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection[int] = ()) -> list[str]:
+    """What `result` says that the traces of its run contradict, a sentence each. `heads`: of all usable ranks, the lowest
+    first; `recorded`: the repeats of which there are rows, where that is known."""
+    stated = heads[0].attributes
+    known = {key: getattr(result, key) for key in SAME}
+    sentences = [
+        f"{RESULT} says {key} {printable(str(value))}, the traces {printable(str(stated[key]))}"
+        for key, value in known.items()
+        if value not in (None, "", 0) and key in stated and value != stated[key]
+    ]
+    if (result.exit_code in ENDED) != (result.status == "done"):
+        sentences.append(f"{RESULT} says both {printable(result.status)} and exit code {result.exit_code}")
+    if result.status != "done":
+        return sentences
+    changed = sorted({head.path.name for head in heads if result.traces.get(head.path.name) != head.digest})
+    if changed:
+        sentences.append(f"{RESULT} was written for another {changed[0]}")
+    if "result" in stated and (parts := told_apart(result, stated["result"])):
+        sentences.append(f"{RESULT} has other {parts} than the trace of rank {stated['rank']} says of it")
+    failed = sum(not check.passed for check in result.checks)
+    if (result.exit_code == 0) == bool(failed):
+        sentences.append(f"{RESULT} says exit code {result.exit_code} and names {failed} checks that failed")
+    early = next((head for head in heads if not head.attributes["complete"]), None)
+    if early is not None:
+        rank = early.attributes["rank"]
+        sentences.append(f"{RESULT} says that the run is done, the trace of rank {rank} that it ended early")
+    repeats = stated.get("repeats")
+    if repeats and result.fingerprints and len(result.fingerprints) != repeats:
+        sentences.append(
+            f"{RESULT} has {len(result.fingerprints)} final states, the traces are of {repeats} repeats"
+        )
+    if repeats and recorded and early is None and set(recorded) != set(range(repeats)):
+        sentences.append(
+            f"{RESULT} says that the run is done, the traces hold {len(recorded)} of {repeats} repeats"
+        )
+    return sentences
+
+
+def apart(first: OfRank, trace: OfRank) -> list[str]:
+    """What the `trace` of a rank says otherwise of the whole run than that of rank 0, the `first`, a sentence each."""
+    return [
+        f"{printable(trace.path.name)} says another {key} than {printable(first.path.name)}"
+        for key in OF_ALL
+        if trace.attributes.get(key) != first.attributes.get(key)
+    ]
+
+
+def _id(run_id: Any) -> str:
+    return printable(str(run_id)) if run_id else "(no name)"

@@ -1,0 +1,52 @@
+"""What `verify` says: lines as they come, or one document at the end."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from kernels.as_json import document
+from miniapps.received.text import printable, tell
+
+SCHEMA = 1  # of the document; a key that goes or means something else counts it up, a new one does not
+
+
+@dataclass
+class Said:
+    """The lines of one verification. `json`: they are kept for the document; `quiet`: the verdicts alone are printed.
+    `facts` are keys of the document."""
+
+    json: bool
+    quiet: bool
+    facts: dict[str, Any] = field(default_factory=dict)
+    _verdicts: list[str] = field(default_factory=list)
+    _lines: list[str] = field(default_factory=list)
+
+    def line(self, text: str) -> None:
+        """Say something beside the verdict."""
+        self._lines.append(printable(text))
+        if not (self.json or self.quiet):
+            tell(text)
+
+    def verdict(self, text: str) -> None:
+        """Say a verdict."""
+        self._verdicts.append(printable(text))
+        if not self.json:
+            tell(text)
+
+    def conclude(self, code: int) -> None:
+        """Print the document, where one is asked for."""
+        if not self.json:
+            return
+        empty: dict[str, Any] = {
+            "published": None,
+            "challenge": None,
+            "heads": [],
+            "chances": [],
+            "executed": [],
+        }
+        facts = empty | self.facts
+        tell(
+            document(SCHEMA, "verify", exit_code=code, sentences=self._verdicts, notes=self._lines, **facts),
+            keep="\n",
+        )
