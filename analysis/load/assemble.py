@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from analysis.load.columns import KEY, PAYLOAD, STORED
-from miniapps.trace.contradictions import contradictions
 from analysis.load.keys import changes, order_by
 from analysis.load.pool import alone
 from analysis.load.rankfile import Head, Piece
@@ -21,6 +20,7 @@ from miniapps.received.result import RESULT, Result, read_result
 from miniapps.received.text import printable
 from miniapps.system.scope import flatten
 from miniapps.trace import TraceError, how_to_recover
+from miniapps.trace.contradictions import contradictions
 from miniapps.trace.schema import NAMED, TABLES
 
 # Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.

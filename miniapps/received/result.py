@@ -101,8 +101,8 @@ def read_result(run: Path) -> Result:
 
 
 def parts_of(content: dict[str, Any]) -> dict[str, str]:
-    """{key: 32 hex digits of the SHA-256 of what `content` has there}, but for the seals of the traces, which are sealed
-    after rank 0 has stated this in its own."""
+    """{key: 32 hex digits of the SHA-256 of what `content` has there}, but for the seals of the traces: rank 0 states
+    this in its own before it is sealed."""
     strict = _strict(content)
     texts = {key: json.dumps(value, sort_keys=True) for key, value in strict.items() if key not in UNSTATED}
     return {key: hashlib.sha256(text.encode()).hexdigest()[:32] for key, text in texts.items()}

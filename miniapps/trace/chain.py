@@ -2,8 +2,8 @@
 
 The rows of a name and block between two heads are one element, of which the rank that recorded them has the SHA-256. A
 head is the SHA-256 of the one before, the step, these digests in the order of their bytes, the hash of the checkpoint
-(at the end of a repeat that of the final state, as result.json has it), and the hash of the problem. So neither the order of blocks nor their owners enter, and under `layout` the heads of a
-problem are the same on any number of ranks.
+(at the end of a repeat that of the final state, as result.json has it), and the hash of the problem. So neither the
+order of blocks nor their owners enter, and under `layout` the heads of a problem are the same on any number of ranks.
 
 Digests that are gathered and sorted stand for the set of elements as SHA-256 does for one. A sum of hashes would travel
 by an all-reduce of fixed length instead, but is safe only where each hash is long (LtHash: 2 kB), and then making

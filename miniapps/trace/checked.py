@@ -29,7 +29,7 @@ class Mixed(TraceError):
 
 @dataclass(frozen=True)
 class Broken:
-    """The first head of a repeat that does not follow from what was recorded: of the steps `after` < step <= mark.step."""
+    """The first head of a repeat that does not follow from the rows of the steps `after` < step <= mark.step."""
 
     mark: Mark
     after: int
@@ -38,8 +38,8 @@ class Broken:
 
 @dataclass(frozen=True)
 class Checked:
-    """The heads of the directory `run` that can be made again: `chains` by repeat, the first wrong head of each repeat in
-    `broken`, and what files say against each other in `contradictions`, a sentence each. `attributes` of rank 0;
+    """The heads of the directory `run` that can be made again: `chains` by repeat, the first wrong head of each repeat
+    in `broken`, and what files say against each other in `contradictions`, a sentence each. `attributes` of rank 0;
     `stated`: names of all attributes; `cut`: why later heads were not compared, empty where all were; `result`: what
     result.json says, None where the run wrote none."""
 

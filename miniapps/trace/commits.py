@@ -3,8 +3,9 @@
 `committed` in the file of a rank is uint64 (rows, 5). One row for each of GROWING: rows in full chunks, rows in tails,
 how many of both there were when all tables were last written together, and the hash of both together; two rows for the
 attributes of the root group, before and after a change that may be under way (their hashes alone); a last one with the
-repeat and the step that were under way when all tables were written together, and the hash of the rows above. All of it is written at once, so that a
-file that was cut off at any moment has a record that fits its rows, and a changed byte none.
+repeat and the step that were under way when all tables were written together, and the hash of the rows above. All of
+it is written at once, so that a file that was cut off at any moment has a record that fits its rows, and a changed
+byte none.
 """
 
 from __future__ import annotations
@@ -75,7 +76,12 @@ class Commit:
     def record(self) -> np.ndarray:
         """As it stands in the file."""
         lines = [
-            (self.rows[table], self.tail_rows[table], self.together[table], *_WORDS.unpack(self.digests[table]))
+            (
+                self.rows[table],
+                self.tail_rows[table],
+                self.together[table],
+                *_WORDS.unpack(self.digests[table]),
+            )
             for table in self.rows
         ]
         lines += [(0, 0, 0, *_WORDS.unpack(digest)) for digest in self.attributes]

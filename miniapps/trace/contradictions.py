@@ -1,7 +1,7 @@
 """Where files of one run contradict each other: files of several runs are mixed, or one was changed.
 
-The seals of the traces in result.json bind the two, and the trace of rank 0 states the hash of each part of result.json;
-what is compared beside these is what both say in words.
+The seals of the traces in result.json bind the two, and the trace of rank 0 states the hash of each part of
+result.json; what is compared beside these is what both say in words.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ def mixed(first: OfRank, trace: OfRank, result: Result | None) -> str:
 
 
 def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection[int] = ()) -> list[str]:
-    """What `result` says that the traces of its run contradict, a sentence each. `heads`: of all usable ranks, the lowest
-    first; `recorded`: the repeats of which there are rows, where that is known."""
+    """What `result` says that the traces of its run contradict, a sentence each. `heads`: of all usable ranks, the
+    lowest first; `recorded`: the repeats of which there are rows, where that is known."""
     stated = heads[0].attributes
     known = {key: getattr(result, key) for key in SAME}
     sentences = [

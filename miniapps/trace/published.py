@@ -10,8 +10,8 @@ from pathlib import Path
 
 from miniapps.received import Refused, read_bytes
 from miniapps.received.text import printable
-from miniapps.trace.checked import Checked
 from miniapps.trace.chain import Mark
+from miniapps.trace.checked import Checked
 
 MOST = 2**26  # bytes of the output of a job
 # A launcher may write the rank before a line: `0: `, `[1,0]<stdout>: `.
@@ -34,8 +34,8 @@ class Published:
 
 @dataclass(frozen=True)
 class Compared:
-    """The published heads beside those of a run: `equal` ones; `other`, where another was published; `unpublished` heads
-    of the run; published heads that it has none for (`absent`), and that are of steps `before` the checkpoint it
+    """The published heads beside those of a run: `equal` ones; `other`, where another was published; `unpublished`
+    heads of the run; published heads that it has none for (`absent`), and that are of steps `before` the checkpoint it
     continues from, or `later` than its last head that could be compared."""
 
     equal: list[Mark] = field(default_factory=list)

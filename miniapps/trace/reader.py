@@ -307,8 +307,8 @@ def _attributes(root, shown: str) -> dict[str, Any]:
 def _committed(
     table: str, main, tail, commit: Commit, shown: str, most: int, closed: bool
 ) -> dict[str, np.ndarray]:
-    """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked. Of a file that
-    was not `closed`, those that were written together with the other tables."""
+    """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked. Of a file
+    that was not `closed`, those that were written together with the other tables."""
     rows, tail_rows = commit.rows[table], commit.tail_rows[table]
     # Most runs have tables without rows, and opening a dataset takes long.
     empty = not rows + tail_rows and commit.digests[table] == Hasher(table).digest()

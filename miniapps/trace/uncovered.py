@@ -1,4 +1,4 @@
-"""What no head of a run is over, so that a change of it would not be seen: listed from what the run has, not by heart."""
+"""What no head of a run is over, so that a change of it would not be seen: listed from what the run has."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ ATTRIBUTES = ("format", "schema", "app", "problem", "problem_options", "chain")
 # Keys of result.json that are compared with what a head is over.
 RESULTS = ("app", "problem", "chain", "fingerprints", *UNSTATED)
 MEANING = {
+    "sizes": "sizes of arrays",
     "events": "times", "usage": "CPU time", "choices": "choices by a clock", "after": "the order in which a rank "
     "recorded them",
 }  # fmt: skip

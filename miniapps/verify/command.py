@@ -58,8 +58,8 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     top.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with checkpoints")
     top.add_argument(
         "--fraction", type=float, default=0.1,
-        help="of the intervals between heads that is executed again, above 0 to 1 (0.1); the first, the last and one of "
-        "the others always",
+        help="of the intervals between heads that is executed again, above 0 to 1 (0.1); the first, the last and one "
+        "of the others always",
     )  # fmt: skip
     top.add_argument(
         "--challenge",

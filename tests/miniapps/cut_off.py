@@ -31,14 +31,18 @@ RUNS = {
     "flow": ["coupled", "--closure", "none", "--steps", "160", "--checkpoint-every", "3", *GRID],
     "flow, messages": ["coupled", "--closure", "none", "--steps", "60", "--checkpoint-every", "7",
                        "--record", "messages", *GRID],
-    "flow, no times": ["coupled", "--closure", "none", "--steps", "160", "--checkpoint-every", "3", "--trace", "off", *GRID],
-    "flow, repeats": ["coupled", "--closure", "none", "--steps", "25", "--checkpoint-every", "4", "--repeats", "6", *GRID],
+    "flow, no times": ["coupled", "--closure", "none", "--steps", "160", "--checkpoint-every", "3",
+                       "--trace", "off", *GRID],
+    "flow, repeats": ["coupled", "--closure", "none", "--steps", "25", "--checkpoint-every", "4", "--repeats", "6",
+                      *GRID],
     "training": ["training", "--data", "blobs", "--steps", "200", "--evaluate-every", "7", "--checkpoint-every", "5"],
     "solve": [*SOLVE, "--max-iterations", "400", "--checkpoint-every", "6"],
     "files of nodes": ["coupled", "--closure", "none", "--steps", "60", "--checkpoint-every", "3", "--repeats", "2",
                        "--trace-files", "node", *GRID],
 }  # fmt: skip
 RANKS = (1, 2, 3)
+REFUSED = {"damaged": "torn", "never finished": "torn", "no such file": "torn", "no head": "no head",
+           "without rank-": "no head", "no rank-*.h5": "no head"}  # fmt: skip
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
 
@@ -89,11 +93,7 @@ def verdict(run):
         return ("mixed" if "as it was before the run ended" in str(error) else "ACCUSED"), str(error)
     except TraceError as error:
         text = str(error)
-        for word, kind in (("damaged", "torn"), ("no head", "no head"), ("without rank-", "no head"),
-                           ("no rank-*.h5", "no head"), ("never finished", "torn"), ("no such file", "torn")):  # fmt: skip
-            if word in text:
-                return kind, text
-        return "ACCUSED", text
+        return next((kind for word, kind in REFUSED.items() if word in text), "ACCUSED"), text
     wrong = [each.why for each in checked.broken] + checked.contradictions
     return ("ACCUSED", "; ".join(wrong)) if wrong else ("right", f"{len(checked.marks)} heads")
 

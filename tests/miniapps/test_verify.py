@@ -1,7 +1,5 @@
 """Parts of a run, executed again: what agrees, what is named, what cannot be verified, how often a fault is met."""
 
-import json
-import re
 import shutil
 from itertools import combinations
 from math import ceil, comb

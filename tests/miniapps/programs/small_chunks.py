@@ -1,6 +1,6 @@
 """An application whose trace is written every few rows and milliseconds, so that there is much to be cut off in:
 
-    mpirun -n P python small_chunks.py APP OPTIONS...
+mpirun -n P python small_chunks.py APP OPTIONS...
 """
 
 import importlib
