@@ -143,6 +143,44 @@ inline Sizes rounded(const Sums &sums, std::int64_t n) {
     return sizes;
 }
 
+// Of numbers that lie one after the other in several pieces, at any addresses: the same as in one.
+class Measured {
+  public:
+    template <typename Element>
+    void take(const void *start, std::size_t n) {
+        const auto *from = static_cast<const unsigned char *>(start);
+        count_ += std::int64_t(n);
+        if (!waiting_ && n >= BLOCK) {
+            const std::size_t whole = n / BLOCK * BLOCK;
+            add<Element>(sums_, from, whole);
+            from += whole * sizeof(Element);
+            n -= whole;
+        }
+        for (; n; --n, from += sizeof(Element)) {
+            block_[waiting_++] = number<Element>(from);
+            if (waiting_ < BLOCK) continue;
+            flush();
+        }
+    }
+
+    Sizes sizes() {
+        if (count_ <= KEPT) return kept(block_, count_);
+        flush();
+        return rounded(sums_, count_);
+    }
+
+  private:
+    void flush() {
+        add<double>(sums_, reinterpret_cast<const unsigned char *>(block_), waiting_);
+        waiting_ = 0;
+    }
+
+    Sums sums_ = {};
+    std::int64_t count_ = 0;
+    std::size_t waiting_ = 0;
+    double block_[BLOCK];
+};
+
 // Of `n` numbers that lie one after the other, at any address.
 template <typename Element>
 Sizes of(const void *start, std::int64_t n) {

@@ -25,7 +25,7 @@ import numpy as np
 
 from kernels.guarantees import meets
 from miniapps.programs.command import arguments_of, name_of
-from miniapps.programs.rawlog import KINDS, REPLACED, WILDCARD, RawLog
+from miniapps.programs.rawlog import BASICS, KINDS, REPLACED, SIZES, WILDCARD, RawLog
 from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
@@ -57,6 +57,7 @@ LAST_STEP = 2**31 - 1
 DRAFT = ".draft"
 PIECE = 2**16  # records at once
 PIECE_BYTES = 2**24
+WHERE = ("repeat", "step", "name", "block", "after")
 NOTHING = bytes(16)  # the digest of a call that took or gave nothing
 # How the sums of preload/sums.hpp add: ordering, accumulation, what they promise. Contributions are the ranks' own, of
 # which there is nothing smaller to begin with: `layout` fixes no more than `run`.
@@ -130,15 +131,17 @@ class _Trace:
         }
         fingerprints: dict[str, list[Any]] = defaultdict(list)
         values: dict[str, list[Any]] = defaultdict(list)
+        sources: list[tuple[int, str]] = []  # of each fingerprint: its record and side
         for after, (row, call) in enumerate(zip(rows, names, strict=True), begin + 1):
             if row["flags"] & WILDCARD:
                 self._add(values, row, after, f"{SOURCE}{call}", self.log.rank)
                 values["value"].append(float(max(-1, row["peer"])))
-            for name, block, digest in self._records(row, call):
+            for name, block, side in self._records(row, call):
                 self._add(fingerprints, row, after, name, block)
-                hi, lo = np.frombuffer(digest.tobytes(), ">u8")
+                hi, lo = np.frombuffer(row[side].tobytes(), ">u8")
                 fingerprints["hi"].append(int(hi))
                 fingerprints["lo"].append(int(lo))
+                sources.append((after - begin - 1, side))
         tables = {"events": events}
         for table, columns in (("fingerprints", fingerprints), ("values", values)):
             if columns:
@@ -146,7 +149,25 @@ class _Trace:
                     name: np.array(column, np.uint64 if name in ("hi", "lo") else None)
                     for name, column in columns.items()
                 }
+        if sources:
+            own = {column: tables["fingerprints"][column] for column in WHERE}
+            tables["sizes"] = own | self._sizes(rows, sources)
         return tables
+
+    def _sizes(self, rows: np.ndarray, sources: list[tuple[int, str]]) -> Columns:
+        """The sizes of what `sources` (record, side) hold: columns dtype, count and those of kernels.sizes."""
+        records, sides = zip(*sources, strict=True)
+        rows, given = rows[list(records)], np.array(sides) == "in"
+        basic = np.where(given, rows["in_basic"], rows["out_basic"])
+        dtypes = np.empty(len(rows), np.int32)
+        for number in np.unique(basic[basic > 0]).tolist():
+            dtypes[basic == number] = self.number(BASICS[number])
+        for number in np.unique(rows["type"][basic == 0]).tolist():  # without numbers: as MPI names it
+            here = (basic == 0) & (rows["type"] == number)
+            dtypes[here] = self.number(self.log.types.get(number, "unknown"))
+        of_both = rows["in_sizes"], rows["out_sizes"]
+        sizes = {column: np.where(given, *(side[column] for side in of_both)) for column in SIZES.names or ()}
+        return {"dtype": dtypes, **sizes}
 
     def _add(self, columns: dict[str, list[Any]], row: np.void, after: int, name: str, block: int) -> None:
         columns["repeat"].append(0)
@@ -155,24 +176,25 @@ class _Trace:
         columns["block"].append(block)
         columns["after"].append(after)
 
-    def _records(self, row: np.void, call: str) -> Iterator[tuple[str, int, np.void]]:
-        """(name, block, digest) of what a call took and gave, as far as this rank is the one to record it."""
+    def _records(self, row: np.void, call: str) -> Iterator[tuple[str, int, str]]:
+        """(name, block, side of the record) of what a call took and gave, as far as this rank is the one to record
+        it."""
         log, kind = self.log, KINDS[row["kind"]]
         whole = int(row["comm_size"]) == log.size
         own = f"{call} by rank {log.rank} of {log.size}"
-        given, got = (None if row[side].tobytes() == NOTHING else row[side] for side in ("in", "out"))
+        given, got = (row[side].tobytes() != NOTHING for side in ("in", "out"))
         if kind in REDUCTIONS:
-            if given is not None:
-                yield f"{ADDED}{own}", -1, given
-            if got is not None and not (kind in SHARED and whole):
-                yield f"{TOTAL}{own}", -1, got
-            elif got is not None and (log.rank == 0 or kind == "MPI_Reduce"):
-                yield f"{TOTAL}{call}", -1, got
+            if given:
+                yield f"{ADDED}{own}", -1, "in"
+            if got and not (kind in SHARED and whole):
+                yield f"{TOTAL}{own}", -1, "out"
+            elif got and (log.rank == 0 or kind == "MPI_Reduce"):
+                yield f"{TOTAL}{call}", -1, "out"
             return
-        if given is not None:
-            yield f"{SENT}{call}", log.rank, given
-        if got is not None:
-            yield f"{RECEIVED}{call}", log.rank, got
+        if given:
+            yield f"{SENT}{call}", log.rank, "in"
+        if got:
+            yield f"{RECEIVED}{call}", log.rank, "out"
 
     def attributes(self) -> dict[str, Any]:
         """The attributes of the trace."""

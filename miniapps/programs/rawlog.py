@@ -14,22 +14,25 @@ from typing import Any
 import numpy as np
 
 from kernels.guarantees import LEVELS
+from kernels.sizes import COLUMNS
 from miniapps.programs.places import Place, Places
 from miniapps.received.regular import Refused, open_regular, read_bytes
 from miniapps.received.text import printable
 
-MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 1, 4096
+MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 2, 4096
 HEADER = np.dtype(
     [
         ("magic", "<u8"), ("version", "<u4"), ("record_bytes", "<u4"), ("committed", "<u8"), ("rank", "<i4"),
         ("size", "<i4"), ("began", "<i8"), ("ended", "<i8"), ("offset", "<i8"),
     ]
 )  # fmt: skip
+SIZES = np.dtype([("count", "<i8"), *((column, "<f8") for column in COLUMNS)])
 RECORD = np.dtype(
     [
         ("number", "<u8"), ("begin", "<i8"), ("end", "<i8"), ("site", "<u8"), ("in", "V16"), ("out", "V16"),
         ("count", "<i8"), ("bytes", "<i8"), ("comm", "<i4"), ("comm_size", "<i4"), ("peer", "<i4"), ("tag", "<i4"),
         ("kind", "<u2"), ("op", "<u2"), ("type", "<u2"), ("flags", "<u2"), ("epoch", "<u8"),
+        ("in_basic", "<u2"), ("out_basic", "<u2"), ("unused", "<u4"), ("in_sizes", SIZES), ("out_sizes", SIZES),
     ]
 )  # fmt: skip
 # In the order of preload/observe.cpp.
@@ -40,6 +43,9 @@ KINDS = (
 )  # fmt: skip
 # In the order of preload/log.hpp.
 IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED = (1 << i for i in range(7))
+# In the order of preload/numbers.hpp: what the numbers are that sizes are of.
+BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
+          "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
 MOST = 2**40  # bytes of a log: it is mapped, not read
 TEXTS = 64 * 2**20  # bytes of the file beside it
 RANKS = 2**24
@@ -96,6 +102,10 @@ def read(path: Path) -> RawLog:
     records = data[PAGE : PAGE + committed * RECORD.itemsize].view(RECORD)
     if len(records) and not (records["kind"] < len(KINDS)).all():
         raise Refused(f"{where}: damaged: a call of a kind that does not exist; leave it out")
+    for side in ("in", "out") if len(records) else ():
+        counts = records[f"{side}_sizes"]["count"]
+        if not ((counts >= 0) & (counts < MOST)).all() or not (records[f"{side}_basic"] < len(BASICS)).all():
+            raise Refused(f"{where}: damaged: sizes of what no call carries; leave it out")
     log = RawLog(rank, size, int(head["began"]), int(head["ended"]), int(head["offset"]), records)
     _read_texts(path.with_suffix(".txt"), log)
     return log

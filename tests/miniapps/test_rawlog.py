@@ -50,7 +50,7 @@ def test_a_log_is_read_and_becomes_a_trace(tmp_path):
     assert trace.attributes["app"] == "app"
     assert set(trace.names) == {
         "MPI_Allreduce at app+0x42 from app+0x50", "added:MPI_Allreduce at app+0x42 from app+0x50 by rank 0 of 1",
-        "total:MPI_Allreduce at app+0x42 from app+0x50",
+        "total:MPI_Allreduce at app+0x42 from app+0x50", "MPI_DOUBLE",
     }  # fmt: skip
     (facts,) = trace.attributes["reductions"].values()
     assert (facts["calls"], facts["operation"], facts["dtype"], facts["guarantee"]) == (

@@ -21,6 +21,7 @@ from analysis.headline import headline
 from analysis.load.frames import load
 from analysis.verdict import DIFFERS, judge
 from benchmarks.harness.launching import LIBRARIES
+from kernels.sizes import COLUMNS
 from miniapps.trace import read_run
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE
 from tests.launch import environment, launcher, run_mpi
@@ -97,6 +98,34 @@ def test_every_collective_in_every_form_has_the_hashes_of_what_went_in_and_came_
                 ("gather", "gatherv", "alltoall", "bcast")
             ):  # a shared total is recorded once
                 assert recorded.get((i, False)) == got, (rank, i, name)
+
+
+@pytest.mark.parametrize(
+    ("library", "trapping"),
+    [
+        ("mpich", True),
+        *(pytest.param(*of, marks=pytest.mark.slow) for of in (("mpich", False), ("openmpi", True))),
+    ],
+)
+def test_sizes_are_those_of_what_calls_carried_in_every_type(library, trapping, tmp_path):
+    """Also where the program rounds upward and traps what is not finite, inexact results apart."""
+    out, expected = tmp_path / "run", tmp_path / "expected.json"
+    program = [sys.executable, HERE / "every_type.py", expected, "3", *["trapping"] * trapping]
+    observed(3, library, out, program, env={"PYTHONPATH": str(HERE.parents[2])})
+    (trace,) = read_run(out, ranks=[0])
+    table, prints = trace.tables["sizes"], trace.tables["fingerprints"]
+    for column in ("name", "block", "step", "after"):
+        assert np.array_equal(table[column], prints[column])
+    got = [i for i, name in enumerate(table["name"]) if trace.names[name].startswith(RECEIVED)]
+    found = [
+        [trace.names[table["dtype"][i]] if table["count"][i] else "", int(table["count"][i])]
+        + [None if np.isnan(table[column][i]) else float(table[column][i]).hex() for column in COLUMNS]
+        for i in got
+    ]
+    wanted = [
+        [dtype if count else "", count, *rest] for dtype, count, *rest in json.loads(expected.read_text())
+    ]
+    assert found == wanted
 
 
 def contributions(ranks):

@@ -1,4 +1,4 @@
-// Data of a call: buffers as MPI has them, and 128 bits of hash of what is in them.
+// Data of a call: buffers as MPI has them, 128 bits of hash of what is in them, and how large it is.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <vector>
 
 #include <mpi.h>
+
+#include "numbers.hpp"
 
 #define XXH_INLINE_ALL  // the hash of the traces; Python's package of it brings no header, so it is here with its license
 #include "third_party/xxhash.h"
@@ -23,6 +25,8 @@ struct Hashed {
     std::uint8_t digest[16] = {};
     std::int64_t bytes = 0;
     bool packed = false;
+    Basic basic = Basic::NONE;
+    Sizes sizes = {};
 };
 
 // Whether the elements of a type lie one after the other without gaps, and how long one is.
@@ -54,11 +58,18 @@ inline Hashed hash(const Span *spans, std::size_t n) {
     if (n == 1 && spans->start && dense(spans->type, size)) {
         result.bytes = size * spans->count;
         put(XXH3_128bits(spans->start, std::size_t(result.bytes)), result.digest);
+        result.basic = basic_of(spans->type);
+        result.sizes = sizes_of(result.basic, spans->start, std::size_t(result.bytes));
         return result;
     }
     static XXH3_state_t state;
     static std::vector<char> packed;
     XXH3_128bits_reset(&state);
+    result.basic = n ? basic_of(spans->type) : Basic::NONE;
+    for (std::size_t i = 1; i < n; ++i)
+        if (basic_of(spans[i].type) != result.basic) result.basic = Basic::NONE;
+    const Arithmetic ours;
+    Numbers numbers(result.basic);
     for (std::size_t i = 0; i < n; ++i) {
         const Span &span = spans[i];
         if (!span.start || span.count <= 0) continue;
@@ -66,6 +77,7 @@ inline Hashed hash(const Span *spans, std::size_t n) {
         result.bytes += size * span.count;
         if (flat) {
             XXH3_128bits_update(&state, span.start, std::size_t(size * span.count));
+            numbers.take(span.start, std::size_t(size * span.count));
             continue;
         }
         int length = 0, position = 0;
@@ -73,9 +85,11 @@ inline Hashed hash(const Span *spans, std::size_t n) {
         packed.resize(std::size_t(length));
         PMPI_Pack(span.start, int(span.count), span.type, packed.data(), length, &position, MPI_COMM_SELF);
         XXH3_128bits_update(&state, packed.data(), std::size_t(position));
+        numbers.take(packed.data(), std::size_t(position));
         result.packed = true;
     }
     put(XXH3_128bits_digest(&state), result.digest);
+    if (result.basic != Basic::NONE) result.sizes = numbers.sizes();
     return result;
 }
 

@@ -18,9 +18,12 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "include/sizes.hpp"
+
 namespace fpna {
 
 constexpr std::uint64_t MAGIC = 0x31474f4c414e5046;  // "FPNALOG1" in little-endian bytes
+constexpr int POPULATE_WRITE = 23;  // MADV_POPULATE_WRITE, Linux 5.14
 constexpr std::size_t PAGE = 4096, PIECE = std::size_t(1) << 20;  // bytes by which the file grows
 
 enum Flag : std::uint16_t {
@@ -45,8 +48,11 @@ struct Record {
     std::int32_t comm, comm_size, peer, tag;
     std::uint16_t kind, op, type, flags;
     std::uint64_t epoch;       // collectives on all ranks before this call
+    std::uint16_t in_basic, out_basic;  // what the numbers are whose sizes follow (numbers.hpp)
+    std::uint32_t unused;
+    Sizes in_sizes, out_sizes;
 };
-static_assert(sizeof(Record) == 112, "rawlog.py states this layout");
+static_assert(sizeof(Record) == 232, "rawlog.py states this layout");
 
 inline std::int64_t now() {
     timespec t;
@@ -61,7 +67,7 @@ class Log {
         file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
         if (file_ < 0 || !grow(PIECE)) return fail("cannot be created");
         header()->magic = MAGIC;
-        header()->version = 1;
+        header()->version = 2;
         header()->record_bytes = sizeof(Record);
         return true;
     }
@@ -76,6 +82,7 @@ class Log {
             fail("cannot grow, as when the disk is full");
             return nullptr;
         }
+        if (end > ready_) prepare();
         return reinterpret_cast<Record *>(base_ + PAGE) + written_;
     }
 
@@ -106,6 +113,13 @@ class Log {
         return true;
     }
 
+    // Gets the pages of the next piece at once: page by page they take the system several times as long.
+    void prepare() {
+        const std::size_t piece = length_ - ready_ < PIECE ? length_ - ready_ : PIECE;
+        madvise(base_ + ready_, piece, POPULATE_WRITE);  // an older kernel refuses, and pages come one by one
+        ready_ += piece;
+    }
+
     bool fail(const char *what) {
         std::fprintf(stderr, "fpna run: the log of this rank %s; the program goes on without it\n", what);
         if (base_) munmap(base_, length_);
@@ -116,7 +130,7 @@ class Log {
 
     int file_ = -1;
     char *base_ = nullptr;
-    std::size_t length_ = 0;
+    std::size_t length_ = 0, ready_ = 0;
     std::uint64_t written_ = 0;
 };
 

@@ -112,10 +112,13 @@ inline void commit(const Record &record) {
     }
 }
 
-inline void put(Record &record, std::uint8_t *digest, const Spans &spans, bool counted) {
+// What goes in, or what came out.
+inline void put(Record &record, bool in, const Spans &spans, bool counted) {
     if (spans.empty()) return;
     const Hashed hashed = hash(spans.data(), spans.size());
-    std::memcpy(digest, hashed.digest, 16);
+    std::memcpy(in ? record.in : record.out, hashed.digest, 16);
+    (in ? record.in_basic : record.out_basic) = std::uint16_t(hashed.basic);
+    (in ? record.in_sizes : record.out_sizes) = hashed.sizes;
     if (counted) record.bytes = hashed.bytes;
     if (hashed.packed) record.flags |= PACKED;
 }
@@ -138,7 +141,7 @@ inline Record open(const Shape &shape, std::uint64_t site) {
                                  (shape.replaced ? REPLACED : 0));
     record.epoch = epoch;
     if (comm.size == world_size && shape.kind < SEND) ++epoch;
-    put(record, record.in, shape.in, true);
+    put(record, true, shape.in, true);
     if (shape.in.empty()) {
         MPI_Aint size;
         for (const Span &span : shape.out) record.bytes += (dense(span.type, size), size * span.count);
@@ -164,7 +167,7 @@ inline void take(Record &record, const MPI_Status &status, const Spans &out) {
     if (out.empty() || cancelled) return;
     PMPI_Get_count(&status, out[0].type, &count);
     record.count = count == MPI_UNDEFINED ? out[0].count : count;
-    put(record, record.out, {{out[0].start, record.count, out[0].type}}, true);
+    put(record, false, {{out[0].start, record.count, out[0].type}}, true);
 }
 
 // Runs one call and records it. `status()` says what a receive or a probe got; null for other calls.
@@ -180,7 +183,7 @@ int observed_with(const Shape &shape, std::uint64_t site, Run run, Status status
     else if (const MPI_Status *got = status())
         take(record, *got, shape.out);
     else
-        put(record, record.out, shape.out, shape.in.empty());
+        put(record, false, shape.out, shape.in.empty());
     commit(record);
     return code;
 }
@@ -256,7 +259,7 @@ inline void complete(std::uint64_t handle, const MPI_Status &status) {
     if (shape.kind == RECV)
         take(record, status, shape.out);
     else
-        put(record, record.out, shape.out, shape.in.empty());
+        put(record, false, shape.out, shape.in.empty());
     commit(record);
     pending.erase(place);
     under_way = pending.size();
