@@ -7,7 +7,7 @@ from benchmarks.gpu.stencil import row
 from benchmarks.gpu.whole import lacking, on_both, seconds
 
 CASES = [("cg", "jacobi"), ("cg-pipelined", "chebyshev"), ("cg", "multigrid")]  # method, preconditioner
-SIDE, EDGE, ITERATIONS = 128, 16, 30  # points along the box and along a block: 2 million rows, 27 points each
+SIDE, EDGE, ITERATIONS = 128, 16, 15  # points along the box and along a block: 2 million rows, 27 points each
 
 
 def solver_rows(asked) -> list[dict]:

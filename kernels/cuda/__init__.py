@@ -1,15 +1,18 @@
 """CUDA C++ sources, one per package of kernels, compiled at run time for the device that is there.
 
-They are built without contraction of a*b + c, and use nothing that hipRTC lacks.
+They are built without contraction of a*b + c and keep subnormal numbers, and use nothing that hipRTC lacks.
 """
 
+import hashlib
+import os
 import re
+import tempfile
 from functools import cache
 from pathlib import Path
 
 HERE = Path(__file__).parent
 INCLUDE = re.compile(r'^#include "(.+)"$', re.MULTILINE)
-NVRTC_OPTIONS = ("--fmad=false", "-std=c++17")
+NVRTC_OPTIONS = ("--fmad=false", "--ftz=false", "-std=c++17")
 HIPRTC_OPTIONS = ("-ffp-contract=off", "-std=c++17")
 
 
@@ -40,7 +43,7 @@ def specialised(name: str, **macros: str) -> str:
 
 @cache
 def kernel(name: str, function: str, **macros: str):
-    """The kernel FUNCTION of `specialised(NAME)` as a `cupy.RawKernel`, compiled for the device of its first call."""
+    """The kernel FUNCTION of `specialised(NAME)`, compiled for the kind of device of its first call."""
     return _module(name, **macros).get_function(function)
 
 
@@ -48,5 +51,25 @@ def kernel(name: str, function: str, **macros: str):
 def _module(name: str, **macros: str):
     import cupy
 
+    return cupy.RawModule(path=str(_compiled(name, specialised(name, **macros))))
+
+
+def _compiled(name: str, text: str) -> Path:
+    """The file of machine code of `text`, beside those that CuPy keeps.
+
+    Given the text, `cupy.RawModule` would add an option by which subnormal float32 become zero, as they do in CuPy's
+    own kernels.
+    """
+    import cupy
+
     options = HIPRTC_OPTIONS if cupy.cuda.runtime.is_hip else NVRTC_OPTIONS
-    return cupy.RawModule(code=specialised(name, **macros), options=options)
+    what = cupy.cuda.Device().compute_capability, cupy.cuda.nvrtc.getVersion(), options, text
+    folder = Path(os.environ.get("CUPY_CACHE_DIR") or Path.home() / ".cupy" / "kernel_cache")
+    file = folder / f"fpna-{name}-{hashlib.sha256(repr(what).encode()).hexdigest()[:32]}.cubin"
+    if not file.exists():
+        code, _ = cupy.cuda.compiler.compile_using_nvrtc(text, options, filename=f"{name}.cu")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as draft:
+            draft.write(code.encode() if isinstance(code, str) else code)
+        Path(draft.name).replace(file)  # at once: other processes may look for it
+    return file

@@ -275,10 +275,13 @@ dot_binned(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, Record<3> *re
     sum_blocks<Kind::BINNED, 40, 3>(Products{x, y}, n, segment, LOWEST_TOP, records, ticket, chunks, out);
 }
 
+// Errors of products reach 106 bits below these: with three words nearly every batch would have a term to hand over.
+constexpr int EXACT_DOT_FOLD = WIDE ? 5 : 3;
+
 extern "C" __global__ void __launch_bounds__(MAX_THREADS)
-dot_exact(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, Record<3> *records, unsigned *ticket, i64 *chunks,
-          Result<3> *out) {
-    sum_blocks<Kind::EXACT, 40, 3>(Products{x, y}, n, segment, LOWEST_TOP, records, ticket, chunks, out);
+dot_exact(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, Record<EXACT_DOT_FOLD> *records, unsigned *ticket,
+          i64 *chunks, Result<EXACT_DOT_FOLD> *out) {
+    sum_blocks<Kind::EXACT, 40, EXACT_DOT_FOLD>(Products{x, y}, n, segment, LOWEST_TOP, records, ticket, chunks, out);
 }
 
 // most[0]: the magnitude of the largest term of a part of each segment, by atomic maximum; 0 before.

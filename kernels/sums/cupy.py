@@ -232,6 +232,8 @@ def queue_order_free(
     n, number = len(arrays[0]), accumulator(element)
     shape = launch.shape(n, block, min(items, MOST_ITEMS), max(grid, -(-n // (block * MOST_ITEMS))))
     width, fold = (42, number.itemsize // 4) if name == "fixed-point" else (40, 3)
+    if (operation, name, number) == ("dot", "exact", np.float64):
+        fold = 5  # as in the source
     with arrays[0].device:
         tickets, chunks = _scratch()
         records = xp.empty(shape.blocks * (2 + fold), xp.int64)
@@ -334,8 +336,11 @@ def plain(x):
     """The array, contiguous and aligned: copied where it is not."""
     import cupy as xp
 
-    x = xp.ascontiguousarray(x)
-    return x.copy() if x.data.ptr % x.dtype.itemsize else x
+    size = x.dtype.itemsize
+    if any(address % size for address in (x.data.ptr, *x.strides)):  # CuPy's kernels would stop: byte by byte
+        parts = xp.ndarray((*x.shape, size), xp.uint8, memptr=x.data, strides=(*x.strides, 1))
+        return parts.copy().view(x.dtype).reshape(x.shape)
+    return xp.ascontiguousarray(x)
 
 
 def _scratch():

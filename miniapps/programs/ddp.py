@@ -73,6 +73,8 @@ class _Buckets:
         reducer = self._reducer(bucket.index(), flat, bucket.gradients())
         for begun, *_ in self._begun:
             begun.progress()
+        if flat.is_cuda:  # on the stream of the backward pass, which the copy to the host does not know
+            torch.cuda.current_stream(flat.device).synchronize()
         contribution, out = _arrays(flat)
         reducer.start(contribution, out)
         future = torch.futures.Future[torch.Tensor]()
@@ -83,7 +85,8 @@ class _Buckets:
                 total = each.finish()
                 if tensor.is_cuda:
                     tensor.copy_(torch.as_tensor(total, device=tensor.device))
-                promised.set_result(tensor.div_(self._comm.size))
+                # By a tensor on its device: by a number, a GPU would multiply by the reciprocal.
+                promised.set_result(tensor.div_(tensor.new_tensor(self._comm.size)))
         return future
 
     def _reducer(self, index: int, flat: torch.Tensor, gradients: list[torch.Tensor]) -> Any:

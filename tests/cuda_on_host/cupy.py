@@ -1,8 +1,9 @@
 """A stand-in for CuPy on a machine without a GPU: put this directory on PYTHONPATH, and `import cupy` finds it.
 
 It offers what the program uses of CuPy, with CuPy's strictness: arrays "on the device" do not mix with NumPy's,
-and come back only by `get()`. New memory holds NaN. `RawModule` builds the CUDA sources with the host's C++
-compiler against `threads.hpp`. So the whole device path runs, and its bits can be compared; its times say nothing.
+and come back only by `get()`; misaligned ones are an error; float32 operations lose subnormal numbers. New memory holds
+NaN. `RawModule` builds the CUDA sources with the host's C++ compiler against `threads.hpp`. So the whole device path
+runs, and its bits can be compared; its times say nothing.
 
 FPNA_HOST_ORDER is the order in which blocks run, and the threads of a block between two barriers: `ascending` (the
 default), `descending`, or a number, which is the seed of random orders. It is read at every launch.
@@ -27,14 +28,20 @@ int32, int64, uint8, uint16, uint32, uint64 = np.int32, np.int64, np.uint8, np.u
 dtype, nan, inf, pi = np.dtype, np.nan, np.inf, np.pi
 HERE = Path(__file__).parent
 BUILT = HERE.parent.parent / "build" / "cuda_on_host"
+os.environ.setdefault("CUPY_CACHE_DIR", str(BUILT / "texts"))
 SCALARS = (bool, int, float, np.generic)
 
 
 class ndarray(NDArrayOperatorsMixin):
     """An array on the device."""
 
-    def __init__(self, held):
-        self._held = held  # NumPy's, shared by views as device memory is
+    def __init__(self, held, dtype=None, memptr=None, strides=None):
+        """`held`: NumPy's, shared by views as device memory is; or a shape, as CuPy has it, with the rest."""
+        if memptr is not None:
+            interface = {"data": (memptr.ptr, False), "shape": held, "strides": strides, "version": 3}
+            interface["typestr"] = np.dtype(dtype).str
+            held = np.asarray(SimpleNamespace(__array_interface__=interface, owner=memptr))
+        self._held = held
 
     shape = property(lambda self: self._held.shape)
     dtype = property(lambda self: self._held.dtype)
@@ -42,7 +49,8 @@ class ndarray(NDArrayOperatorsMixin):
     size = property(lambda self: self._held.size)
     nbytes = property(lambda self: self._held.nbytes)
     device = property(lambda self: _Device())
-    data = property(lambda self: SimpleNamespace(ptr=self._held.ctypes.data))
+    strides = property(lambda self: self._held.strides)
+    data = property(lambda self: SimpleNamespace(ptr=self._held.ctypes.data, owner=self._held))
 
     @property
     def flags(self):
@@ -69,10 +77,10 @@ class ndarray(NDArrayOperatorsMixin):
         return self._held.tobytes()
 
     def copy(self):
-        return ndarray(self._held.copy(order="C"))
+        return ndarray(_held(self).copy(order="C"))
 
     def astype(self, to):
-        return ndarray(self._held.astype(to, order="C"))
+        return ndarray(_flushed(_flushed(_held(self)).astype(to, order="C")))
 
     def reshape(self, *shape):
         return ndarray(self._held.reshape(*shape))
@@ -116,10 +124,11 @@ class ndarray(NDArrayOperatorsMixin):
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kwargs):
         if method != "__call__":
             raise TypeError(f"{ufunc}.{method} is not offered")
-        if out is not None:
-            kwargs["out"] = tuple(_held(o) for o in out)
-        result = ufunc(*[_held(x) for x in inputs], **kwargs)
-        return out[0] if out is not None else ndarray(np.asarray(result))
+        result = _flushed(np.asarray(ufunc(*[_flushed(_held(x)) for x in inputs], **kwargs)))
+        if out is None:
+            return ndarray(result)
+        _held(out[0])[...] = result
+        return out[0]
 
     def __dlpack__(self, **kwargs):
         return self._held.__dlpack__()
@@ -130,10 +139,19 @@ class ndarray(NDArrayOperatorsMixin):
 
 def _held(value):
     if isinstance(value, ndarray):
+        if not value._held.flags.aligned:
+            raise RuntimeError("cudaErrorMisalignedAddress: misaligned address")
         return value._held
     if isinstance(value, SCALARS):
         return value
     raise TypeError(f"Unsupported type {type(value)}")
+
+
+def _flushed(array):
+    """CuPy compiles its kernels so that subnormal float32 become zero."""
+    if getattr(array, "dtype", None) != np.float32:
+        return array
+    return np.where(np.abs(array) < np.finfo(np.float32).smallest_normal, np.copysign(0, array), array)
 
 
 def asarray(values, dtype=None):
@@ -216,12 +234,10 @@ _core = SimpleNamespace(get_routine_accelerators=lambda: [], set_routine_acceler
 
 
 class RawModule:
-    """CUDA C++ built for the host."""
+    """CUDA C++ built for the host. Not from its text, which CuPy would compile without subnormal float32."""
 
-    def __init__(self, code, options=()):
-        if "--fmad=false" not in options:
-            raise ValueError("a*b + c would be contracted into one rounding")
-        self._library = _build(code)
+    def __init__(self, path):
+        self._library = _build(Path(path).read_text())
 
     def get_function(self, name):
         entry = getattr(self._library, f"launch_{name}")
@@ -237,6 +253,13 @@ class RawModule:
         return launch
 
 
+def _compile_using_nvrtc(source, options, filename):
+    """The text itself: `RawModule` builds it."""
+    if not {"--fmad=false", "--ftz=false"} <= {*options}:
+        raise ValueError("a*b + c would be contracted into one rounding, or subnormal numbers lost")
+    return source, None
+
+
 def _order():
     """(kind, seed) as threads.hpp takes them."""
     order = os.environ.get("FPNA_HOST_ORDER", "ascending")
@@ -246,7 +269,7 @@ def _order():
 
 def _as_argument(value):
     if isinstance(value, ndarray):
-        return ctypes.c_void_p(value._held.ctypes.data)
+        return ctypes.c_void_p(_held(value).ctypes.data)
     if isinstance(value, float):
         return ctypes.c_double(value)
     if isinstance(value, int) and not isinstance(value, bool):  # CuPy gives a bool one byte
@@ -327,6 +350,8 @@ cuda = SimpleNamespace(
     get_elapsed_time=lambda begin, end: 1e3 * (end.at - begin.at),
     alloc_pinned_memory=lambda nbytes: bytearray(nbytes),
     get_current_stream=_Device,
+    compiler=SimpleNamespace(compile_using_nvrtc=_compile_using_nvrtc),
+    nvrtc=SimpleNamespace(getVersion=lambda: (0, 0)),
     runtime=SimpleNamespace(
         is_hip=False,
         getDeviceCount=lambda: 1,

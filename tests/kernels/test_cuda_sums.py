@@ -119,7 +119,9 @@ def test_strided_and_misaligned_arrays_are_summed_like_their_copies():
         assert same_bits(gpu.sptr(on_device(x)[view]), twin("sum", "sptr", x[view]))
     raw = cupy.zeros(8 * 100 + 1, cupy.uint8)
     raw[1:] = on_device(x[:100]).view(cupy.uint8)
-    assert same_bits(gpu.sptr(raw[1:].view(cupy.float64)), twin("sum", "sptr", x[:100]))
+    misaligned = raw[1:].view(cupy.float64)
+    assert same_bits(gpu.sptr(misaligned), twin("sum", "sptr", x[:100]))
+    assert same_bits(gpu.sptr(misaligned[::3]), twin("sum", "sptr", x[:100:3]))
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,13 @@
 """The hook of DistributedDataParallel under real MPI libraries, and the example of the docs."""
 
+import json
 from pathlib import Path
 
 import pytest
 
 from analysis.__main__ import main
+from miniapps.system.environment import no_cuda
+from tests.launch import ROOT, run_mpi
 from tests.mpi.sectioned import layouts, reported, sections
 from tests.ranks import on_ranks
 
@@ -16,6 +19,16 @@ EXAMPLE = Path(__file__).parents[2] / "docs/examples/torch_ddp.py"
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []
+
+
+@pytest.mark.cuda
+@pytest.mark.skipif(bool(no_cuda()), reason=no_cuda() or "")
+@pytest.mark.parametrize("size", [2, 3])
+def test_gradients_on_a_device_have_the_mean_of_the_host(size):
+    run = run_mpi(size, [ROOT / "tests" / "mpi" / "programs" / PROGRAM, "--cuda"])
+    assert run.returncode == 0, run.stdout + run.stderr
+    found = json.loads(run.stdout)
+    assert len(found) == 2 and not any(found.values()), found
 
 
 def test_the_example_repeats_over_a_narrow_wire(tmp_path):

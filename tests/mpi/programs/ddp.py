@@ -1,8 +1,10 @@
 """The hook of DistributedDataParallel under MPI: every section yields what failed on this rank; rank 0 prints all.
 
-Run by tests/mpi/test_ddp_mpi.py as `mpirun -n P python ddp.py`.
+Run by tests/mpi/test_ddp_mpi.py as `mpirun -n P python ddp.py`; with `--cuda`, models are on a GPU.
 """
 
+import contextlib
+import sys
 import tempfile
 
 import numpy as np
@@ -16,6 +18,7 @@ import fpna
 from kernels.allreduce.simulator import simulate
 
 RANK, SIZE = COMM.rank, COMM.size
+DEVICE = "cuda" if "--cuda" in sys.argv else "cpu"
 
 
 def made():
@@ -24,15 +27,24 @@ def made():
     layers = torch.nn
     return layers.Sequential(
         layers.Linear(40, 60), layers.ReLU(), layers.Linear(60, 30), layers.Tanh(), layers.Linear(30, 1)
-    )
+    ).to(DEVICE)
+
+
+def stream(step):
+    """On a GPU, every other step on a stream of its own."""
+    if DEVICE == "cpu" or step % 2 == 0:
+        return contextlib.nullcontext()
+    torch.cuda.synchronize()
+    return torch.cuda.stream(torch.cuda.Stream())
 
 
 def backward(model, step):
-    x = torch.randn(32, 40, generator=torch.Generator().manual_seed(100 * step + RANK))
+    x = torch.randn(32, 40, generator=torch.Generator().manual_seed(100 * step + RANK)).to(DEVICE)
     for parameter in model.parameters():
         parameter.grad = None
-    (model(x).square().sum() * 10.0**RANK).backward()
-    return [parameter.grad.numpy().copy() for parameter in model.parameters()]
+    with stream(step):
+        (model(x).square().sum() * 10.0**RANK).backward()
+        return [parameter.grad.cpu().numpy().copy() for parameter in model.parameters()]
 
 
 def hooked(**axes):
@@ -106,7 +118,7 @@ def what_cannot_be_is_told():
         yield from told("the process group has", raised(Exception, lambda: backward(model, 0)))
     model = DistributedDataParallel(made().to(torch.bfloat16))
     model.register_comm_hook(None, fpna.ddp_hook())
-    x = torch.ones(2, 40, dtype=torch.bfloat16)
+    x = torch.ones(2, 40, dtype=torch.bfloat16, device=DEVICE)
     yield from told("gradients are bfloat16", raised(Exception, lambda: model(x).sum().backward()))
 
 
