@@ -180,7 +180,7 @@ def largest_tables(results: Study) -> list[tuple[str, Table]]:
     rows = [
         (
             row.case, f"{row.distinct} of {row.trials}", number(row.v_c), number(row.v_ermv), number(row.ulp),
-            "other values" if row.values else "rounding",
+            "further" if row.values else "within a rounding",
         )
         for row in runs.itertuples(index=False)
     ]  # fmt: skip

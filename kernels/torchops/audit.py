@@ -2,29 +2,40 @@
 
 | change | what is changed between calls | what else is held |
 |---|---|---|
-| runs | nothing | the number of threads, 1 to 4 in turn |
-| threads | the number of threads, 1 to 4 | where runs with each of them agree |
+| runs | nothing | the number of threads of every pool, 1 to 4 in turn |
+| threads | the number of threads of all pools, then of each alone | where runs with each of them agree |
 | batch | how many samples are in the batch: the result of the first one is compared | one thread |
 | position | where in the batch a sample is | one thread |
-| address | bytes that all inputs lie beyond a multiple of 64 | one thread |
+| address | bytes that the storage of all inputs lies beyond a multiple of 64 | one thread |
 | mode | torch's deterministic algorithms are asked for | one thread; then runs and threads again |
 | process | a fresh process (by the one who calls) | one thread |
 
-A change of algorithm, as by mode, is told apart from chance: `mode.algorithm` compares single calls by one thread.
+A change of algorithm, as by mode, is told apart from chance: `mode.algorithm` compares single calls by one thread. A
+call that fails under a condition costs that condition, which is named; a change of which nothing could be tried is
+`not_tried`, with the reason.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from kernels.torchops.calls import Calls, Result, deterministic, digest, threads
+from kernels.torchops.calls import Calls, Nothing, deterministic
 from kernels.torchops.cases.operations import Prepared
 from kernels.torchops.differences import Seen
+from kernels.torchops.pools import Pools, aside, unset
+from kernels.torchops.results import Result
+
+MOST_NAMES = 20  # of what is not compared
+
+
+class Untried(Exception):
+    """Nothing of a change could be tried; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -41,98 +52,185 @@ class Plan:
 
 
 def audit(
-    case: Prepared, direction: str, name: str, seed: int, plan: Plan, device: str = "cpu"
+    case: Prepared,
+    direction: str,
+    name: str,
+    seed: int,
+    plan: Plan,
+    device: str = "cpu",
+    ended: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
     """What every change came to, by its name, and `digest`, that of the first call by one thread. A change that does
-    not belong to the case is left out: a batch where there is none, threads on a GPU. Raises what torch raises without
-    its deterministic mode."""
-    calls = Calls(case, direction, device, name, seed)
-    with deterministic(False), threads(1):
-        first = calls.result()
-        answer: dict[str, Any] = {"digest": digest(first), "elements": int(sum(x.size for x in first))}
-        host = device == "cpu"
-        answer |= _races(calls, first, plan, host)
-        if calls.samples:
-            answer["batch"] = _batch(calls, plan.batches).differences().as_dict()
-            answer["position"] = _position(calls, plan.positions).differences().as_dict()
-        if host:
-            answer["address"] = _all(
-                first, (lambda o=o: calls.result(offset=o) for o in plan.offsets)
-            ).as_dict()
-    answer["mode"] = _mode(calls, first, plan, host)
-    return answer
+    not belong to the case is left out: a batch where there is none, threads on a GPU. Raises what the first call raises
+    without torch's deterministic mode, and Nothing where it has no number to compare."""
+    calls = Calls(case, direction, device, name, seed, ended)
+    host = device == "cpu"
+    with deterministic(False):
+        first, pools = _begun(calls)
+        answer: dict[str, Any] = {
+            "digest": first.digest(),
+            "elements": first.elements,
+            "skipped": dict(list(first.skipped.items())[:MOST_NAMES]),
+        }
+        failures: dict[str, str] = dict(case.failures)
+        with pools.held(1):
+            elsewhere = aside(calls.result)
+        answer |= _races(calls, first, plan, host, pools)
+        with pools.held(1):
+            if calls.samples:
+                _tried(answer, failures, "batch", lambda: _batch(calls, plan.batches))
+                _tried(answer, failures, "position", lambda: _position(calls, plan.positions))
+            if calls.placed():
+                _tried(answer, failures, "address", lambda: _addresses(calls, first, plan.offsets))
+    answer["mode"] = _mode(calls, first, plan, host, pools)
+    answer["pools"] = pools.varied() if host else {}
+    answer["elsewhere"] = {"seconds": elsewhere, "packages": unset(), "lacking": pools.lacking}
+    return answer | {"not_tried": failures}
 
 
 def first_digest(case: Prepared, direction: str, name: str, seed: int, device: str = "cpu") -> str:
     """The digest of the first call by one thread: what a fresh process compares."""
-    with deterministic(False), threads(1):
-        return digest(Calls(case, direction, device, name, seed).result())
+    with deterministic(False):
+        return _begun(Calls(case, direction, device, name, seed))[0].digest()
 
 
-def _races(calls: Calls, first: Result, plan: Plan, host: bool) -> dict[str, Any]:
+def _begun(calls: Calls) -> tuple[Result, Pools]:
+    """The first result by one thread, and the pools of threads that there are once everything is loaded. Raises Nothing
+    where there is no number in it."""
+    with Pools().held(1):
+        calls.result()  # may load libraries, and with them pools
+    pools = Pools()
+    with pools.held(1):
+        first = calls.result()
+    if not first.leaves:
+        left = "; ".join(f"{name}: {why}" for name, why in list(first.skipped.items())[:MOST_NAMES])
+        raise Nothing(f"it returned {left or 'None, or nothing with a number'}")
+    if not first.elements:
+        raise Nothing("all that it returned is empty")
+    return first, pools
+
+
+def _tried(
+    answer: dict[str, Any], failures: dict[str, str], change: str, probe: Callable[[], dict[str, Any]]
+) -> None:
+    """Add what a change came to to `answer`, or to `failures` why it could not be tried."""
+    try:
+        answer[change] = probe()
+    except Untried as untried:
+        failures[change] = str(untried)
+    except Exception as error:  # whatever a function raises of other inputs
+        failures[change] = _message(error)
+
+
+def _message(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+
+
+def _races(calls: Calls, first: Result, plan: Plan, host: bool, pools: Pools) -> dict[str, Any]:
     """Runs and threads, as the mode is now. Runs are compared at one number of threads each; the number itself is a
     change only where every number repeats its own bits."""
+    counts = plan.threads if host else (1,)
     worst, each = Seen(first), Seen(first)
     by: dict[str, int] = {}
-    for count in plan.threads if host else (1,):
+    failed: dict[str, str] = {}
+    trials = 0
+    for count in counts:
         same = Seen()
-        with threads(count):
-            for _ in range(plan.runs):
-                same.add(calls.result())
+        try:
+            with pools.held(count):
+                for _ in range(plan.runs):
+                    same.add(calls.result())
+        except Exception as error:
+            failed[str(count)] = _message(error)
+        if not same.trials:
+            continue
         by[str(count)] = same.distinct
+        trials += same.trials
         worst = same if same.distinct > worst.distinct else worst
         each.add(same.first)
     repeats = worst.distinct == 1
-    runs = worst.differences(plan.runs * len(by) if repeats else None).as_dict() | {"by": by}
-    return {"runs": runs} | ({"threads": each.differences().as_dict()} if host and repeats else {})
+    runs = worst.differences(trials if repeats else None).as_dict() | {"by": by, "failed": failed}
+    answer = {"runs": runs}
+    if host and repeats and len(by) > 1:
+        answer["threads"] = each.differences().as_dict()
+        if each.distinct > 1 and len(pools.all) > 1:
+            answer["threads"]["alone"] = _alone(calls, first, counts, pools)
+    return answer
 
 
-def _batch(calls: Calls, sizes: Sequence[int]) -> Seen:
+def _alone(calls: Calls, first: Result, counts: Sequence[int], pools: Pools) -> dict[str, int]:
+    """{pool: results with its numbers of threads, those of the others held at one}."""
+    alone: dict[str, int] = {}
+    for pool in pools.all:
+        seen = Seen(first)
+        for count in counts:
+            try:
+                with pools.held(count, pool.name):
+                    seen.add(calls.result())
+            except Exception:  # named where all had as many
+                continue
+        alone[pool.name] = seen.distinct
+    return alone
+
+
+def _batch(calls: Calls, sizes: Sequence[int]) -> dict[str, Any]:
     """The result of the first sample in batches of `sizes`, and in the whole."""
-    seen = Seen(_row(calls.result(np.arange(calls.samples)), 0))
-    for size in sizes:
-        if size < calls.samples:
-            seen.add(_row(calls.result(np.arange(size)), 0))
-    return seen
+    count = calls.samples
+
+    def first_of(size: int) -> Result:
+        return calls.result(np.arange(size)).row(0, size)
+
+    return _all(Seen(first_of(count)), {str(n): partial(first_of, n) for n in sizes if n < count})
 
 
-def _position(calls: Calls, most: int) -> Seen:
+def _position(calls: Calls, most: int) -> dict[str, Any]:
     """The result of the first sample wherever it is in the whole batch."""
     count = calls.samples
-    seen = Seen(_row(calls.result(np.arange(count)), 0))
-    for place in np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))[1:]:
-        seen.add(_row(calls.result(np.roll(np.arange(count), place)), place))
-    return seen
+
+    def at(place: int) -> Result:
+        return calls.result(np.roll(np.arange(count), place)).row(place, count)
+
+    places = np.unique(np.linspace(0, count - 1, min(most, count)).astype(int))[1:].tolist()
+    return _all(Seen(at(0)), {str(place): partial(at, place) for place in places})
 
 
-def _row(result: Result, place: int) -> Result:
-    return tuple(np.ascontiguousarray(x[place]) for x in result)
+def _addresses(calls: Calls, first: Result, offsets: Sequence[int]) -> dict[str, Any]:
+    return _all(Seen(first), {str(offset): partial(calls.result, None, offset) for offset in offsets})
 
 
-def _all(first: Result, calls):
-    seen = Seen(first)
-    for call in calls:
-        seen.add(call())
-    return seen.differences()
+def _all(seen: Seen, probes: dict[str, Callable[[], Result]]) -> dict[str, Any]:
+    """What came of all probes; those that fail are named. Raises Untried where every one does."""
+    failed: dict[str, str] = {}
+    for name, probe in probes.items():
+        try:
+            seen.add(probe())
+        except Exception as error:
+            failed[name] = _message(error)
+    if len(failed) == len(probes):
+        raise Untried(next(iter(failed.values()), "there is one sample alone"))
+    skipped = dict(list(seen.first.skipped.items())[:MOST_NAMES])
+    return seen.differences().as_dict() | {"failed": failed, "skipped": skipped}
 
 
-def _mode(calls: Calls, first: Result, plan: Plan, host: bool) -> dict[str, Any]:
+def _mode(calls: Calls, first: Result, plan: Plan, host: bool, pools: Pools) -> dict[str, Any]:
     """What torch's deterministic mode does: throws, or runs and threads under it, whether one thread then has other
     bits (another algorithm), and the times of both, by two threads."""
     pair = 2 if host else 1
-    with deterministic(False), threads(pair):
-        without = _seconds(calls, plan.timed)
+    without = None
     try:
-        with deterministic(True), threads(1):
-            held = calls.result()
-            answer: dict[str, Any] = {"throws": None, **_races(calls, held, plan, host)}
-            with threads(pair):
+        with deterministic(False), pools.held(pair):
+            without = _seconds(calls, plan.timed)
+        with deterministic(True):
+            with pools.held(1):
+                held = calls.result()
+            answer: dict[str, Any] = {"throws": None, **_races(calls, held, plan, host, pools)}
+            with pools.held(pair):
                 seconds = _seconds(calls, plan.timed)
-    except RuntimeError as error:
+    except Exception as error:
         if "determinis" not in str(error):
-            raise
+            return {"throws": None, "failed": _message(error), "seconds": [without, None]}
         return {"throws": str(error).split(".")[0], "seconds": [without, None]}
-    return answer | {"algorithm": _all(first, [lambda: held]).as_dict(), "seconds": [without, seconds]}
+    return answer | {"algorithm": _all(Seen(first), {"": lambda: held}), "seconds": [without, seconds]}
 
 
 def _seconds(calls: Calls, count: int) -> float:

@@ -1,111 +1,175 @@
-"""One call of a case: forward, or forward and backward, and its result as NumPy's."""
+"""One call of a case: forward, or forward and backward, and its result taken apart."""
 
 from __future__ import annotations
 
-import hashlib
 import time
+from collections.abc import Callable, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
 
-from kernels.torchops.cases.inputs import Draw, placed
+from kernels.torchops.cases.inputs import Draw
 from kernels.torchops.cases.operations import Prepared
+from kernels.torchops.given import Named, as_tensors, copies
+from kernels.torchops.results import Result, taken_apart, walk
 
-Result = tuple[np.ndarray, ...]
+UNDIFFERENTIATED = "it needs no gradient"
+
+
+class Nothing(Exception):
+    """A call has no number to compare; the message says why."""
 
 
 class Calls:
-    """Calls of one case with the numbers of one seed, on a device ("cpu", "cuda"). Raises what torch raises."""
+    """Calls of one case with the numbers of one seed, on a device ("cpu", "cuda"). Raises what torch raises.
 
-    def __init__(self, case: Prepared, direction: str, device: str, name: str, seed: int):
+    `ended(seconds)` is told of every call that has ended.
+    """
+
+    def __init__(
+        self,
+        case: Prepared,
+        direction: str,
+        device: str,
+        name: str,
+        seed: int,
+        ended: Callable[[float], None] | None = None,
+    ):
         self.case, self.backward, self.device = case, direction == "backward", device
+        self.arguments = [as_tensors(given) for given in case.tensors]
         self._cotangents: list[np.ndarray] = []
-        self._draw = Draw(f"{name} cotangent", seed)
+        self._name, self._seed, self._draw = name, seed, Draw(f"{name} cotangent", seed)
+        self._ended = ended
 
     @property
     def samples(self) -> int:
         """How many samples the batch has; 0 where there is none."""
-        return len(self.case.tensors[self.case.batch[0]]) if self.case.batch else 0
+        return len(self.arguments[self.case.batch[0]]) if self.case.batch else 0
 
     def result(self, rows: np.ndarray | None = None, offset: int = 0) -> Result:
         """All results of a call on fresh copies of its inputs: outputs, or gradients for backward.
 
         `rows`: the samples of the batch, in this order, instead of all; then backward differentiates with respect to
-        the batch alone, whose rows belong to samples. `offset`: bytes that every input lies beyond a multiple of 64.
+        the batch alone, whose rows belong to samples. `offset`: bytes that the storage of every input lies beyond a
+        multiple of 64. Raises Nothing for backward of what has no gradient.
         """
-        return tuple(_array(y) for y in self._compute(self._inputs(rows, offset), rows, offset))
+        given, named = self._inputs(rows, offset)
+        return self._compute(given, named, rows, offset)[0]
 
     def seconds(self) -> float:
         """The time of a call, without the copies of its inputs."""
-        tensors = self._inputs(None, 0)
-        begin = time.perf_counter()
-        self._compute(tensors, None, 0)
-        return time.perf_counter() - begin
+        given, named = self._inputs(None, 0)
+        return self._compute(given, named, None, 0)[1]
 
     def changed_inputs(self) -> list[int]:
-        """Which tensors a call writes to."""
-        tensors = self._inputs(None, 0)
-        before = [_array(x).tobytes() for x in tensors]
-        self._compute(tensors, None, 0)
-        return [n for n, x in enumerate(tensors) if _array(x).tobytes() != before[n]]
+        """Which arguments a call writes to, as far as they hold numbers."""
+        given, named = self._inputs(None, 0)
+        before = [taken_apart(x).digest() for x in given]
+        self._compute(given, named, None, 0)
+        return [n for n, x in enumerate(given) if taken_apart(x).digest() != before[n]]
 
-    def _inputs(self, rows: np.ndarray | None, offset: int) -> list[torch.Tensor]:
-        case = self.case
-        arrays = [x[rows] if rows is not None and n in case.batch else x for n, x in enumerate(case.tensors)]
-        wanted = self._wanted(rows)
-        return [self._tensor(x, offset).requires_grad_(n in wanted) for n, x in enumerate(arrays)]
+    def placed(self) -> bool:
+        """Whether any argument has an address that can be chosen."""
+        return self.device == "cpu" and any(
+            each.tensor.layout is torch.strided for each in self._inputs(None, 0)[1]
+        )
 
-    def _wanted(self, rows: np.ndarray | None) -> list[int]:
-        """What is differentiated with respect to."""
+    def _inputs(self, rows: np.ndarray | None, offset: int) -> tuple[list[Any], list[Named]]:
+        given, named = copies(self.arguments, self.device, offset, rows, self.case.batch)
+        wanted = {id(each.tensor) for each in self._wanted(named, rows)}
+        for each in named:
+            if id(each.tensor) in wanted or (each.flagged and not self.backward):
+                each.tensor.requires_grad_()
+        return given, named
+
+    def _wanted(self, named: Sequence[Named], rows: np.ndarray | None) -> list[Named]:
+        """What is differentiated with respect to: of the arguments to differentiate, those that were given as ones that
+        require a gradient, or, where none was, all that can have one."""
         case = self.case
-        return [n for n in case.differentiate if rows is None or n in case.batch] if self.backward else []
+        smooth = [
+            each
+            for each in named
+            if each.argument in case.differentiate
+            and (each.tensor.is_floating_point() or each.tensor.is_complex())
+        ]
+        asked = [each for each in smooth if each.flagged] or smooth
+        return (
+            [each for each in asked if rows is None or each.argument in case.batch] if self.backward else []
+        )
 
     def _compute(
-        self, tensors: list[torch.Tensor], rows: np.ndarray | None, offset: int
-    ) -> list[torch.Tensor]:
-        with torch.set_grad_enabled(self.backward):
-            outputs = _tensors(self.case.call(*tensors))
-            if self.backward:
-                smooth = [y for y in outputs if y.requires_grad]
-                cotangents = [
-                    self._tensor(self._cotangent(k, y, rows), offset).to(y.dtype)
-                    for k, y in enumerate(smooth)
-                ]
-                wanted = [tensors[n] for n in self._wanted(rows)]
-                gradients = torch.autograd.grad(smooth, wanted, cotangents, allow_unused=True)
-                outputs = _tensors([gradient for gradient in gradients if gradient is not None])
+        self, given: list[Any], named: list[Named], rows: np.ndarray | None, offset: int
+    ) -> tuple[Result, float]:
+        """The result of a call, and the seconds that it took."""
+        begin = time.perf_counter()
+        with (
+            torch.enable_grad()
+        ):  # as a plain call has it; nothing is recorded where no input requires a gradient
+            output = self.case.call(*given)
+            result = self._gradients(output, named, rows, offset) if self.backward else None
         if self.device == "cuda":
             torch.cuda.synchronize()
-        return outputs
+        seconds = time.perf_counter() - begin
+        answer = result or taken_apart(output)
+        if self._ended is not None:
+            self._ended(time.perf_counter() - begin)
+        return answer, seconds
 
-    def _tensor(self, array: np.ndarray, offset: int) -> torch.Tensor:
-        copy = placed(array, offset)
-        if copy.dtype.name == "bfloat16":  # which NumPy has of ml_dtypes
-            tensor = torch.from_numpy(copy.view(np.uint16)).view(torch.bfloat16)
-        else:
-            tensor = torch.from_numpy(copy)
-        return tensor if self.device == "cpu" else tensor.to(self.device)
+    def _gradients(self, output: Any, named: list[Named], rows: np.ndarray | None, offset: int) -> Result:
+        wanted = self._wanted(named, rows)
+        leaves = [(name, leaf) for name, leaf in walk(output, "result") if leaf is not None]
+        smooth = [(n, y) for n, y in leaves if isinstance(y, torch.Tensor) and y.requires_grad]
+        skipped = {
+            n: UNDIFFERENTIATED for n, y in leaves if not (isinstance(y, torch.Tensor) and y.requires_grad)
+        }
+        if rows is not None:
+            kept = [(n, y) for n, y in smooth if y.ndim and len(y) == len(rows)]
+            if not kept:
+                shapes = ", ".join(f"{n} has shape {tuple(y.shape)}" for n, y in smooth)
+                raise ValueError(
+                    f"no result with a gradient has a first axis of {len(rows)} samples: {shapes}"
+                )
+            smooth = kept
+        if not wanted:
+            raise Nothing("no input can have a gradient")
+        if not smooth:
+            raise Nothing("no result needs a gradient")
+        dense = [y if y.layout is torch.strided else y.to_dense() for _, y in smooth]
+        cotangents = [
+            self._placed(self._cotangent(k, y, rows), offset).to(y.dtype) for k, y in enumerate(dense)
+        ]
+        gradients = torch.autograd.grad(
+            dense, [each.tensor for each in wanted], cotangents, allow_unused=True
+        )
+        result = Result({}, skipped)
+        for each, gradient in zip(wanted, gradients, strict=True):
+            if gradient is None:
+                result.skipped[f"gradient of {each.name}"] = "no result depends on it"
+            else:
+                apart = taken_apart(gradient, f"gradient of {each.name}")
+                result.leaves.update(apart.leaves)
+                result.skipped.update(apart.skipped)
+        if not result.leaves:
+            raise Nothing("no result depends on an input that can have a gradient")
+        return result
+
+    def _placed(self, array: np.ndarray, offset: int) -> torch.Tensor:
+        return copies([as_tensors(array)], self.device, offset)[0][0]
 
     def _cotangent(self, number: int, output: torch.Tensor, rows: np.ndarray | None) -> np.ndarray:
         """What is multiplied with an output: drawn once, of the shape that the whole batch has."""
-        if len(self._cotangents) <= number:
-            shape = tuple(output.shape)
-            whole = (self.samples, *shape[1:]) if rows is not None else shape
-            self._cotangents.append(self._draw.normal(whole, "float64").astype(_numpy_type(output.dtype)))
-        drawn = self._cotangents[number]
+        shape = tuple(output.shape)
+        whole = (self.samples, *shape[1:]) if rows is not None else shape
+        dtype = _numpy_type(output.dtype)
+        if len(self._cotangents) == number:
+            self._cotangents.append(np.asarray(self._draw.normal(whole, "float64"), dtype))
+        drawn = self._cotangents[number] if number < len(self._cotangents) else None
+        if drawn is None or drawn.shape != whole:  # of results whose number or shape depends on the batch
+            again = Draw(f"{self._name} cotangent {number} {whole}", self._seed)
+            drawn = np.asarray(again.normal(whole, "float64"), dtype)
         return drawn if rows is None else drawn[rows]
-
-
-@contextmanager
-def threads(count: int):
-    """torch's threads inside operations, and as many as before at the end."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextmanager
@@ -117,32 +181,6 @@ def deterministic(on: bool):
         yield
     finally:
         torch.use_deterministic_algorithms(before)
-
-
-def digest(result: Result) -> str:
-    """32 hex digits that two results share exactly if they have the same bits, types and shapes."""
-    hashed = hashlib.blake2b(digest_size=16)
-    for array in result:
-        hashed.update(f"{array.dtype.str}{array.shape}".encode())
-        hashed.update(array.tobytes())
-    return hashed.hexdigest()
-
-
-def _tensors(output) -> list[torch.Tensor]:
-    if isinstance(output, torch.Tensor):
-        return [output.to_dense() if output.layout != torch.strided else output]
-    return [tensor for each in output for tensor in _tensors(each)]
-
-
-def _array(tensor: torch.Tensor) -> np.ndarray:
-    tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
-    if tensor.dtype is torch.bfloat16:
-        import ml_dtypes
-
-        return tensor.contiguous().view(torch.uint16).numpy().view(ml_dtypes.bfloat16)
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor)
-    return np.ascontiguousarray(tensor.numpy())
 
 
 def _numpy_type(dtype: torch.dtype) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from kernels import bits
-from kernels.torchops.calls import Result, digest
+from kernels.torchops.results import Result, significant
 
-# Beyond this part of the largest element two results are other values, not the same sum in another order.
+# Beyond this part of the largest element two results are called other values. Of sums that cancel it may be rounding.
 ROUNDING = {"float64": 1e-9, "float32": 1e-3, "float16": 0.1, "bfloat16": 0.1}
 
 
@@ -21,8 +21,9 @@ class Differences:
 
     `distinct`: results with other bits. Of these against the first: `v_c`, the largest part of elements whose bits
     differ; `v_ermv`, the largest mean relative difference; `ulp`, the largest distance (None where undefined);
-    `values`: whether some differ by more than rounding explains, as where duplicates race for one place. `bound`: where
-    nothing differs, what the probability of a difference stays below at 95 %; else None.
+    `values`: whether some differ by more than ROUNDING of the largest element, as where duplicates race for one place,
+    or where what was rounded is cancelled; `kinds`: whether names, types or shapes differ. `bound`: where nothing
+    differs, what the probability of a difference stays below at 95 %; else None.
     """
 
     trials: int
@@ -31,6 +32,7 @@ class Differences:
     v_ermv: float
     ulp: float | None
     values: bool
+    kinds: bool
     bound: float | None
 
     def as_dict(self) -> dict[str, Any]:
@@ -48,7 +50,7 @@ class Seen:
 
     def add(self, result: Result) -> str:
         """Count a result; its digest."""
-        key = digest(result)
+        key = result.digest()
         self._results.setdefault(key, result)
         self.trials += 1
         return key
@@ -69,25 +71,47 @@ class Seen:
 
 def measured(first: Result, others: Iterable[Result], trials: int) -> Differences:
     """The differences of results, all distinct, against the first of `trials`."""
-    v_c, v_ermv, ulp, values, count = 0.0, 0.0, 0.0, False, 1
+    v_c, v_ermv, ulp, values, kinds, count = 0.0, 0.0, 0.0, False, False, 1
     for other in others:
         count += 1
-        for a, b in zip(first, other, strict=True):
+        if first.leaves.keys() != other.leaves.keys():
+            v_c, kinds = 1.0, True
+        for name in first.leaves.keys() & other.leaves.keys():
+            a, b = first.leaves[name], other.leaves[name]
             if a.shape != b.shape or a.dtype != b.dtype:
-                v_c, values = 1.0, True
+                v_c, kinds = 1.0, True
                 continue
             if not a.size:
                 continue
-            if a.dtype.kind in "iub":
-                v_c = max(v_c, float(np.mean(a != b)))
-                values = values or bool((a != b).any())
+            apart = float(np.mean((significant(a) != significant(b)).any(axis=1)))
+            v_c = max(v_c, apart)
+            x, y = _real(a), _real(b)
+            if x is None or y is None:
+                values = values or a.tobytes() != b.tobytes()
                 continue
-            v_c = max(v_c, float(np.mean(bits.differ(a, b))))
-            v_ermv = _larger(v_ermv, bits.v_ermv(a.ravel(), b.ravel())[0])
-            ulp = _larger(ulp, bits.largest(bits.ulp_distance(a.ravel(), b.ravel())))
-            values = values or _beyond_rounding(a, b)
+            v_ermv = _larger(v_ermv, bits.v_ermv(x, y)[0])
+            values = values or _beyond_rounding(x, y)
+            if x.dtype in bits.WORDS:
+                ulp = _larger(ulp, bits.largest(bits.ulp_distance(x, y)))
+            elif apart:
+                ulp = np.inf  # not counted of this type
     bound = None if count > 1 else bits.bound(trials)
-    return Differences(trials, count, v_c, v_ermv, ulp if np.isfinite(ulp) else None, values, bound)
+    return Differences(trials, count, v_c, v_ermv, ulp if np.isfinite(ulp) else None, values, kinds, bound)
+
+
+def _real(array: np.ndarray) -> np.ndarray | None:
+    """The real numbers of a floating-point array (n,), of a complex one both parts; None for other types."""
+    flat = array.reshape(-1)
+    if flat.dtype.kind == "c":
+        flat = flat.view(flat.real.dtype)
+    if flat.dtype in bits.WORDS:
+        return flat
+    if flat.dtype.kind in "iubSUmMO":
+        return None
+    try:
+        return flat.astype(np.float64) if flat.dtype.kind == "f" else flat.astype(np.float32)
+    except (TypeError, ValueError):
+        return None
 
 
 def _larger(a: float, b) -> float:

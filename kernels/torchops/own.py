@@ -1,8 +1,9 @@
 """A user's function under audit: `FILE.py:FUNCTION`, and what it does beside returning a result.
 
-The file has, beside the function, `inputs(seed)`, which returns the tuple of NumPy arrays or CPU tensors that the
-function is called with, and may have `batch`, a tuple of the numbers of those whose first axis counts independent
-samples. The file is run, as Python runs any; nothing of it is believed.
+The file has, beside the function, `inputs(seed)`, which returns the tuple of arguments that the function is called
+with, and may have `batch`, a tuple of the numbers of those whose first axis counts independent samples. Arguments are
+tensors or arrays of NumPy, of any type, strides and offset, numbers, and lists, tuples and dicts of these. The file
+is run, as Python runs any; nothing of it is believed.
 """
 
 from __future__ import annotations
@@ -10,9 +11,11 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -21,13 +24,19 @@ import torch
 from kernels.guarantees import ChoiceError
 from kernels.torchops.calls import Calls
 from kernels.torchops.cases.operations import Prepared, prepared
+from kernels.torchops.given import as_tensors
+from kernels.torchops.results import walk
 from kernels.torchops.source import lacks, require, split_function
 
 WRITES = ("w", "a", "x", "+")
+STARTS_THREADS = "starts threads of its own"
 EVENTS = {
     "socket.connect": "connects to a network address",
     "subprocess.Popen": "starts a process",
     "os.system": "starts a process",
+    "os.fork": "starts a process",
+    "os.posix_spawn": "starts a process",
+    "_thread.start_new_thread": STARTS_THREADS,
     "os.remove": "removes a file",
     "os.rename": "renames a file",
     "os.mkdir": "makes a directory",
@@ -35,40 +44,93 @@ EVENTS = {
 }
 
 
+@contextmanager
+def importable(path: str) -> Iterator[None]:
+    """Let the file `path` import its neighbours, as a script may; at the end they are forgotten."""
+    home = str(Path(path).resolve().parent)
+    before, known_modules = list(sys.path), set(sys.modules)
+    sys.path.insert(0, home)
+    try:
+        yield
+    finally:
+        sys.path[:] = before
+        for name in set(sys.modules) - known_modules:
+            file = getattr(sys.modules[name], "__file__", None)
+            if file and Path(file).resolve().is_relative_to(home) and "site-packages" not in file:
+                del sys.modules[name]
+
+
 def load(name: str, seed: int) -> Prepared:
     """The case that FILE.py:FUNCTION is. Raises ChoiceError, which says what the file must have; the errors of the
-    file itself pass through."""
+    file itself pass through. A `batch` that cannot be tried is among the `failures` of the case."""
     require(name)
     path, function = split_function(name)
     spec = importlib.util.spec_from_file_location("fpna_audited", path)
     assert spec is not None and spec.loader is not None  # a path that ends in .py has both
     module = importlib.util.module_from_spec(spec)
     sys.modules["fpna_audited"] = module
+    _put_back(_seeded(seed))  # Python and NumPy begin every process with numbers of their own
     spec.loader.exec_module(module)
     for needed in (function, "inputs"):
         if not callable(getattr(module, needed, None)):
             raise ChoiceError(lacks(path, needed, function))
     given = module.inputs(seed)
-    given = given if isinstance(given, tuple | list) else (given,)
-    arrays = [_array(path, number, x) for number, x in enumerate(given)]
-    smooth = [n for n, x in enumerate(arrays) if x.dtype.kind == "f"]
-    batch = getattr(module, "batch", ())
-    if not all(isinstance(n, int) and 0 <= n < len(arrays) and arrays[n].ndim for n in batch):
-        raise ChoiceError(f"{path}: batch = {batch!r} must be numbers of arrays of inputs(seed), from 0")
-    if len({len(arrays[n]) for n in batch}) > 1:
-        raise ChoiceError(f"{path}: the arrays {batch!r} of the batch have different numbers of samples")
-    return prepared(getattr(module, function), *arrays, differentiate=smooth, batch=batch)
+    arguments = tuple(given) if type(given) in (tuple, list) else (given,)
+    for number, argument in enumerate(arguments):
+        try:
+            as_tensors(argument)
+        except TypeError as error:
+            raise ChoiceError(
+                f"{path}: inputs(seed)[{number}]: {error}; give arrays of numbers that torch has, or tensors"
+            ) from error
+    flagged = [n for n, x in enumerate(arguments) if any(each.requires_grad for each in _tensors(x))]
+    smooth = flagged or list(range(len(arguments)))
+    batch, why = _batch(getattr(module, "batch", ()), arguments)
+    failures = {change: f"{path}: {why}" for change in ("batch", "position")} if why else {}
+    case = prepared(getattr(module, function), *arguments, differentiate=smooth, batch=batch)
+    return replace(case, failures=failures)
 
 
-def _array(path: str, number: int, given: Any) -> np.ndarray:
-    if isinstance(given, torch.Tensor):
-        given = given.detach().cpu().numpy()
-    array = np.asarray(given)
-    if array.dtype.kind not in "fiub" or array.dtype.itemsize > 8:
-        raise ChoiceError(
-            f"{path}: inputs(seed)[{number}] is of type {array.dtype}: arrays of numbers of at most 64 bits are needed"
-        )
-    return array
+def _tensors(given: Any) -> list[torch.Tensor]:
+    return [leaf for _, leaf in walk(given, "") if isinstance(leaf, torch.Tensor)]
+
+
+def _batch(given: Any, arguments: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
+    """The numbers of the arguments that have samples, or none and why these cannot be."""
+    batch = (given,) if isinstance(given, int) and not isinstance(given, bool) else given
+    if batch is None or (isinstance(batch, tuple | list) and not batch):
+        return (), ""
+    if not isinstance(batch, tuple | list) or not all(
+        isinstance(n, int) and 0 <= n < len(arguments) for n in batch
+    ):
+        return (), f"batch = {given!r} must be numbers of arguments, 0 to {len(arguments) - 1}"
+    for n in batch:
+        if not (isinstance(arguments[n], np.ndarray | torch.Tensor) and arguments[n].ndim):
+            return (), f"batch = {given!r}: argument {n} has no first axis, as samples need"
+    counts = {n: len(arguments[n]) for n in batch}
+    if len(set(counts.values())) > 1:
+        numbers = ", ".join(f"argument {n} has {count}" for n, count in counts.items())
+        return (), f"batch = {given!r}: the numbers of samples differ: {numbers}"
+    if min(counts.values()) < 2:
+        return (), f"batch = {given!r}: there is one sample at most; give inputs with several"
+    return tuple(batch), ""
+
+
+def batch_hint(case: Prepared) -> str:
+    """`batch = (0, 1)?` where arguments that are not said to have samples have as many rows as those that are."""
+    if not case.batch:
+        return ""
+    count = len(case.tensors[case.batch[0]])
+    more = [
+        n
+        for n, x in enumerate(case.tensors)
+        if n not in case.batch and isinstance(x, np.ndarray | torch.Tensor) and x.ndim and len(x) == count
+    ]
+    if not more:
+        return ""
+    both = tuple(sorted({*case.batch, *more}))
+    others = " and ".join(f"argument {n}" for n in more)
+    return f"{others} {'has' if len(more) == 1 else 'have'} {count} rows, too: batch = {both}?"
 
 
 def looked_at(
@@ -82,7 +144,7 @@ def looked_at(
     """
     calls = Calls(case, direction, device, name, seed)
     effects: dict[str, None] = {}
-    _put_back(_seeded(seed))  # Python and NumPy begin every process with numbers of their own
+    _put_back(_seeded(seed))
     before, settings = _states(), _settings()
     with _watching(effects):
         writes = calls.changed_inputs()
@@ -158,8 +220,19 @@ def _watching(effects: dict[str, None]) -> Iterator[None]:
         elif event in EVENTS:
             effects[EVENTS[event]] = None
 
+    start = threading.Thread.start
+
+    def started(thread: threading.Thread) -> None:  # older Pythons have no event for it
+        effects[STARTS_THREADS] = None
+        start(thread)
+
+    before = set(threading.enumerate())
     _watchers.append(watch)
+    threading.Thread.start = started  # type: ignore[method-assign,assignment]
     try:
         yield
     finally:
+        threading.Thread.start = start  # type: ignore[method-assign]
         _watchers.remove(watch)
+        if before - {threading.current_thread(), threading.main_thread()}:
+            effects[STARTS_THREADS] = None

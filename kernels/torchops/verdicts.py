@@ -136,10 +136,12 @@ def _modes(cases: Iterable[dict[str, Any]]) -> str:
 
 
 def in_words(case: dict[str, Any]) -> list[str]:
-    """What was seen of a case, a sentence per finding."""
+    """What was seen of a case, a sentence per finding: the same of a record and of the file that holds it."""
+    case = _in_order(case)
     name, audit, effects = case["name"], case["audit"], case.get("effects") or {}
     if audit is None:
-        return [f"{name}: {case['outcome']}: {case['error']}"]
+        what = "nothing was compared" if case["outcome"] == "nothing" else case["outcome"]
+        return [f"{name}: {what}: {case['error']}"]
     lines = [f"changes its argument {number}" for number in effects.get("writes", ())]
     if drawn := effects.get("random"):
         lines.append(
@@ -148,12 +150,28 @@ def in_words(case: dict[str, Any]) -> list[str]:
         )
     lines += effects.get("effects", ())
     lines += [f"leaves torch's {setting} changed" for setting in effects.get("settings", ())]
-    alone = audit["runs"]["by"].get("1", 1) > 1  # then no other change can be told from it
+    lines += [f"not compared: {part}: {why}" for part, why in (audit.get("skipped") or {}).items()]
+    alone = audit["runs"].get("by", {}).get("1", 1) > 1  # then no other change can be told from it
+    pools = audit.get("pools") or {}
     for change, what in WHAT.items():
-        if change in audit and (change == "runs" or not alone):
-            lines.append(_sentence(change, what, audit[change]))
-    if message := audit["mode"].get("throws"):
+        if audit.get(change) is not None and (change == "runs" or not alone):
+            lines.append(_sentence(change, what, audit[change], pools, effects))
+            lines += _failures(change, audit[change])
+            known = audit.get("skipped") or {}
+            parts = {k: why for k, why in (audit[change].get("skipped") or {}).items() if k not in known}
+            lines += [f"not compared {what}: {part}: {why}" for part, why in parts.items()]
+    if differs(case):
+        left = [
+            WHAT[c] for c in WHAT if c != "runs" and (c == "threads" or (alone and audit.get(c) is not None))
+        ]
+        lines.append(f"differences {_listed(left, 'or')} cannot be told from these, and are not judged")
+    lines += [f"not tried: {WHAT.get(c, c)}: {why}" for c, why in (audit.get("not_tried") or {}).items()]
+    lines += _unvaried(audit, effects)
+    mode = audit["mode"]
+    if message := mode.get("throws"):
         lines.append(f"in torch's deterministic mode it throws: {message}")
+    elif message := mode.get("failed"):
+        lines.append(f"in torch's deterministic mode, or while it was timed, it failed: {message}")
     elif differs(case) and not alone:
         lines.append(f"torch's deterministic mode {helped(case)}")
     return [f"{name}: {line}" for line in lines]
@@ -167,17 +185,101 @@ WHAT = {
     "address": "with the address of the inputs",
     "process": "from process to process",
 }
+CONDITION = {
+    "runs": "threads = {}",
+    "batch": "batches of {}",
+    "position": "the sample at place {}",
+    "address": "inputs {} bytes beyond a multiple of 64",
+    "process": "fresh process {}",
+}
 
 
-def _sentence(change: str, what: str, seen: dict[str, Any]) -> str:
+def _sentence(
+    change: str, what: str, seen: dict[str, Any], pools: dict[str, list[int]], effects: dict[str, Any]
+) -> str:
+    varied = [f"{name} {min(counts)} to {max(counts)}" for name, counts in pools.items() if len(counts) > 1]
+    if change == "threads":
+        what += f" ({', '.join(varied)})" if varied else ""
     if seen["distinct"] == 1:
         return f"no difference {what}: {seen['trials']} trials, so p < {seen['bound']:.2g} at 95 %"
-    text = f"differs {what}: {seen['distinct']} results of {seen['trials']} trials"
-    if seen.get("by", {}).get("1", 1) > 1:
+    text = f"differs {what}: {seen['distinct']} results of {seen['trials']} trials{_size(change, seen)}"
+    by = seen.get("by") or {}
+    if by.get("1", 1) > 1:
+        held = f"each pool ({', '.join(pools)})" if len(pools) > 1 else "torch's pool"
         return (
-            f"{text}, by one thread too, where nothing races: state or a generator of its own, a clock, or where its "
-            "memory lies, not the order in which threads add"
+            f"{text}, with one thread in {held}, too: so something else than the number of these threads. It may be "
+            "threads of its own, state or a generator of its own, a clock, or where its memory lies"
         )
-    if seen.get("values"):
-        return f"{text}, by more than rounding explains: not the order of additions alone"
-    return f"{text}, at most {seen['ulp']:.0f} ULP" if seen.get("ulp") is not None else text
+    if change == "runs" and "1" in by:
+        racing = [count for count, distinct in by.items() if distinct > 1]
+        text += f"; with {_listed(racing, 'or')} threads, not with one"
+    if alone := seen.get("alone"):
+        does = [name for name, distinct in alone.items() if distinct > 1]
+        does_not = [name for name, distinct in alone.items() if distinct == 1]
+        parts = [f"those of {_listed(does, 'and')} alone do it"] * bool(does)
+        parts += [f"those of {_listed(does_not, 'or')} alone do not"] * bool(does_not)
+        text += f"; {', '.join(parts)}"
+    return text
+
+
+def _size(change: str, seen: dict[str, Any]) -> str:
+    """How far apart the results are, in words."""
+    if seen.get("kinds"):
+        text = ", of other names, types or shapes"
+    elif seen.get("values"):
+        text = ", further apart than one rounding of the largest element: " + (
+            "samples that are not independent, or rounding that is cancelled or amplified"
+            if change in ("batch", "position")
+            else "values that race for one place, or rounding that is cancelled or amplified"
+        )
+    else:
+        return f", at most {seen['ulp']:.0f} ULP" if seen.get("ulp") is not None else ""
+    hint = seen.get("hint") or ""
+    return f"{text}; {hint}" if hint else text
+
+
+def _failures(change: str, seen: dict[str, Any]) -> list[str]:
+    failed = seen.get("failed") or {}
+    by_reason: dict[str, list[str]] = {}
+    for place, why in failed.items():
+        by_reason.setdefault(why, []).append(CONDITION.get(change, "{}").format(place))
+    return [f"with {_listed(places, 'or')} it failed: {why}" for why, places in by_reason.items()]
+
+
+def _unvaried(audit: dict[str, Any], effects: dict[str, Any]) -> list[str]:
+    """What could have mattered and was held, as far as it was seen."""
+    lines = []
+    held = [name for name, counts in (audit.get("pools") or {}).items() if len(counts) < 2]
+    if held:
+        lines.append(f"not varied: the number of threads of {_listed(held, 'and')}, which could not be set")
+    elsewhere = audit.get("elsewhere") or {}
+    started = [what for what in effects.get("effects", ()) if what.startswith("starts ")]
+    seconds = elsewhere.get("seconds") or 0.0
+    if seconds or started:
+        text = "not varied: " + _listed(
+            [f"{what.removeprefix('starts ')}, which it starts" for what in started], "and"
+        )
+        if seconds:
+            text += "; " * bool(started) + (
+                f"threads outside these pools, which worked {1e3 * seconds:.2g} ms in a call at least"
+            )
+            text += f" ({', '.join(names)} may have some)" if (names := elsewhere.get("packages")) else ""
+        lines.append(text)
+    if lacking := elsewhere.get("lacking"):
+        lines.append(f"not varied: {lacking}")
+    return lines
+
+
+def _in_order(record: Any) -> Any:
+    """`record` with the keys of all dicts in order: numbers by size, torch before other names."""
+    if isinstance(record, list | tuple):
+        return [_in_order(each) for each in record]
+    if not isinstance(record, dict):
+        return record
+    keys = sorted(record, key=lambda key: (int(key) if key.isdecimal() else -1, key != "torch", key))
+    return {key: _in_order(record[key]) for key in keys}
+
+
+def _listed(names: Sequence[str], word: str) -> str:
+    """`a, b or c`."""
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} {word} {names[-1]}" if names else ""

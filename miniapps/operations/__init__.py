@@ -30,6 +30,7 @@ APP = App(
     config=OperationsConfig,
     run=run,
     validate=validate,
+    first="--function",
     summary="an audit of PyTorch operations: what their bits depend on beside their input, and what their "
     "documentation says of it; a first argument FILE.py:FUNCTION audits a function of yours",
 )

@@ -57,11 +57,11 @@ def fingerprint(records: list[dict[str, Any]]) -> str:
     return hashed.hexdigest()
 
 
-def summary(certificate: dict[str, Any]) -> str:
+def summary(certificate: dict[str, Any]) -> list[str]:
     """What the audit found, in a few lines."""
     cases = certificate["cases"]
     if not certificate["statements"]:
-        return "\n".join(line for case in cases for line in in_words(case))
+        return [line for case in cases for line in in_words(case)]
     done = [case for case in cases if case["outcome"] == DONE]
     lines = [
         f"{len(done)} of {len(cases)} cases of {len({c['operation'] for c in cases})} operations audited"
@@ -80,4 +80,5 @@ def summary(certificate: dict[str, Any]) -> str:
             lines.append(
                 f"not documented: {direction}{verdict['operation']}: {verdict['why']}; mode: {verdict['mode']}"
             )
-    return "\n".join(lines)
+    lost = [case for case in cases if case["outcome"] != DONE]
+    return lines + [line for case in lost for line in in_words(case)]

@@ -13,7 +13,7 @@ from miniapps.errors import RunError
 from miniapps.system.environment import without_rank
 from miniapps.system.python import module
 
-CRASHED, HUNG = "crashed", "hung"
+CRASHED, HUNG, SLOW = "crashed", "hung", "slow"
 STARTING_S = 120.0  # a child may take so long to import torch, on a busy file system
 TAIL = 2000  # characters of what a child wrote to its standard error
 
@@ -24,29 +24,33 @@ class Child:
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
         self._log: Any = None
+        self._rest = b""  # what it wrote behind its last line
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer to a request; `outcome` "crashed" or "hung" where the process ended, or took longer than
-        `seconds` and was ended. The start of a process does not count. Raises RunError where none starts."""
+        """The answer to a request; `outcome` "crashed" where the process ended, "hung" where no call of it ended within
+        `seconds`, "slow" where calls ended and there were more to do; then it is ended. The start of a process does not
+        count. Raises RunError where none starts."""
         if self._process is None:
             self._start()
         process = self._process
-        assert process is not None and process.stdin is not None and process.stdout is not None
+        assert process is not None and process.stdin is not None
         begin = time.perf_counter()
+        calls: dict[str, Any] = {}
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            line = self._line(begin + seconds)
+            while line := self._line(begin + seconds):
+                answer = json.loads(line)
+                if "outcome" in answer:
+                    return answer
+                calls = answer
         except BrokenPipeError:
             line = b""
         took = time.perf_counter() - begin
         if line is None:
             self.close()
-            message = f"no answer within {seconds:g} s (--seconds-per-case), so its process was ended"
-            return {"outcome": HUNG, "error": message, "seconds": took}
-        if not line:
-            return {"outcome": CRASHED, "error": self._obituary(), "seconds": took}
-        return json.loads(line)
+            return _late(seconds, calls) | {"seconds": took}
+        return {"outcome": CRASHED, "error": self._obituary(), "seconds": took}
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -70,6 +74,7 @@ class Child:
         # torch's threads are asked for call by call; those that wait must not take the cores of the others.
         environment |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
         environment.pop("OMP_NUM_THREADS", None)
+        self._rest = b""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(
             module("kernels.torchops.worker"),
@@ -86,17 +91,17 @@ class Child:
         """The next line of the process, empty at its end; None when the time is over."""
         process = self._process
         assert process is not None and process.stdout is not None
-        parts: list[bytes] = []
         with selectors.DefaultSelector() as selector:
             selector.register(process.stdout, selectors.EVENT_READ)
-            while True:
+            while b"\n" not in self._rest:
                 if not selector.select(max(0.0, deadline - time.perf_counter())):
                     return None
                 part = os.read(process.stdout.fileno(), 1 << 20)
-                parts.append(part)
-                if not part or part.endswith(b"\n"):
-                    line = b"".join(parts)
-                    return line if line.endswith(b"\n") else b""
+                if not part:
+                    return b""
+                self._rest += part
+        line, _, self._rest = self._rest.partition(b"\n")
+        return line + b"\n"
 
     def _obituary(self) -> str:
         """How the process ended, and the last line that it wrote."""
@@ -108,3 +113,16 @@ class Child:
         self.close()
         how = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         return f"its process ended with {how}" + (f": {last.strip()[:300]}" if last else "")
+
+
+def _late(seconds: float, calls: dict[str, Any]) -> dict[str, Any]:
+    """What to say of a case that took longer than `seconds`, in which `calls` were done."""
+    ended = "so its process was ended"
+    if not calls:
+        return {"outcome": HUNG, "error": f"no call ended within {seconds:g} s (--seconds-per-case), {ended}"}
+    each = calls["seconds"] / calls["calls"]
+    error = (
+        f"not audited within {seconds:g} s (--seconds-per-case), {ended}: it had made {calls['calls']} calls in "
+        f"{calls['seconds']:.3g} s, {each:.2g} s each; give more time, fewer --runs, or smaller inputs"
+    )
+    return {"outcome": SLOW, "error": error}

@@ -6,11 +6,11 @@ import numpy as np
 
 from kernels import bits
 from kernels.torchops.verdicts import WHAT, differs
-from kernels.torchops.worker import DONE
+from kernels.torchops.worker import DONE, NOTHING
 from miniapps.layout.owners import shuffled
 from miniapps.operations import certificate
 from miniapps.operations.cases import Chosen, chosen
-from miniapps.operations.children import CRASHED, HUNG, Child
+from miniapps.operations.children import CRASHED, HUNG, SLOW, Child
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import COMPUTE
 
@@ -34,8 +34,8 @@ def run(ctx) -> Outcome:
     ordered = [everything[number] for number in range(len(cases))]
     written = certificate.content(ctx, ordered)
     certificate.write(ctx, written)
-    ctx.log.info("%s", certificate.summary(written))
-    return Outcome(_figures(ordered), _checks(ordered), certificate.fingerprint(ordered))
+    words = certificate.summary(written)
+    return Outcome(_figures(ordered), _checks(ordered), certificate.fingerprint(ordered), words)
 
 
 def _audited(
@@ -75,19 +75,28 @@ def _again(ctx, child: Child, cases: list[Chosen], records: dict[int, dict[str, 
     audit = ctx.config.audit
     done = [number for number, record in records.items() if record["outcome"] == DONE]
     digests = {number: [records[number]["audit"]["digest"]] for number in done}
+    failed: dict[int, dict[str, str]] = {number: {} for number in done}
     common = {"what": "digest", "seed": ctx.seed, "device": ctx.options.device}
-    for _ in range(audit.processes):
+    for process in range(audit.processes):
         child.close()  # the next request starts a fresh one
         for number in done:
             answer = child.ask(common | cases[number].request, audit.seconds)
-            digests[number].append(
-                answer["audit"]["digest"] if answer["outcome"] == DONE else answer["outcome"]
-            )
+            if answer["outcome"] != DONE:
+                failed[number][str(process)] = f"{answer['outcome']}: {answer['error']}"
+            elif answer["audit"]["inputs"] != records[number]["audit"]["inputs"]:
+                failed[number][str(process)] = "inputs(seed) returns other numbers there"
+            else:
+                digests[number].append(answer["audit"]["digest"])
     for number, seen in digests.items():
+        own = records[number]["audit"]
         if len(seen) > 1:
             distinct = len(set(seen))
             bound = None if distinct > 1 else bits.bound(len(seen))
-            records[number]["audit"]["process"] = {"trials": len(seen), "distinct": distinct, "bound": bound}
+            own["process"] = {
+                "trials": len(seen), "distinct": distinct, "bound": bound, "failed": failed[number],
+            }  # fmt: skip
+        elif failed[number]:
+            own["not_tried"]["process"] = next(iter(failed[number].values()))
 
 
 def _write(ctx, number: int, record: dict[str, Any]) -> None:
@@ -114,12 +123,15 @@ def _figures(records: list[dict[str, Any]]) -> dict[str, tuple[float, str]]:
 
 
 def _checks(records: list[dict[str, Any]]) -> list[Check]:
-    lost = [f"{r['name']}: {r['outcome']}: {r['error']}" for r in records if r["outcome"] in (CRASHED, HUNG)]
+    late = (CRASHED, HUNG, SLOW)
+    lost = [f"{r['name']}: {r['outcome']}: {r['error']}" for r in records if r["outcome"] in late]
     audited = [record for record in records if record["outcome"] == DONE]
-    refused = "; ".join(
-        f"{r['name']}: {r['error']}" for r in records if r["outcome"] not in (DONE, CRASHED, HUNG)
+    others = "; ".join(
+        f"{r['name']}: {r['outcome']}: {r['error']}" for r in records if r["outcome"] not in (DONE, *late)
     )
+    empty = any(r["outcome"] == NOTHING for r in records)
+    none = "no case was compared" if empty else "no case could be called"
     return [
         Check("answered", not lost, "; ".join(lost[:5])),
-        Check("audited", bool(audited), "" if audited else f"no case could be called: {refused[:1000]}"),
+        Check("audited", bool(audited), "" if audited else f"{none}: {others[:1000]}"),
     ]

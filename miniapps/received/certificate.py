@@ -15,7 +15,7 @@ from miniapps.received.result import digest_of
 from miniapps.received.text import printable
 
 CERTIFICATE = "certificate.json"
-SCHEMA = 1
+SCHEMA = 2
 MOST = 64 * 2**20  # bytes: a case takes some 3 kB
 STATEMENTS, CASES = 2**10, 2**13  # each is held against each; torch 2.13 has 48 statements, all cases are 789
 Count = Annotated[int, Meta(ge=0, le=2**40)]
@@ -23,7 +23,9 @@ Name = Annotated[str, Meta(max_length=4096)]
 
 
 class Change(msgspec.Struct):
-    """What came of one change; metrics are of all distinct results against the first."""
+    """What came of one change; metrics are of all distinct results against the first. `by`: distinct results by number
+    of threads; `alone`: by the one pool whose threads were varied; `failed`: conditions under which a call failed;
+    `skipped`: why parts of the result are not compared; `hint`: which arguments may have samples too."""
 
     trials: Count
     distinct: Annotated[int, Meta(ge=1, le=2**40)]
@@ -32,22 +34,39 @@ class Change(msgspec.Struct):
     v_ermv: float | Literal["inf"] | None = None  # infinite where a result was 0
     ulp: float | None = None
     values: bool = False
+    kinds: bool = False
     by: dict[Name, Count] = {}
+    alone: dict[Name, Count] = {}
+    failed: dict[Name, str] = {}
+    skipped: dict[Name, str] = {}
+    hint: str = ""
 
 
 class Mode(msgspec.Struct):
     """What torch's deterministic mode did: `throws` its message, or runs and threads under it; `algorithm`: one call
-    against one without the mode; `seconds`: median times of a call without and with the mode."""
+    against one without the mode; `seconds`: median times of a call without and with the mode; `failed`: an error
+    that is not of the mode."""
 
     seconds: tuple[float | None, float | None]
     throws: str | None = None
+    failed: str | None = None
     runs: Change | None = None
     threads: Change | None = None
     algorithm: Change | None = None
 
 
+class Elsewhere(msgspec.Struct):
+    """CPU time of threads in no pool while a call ran, with one thread in each pool, packages that have such threads,
+    and which pools could not be looked for."""
+
+    seconds: float = 0.0
+    packages: list[Name] = []
+    lacking: str = ""
+
+
 class Audit(msgspec.Struct):
-    """What came of every change that belongs to a case."""
+    """What came of every change that belongs to a case. `pools`: the numbers of threads that each pool had; `skipped`:
+    why parts of the result are not compared; `not_tried`: why changes are not there; `inputs`: hash of the inputs."""
 
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
     runs: Change
@@ -58,10 +77,16 @@ class Audit(msgspec.Struct):
     position: Change | None = None
     address: Change | None = None
     process: Change | None = None
+    pools: dict[Name, list[Count]] = {}
+    elsewhere: Elsewhere | None = None
+    skipped: dict[Name, str] = {}
+    not_tried: dict[Name, str] = {}
+    inputs: str = ""
 
 
 class Case(msgspec.Struct):
-    """One case: `outcome` "done", "refused" (by torch), "crashed" or "hung", then with an `error`."""
+    """One case: `outcome` "done", or with an `error` "refused" (by torch), "nothing" (to compare), "crashed", "hung" or
+    "slow"."""
 
     name: Name
     operation: Name

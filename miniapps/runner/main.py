@@ -42,7 +42,7 @@ class App:
     configuration what guarantee and number of ranks decide, so that the recorded one is complete. `memory(config,
     options, size)`, after both, says what a rank will need. `package` holds the folder `decks`; `command` is what
     starts it, `python -m PACKAGE` unless another is given. `duplicates`: whether it computes blocks twice where
-    `--duplicate` asks for it.
+    `--duplicate` asks for it. `first`: the option that a first argument without a dash is the value of.
     """
 
     name: str
@@ -55,6 +55,7 @@ class App:
     package: str = ""
     command: str = ""
     duplicates: bool = False
+    first: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "package", self.package or f"miniapps.{self.name}")
@@ -69,6 +70,8 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
     return.
     """
     argv = sys.argv[1:] if argv is None else argv
+    if app.first and argv and not argv[0].startswith("-"):
+        argv = [app.first, *argv]
     try:
         comm = world() if comm is None else comm
     except UsageError as error:
@@ -169,6 +172,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
             "fom": outcome.figures(outcomes),
             "checks": checks,
             "fingerprints": [repeat.fingerprint for repeat in outcomes],
+            "sentences": outcome.sentences(outcomes),
             "chain": [asdict(mark) for mark in ctx.heads.marks],
             "reductions": ctx.reductions,
             "wall_s": wall,

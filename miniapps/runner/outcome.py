@@ -21,12 +21,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a repeat came to: figures of merit {name: (value, unit)}, checks, and the fingerprint of the final
-    state in hex. That of rank 0 counts."""
+    """What a repeat came to: figures of merit {name: (value, unit)}, checks, the fingerprint of the final state in
+    hex, and sentences that are results too. That of rank 0 counts."""
 
     fom: dict[str, tuple[float, str]] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
     fingerprint: str = ""
+    sentences: list[str] = field(default_factory=list)
 
 
 def all_checks(outcomes: list[Outcome], guarantee: str) -> list[dict[str, Any]]:
@@ -53,11 +54,22 @@ def figures(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
     return merged
 
 
+def sentences(outcomes: list[Outcome]) -> list[str]:
+    """The sentences of all repeats, each with its repeat where there are several."""
+    several = len(outcomes) > 1
+    return [
+        f"{sentence} (repeat {repeat})" if several else sentence
+        for repeat, outcome in enumerate(outcomes)
+        for sentence in outcome.sentences
+    ]
+
+
 def lines(result: dict[str, Any]) -> list[str]:
     """The stable lines of a finished run, for people and harnesses, and a note where repeats differ that were promised
     nothing; without a verdict where its traces were lost."""
     several = len(result["fingerprints"]) > 1
-    shown = [f"FOM {name}={fom['value']:.6g} {fom['unit']}".rstrip() for name, fom in result["fom"].items()]
+    shown = list(result["sentences"])
+    shown += [f"FOM {name}={fom['value']:.6g} {fom['unit']}".rstrip() for name, fom in result["fom"].items()]
     for repeat, print_ in enumerate(result["fingerprints"]):
         if print_:
             shown.append(f"FINGERPRINT state={print_}" + (f" repeat={repeat}" if several else ""))

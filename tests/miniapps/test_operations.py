@@ -1,5 +1,8 @@
 """The audit as an application: children that crash or hang, the certificate, and what the analysis makes of it."""
 
+import json
+
+import msgspec
 import numpy as np
 import pytest
 
@@ -7,12 +10,13 @@ pytest.importorskip("torch")
 
 from mpi4py import MPI
 
+from fpna.command import main as command
+from kernels.torchops.verdicts import in_words
 from miniapps.operations import APP
-from miniapps.operations.__main__ import spelled
 from miniapps.operations.cases import chosen
 from miniapps.operations.children import Child
 from miniapps.operations.config import Audit
-from miniapps.received.certificate import read_certificate
+from miniapps.received.certificate import SCHEMA, read_certificate
 from miniapps.received.regular import Refused
 from miniapps.received.result import written
 from miniapps.runner.main import main
@@ -61,9 +65,27 @@ def test_at_most_so_many_cases_of_each_operation_and_direction_are_spread_over_i
     assert {case.name for case in some} <= {case.name for case in every}
 
 
-def test_the_first_argument_may_be_a_function():
-    assert spelled(["mine.py:f", "--runs", "3"]) == ["--function", "mine.py:f", "--runs", "3"]
-    assert spelled(["--runs", "3"]) == ["--runs", "3"]
+MINE = """
+import numpy as np
+batch = (0,)
+def inputs(seed): return np.ones((8, 3), "float32"), np.ones((8, 3), "float32")
+def adds(x, y): return x + y
+"""
+
+
+def test_sentences_are_results_on_standard_output_whatever_the_log_says(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(MINE)
+    argv = ["operations", "mine.py:adds", "--runs", "2", "--processes", "0", "--quiet", "--out", "run"]
+    assert command(argv) == 0
+    told = capsys.readouterr()
+    assert "mine.py:adds forward: no difference from run to run: 8 trials" in told.out and not told.err
+    sentences = json.loads((tmp_path / "run" / "result.json").read_text())["sentences"]
+    assert sentences and all(sentence in told.out.splitlines() for sentence in sentences)
+    [hint] = [line for line in sentences if "forward: not tried: with the size of the batch" in line]
+    assert "batch = (0, 1)?" in hint
+    cases = read_certificate(tmp_path / "run" / "certificate.json").cases
+    assert [line for case in cases for line in in_words(msgspec.to_builtins(case))] == sentences
 
 
 @pytest.fixture(scope="module")
@@ -114,7 +136,7 @@ def test_certificate_and_trace_say_the_same(audit):
         (lambda text: text[: len(text) // 2], "no JSON"),
         (lambda text: "[1]", "none of ours"),
         (lambda text: written({"schema": 99}), "schema 99"),
-        (lambda text: written({"schema": 1, "cases": 3}), "not what this program writes"),
+        (lambda text: written({"schema": SCHEMA, "cases": 3}), "not what this program writes"),
     ],
 )
 def test_a_damaged_certificate_is_named_and_not_believed(audit, tmp_path, damage, reason):

@@ -40,12 +40,3 @@ class Draw:
     def binary(self, shape, probability: float) -> np.ndarray:
         """bool, true with that probability."""
         return self._rng.random(shape) < probability
-
-
-def placed(array: np.ndarray, offset: int) -> np.ndarray:
-    """A contiguous copy of `array` whose address is `offset` bytes beyond a multiple of LINE."""
-    memory = np.empty(array.nbytes + 2 * LINE, np.uint8)
-    start = -memory.ctypes.data % LINE + offset
-    copy = memory[start : start + array.nbytes].view(array.dtype).reshape(array.shape)
-    copy[...] = array
-    return copy

@@ -23,14 +23,16 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a case calls. `tensors`: NumPy arrays that `call` gets as torch tensors, in this order. `differentiate`:
-    those with respect to which backward differentiates. `batch`: those whose first axis counts samples that do not
-    depend on each other, as the first axis of the result does; empty where there is none."""
+    """What a case calls. `tensors`: the arguments of `call`, in this order, NumPy arrays as torch tensors.
+    `differentiate`: those with respect to which backward differentiates. `batch`: those whose first axis counts samples
+    that do not depend on each other, as the first axis of the result does; empty where there is none. `failures`: why
+    a change cannot be tried, by the name of the change."""
 
     call: Callable[..., Any]
     tensors: tuple[Any, ...]
     differentiate: tuple[int, ...] = ()
     batch: tuple[int, ...] = ()
+    failures: dict[str, str] = field(default_factory=dict)
 
 
 def prepared(call: Callable[..., Any], *tensors: Any, differentiate=(), batch=()) -> Prepared:
