@@ -29,11 +29,12 @@ SYMBOL = np.dtype(
 SYMTAB, DYNSYM = 2, 11  # kinds of sections
 FUNCTIONS = (2, 10)  # kinds of symbols: functions, those that choose one when they are loaded
 LOCAL = 0
+NONE = ("", 0)
 NAME = 4096  # bytes of the longest name
 
 
-def functions_at(file: str, addresses: list[int]) -> list[str]:
-    """The symbol of the function that holds each address of `file`, empty where none is known to.
+def functions_at(file: str, addresses: list[int]) -> list[tuple[str, int]]:
+    """(symbol, begin) of the function that holds each address of `file`; ("", 0) where none is known to.
 
     Addresses are those that the file states, before it is loaded. A symbol that states no size holds nothing.
     """
@@ -41,11 +42,11 @@ def functions_at(file: str, addresses: list[int]) -> list[str]:
         with open_regular(Path(file), MOST, links=True) as opened:
             return _functions_at(np.memmap(opened, np.uint8, "r"), addresses)
     except (OSError, Refused, ValueError):
-        return [""] * len(addresses)
+        return [NONE] * len(addresses)
 
 
-def _functions_at(data: np.ndarray, addresses: list[int]) -> list[str]:
-    found = [""] * len(addresses)
+def _functions_at(data: np.ndarray, addresses: list[int]) -> list[tuple[str, int]]:
+    found = [NONE] * len(addresses)
     head = _array(data, HEADER, 0, 1)[0]
     if (head["magic"], head["class"], head["data"]) != (b"\x7fELF", 2, 1):
         return found
@@ -61,12 +62,12 @@ def _functions_at(data: np.ndarray, addresses: list[int]) -> list[str]:
             symbols = symbols[held]
             names = sections[section["link"]]
             for i, address in enumerate(addresses):
-                if not found[i]:
+                if found[i] == NONE:
                     found[i] = _name(data, symbols, names, address)
     return found
 
 
-def _name(data: np.ndarray, symbols: np.ndarray, names: np.void, address: int) -> str:
+def _name(data: np.ndarray, symbols: np.ndarray, names: np.void, address: int) -> tuple[str, int]:
     """Of the symbols that hold `address` the one of the smallest function; of several, a global one, then the first by
     name: the same in every run."""
     begins = symbols["value"]
@@ -75,8 +76,8 @@ def _name(data: np.ndarray, symbols: np.ndarray, names: np.void, address: int) -
     for symbol in inside:
         begin = int(names["offset"]) + int(symbol["name"])
         text = data[begin : begin + NAME].tobytes().partition(b"\0")[0].decode(errors="replace")
-        candidates.append((int(symbol["bytes"]), symbol["info"] >> 4 == LOCAL, text))
-    return min(candidates, default=(0, False, ""))[2]
+        candidates.append((int(symbol["bytes"]), symbol["info"] >> 4 == LOCAL, text, int(symbol["value"])))
+    return min(candidates, default=(0, False, *NONE))[2:]
 
 
 def _array(data: np.ndarray, dtype: np.dtype, offset: int, count: int) -> np.ndarray:

@@ -37,7 +37,7 @@ OUTERMOST_LINES = re.compile(r"<frozen |.*/runpy\.py$")
 MARKS = re.compile(
     r"( const| volatile| &+| noexcept| \[[^\]]*\])+$"
 )  # behind the parameters of a C++ function
-CLONE = re.compile(r"(\.(cold|part|constprop|isra|lto_priv|localalias)(\.\d+)*)+$")
+CLONE = re.compile(r"(\.(cold|part|constprop|isra|lto_priv|localalias|\d+))+$")
 MODULE = re.compile(r"__(\w+)_MOD_(\w+)$")  # of a function in a module of Fortran
 
 
@@ -72,11 +72,11 @@ class Places:
             before = [address - 1 for address in own]  # a return address is behind its call
             unchanged = file in self.files and self.files[file] == _state(file)
             lines = _lines(file, before) if unchanged and not _is_interface(file) else [[]] * len(own)
-            symbols = iter(_demangled(functions_at(file, before) if unchanged else [""] * len(own)))
-            for address, inlined, symbol in zip(own, lines, symbols, strict=True):
-                name = Path(file).name
-                fallback = f"{symbol} ({name}+{address:#x})" if symbol else f"{name}+{address:#x}"
-                known[file, address] = inlined or [_Function(symbol, fallback if file else GENERATED, file)]
+            symbols = functions_at(file, before) if unchanged else [("", 0)] * len(own)
+            names = _demangled([name for name, _ in symbols])
+            for address, inlined, name, (_, begin) in zip(own, lines, names, symbols, strict=True):
+                words = f"{name}+{address - begin:#x}" if name else f"{Path(file).name}+{address:#x}"
+                known[file, address] = inlined or [_Function(name, words if file else GENERATED, file)]
         return known
 
 

@@ -69,7 +69,7 @@ def words(file, *addresses, lines=(), changed=False):
 def test_a_symbol_names_the_addresses_inside_it_and_no_other(programs):
     own = symbols(programs / "symbols")
     begin, size = own["_Z5solved"]
-    assert functions_at(str(programs / "symbols"), [begin, begin + size - 1]) == ["_Z5solved"] * 2
+    assert functions_at(str(programs / "symbols"), [begin, begin + size - 1]) == [("_Z5solved", begin)] * 2
     ends = [at for at in (begin + size, begin - 1) if not any(b <= at < b + s for b, s in own.values())]
     marked = next(
         int(line.split()[0], 16)
@@ -78,7 +78,7 @@ def test_a_symbol_names_the_addresses_inside_it_and_no_other(programs):
         ).stdout.splitlines()
         if line.endswith(" marked")
     )  # a symbol without a size
-    assert functions_at(str(programs / "symbols"), [*ends, marked, marked + 1, 0, 2**63]) == [""] * (
+    assert functions_at(str(programs / "symbols"), [*ends, marked, marked + 1, 0, 2**63]) == [("", 0)] * (
         len(ends) + 4
     )
 
@@ -87,8 +87,9 @@ def test_places_in_words_by_what_a_file_tells(programs):
     (inner,), (outer,) = (
         behind_calls(programs / "symbols", function) for function in ("_ZL9allreduced", "_Z5solved")
     )
+    begin = {name: at for name, (at, _) in symbols(programs / "symbols").items()}
     assert words(programs / "symbols", inner, outer) == (
-        f"solve (symbols+{inner:#x}) from main (symbols+{outer:#x})"
+        f"solve+{inner - begin['_Z5solved']:#x} from main+{outer - begin['main']:#x}"
     )
     assert words(programs / "stripped", inner, outer) == f"stripped+{inner:#x} from stripped+{outer:#x}"
     # Inlined functions are named as they stand in the source, whatever the compiler made of them.
@@ -142,7 +143,7 @@ def test_lines_of_python(lines, expected):
     [
         ("void foo<double>(double*, int)", "foo<double>"), ("Foam::reduce(double&, Foam::sumOp<double> const&)",
          "Foam::reduce"), ("A::operator()(int) const", "A::operator()"), ("f(void (*)(int))", "f"),
-        ("dot.cold.1", "dot"),
+        ("dot.cold.1", "dot"), ("step.0", "step"),
         ("main::{lambda(int)#1}::operator()(int) const", "main::{lambda(int)#1}::operator()"),
         ("__mp_MOD_mp_sum", "mp.mp_sum"), ("zgsum2d_", "zgsum2d_"), ("f(int) [clone .isra.0]", "f"),
         ("std::vector<int, std::allocator<int> > g<int>(int)", "g<int>"),
