@@ -1,8 +1,9 @@
 """Places in a program in words: `dot (cg.c:57) from solve (cg.c:80)`.
 
 A place is a function that calls MPI and the one that called it; functions that are named like a call of MPI, such as
-`comm_allreduce`, are followed by one more, up to DEEPEST. What belongs to an interface of MPI is left out. Words depend
-on the program's files alone, never on what a run did, so that the same call has the same name in every run.
+`comm_allreduce`, are followed by one more, up to DEEPEST. A function without a name may be such a wrapper, and is
+followed by one more, too. What belongs to an interface of MPI is left out. Words depend on the program's files alone,
+never on what a run did, so that the same call has the same name in every run.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def _words(place: Place, known: dict[tuple[str, int], list[_Function]]) -> str:
 
 def _up_to_the_caller(functions: list[_Function]) -> Iterator[_Function]:
     """The first NAMED functions of the program that are no wrappers, and the wrappers before them."""
-    wanted = NAMED
+    wanted = NAMED + (bool(functions) and not functions[0].name)
     for count, function in enumerate(functions):
         if function.outside or not wanted or count == DEEPEST:
             return
@@ -169,7 +170,7 @@ def _inlined(functions: list[_Function]) -> list[_Function]:
     true.
     """
     return [
-        replace(function, name="", words=function.words.rpartition("(")[2][:-1])
+        replace(function, name="(inlined)", words=function.words.rpartition("(")[2][:-1])
         if functions[-1].name == function.name
         else function
         for function in functions[:-1]
