@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 import platform
 import sys
 import time
@@ -12,8 +11,9 @@ from importlib import import_module
 from importlib.util import find_spec
 
 from analysis.commands.answer import give
-from analysis.commands.choice import BAD_USAGE, EQUAL, FAILED, Usage, add_reading
+from analysis.commands.choice import BAD_USAGE, FAILED, Usage, add_reading
 from kernels import VERSION
+from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.received.arguments import Parser
 from miniapps.received.text import tell
@@ -129,6 +129,7 @@ def _refused(launcher) -> int:
     return BAD_USAGE
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int:
     """Run one command; returns the exit code."""
     options = parser(prog).parse_args(argv)
@@ -158,9 +159,6 @@ def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int
     except BrokenExecutor as error:
         tell(f"analysis: a process that read traces ended ({error}); use fewer: --processes 1", sys.stderr)
         return FAILED
-    except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return EQUAL
 
 
 if __name__ == "__main__":

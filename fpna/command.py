@@ -12,6 +12,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
 
+from kernels.commands.entry import command_line
 from miniapps import require_own
 
 APPLICATIONS = (
@@ -52,6 +53,7 @@ def text() -> str:
     return "\n".join([*lines, "", "fpna COMMAND --help   options and examples of each", "fpna --version"])
 
 
+@command_line
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns the exit code."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]

@@ -22,6 +22,7 @@ from jobs.sites import site
 from jobs.state import State, StateError, survey
 from jobs.tables import plan_text, status_text
 from kernels.as_json import text as json_text
+from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
@@ -129,6 +130,7 @@ def _environment() -> str | None:
     return sys.prefix if Path(sys.prefix, "bin/activate").exists() else None
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
     """Run one command; returns the exit code. Bad usage raises SystemExit, as argparse does."""
     options = parser(prog).parse_args(argv)
@@ -146,9 +148,6 @@ def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
         return _report_error(
             "ended by SIGTERM or SIGHUP; the same command goes on where this one stopped", TERMINATED
         )
-    except BrokenPipeError:  # the reader of the output, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return NOT_DONE if options.command in ("local", "run") else DONE
     except OSError as error:  # of a directory, where a file's own errors are told where it is opened
         return _report_error(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
 

@@ -4,6 +4,7 @@ import sys
 from importlib import import_module
 
 from kernels import VERSION
+from kernels.commands.entry import command_line
 
 COMMANDS = {
     "allreduce": "orderings of all-reduces: lists, trees, prices, pictures, measured properties",
@@ -19,6 +20,7 @@ def text(prog: str) -> str:
     return "\n".join([*lines, "", f"{prog} NAME --help   the commands of each", f"{prog} --version"])
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels") -> int:
     """Run what `argv` names; returns the exit code."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]

@@ -8,6 +8,7 @@ import sys
 
 import miniapps
 from kernels import VERSION
+from kernels.commands.entry import command_line
 from miniapps.received.text import tell
 from miniapps.runner.config import closest
 
@@ -42,6 +43,7 @@ def listing() -> str:
     return "\n".join(lines)
 
 
+@command_line
 def main(argv: list[str]) -> int:
     """Run the command in `argv`; the exit code."""
     command = argv[0] if argv else "list"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from kernels.commands.entry import command_line
 from kernels.commands.options import add_loudness, add_version
 from miniapps.system.python import module
 
@@ -57,6 +58,7 @@ def parser(prog: str = "python -m miniapps.demo") -> argparse.ArgumentParser:
     return top
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m miniapps.demo") -> int:
     """Run the demonstration; returns the exit code."""
     top = parser(prog)

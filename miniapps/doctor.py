@@ -19,6 +19,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kernels.as_json import document
+from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
 from miniapps.errors import UsageError
@@ -71,6 +72,7 @@ def parser(prog: str = "python -m miniapps doctor") -> argparse.ArgumentParser:
     return top
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m miniapps doctor") -> int:
     """Print the table and a verdict; 0 if the applications can run here, 1 if not."""
     options = parser(prog).parse_args(argv)

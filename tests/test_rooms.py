@@ -27,7 +27,7 @@ OPEN_TO = {
         "miniapps.system.scope", "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits",
         "miniapps.partition.picture", "miniapps.partition.staged",
-        "kernels.torchops.verdicts", "kernels.commands.options", "kernels.progress",
+        "kernels.torchops.verdicts", "kernels.commands.entry", "kernels.commands.options", "kernels.progress",
     ),
 }  # fmt: skip
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")

@@ -11,7 +11,8 @@ from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import Ordering, orderings
 from kernels.as_json import document
 from kernels.commands import cost, draw, pack, properties, tree
-from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.commands.entry import command_line
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.commands.parser import Parser
 from kernels.guarantees import ChoiceError
 from kernels.wires import LOSSY, SUMMARIES
@@ -112,6 +113,7 @@ def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> ar
     return top
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels.allreduce") -> int:
     """Run one command; returns the exit code. `prog` is what the user typed before the command."""
     argv = sys.argv[1:] if argv is None else argv
@@ -123,14 +125,11 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels.allreduce
         if _speaks(command):
             print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
-    code = 0
     try:
-        with reader_may_leave():
-            code = args.run(args)
+        return args.run(args)
     except ChoiceError as error:
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
-    return code
 
 
 def _speaks(command: str | None) -> bool:

@@ -9,7 +9,8 @@ from typing import Any
 
 from kernels.as_json import document
 from kernels.bits import bound
-from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.commands.entry import command_line
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.commands.parser import Number, Parser
 from kernels.contract.cases import cases
 from kernels.contract.certify import DECKS, THREADS, TYPES, Certificate, certify
@@ -121,13 +122,13 @@ def parser(prog: str = "python -m kernels.contract") -> argparse.ArgumentParser:
     return top
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels.contract") -> int:
     """Run one command; returns the exit code. `prog` is what the user typed before the command."""
     top = parser(prog)
     try:
         args = top.parse_args(argv)
-        with reader_may_leave():
-            return _certify(args) if args.command == "certify" else _list(args)
+        return _certify(args) if args.command == "certify" else _list(args)
     except ValueError as error:  # ChoiceError is one
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2

@@ -3,26 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from difflib import get_close_matches
 from typing import NoReturn
 
 from kernels import VERSION
 
 DOCS = "docs/json.md"
-
-
-@contextmanager
-def reader_may_leave() -> Iterator[None]:
-    """What is printed inside may have a reader that has seen enough, such as `head`: the rest is then dropped."""
-    try:
-        yield
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 class Parser(argparse.ArgumentParser):

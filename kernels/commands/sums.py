@@ -14,7 +14,8 @@ import numpy as np
 
 from kernels import npy
 from kernels.as_json import document
-from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.commands.entry import command_line
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.commands.parser import Number, Parser
 from kernels.guarantees import ChoiceError
 from kernels.ranges import SEEDS
@@ -309,17 +310,16 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     return top
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels.sums") -> int:
     """Run one command; returns the exit code. `prog` is what the user typed before the command."""
-    top, code = parser(prog), 0
+    top = parser(prog)
     try:
         args = top.parse_args(argv)
-        with reader_may_leave():
-            code = COMMANDS[args.command or "list"](args, top.prog)
+        return COMMANDS[args.command or "list"](args, top.prog)
     except ValueError as error:  # ChoiceError is one, and what kernels say of wrong parameters
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
-    return code
 
 
 def _list(args: argparse.Namespace, prog: str) -> int:

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from kernels.as_json import document
-from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.commands.entry import command_line
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.progress import Progress
 from miniapps.cause.launches import OWN, Plan, launch, spread
 from miniapps.cause.placing import BEYOND, NOT_ROUNDING, OPEN, ROUNDING, WITHIN, Place, Verdict, judge
@@ -83,6 +84,7 @@ def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:
     return top
 
 
+@command_line
 def main(argv: Sequence[str] | None = None, prog: str = "fpna cause") -> int:
     """Make the experiment; the exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
@@ -108,12 +110,7 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
     seeds = range(options.seed, options.seed + options.launches)
     still, disturbed = _experiment(options, plan, seeds, names)
     verdict = judge(runs[0], runs[1], still, disturbed, names)
-    with reader_may_leave():
-        print(
-            _document(options, plan, verdict)
-            if options.json
-            else "\n".join(sentences(options, plan, verdict))
-        )
+    print(_document(options, plan, verdict) if options.json else "\n".join(sentences(options, plan, verdict)))
     return CODES[verdict.kind]
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.commands.entry import command_line
 from kernels.commands.options import add_version
 from kernels.progress import Progress
 from miniapps.errors import UsageError
@@ -41,6 +42,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     return parser
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = PROG) -> int:
     """Measure, and write the file on rank 0; the exit code, the same on all ranks."""
     options = parsed(parser(prog), argv)

@@ -10,7 +10,8 @@ from types import ModuleType
 from typing import Any
 
 from kernels.as_json import document
-from kernels.commands.options import add_json, add_loudness, add_version, reader_may_leave
+from kernels.commands.entry import command_line
+from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition import models, picture, recipes
@@ -60,6 +61,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     return top
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = PROG) -> int:
     """Run a command line; the exit code. `prog` is what the user typed before the command."""
     options = parser(prog).parse_args(argv)
@@ -71,11 +73,10 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
     except (UsageError, ChoiceError, AxisError) as error:
         tell(f"{prog} explain: {error}", sys.stderr, keep="\n")
         return 2
-    with reader_may_leave():
-        if options.json:
-            tell(document(1, "partition explain", model=options.model, **found), keep="\n")
-        else:
-            tell(as_text(found, title, not options.quiet), keep="\n")
+    if options.json:
+        tell(document(1, "partition explain", model=options.model, **found), keep="\n")
+    else:
+        tell(as_text(found, title, not options.quiet), keep="\n")
     return 0
 
 

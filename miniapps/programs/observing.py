@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+from kernels.commands.entry import command_line
 from kernels.commands.options import Parser, add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.programs import calltrace, rawlog
@@ -53,6 +54,7 @@ examples:
 """
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
     """Run one program under observation; returns its exit code, 2 where it was not started."""
     own = parser(prog)

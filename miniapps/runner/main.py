@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kernels.commands.entry import command_line
 from miniapps.errors import RunError, UsageError
 from miniapps.received.text import tell
 from miniapps.runner import console, outcome, together
@@ -62,6 +62,7 @@ class App:
         object.__setattr__(self, "command", self.command or f"python -m {self.package}")
 
 
+@command_line
 def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
     """Run `app` as the command line `argv` (default: sys.argv) asks, on `comm` (default: all ranks).
 
@@ -102,9 +103,6 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
         except SystemExit as end:  # --help, --version
             sys.stdout.flush()
             answer = (int(end.code or DONE), None)
-        except BrokenPipeError:  # of --list: its reader, such as `head`, has seen enough
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            answer = (DONE, None)
     return comm.bcast(answer, root=0)
 
 

@@ -7,7 +7,6 @@ import contextlib
 import os
 import secrets
 import shutil
-import subprocess
 import sys
 import time
 from dataclasses import asdict
@@ -15,13 +14,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from kernels.commands.entry import command_line
 from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.received import Refused
 from miniapps.received.arguments import Parser
 from miniapps.received.text import printable, tell
 from miniapps.system import environment
-from miniapps.system.python import module
+from miniapps.system.python import module, relay
 from miniapps.system.world import parsed, speaks
 from miniapps.trace import TraceError
 from miniapps.trace.heads import chains
@@ -90,6 +90,7 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     return top
 
 
+@command_line
 def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
     """Verify a run; the exit code, the same on all ranks."""
     options = parsed(parser(prog), argv)
@@ -389,7 +390,7 @@ def _launched(ranks: int, argv: list[str]) -> int:
             f"--ranks {ranks}: no mpirun beside this python or on PATH; start it with a launcher of yours"
         )
     command = [mpirun, "-n", str(ranks), *module("miniapps", "verify", *argv)]
-    return subprocess.run(command, env=os.environ | {"PYTHONUNBUFFERED": "1"}).returncode
+    return relay(command, os.environ | {"PYTHONUNBUFFERED": "1"})
 
 
 def _refuse(message: str, comm: Any = None) -> int:
