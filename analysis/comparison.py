@@ -9,16 +9,20 @@ from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element
 from analysis.divergence.preceding import Event
 from analysis.divergence.unlike import unlike
+from analysis.headline import in_both, place, sentence, verdict_of
 from analysis.load.frames import Frames
 from analysis.page.text import number
 from analysis.runs import label
-from analysis.verdict import DIFFERS, INCOMPARABLE, SAME, in_both, lacks, place
 from kernels import bits
+from miniapps.trace.records import SOURCE
 
 COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", "name": "object", "block": "Int64",
             "occurrence": "Int64", "differing": "Int64", "recorded": "Int64", "cause": "object", "cause_in": "object",
             "cause_rank": "Int64", "cause_step": "Int64", "or_cause": "object", "compared": "Int64", "only_a": "Int64",
             "only_b": "Int64", "through": "Int64"}  # fmt: skip
+
+
+LISTED = 3  # calls named that cannot be compared
 
 
 def comparison_lines(comparison: Comparison, frames: Frames) -> list[str]:
@@ -31,18 +35,6 @@ def line(what: str, text: str) -> str:
     return f"  {what:<15}{text}"
 
 
-def sentence(comparison: Comparison) -> str:
-    """`a:0 and b:0 differ: first at step 3, vorticity, block 5.`"""
-    a, b = label(comparison.a), label(comparison.b)
-    if not comparison.comparable:
-        return f"{a} and {b} cannot be compared, since records are missing: {lacks(comparison)}."
-    if comparison.differs:
-        return f"{a} and {b} differ: first at {place(comparison.part)}."
-    if comparison.only_a or comparison.only_b:
-        return f"{a} and {b} are equal {in_both(comparison)}, up to step {comparison.through}."
-    return f"{a} and {b} are equal: the same bits in {compared(comparison)}."
-
-
 def remarks(comparison: Comparison, frames: Frames, judged: Cause | None = None) -> list[tuple[str, str]]:
     """What there is to say beside the sentence, as (label, text). `judged` is what `cause` says of a difference, where
     the caller knows it."""
@@ -50,7 +42,7 @@ def remarks(comparison: Comparison, frames: Frames, judged: Cause | None = None)
         return [("compared", f"no difference {in_both(comparison)}")]
     if comparison.differs:
         return facts(comparison, frames, judged)
-    unequal = _unequal_lengths(comparison, frames)
+    unequal = _unequal_lengths(comparison, frames) + _left_out(comparison)
     return unequal + ([("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else [])
 
 
@@ -60,7 +52,7 @@ def comparison_row(comparison: Comparison, judged: Cause | None) -> dict[str, ob
     row: dict[str, object] = dict.fromkeys(COMPARED)
     row |= {
         "a": label(comparison.a), "b": label(comparison.b),
-        "verdict": DIFFERS if comparison.differs else SAME if comparison.comparable else INCOMPARABLE,
+        "verdict": verdict_of(comparison),
         "compared": comparison.compared, "only_a": comparison.only_a, "only_b": comparison.only_b,
         "through": comparison.through,
     }  # fmt: skip
@@ -86,12 +78,25 @@ def facts(comparison: Comparison, frames: Frames, judged: Cause | None = None) -
         lines.append(("largest there", difference(comparison.largest)))
     if comparison.value and comparison.value not in comparison.values:
         lines.append(("first value", f"step {comparison.value.step}: {difference(comparison.value)}"))
+    if comparison.messages:
+        lines.append(("messages", difference(comparison.messages)))
     lines += _cause_lines(comparison, frames, judged or cause(frames, comparison))
     if comparison.order:
         step, name, call, first, second = comparison.order
         orders = f"{_sequence(first)} against {_sequence(second)}"
         lines.append(("arrival order", f"first differs at step {step}, {name}, call {call + 1}: {orders}"))
-    return [*lines, *_unequal_lengths(comparison, frames), ("compared", compared(comparison))]
+    last = [("compared", compared(comparison)), *_left_out(comparison)]
+    return [*lines, *_unequal_lengths(comparison, frames), *last]
+
+
+def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
+    """A line on the calls that cannot be compared between two layouts."""
+    names = list(dict.fromkeys(name.partition(":")[2] for name in comparison.left_out))
+    if not names:
+        return []
+    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
+    why = "not over all ranks of both runs, or not of the same array there"
+    return [("left out", f"{why}: {', '.join(names[:LISTED])}{more}")]
 
 
 def _cause_lines(comparison: Comparison, frames: Frames, judged: Cause | None) -> list[tuple[str, str]]:
@@ -163,6 +168,11 @@ def compared(comparison: Comparison) -> str:
 
 def difference(point: Point) -> str:
     """`sample[17]: -2.5 against -2.5000000000000004 (1 ULP, relative 1.8e-16)`."""
+    if point.name.startswith(SOURCE):
+        who = f"on rank {point.block}, " if point.block >= 0 else ""
+        one, other = ("none" if rank < 0 else f"rank {rank:.0f}" for rank in (point.a, point.b))
+        number_of = f"message {point.occurrence + 1} of this step"
+        return f"{who}{number_of} at {point.name.removeprefix(SOURCE)} is of {one} against {other}"
     where = f"[{point.block}]" if point.block >= 0 else ""
     ulp = float(bits.ulp_distance(point.a, point.b))
     relative = float(bits.relative_difference(point.a, point.b))

@@ -25,7 +25,7 @@ ALIKE = ["app", "problem", "size", "guarantee"]  # what a run and its counterpar
 @dataclass(frozen=True)
 class Counterpart:
     """The comparison of runs with runs of another group, of `kind` REPLAY or FAULT: `given` is what was replayed or
-    injected, `source` the other run of the comparison that is shown. `first` is the earliest divergence, `lacking` a
+    injected, `source` the other run of the comparison that is `shown`. `first` is the earliest divergence, `lacking` a
     comparison for which records are missing, `apart` the entries of the environment in which a replay and its source
     differ."""
 
@@ -35,6 +35,7 @@ class Counterpart:
     first: Comparison | None
     lacking: Comparison | None
     apart: tuple[str, ...]
+    shown: Comparison
 
 
 def counterpart(frames: Frames, runs: pd.DataFrame, members: pd.DataFrame) -> Counterpart | None:
@@ -57,7 +58,7 @@ def counterpart(frames: Frames, runs: pd.DataFrame, members: pd.DataFrame) -> Co
     entries = _apart(other, row) if kind == REPLAY else ()
     return Counterpart(
         kind, _given(row, kind), comparison.a, comparison if chosen else None,
-        None if chosen or lacking is None else comparison, entries,
+        None if chosen or lacking is None else comparison, entries, comparison,
     )  # fmt: skip
 
 

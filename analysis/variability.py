@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.compare import against_first
+from analysis.divergence.compare import among
 from analysis.divergence.recorded import TELLING, common
 from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD
@@ -75,7 +75,8 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[str] | None:
                 compared += any(parts)
                 for digest, part in zip(hashes, parts, strict=True):
                     digest.update(part)
-    if (runs["state"] != "").all() and runs["last_step"].nunique() == 1:
+    hashed = any(rule.hashed for rule in rules)
+    if (runs["state"] != "").all() and runs["last_step"].nunique() == 1 and not hashed:
         compared += 1
         for digest, state in zip(hashes, runs["state"], strict=True):
             digest.update(state.encode())
@@ -166,7 +167,7 @@ def variability(
 
 def comparable(frames: Frames, runs: list[Id]) -> bool:
     """Whether none of `runs`, which are judged against each other, lacks records that it must have."""
-    return all(comparison.comparable for comparison in against_first(frames, runs))
+    return all(comparison.comparable for comparison in among(frames, runs).comparisons)
 
 
 def _summary(some: pd.DataFrame) -> dict[str, float]:

@@ -6,8 +6,6 @@ import argparse
 
 from analysis.commands.answer import Answer, Bold, Shown
 from analysis.commands.choice import (
-    DIFFERENT,
-    EQUAL,
     Usage,
     complete,
     loaded,
@@ -38,11 +36,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Answer:
     """The first run compared with the others; exit code 0 if every bit is equal."""
-    from analysis.comparison import comparison_row, line, remarks, sentence
+    from analysis.comparison import comparison_row, line, remarks
     from analysis.divergence.calls import by_call
     from analysis.divergence.cause import cause
-    from analysis.divergence.compare import compare, growth
-    from analysis.headline import headline_of
+    from analysis.divergence.compare import NothingInCommon, compare, growth
+    from analysis.headline import apart_sentence, headline_of, sentence
     from analysis.page.tables import calls_table, comparison_frames, steps_table
     from analysis.power import power_note
 
@@ -57,9 +55,16 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     require_same_problem(frames, [reference, *others])
     shown: list[Shown] = []
-    comparisons, causes, rows, facts, steps, calls = [], [], [], [], [], []
+    comparisons, causes, rows, facts, steps, calls, apart = [], [], [], [], [], [], []
     for other in others:
-        comparison = compare(frames, reference, other)
+        try:
+            comparison = compare(frames, reference, other)
+        except NothingInCommon as error:
+            if len(others) == 1:
+                raise
+            apart.append(other)
+            shown.append(Bold(apart_sentence(reference, other, str(error).partition(", so ")[0])))
+            continue
         judged = cause(frames, comparison)
         told = remarks(comparison, frames, judged)
         shown += [Bold(sentence(comparison)), *(line(*each) for each in told)]
@@ -72,27 +77,14 @@ def run(options: argparse.Namespace) -> Answer:
         causes.append(judged)
         rows.append(comparison_row(comparison, judged))
         facts.append(told)
-    differ = any(comparison.differs for comparison in comparisons)
-    code = DIFFERENT if differ or "ranks disagree" in set(frames.excluded["what"]) else EQUAL
+    early = not complete(frames, chosen)
+    verdict = headline_of(comparisons, causes, frames, apart, early)
     return Answer(
         frames,
         comparison_frames(rows, facts, steps, calls),
         shown,
-        [f"{power_note(len(others) + 1)}."] if code == EQUAL else [],
-        headline_of(comparisons, causes, frames),
-        code=code,
-        refused=_undecided(comparisons, frames, chosen) if code == EQUAL else "",
+        [] if verdict.code or verdict.refused else [f"{power_note(len(others) + 1)}."],
+        verdict,
+        code=verdict.code,
+        refused=verdict.refused,
     )
-
-
-def _undecided(comparisons, frames, chosen: list[tuple[str, int]]) -> str:
-    """Why there is no verdict although nothing differs; empty where there is one."""
-    lacking = sum(not comparison.comparable for comparison in comparisons)
-    if lacking:
-        return (
-            f"records are missing in {lacking} of {len(comparisons)} comparisons: no verdict. Copy the runs again, or "
-            "repeat them, and compare again"
-        )
-    if not complete(frames, chosen):
-        return "equal as far as recorded, but a run ended early: no verdict. Repeat it, and compare again"
-    return ""

@@ -156,9 +156,9 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     """(mark, what to say about it, the frames): of the first divergence, where its time is known and in the slice."""
     from analysis.divergence.compare import compare
     from analysis.export.marks import mark_of
+    from analysis.headline import place
     from analysis.load.guard import read_run
     from analysis.load.timeline import timeline
-    from analysis.verdict import place
 
     other, other_repeat = split(options.against)
     frames = loaded(options, [directory, other], copies=True)

@@ -2,10 +2,12 @@
 
 Runs are compared by (step, name, block), never by rank, so that runs on different rank counts compare. They are equal
 only where both recorded all that they must (`analysis.divergence.recorded`): a run that lost rows is not comparable.
+The final states of `result.json` are compared as well, since the last step may have left no record.
 """
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -13,16 +15,18 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.recorded import LAST, TELLING, Common, common
+from analysis.divergence.recorded import LAST, OF_A_RANK, TELLING, Common, common, recording
 from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.load.store import Leaves
 from analysis.load.tree import HASHES
 from kernels import bits
-from miniapps.trace.records import is_state
+from miniapps.trace.records import ADDED, PASSING, SOURCE, TOTAL, is_state
 
 Id = tuple[str, int]  # (run, repeat)
 KEY = ["step", "name", "occurrence", "block"]
+FINAL = "final state"  # the name of a point at which the hashes in result.json differ
+KINDS = 8  # kinds of recordings of which every two are compared
 GROWTH = {"step": "int32", "kind": "str", "name": "str", "elements": "int64", "differing": "int64",
           "fraction": "float64", "max_relative": "float64", "max_ulp": "float64",
           "undefined": "int64"}  # fmt: skip
@@ -61,15 +65,18 @@ class Lone:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two (run, repeat), and the first row in which they differ: of fingerprints, of values, and of the
-    orders in which contributions arrived.
+    """Two (run, repeat), and the first row in which they differ: of fingerprints, of values, of the ranks whose
+    messages receives from any source took (`messages`), and of the orders in which contributions arrived. `final` is
+    the step after which the hashes of their final states differ, `ended` whether both have such a hash of one step.
 
     `values` are the differing values of the block and step of `fingerprint`, else of the whole at that step;
     `largest` is the value of a block with the largest relative difference in that step: where every block
     differs, since a global sum carried the difference everywhere within a step, it is nearest to the origin.
     `compared` rows of fingerprints and values were in both, `only_a` and `only_b` in one; `through` is the last
-    step in both, -1 where there is none. `lacks_a` and `lacks_b` rows must be in one and are only in the other, `lone`
-    is the first of them; `recordings` says in what methods and recordings differ.
+    step in both, -1 where there is none. `results` of the compared rows are of states and results, and not of what
+    programs pass on; `left_out` are names of both that cannot be compared, since ranks added arrays of their own.
+    `lacks_a` and `lacks_b` rows must be in one and are only in the other, `lone` is the first of them; `recordings`
+    says in what methods and recordings differ.
     """
 
     a: Id
@@ -87,11 +94,16 @@ class Comparison:
     lacks_b: int = 0
     lone: Lone | None = None
     recordings: tuple[str, ...] = ()
+    messages: Point | None = None
+    results: int = 0
+    ended: bool = False
+    final: int | None = None
+    left_out: tuple[str, ...] = ()
 
     @property
     def differs(self) -> bool:
-        """Whether a fingerprint or value in both has other bits."""
-        return self.fingerprint is not None or self.value is not None
+        """Whether a fingerprint, a value, the source of a message or the final state in both is another."""
+        return self.first is not None
 
     @property
     def comparable(self) -> bool:
@@ -105,9 +117,15 @@ class Comparison:
 
     @property
     def first(self) -> Point | None:
-        """The earlier of `fingerprint` and `value`; the fingerprint where both are of one step."""
-        points = [point for point in (self.fingerprint, self.value) if point is not None]
-        return min(points, key=lambda point: point.step, default=None)
+        """The earliest of `fingerprint`, `messages` and `value`; of one step in this order, but `messages` before what
+        ranks got or gave to a sum, which these may have changed. Else the final state."""
+        points = [point for point in (self.fingerprint, self.messages, self.value) if point is not None]
+        first = min(points, key=lambda point: point.step, default=None)
+        if first is not None and self.messages is not None and self.messages.step == first.step:
+            return self.messages if first.name.startswith((ADDED, TOTAL)) else first
+        if first is None and self.final is not None:
+            return Point(self.final, FINAL, -1, 0, 0, 0, LAST, 1, 1)
+        return first
 
     @property
     def part(self) -> Point:
@@ -119,7 +137,13 @@ class Comparison:
     @property
     def when(self) -> tuple[int, ...]:
         """Sorts comparisons that differ, the earliest divergence first."""
-        return (self.part.step, self.part is self.value, self.part.seq, self.part.block)
+        return (
+            self.part.step,
+            self.part.name == FINAL,
+            self.part is self.value,
+            self.part.seq,
+            self.part.block,
+        )
 
 
 class NothingInCommon(Exception):
@@ -132,27 +156,34 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
     (`analysis.load.tree`). `common` is what `common_of` returns, where the caller has it. Raises NothingInCommon when
     there is no row to compare, and none is missing."""
     points: dict[str, Point | None] = {}
-    shared, only, lacks = 0, [0, 0], [0, 0]
+    messages: Point | None = None
+    shared, results, only, lacks = 0, 0, [0, 0], [0, 0]
+    left_out: set[str] = set()
     lone: list[Lone] = []
     through: list[int] = []
     common = common or common_of(frames, a, b)
     for table in ("fingerprints", "values"):
         both = _Shared(frames, table, a, b, common)
         shared += both.rows
+        results += both.results
+        left_out |= both.left_out
         only[0] += int(both.left.rows.sum()) - both.rows
         only[1] += int(both.right.rows.sum()) - both.rows
         if both.rows:
             through.append(int(both.left.step[both.in_left].max()))
-        points[table] = _first(both)
+        points[table] = _first(both, lambda name: not name.startswith(SOURCE))
+        if table == "values":
+            messages = _first(both, lambda name: name.startswith(SOURCE))
         missing = both.missing()
         for side, (count, _) in enumerate(missing):
             lacks[1 - side] += count
         firsts = [first for _, first in missing if first]
         lone += sorted(firsts, key=lambda row: (row.step, row.seq, row.block))[:1]
-    if not shared and not lone:
+    ended, final = _final(frames, a, b, common)
+    if not shared and not lone and not ended:
         raise NothingInCommon(
             f"{a[0]}:{a[1]} and {b[0]}:{b[1]} recorded nothing of the same step, name and block, so there is "
-            "nothing to compare; give two runs of one problem that record fingerprints"
+            f"nothing to compare{_because(left_out)}; give two runs of one problem that record fingerprints"
         )
     fingerprint = points["fingerprints"]
     values, largest = _nearby(frames, a, b, fingerprint, common)
@@ -160,29 +191,98 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
         a, b, fingerprint, points["values"], _first_order(frames, a, b), values, largest,
         compared=shared, only_a=only[0], only_b=only[1], through=max(through, default=-1),
         lacks_a=lacks[0], lacks_b=lacks[1], lone=min(lone, key=lambda row: row.step, default=None),
-        recordings=common.differ,
+        recordings=common.differ, messages=messages, results=results, ended=ended, final=final,
+        left_out=tuple(sorted(left_out)),
     )  # fmt: skip
 
 
-def against_first(frames: Frames, runs: Iterable[Id]) -> list[Comparison]:
-    """Each of `runs` but the first against the first; without those that have nothing in common with it."""
-    first, *others = runs
-    rows = {(row["run"], row["repeat"]): row for row in frames.runs[list(TELLING)].to_dict("records")}
-    comparisons = []
-    for other in others:
+def _because(left_out: set[str]) -> str:
+    return f" (of {len(left_out)} calls, ranks added arrays of their own in another way)" if left_out else ""
+
+
+def _final(frames: Frames, a: Id, b: Id, common: Common) -> tuple[bool, int | None]:
+    """Whether both runs have the hash of a final state of one step, and that step where they differ in it."""
+    rows = [_row_of(frames, run) for run in (a, b)]
+    states, steps = ([row[key] for row in rows] for key in ("state", "last_step"))
+    if not all(states) or steps[0] != steps[1] or common.hashed:
+        return False, None
+    return True, None if states[0] == states[1] else int(steps[0])
+
+
+def _row_of(frames: Frames, run: Id) -> pd.Series:
+    runs = frames.runs
+    return runs[((runs["run"] == run[0]) & (runs["repeat"] == run[1])).to_numpy()].iloc[0]
+
+
+@dataclass(frozen=True)
+class Among:
+    """What is known of several runs together: `comparisons` of as many pairs as it takes, `whole` where these stand for
+    every pair, and not for the pairs with the first run alone. `compared` of the runs could be compared with each
+    other, directly or over a third; the rest has nothing in common with these. `kinds`: runs that recorded the same
+    rows in the same way."""
+
+    comparisons: tuple[Comparison, ...]
+    compared: tuple[Id, ...]
+    kinds: tuple[tuple[Id, ...], ...]
+    whole: bool
+
+
+def among(frames: Frames, runs: Iterable[Id]) -> Among:
+    """`runs` compared with each other.
+
+    Runs that recorded the same rows in the same way are compared with the first of them: equality is passed on among
+    them. Of runs that recorded other rows every two kinds are compared, since the first may lack what the others have.
+    """
+    runs = list(runs)
+    rows = {
+        run: row
+        for run, row in zip(ids_of(frames), frames.runs[list(TELLING)].to_dict("records"), strict=True)
+    }
+    kinds: dict[tuple, list[Id]] = {}
+    for run in runs:
+        kinds.setdefault((recording(rows[run]), _recorded_rows(frames, run)), []).append(run)
+    own = list(kinds.values())
+    pairs = [(same[0], other) for same in own for other in same[1:]]
+    firsts = [same[0] for same in own]
+    every = len(firsts) <= KINDS
+    pairs += itertools.combinations(firsts, 2) if every else [(firsts[0], other) for other in firsts[1:]]
+    comparisons, linked = [], {run: {run} for run in runs}
+    for a, b in pairs:
         try:
-            comparisons.append(compare(frames, first, other, common(rows[first], rows[other])))
+            comparisons.append(compare(frames, a, b, common(rows[a], rows[b])))
         except NothingInCommon:
             continue
-    return comparisons
+        if linked[a] is not linked[b]:
+            linked[a] |= linked[b]
+            for run in linked[b]:
+                linked[run] = linked[a]
+    most = max(linked.values(), key=len, default=set())
+    compared = tuple(run for run in runs if run in most) if len(most) > 1 else ()
+    return Among(tuple(comparisons), compared, tuple(map(tuple, own)), every)
+
+
+def ids_of(frames: Frames) -> list[Id]:
+    """The (run, repeat) of all runs of `frames`."""
+    return list(zip(frames.runs["run"], frames.runs["repeat"].tolist(), strict=True))
+
+
+def _recorded_rows(frames: Frames, run: Id) -> bytes:
+    """A hash of which rows a run recorded: equal for runs that recorded the same ones."""
+    digest = hashlib.blake2b(digest_size=16)
+    for table in ("fingerprints", "values"):
+        tree = frames.leaves(table, *run)
+        order = np.lexsort((tree.leaf, tree.occurrence, tree.name, tree.step))
+        for column in (tree.step, tree.name, tree.occurrence, tree.leaf, tree.rows, tree.keys):
+            digest.update(column[order].tobytes())
+        digest.update(b"|")
+    row = _row_of(frames, run)
+    digest.update(f"{bool(row['state'])} {row['last_step']}".encode())
+    return digest.digest()
 
 
 def common_of(frames: Frames, a: Id, b: Id) -> Common:
     """What two (run, repeat) must both have recorded."""
-    runs = frames.runs
-    return common(
-        *(runs[(runs["run"] == run) & (runs["repeat"] == repeat)].iloc[0] for run, repeat in (a, b))
-    )
+    return common(*(_row_of(frames, run) for run in (a, b)))
 
 
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
@@ -232,6 +332,9 @@ def _by_step_and_name(both: _Shared) -> pd.DataFrame:
     if both.table == "values":
         x, y = left["value"].to_numpy(), right["value"].to_numpy()
         relative, ulp = bits.relative_difference(x, y), bits.ulp_distance(x, y)
+        known = np.array([each.startswith(SOURCE) for each in both.frames.names], bool)
+        ranks = known[left["name"].cat.codes.to_numpy()]  # numbers of ranks are equal or not, and never near
+        relative, ulp = np.where(ranks, 0.0, relative), np.where(ranks, 0.0, ulp)
         frame["max_relative"] = over(none, relative, np.fmax)  # fmax leaves NaN out where it can
         frame["max_ulp"] = over(none, ulp, np.fmax)
         frame["undefined"] = over(nothing, (np.isnan(relative) | np.isnan(ulp)).astype(np.int64))
@@ -260,7 +363,8 @@ class _Shared:
         self.left, self.right = frames.leaves(table, *a), frames.leaves(table, *b)
         self.in_left, self.in_right = _joined(self.left, self.right)
         self.begin = _both_begun(frames, a, b) if common.restarted else 0
-        kept = self._of(self.left, lambda name: not common.dropped(table, name))[self.in_left]
+        self.left_out = self._unaligned() if common.moved else set()
+        kept = self._of(self.left, self._wanted)[self.in_left]
         if not kept.all():
             self.in_left, self.in_right = self.in_left[kept], self.in_right[kept]
         pairs = [
@@ -269,16 +373,48 @@ class _Shared:
         self.unequal = np.any([one != other for one, other in pairs], axis=0)
         other_blocks = pairs[0][0] != pairs[0][1]
         self.rows = int(self.left.rows[self.in_left[~other_blocks]].sum())
+        state = np.array([is_state(name) for name in frames.names], bool)
+        same = self.in_left[~other_blocks]
+        self.results = int(self.left.rows[same][state[self.left.name[same]]].sum())
         if other_blocks.any():
-            self.rows += len(self.aligned(other_blocks)[0])
+            shared = self.aligned(other_blocks)[0]
+            self.rows += len(shared)
+            self.results += int(state[shared["name"].cat.codes.to_numpy()].sum())
         self.other_blocks = other_blocks
+
+    def _wanted(self, name: str) -> bool:
+        return name not in self.left_out and not self.common.dropped(self.table, name)
+
+    def _must(self, name: str) -> bool:
+        """Whether both must have the rows of a name. On other rank counts a program may make other calls."""
+        if self.common.unaligned and name.startswith(PASSING):
+            code = self.frames.names.index(name)
+            if not (np.any(self.left.name == code) and np.any(self.right.name == code)):
+                return False
+        return self._wanted(name) and not self.common.may_lack(self.table, name)
+
+    def _unaligned(self) -> set[str]:
+        """Names of what both runs pass on, which the rule leaves out or whose steps are not those of one program: a
+        step counts collective calls on all ranks, and a communicator may have all ranks of one run and a part of
+        another's."""
+        found = set()
+        for code in np.intersect1d(self.left.name, self.right.name).tolist():
+            name = self.frames.names[code]
+            if not name.startswith(PASSING) or OF_A_RANK.fullmatch(name):
+                continue
+            one, other = (np.sort(tree.step[tree.name == code]) for tree in (self.left, self.right))
+            shorter = min(len(one), len(other))
+            moved = self.common.unaligned and not np.array_equal(one[:shorter], other[:shorter])
+            if moved or self.common.partial(name):
+                found.add(name)
+        return found
 
     def missing(self) -> list[tuple[int, Lone | None]]:
         """For each run, how many rows it has that the other must have and lacks, and the first of them."""
         missing_rows = []
         sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
         for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):
-            must = self._of(tree, lambda name: not self.common.may_lack(self.table, name))
+            must = self._of(tree, self._must)
             must &= tree.step <= self.common.until
             alone = must.copy()
             alone[joined] = False
@@ -304,6 +440,10 @@ class _Shared:
         for code in np.unique(tree.name).tolist():
             known[code] = wanted(self.frames.names[code])
         return known[tree.name] & (tree.step >= self.begin)
+
+    def of_names(self, wanted: Callable[[str], bool]) -> np.ndarray:
+        """Which of the shared leaves have a `wanted` name: bool."""
+        return self._of(self.left, wanted)[self.in_left]
 
     def _rows(self, run: Id, tree: Leaves, places: np.ndarray) -> pd.DataFrame:
         """The rows of the leaves in `places`, names as text."""
@@ -371,10 +511,10 @@ def _differ(table: str, left: pd.DataFrame, right: pd.DataFrame) -> np.ndarray:
     return np.any([left[word].to_numpy() != right[word].to_numpy() for word in ("hi", "lo")], axis=0)
 
 
-def _first(both: _Shared) -> Point | None:
-    """The first row that differs. Leaves whose blocks are not the same may hold none, so that they are tried in
-    turn."""
-    unequal = np.flatnonzero(both.unequal)
+def _first(both: _Shared, wanted: Callable[[str], bool]) -> Point | None:
+    """The first row of a `wanted` name that differs. Leaves whose blocks are not the same may hold none, so that they
+    are tried in turn."""
+    unequal = np.flatnonzero(both.unequal & both.of_names(wanted))
     if not len(unequal):
         return None
     tree, at = both.left, both.in_left
@@ -416,7 +556,8 @@ def _nearby(
     if at is None:
         return (), None
     both = _Shared(frames, "values", a, b, common)
-    left, right = both.aligned(both.unequal & (both.left.step[both.in_left] == at.step))
+    numbers = both.of_names(lambda name: not name.startswith(SOURCE))
+    left, right = both.aligned(both.unequal & numbers & (both.left.step[both.in_left] == at.step))
     changed = _differ("values", left, right)
     if not changed.any():
         return (), None

@@ -12,7 +12,8 @@ Options state which rows they decide on, and the layout says who records them:
 | how fingerprints are computed | none | fingerprints |
 | where they continue from | none | steps before both have begun, what is counted from the start |
 | rank count, ownership | contributions of whole ranks | these, and what else depends on a rank's blocks |
-| the same, ranks with arrays of their own | none | what passes between records |
+| the same, ranks with arrays of their own | none | what passes between records, but the totals of all ranks |
+| the same, an array of another shape | none | its totals |
 | method, by SAME_STATES alone | what passes between records | none |
 | another factor of the method | all | none |
 | a run ended early | all | none |
@@ -29,7 +30,7 @@ from typing import Any
 
 from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
 from analysis.runs import apart
-from miniapps.trace.records import INPUT, NODE, PASSING, is_state
+from miniapps.trace.records import INPUT, NODE, PASSING, TOTAL, is_state
 from miniapps.trace.schema import FINGERPRINTS
 
 # Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch).
@@ -47,13 +48,36 @@ Row = Callable[[str, str], bool]  # of the table ("fingerprints", "values") and 
 class Common:
     """What two runs are compared in: all rows but those that are `dropped`, where they were `restarted` at different
     places from the step on in which both have begun; and which rows one of them `may_lack`, all of those after the step
-    `until`. `differ` says in words what is not the same in their methods and recordings."""
+    `until`. `differ` says in words what is not the same in their methods and recordings. `hashed`: fingerprints are
+    computed in other ways; `moved`: the layouts differ, and what is passed on under names that are `partial` cannot be
+    compared; `unaligned`: nor need the same step be the same place of the program, since it counts calls."""
 
     restarted: bool
     dropped: Row
     may_lack: Row
     differ: tuple[str, ...]
     until: int = LAST
+    hashed: bool = False
+    moved: bool = False
+    unaligned: bool = False
+    partial: Callable[[str], bool] = lambda name: False
+
+
+def recording(run: Mapping[str, Any]) -> str:
+    """How a row of `Frames.runs` with the columns TELLING was recorded: between complete runs of one problem with the
+    same text `common` leaves nothing out."""
+    stated, config = json.loads(run["options"]), json.loads(run["config"])
+    own = {
+        key: _of(config, key)
+        for key, option in stated.items()
+        if option.get("records") or option.get("effect")
+    }
+    variants = sorted(json.loads(run["promises"]))
+    return json.dumps(
+        [run["size"], bool(run["complete"]), run["method"], stated, own, variants],
+        sort_keys=True,
+        default=str,
+    )
 
 
 def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
@@ -89,6 +113,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
         rows for option in stated.values() if option.get("of_ranks") for rows in option.get("records", ())
     ]
     counted = [rows for key in restarts for rows in stated[key].get("records", ())]
+    stated_sums = [json.loads(run["reductions"]) for run in (a, b)]
     own_arrays = any(apart(run["reductions"], run["size"]) for run in (a, b))
 
     def dropped(table: str, name: str) -> bool:
@@ -96,11 +121,18 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
             return True
         if moved and (OF_A_RANK.fullmatch(name) or _any_matches(of_ranks, table, name)):
             return True
-        if moved and name.startswith(PASSING) and own_arrays:
-            return True
         if restarts and (name.startswith(INPUT) or _any_matches(counted, table, name)):
             return True
         return renumbered and name.startswith(PASSING)
+
+    def partial(name: str) -> bool:
+        """Whether what is passed on as `name` is no array of all ranks alike."""
+        sums = [own.get(name.removeprefix(TOTAL)) for own in stated_sums]
+        if not name.startswith(TOTAL) or not all(sums):
+            return own_arrays
+        one, other = sums
+        few = any(0 < own.get("ranks", 0) < run["size"] for own, run in zip(sums, (a, b), strict=True))
+        return few or any(one.get(key) != other.get(key) for key in ("shape", "dtype", "operation"))
 
     def may_lack(table: str, name: str) -> bool:
         if anything or dropped(table, name) or name.startswith(only):
@@ -120,7 +152,17 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     words += [
         f"{key}: {value_text(methods[0].get(key))}, {value_text(methods[1].get(key))}" for key in others
     ]
-    return Common(bool(restarts), dropped, may_lack, tuple(words), until)
+    return Common(
+        bool(restarts),
+        dropped,
+        may_lack,
+        tuple(words),
+        until,
+        hashed,
+        moved,
+        moved and bool(of_ranks),
+        partial,
+    )
 
 
 def _nothing(table: str, name: str) -> bool:

@@ -10,12 +10,12 @@ import pandas as pd
 from analysis.comparison import COMPARED
 from analysis.divergence.calls import CALLS
 from analysis.divergence.compare import GROWTH
-from analysis.headline import BADGES, badge
+from analysis.headline import BADGES, NOTHING, badge, clause
 from analysis.load.frames import Frames
 from analysis.page.sections import Mark, Table
 from analysis.page.text import below, number
 from analysis.regions import regions, summary
-from analysis.verdict import DIFFERS, NOTHING, UNTESTED, Group, by_weight, clause
+from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight
 
 STATE_SHOWN = 12  # characters of a final state
 GROUPS = ("verdict", "badge", "group", "words", "guarantee", "ordering", "ranks", "runs", "incomplete", "results",

@@ -11,6 +11,7 @@ import pandas as pd
 from analysis.comparison import facts
 from analysis.divergence.compare import Comparison
 from analysis.groups import ranks_text
+from analysis.headline import place
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
 from analysis.overview import Overview
@@ -20,7 +21,7 @@ from analysis.report import figures
 from analysis.report.growth import growth_section
 from analysis.runs import Id, label, samples
 from analysis.variability import variability
-from analysis.verdict import FAILED, MEANING, UNTESTED, Group, by_weight, counted, place
+from analysis.verdict import FAILED, MEANING, UNTESTED, Group, by_weight, counted
 
 APART = (
     "Growth, variability and cost leave out the runs that compare variants, since their steps are samples: see the "
@@ -65,13 +66,17 @@ def _matrix(counts: pd.DataFrame, overview: Overview) -> Table:
 
 
 def _mark(row, group: str) -> Mark:
-    text = (
-        f"{row.distinct} / {row.runs}" if row.distinct else f"{row.runs} not compared" if row.runs else "none"
-    )
+    text = "none" if not row.runs else f"{row.runs} not compared"
+    if row.distinct:
+        text = f"{row.distinct} / {row.runs}"
+    elif row.compared:
+        text = f"{row.runs} {'differ' if row.on_the_way else 'alike'}, no results"
     on = "all rank counts" if row.size == ALL else ranks_text(row.size)
     note = f"{group}, {on}: {counted(row.distinct, 'different result')} in {counted(row.runs, 'run')}"
     if row.verdict:
         note += f"; {row.verdict}: {MEANING[row.verdict]}"
+    if row.runs and row.compared < row.runs:
+        note += f"; {row.runs - row.compared} of them with nothing to be compared with"
     if row.on_the_way and row.distinct == 1:
         text += " at the end"
         note += "; equal at the end, but not on the way"

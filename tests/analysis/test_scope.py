@@ -9,14 +9,14 @@ from analysis.__main__ import main
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
 from analysis.environment import by_environment
-from analysis.headline import headline
+from analysis.headline import clause, headline
 from analysis.lint.rules import lint
 from analysis.load.frames import load
 from analysis.matrix import matrix
 from analysis.overview import Overview
 from analysis.page.sections import SIGNS
 from analysis.results import results
-from analysis.verdict import BROKEN, HOLDS, MEANING, OUTSIDE, SAME, UNTESTED, clause, judge
+from analysis.verdict import BROKEN, HOLDS, MEANING, OUTSIDE, SAME, UNTESTED, judge
 from benchmarks.apps import settings
 from kernels.guarantees import LEVELS, SCOPE, WHY
 from miniapps.system.scope import apart, mixed

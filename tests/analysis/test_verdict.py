@@ -9,10 +9,10 @@ import pytest
 
 from analysis.attempts import repeated
 from analysis.groups import grouped, problem_names, sums_in_words
-from analysis.headline import badge, headline
+from analysis.headline import badge, clause, headline
 from analysis.load.frames import load
 from analysis.report.build import build
-from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, OUTSIDE, SAME, UNTESTED, clause, judge
+from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, OUTSIDE, SAME, UNTESTED, judge
 from miniapps.trace import Tracer
 from tests.analysis import stated
 from tests.analysis.synthetic import CONFIG, METHOD, attributes, flip_bit, region, write_result, write_run
@@ -51,13 +51,14 @@ def test_the_verdict_of_the_two_groups_of_the_demonstration(tmp_path):
     groups = judge(frames)
     assert said(frames) == (
         "DIFFERS (local kernel): The same computation gave 3 different results in 3 runs because a "
-        "computation on one rank came out differently. With a guarantee 4 runs gave the same result, to the last bit."
+        "computation on one rank came out differently. With a guarantee 4 runs on 1, 2, 4 ranks gave the same result, "
+        "to the last bit (compared: 222 fingerprints and values and the final state)."
     )
     differ, equal = map(clause, groups)
     assert differ.startswith("3 of 3 runs differ, first at step 2, vorticity, block 3; cause: local kernel (")
     assert equal == (
-        "4 runs on 1, 2, 4 ranks gave the same bits (a difference in up to 53 % of runs could have gone unseen, at "
-        "95 % confidence)"
+        "4 runs on 1, 2, 4 ranks gave the same bits in 222 fingerprints and values and the final state (a difference "
+        "in up to 53 % of runs could have gone unseen, at 95 % confidence)"
     )
     assert [group.verdict for group in groups] == [DIFFERS, HOLDS]
     assert groups[0].state == "" and len(groups[1].state) == 32
@@ -96,8 +97,9 @@ def test_run_is_judged_at_each_rank_count_apart(tmp_path):
     group = only(load([tmp_path]))
     assert group.verdict == HOLDS and group.distinct == 2
     assert clause(group).startswith(
-        "4 runs on 1, 2 ranks gave the same bits wherever the number of ranks was the same (a difference in up to 53 % "
-        "of runs could have gone unseen, at 95 % confidence); 2 different results on different numbers of ranks, "
+        "4 runs on 1, 2 ranks gave the same bits wherever the number of ranks was the same in 222 fingerprints and "
+        "values and the final state (a difference in up to 53 % of runs could have gone unseen, at 95 % confidence); "
+        "2 different results on different numbers of ranks, "
         "between which nothing is promised, first at step 2, vorticity, block 1"
     )
     assert "within each number of ranks" in said(load([tmp_path]))
@@ -113,10 +115,13 @@ def test_no_difference_without_a_promise_comes_with_its_power(tmp_path):
     group = only(load([tmp_path]))
     assert group.verdict == SAME
     assert clause(group) == (
-        "3 runs on 2 ranks gave the same bits (a difference in up to 63 % of runs could have gone unseen, at 95 % "
-        "confidence)"
+        "3 runs on 2 ranks gave the same bits in 222 fingerprints and values and the final state (a difference in up "
+        "to 63 % of runs could have gone unseen, at 95 % confidence)"
     )
-    assert said(load([tmp_path])) == "IDENTICAL: 3 runs on 2 ranks gave the same result, to the last bit."
+    assert said(load([tmp_path])) == (
+        "IDENTICAL: 3 runs on 2 ranks gave the same result, to the last bit (compared: 222 fingerprints and values and "
+        "the final state)."
+    )
 
 
 def test_one_run_alone_says_that_nothing_can_be_concluded(tmp_path):
@@ -380,7 +385,7 @@ def test_a_replay_is_compared_with_its_source_and_must_have_its_bits(tmp_path):
     group = next(group for group in judge(frames) if "replay" in group.label)
     assert (group.verdict, clause(group)) == (
         HOLDS,
-        "the same bits as the run that it replays, runs/source:0",
+        "the same bits as the run that it replays, runs/source:0, in 222 fingerprints and values and the final state",
     )
     assert "replaying runs/source" in group.words
 
