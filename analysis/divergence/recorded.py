@@ -30,7 +30,7 @@ from typing import Any
 
 from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
 from analysis.runs import apart
-from miniapps.trace.records import INPUT, NODE, PASSING, TOTAL, is_state
+from miniapps.trace.records import INPUT, NODE, PASSING, SOURCE, TOTAL, is_state
 from miniapps.trace.schema import FINGERPRINTS
 
 # Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch).
@@ -112,6 +112,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     of_ranks = [
         rows for option in stated.values() if option.get("of_ranks") for rows in option.get("records", ())
     ]
+    calls = f"values:{SOURCE}*" in of_ranks  # a program that runs as it is
     counted = [rows for key in restarts for rows in stated[key].get("records", ())]
     stated_sums = [json.loads(run["reductions"]) for run in (a, b)]
     own_arrays = any(apart(run["reductions"], run["size"]) for run in (a, b))
