@@ -30,15 +30,21 @@ int MPI_Finalize(void) {
     return PMPI_Finalize();
 }
 
+// Messages that are recorded: sends only where they were asked for.
+#define RECEIVES_FROM(source, comm) (on(comm) && (point_to_point || (source) == MPI_ANY_SOURCE))
+#define SENDS_ON(comm) (point_to_point && on(comm))
+
 #define COUNT int
 #define PLACE int
+#define FORM(NAME) NAME
+#include "messages.inc"
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME PARAMETERS {                                                                                      \
-        return on() ? collective(SHAPE, SITE, [&] { return PMPI_##NAME ARGUMENTS; }) : PMPI_##NAME ARGUMENTS;         \
+        return on(comm) ? collective(SHAPE, SITE, [&] { return PMPI_##NAME ARGUMENTS; }) : PMPI_##NAME ARGUMENTS;         \
     }                                                                                                                \
     int MPI_I##LOWER(LIST PARAMETERS, MPI_Request *request) {                                                        \
         const auto run = [&] { return PMPI_I##LOWER(LIST ARGUMENTS, request); };                                     \
-        return on() ? started(SHAPE, SITE, run, [&] { return *request; }) : run();                                   \
+        return on(comm) ? started(SHAPE, SITE, run, [&] { return *request; }) : run();                                   \
     }
 #include "collectives.inc"
 #undef COLLECTIVE
@@ -47,7 +53,7 @@ int MPI_Finalize(void) {
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME##_init(LIST PARAMETERS, MPI_Info info, MPI_Request *request) {                                    \
         const auto run = [&] { return PMPI_##NAME##_init(LIST ARGUMENTS, info, request); };                          \
-        return on() ? prepared(SHAPE, SITE, run, request) : run();                                                   \
+        return on(comm) ? prepared(SHAPE, SITE, run, [&] { return *request; }) : run();                                                   \
     }
 #include "collectives.inc"
 #undef COLLECTIVE
@@ -56,155 +62,81 @@ int MPI_Finalize(void) {
 #define COUNT MPI_Count
 #define PLACE MPI_Aint
 #define LARGE_COUNTS
+#undef FORM
+#define FORM(NAME) NAME##_c
+#include "messages.inc"
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME##_c PARAMETERS {                                                                                  \
-        return on() ? collective(SHAPE, SITE, [&] { return PMPI_##NAME##_c ARGUMENTS; }) : PMPI_##NAME##_c ARGUMENTS; \
+        return on(comm) ? collective(SHAPE, SITE, [&] { return PMPI_##NAME##_c ARGUMENTS; }) : PMPI_##NAME##_c ARGUMENTS; \
     }                                                                                                                \
     int MPI_I##LOWER##_c(LIST PARAMETERS, MPI_Request *request) {                                                    \
         const auto run = [&] { return PMPI_I##LOWER##_c(LIST ARGUMENTS, request); };                                 \
-        return on() ? started(SHAPE, SITE, run, [&] { return *request; }) : run();                                   \
+        return on(comm) ? started(SHAPE, SITE, run, [&] { return *request; }) : run();                                   \
     }                                                                                                                \
     int MPI_##NAME##_init_c(LIST PARAMETERS, MPI_Info info, MPI_Request *request) {                                  \
         const auto run = [&] { return PMPI_##NAME##_init_c(LIST ARGUMENTS, info, request); };                        \
-        return on() ? prepared(SHAPE, SITE, run, request) : run();                                                   \
+        return on(comm) ? prepared(SHAPE, SITE, run, [&] { return *request; }) : run();                                                   \
     }
 #include "collectives.inc"
 #undef COLLECTIVE
 #endif
 
-// Messages: those from any source always, others where they were asked for.
-
-#define RECEIVE_FROM(source) (on() && (point_to_point || (source) == MPI_ANY_SOURCE))
-
-int MPI_Recv(void *data, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Status *status) {
-    if (!RECEIVE_FROM(source)) return PMPI_Recv(data, count, type, source, tag, comm, status);
-    MPI_Status own;
-    if (status == MPI_STATUS_IGNORE) status = &own;
-    const Shape shape = received(data, count, type, source, tag, comm);
-    replay(source);
-    const Waiting waiting;
-    return observed(shape, SITE, [&] { return PMPI_Recv(data, count, type, source, tag, comm, status); }, status);
-}
-
-int MPI_Irecv(void *data, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
-    if (!RECEIVE_FROM(source)) return PMPI_Irecv(data, count, type, source, tag, comm, request);
-    const Shape shape = received(data, count, type, source, tag, comm);
-    replay(source);
-    return started(shape, SITE, [&] { return PMPI_Irecv(data, count, type, source, tag, comm, request); },
-                   [&] { return *request; });
-}
-
-int MPI_Recv_init(void *data, int count, MPI_Datatype type, int source, int tag, MPI_Comm comm, MPI_Request *request) {
-    const auto run = [&] { return PMPI_Recv_init(data, count, type, source, tag, comm, request); };
-    if (!RECEIVE_FROM(source)) return run();
-    return prepared(received(data, count, type, source, tag, comm), SITE, run, request);
-}
+// Probes. Those that do not wait are recorded where they found something.
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
-    if (!on() || source != MPI_ANY_SOURCE) return PMPI_Probe(source, tag, comm, status);
+    if (!on(comm) || source != MPI_ANY_SOURCE) return PMPI_Probe(source, tag, comm, status);
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
-    const Shape shape = probed(source, tag, comm);
+    const Shape shape = probed(PROBE, source, tag, comm);
     replay(source);
     const Waiting waiting;
     return observed(shape, SITE, [&] { return PMPI_Probe(source, tag, comm, status); }, status);
 }
 
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    if (!on() || source != MPI_ANY_SOURCE) return PMPI_Mprobe(source, tag, comm, message, status);
+    if (!RECEIVES_FROM(source, comm)) return PMPI_Mprobe(source, tag, comm, message, status);
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
-    const Shape shape = probed(source, tag, comm);
+    const Shape shape = probed(MPROBE, source, tag, comm);
     replay(source);
     const Waiting waiting;
-    return observed(shape, SITE, [&] { return PMPI_Mprobe(source, tag, comm, message, status); }, status);
+    const auto run = [&] { return PMPI_Mprobe(source, tag, comm, message, status); };
+    const int code = shape.wildcard ? observed(shape, SITE, run, status) : run();
+    if (code == MPI_SUCCESS) match(*message, comm, shape.wildcard);
+    return code;
 }
 
-// Probes that do not wait are recorded where they found something.
-
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
-    if (!on() || source != MPI_ANY_SOURCE) return PMPI_Iprobe(source, tag, comm, flag, status);
+    if (!on(comm) || source != MPI_ANY_SOURCE) return PMPI_Iprobe(source, tag, comm, flag, status);
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
-    const Shape shape = probed(source, tag, comm);
+    const Shape shape = probed(IPROBE, source, tag, comm);
     replay(source, false);
     const int code = PMPI_Iprobe(source, tag, comm, flag, status);
     return code == MPI_SUCCESS && *flag ? probe_succeeded(shape, SITE, status) : code;
 }
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
-    if (!on() || source != MPI_ANY_SOURCE) return PMPI_Improbe(source, tag, comm, flag, message, status);
+    if (!RECEIVES_FROM(source, comm)) return PMPI_Improbe(source, tag, comm, flag, message, status);
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
-    const Shape shape = probed(source, tag, comm);
-    replay(source, false);
+    const Shape shape = probed(IMPROBE, source, tag, comm);
+    if (shape.wildcard) replay(source, false);
     const int code = PMPI_Improbe(source, tag, comm, flag, message, status);
-    return code == MPI_SUCCESS && *flag ? probe_succeeded(shape, SITE, status) : code;
+    if (code != MPI_SUCCESS || !*flag) return code;
+    match(*message, comm, shape.wildcard);
+    return shape.wildcard ? probe_succeeded(shape, SITE, status) : code;
 }
-
-int MPI_Sendrecv(const void *send, int count, MPI_Datatype type, int target, int send_tag, void *recv, int recv_count,
-                 MPI_Datatype recv_type, int source, int recv_tag, MPI_Comm comm, MPI_Status *status) {
-    const auto run = [&] {
-        return PMPI_Sendrecv(send, count, type, target, send_tag, recv, recv_count, recv_type, source, recv_tag, comm, status);
-    };
-    if (!RECEIVE_FROM(source)) return run();
-    MPI_Status own;
-    if (status == MPI_STATUS_IGNORE) status = &own;
-    const Shape shape = received(recv, recv_count, recv_type, source, recv_tag, comm);
-    replay(source);
-    if (point_to_point) observed(sent(send, count, type, target, send_tag, comm), SITE, [] { return MPI_SUCCESS; });
-    const Waiting waiting;
-    return observed(shape, SITE, run, status);
-}
-
-int MPI_Sendrecv_replace(void *data, int count, MPI_Datatype type, int target, int send_tag, int source, int recv_tag,
-                         MPI_Comm comm, MPI_Status *status) {
-    const auto run = [&] {
-        return PMPI_Sendrecv_replace(data, count, type, target, send_tag, source, recv_tag, comm, status);
-    };
-    if (!RECEIVE_FROM(source)) return run();
-    MPI_Status own;
-    if (status == MPI_STATUS_IGNORE) status = &own;
-    const Shape shape = received(data, count, type, source, recv_tag, comm);
-    replay(source);
-    if (point_to_point) observed(sent(data, count, type, target, send_tag, comm), SITE, [] { return MPI_SUCCESS; });
-    const Waiting waiting;
-    return observed(shape, SITE, run, status);
-}
-
-// Sends of every mode, blocking, nonblocking and persistent.
-#define SENDS(MODE, LOWER)                                                                                           \
-    int MPI_##MODE(const void *data, int count, MPI_Datatype type, int target, int tag, MPI_Comm comm) {             \
-        const auto run = [&] { return PMPI_##MODE(data, count, type, target, tag, comm); };                          \
-        if (!on() || !point_to_point) return run();                                                                  \
-        return observed(sent(data, count, type, target, tag, comm), SITE, run);                                      \
-    }                                                                                                                \
-    int MPI_I##LOWER(const void *data, int count, MPI_Datatype type, int target, int tag, MPI_Comm comm,             \
-                     MPI_Request *request) {                                                                         \
-        const auto run = [&] { return PMPI_I##LOWER(data, count, type, target, tag, comm, request); };               \
-        if (!on() || !point_to_point) return run();                                                                  \
-        return started(sent(data, count, type, target, tag, comm), SITE, run, [&] { return *request; });             \
-    }                                                                                                                \
-    int MPI_##MODE##_init(const void *data, int count, MPI_Datatype type, int target, int tag, MPI_Comm comm,        \
-                          MPI_Request *request) {                                                                    \
-        const auto run = [&] { return PMPI_##MODE##_init(data, count, type, target, tag, comm, request); };          \
-        if (!on() || !point_to_point) return run();                                                                  \
-        return prepared(sent(data, count, type, target, tag, comm), SITE, run, request);                             \
-    }
-SENDS(Send, send)
-SENDS(Ssend, ssend)
-SENDS(Bsend, bsend)
-SENDS(Rsend, rsend)
 
 // Requests.
 
 int MPI_Start(MPI_Request *request) {
-    if (on()) restart(request, 1);
+    if (on()) restart(1, [=](int) { return *request; });
     return PMPI_Start(request);
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
-    if (on()) restart(requests, count);
+    if (on()) restart(count, [=](int i) { return requests[i]; });
     return PMPI_Startall(count, requests);
 }
 
@@ -214,63 +146,138 @@ int MPI_Request_free(MPI_Request *request) {
 }
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    Completion completion(request, 1);
+    Completion completion(1, request);
     const Waiting waiting;
     const int code = PMPI_Wait(request, completion.status(status));
-    completion.all(status);
+    completion.over(code, status);
     return code;
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
-    Completion completion(request, 1);
+    Completion completion(1, request);
+    *flag = 0;
     const int code = PMPI_Test(request, flag, completion.status(status));
-    if (*flag) completion.all(status);
+    if (*flag || code != MPI_SUCCESS) completion.over(code, status);
     return code;
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    Completion completion(requests, count);
+    Completion completion(count, requests);
     const Waiting waiting;
     const int code = PMPI_Waitall(count, requests, completion.statuses(statuses));
-    completion.all(statuses);
+    completion.over(code, statuses);
     return code;
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
-    Completion completion(requests, count);
+    Completion completion(count, requests);
+    *flag = 0;
     const int code = PMPI_Testall(count, requests, flag, completion.statuses(statuses));
-    if (*flag) completion.all(statuses);
+    if (*flag || code != MPI_SUCCESS) completion.over(code, statuses);
     return code;
 }
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
-    Completion completion(requests, count);
+    Completion completion(count, requests);
     const Waiting waiting;
+    *index = MPI_UNDEFINED;
     const int code = PMPI_Waitany(count, requests, index, completion.status(status));
-    if (*index != MPI_UNDEFINED) completion.one(*index, status);
+    completion.over({*index}, code, status);
     return code;
 }
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
-    Completion completion(requests, count);
+    Completion completion(count, requests);
+    *index = MPI_UNDEFINED;
+    *flag = 0;
     const int code = PMPI_Testany(count, requests, index, flag, completion.status(status));
-    if (*flag && *index != MPI_UNDEFINED) completion.one(*index, status);
+    if (*flag || code != MPI_SUCCESS) completion.over({*index}, code, status);
     return code;
 }
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
-    Completion completion(requests, count);
+    Completion completion(count, requests);
     const Waiting waiting;
+    *done = MPI_UNDEFINED;
     const int code = PMPI_Waitsome(count, requests, done, indices, completion.statuses(statuses));
-    completion.some(*done, indices, statuses);
+    if (*done != MPI_UNDEFINED) completion.over({indices, indices + *done}, code, statuses);
     return code;
 }
 
 int MPI_Testsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
-    Completion completion(requests, count);
+    Completion completion(count, requests);
+    *done = MPI_UNDEFINED;
     const int code = PMPI_Testsome(count, requests, done, indices, completion.statuses(statuses));
-    completion.some(*done, indices, statuses);
+    if (*done != MPI_UNDEFINED) completion.over({indices, indices + *done}, code, statuses);
     return code;
+}
+
+// Communicators: which is which follows from how they were made.
+#define MAKES(NAME, KIND, PARAMETERS, ARGUMENTS, PARENT)                                                                 int MPI_##NAME PARAMETERS {                                                                                              if (!on(PARENT)) return PMPI_##NAME ARGUMENTS;                                                                       const Inside from_here;                                                                                              Making making(PARENT, KIND);                                                                                         const int code = PMPI_##NAME ARGUMENTS;                                                                              making.is(code == MPI_SUCCESS ? *made : MPI_COMM_NULL);                                                              return code;                                                                                                     }
+MAKES(Comm_dup, "dup", (MPI_Comm comm, MPI_Comm *made), (comm, made), comm)
+MAKES(Comm_dup_with_info, "dup", (MPI_Comm comm, MPI_Info info, MPI_Comm *made), (comm, info, made), comm)
+MAKES(Comm_create, "group", (MPI_Comm comm, MPI_Group group, MPI_Comm *made), (comm, group, made), comm)
+MAKES(Comm_create_group, "group with tag " + std::to_string(tag) + ",",
+      (MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made), (comm, group, tag, made), comm)
+MAKES(Comm_split, "split", (MPI_Comm comm, int color, int key, MPI_Comm *made), (comm, color, key, made), comm)
+MAKES(Comm_split_type, "split", (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made),
+      (comm, type, key, info, made), comm)
+MAKES(Cart_create, "cart", (MPI_Comm comm, int n, const int lengths[], const int periods[], int reorder, MPI_Comm *made),
+      (comm, n, lengths, periods, reorder, made), comm)
+MAKES(Cart_sub, "sub", (MPI_Comm comm, const int kept[], MPI_Comm *made), (comm, kept, made), comm)
+MAKES(Graph_create, "graph", (MPI_Comm comm, int n, const int index[], const int edges[], int reorder, MPI_Comm *made),
+      (comm, n, index, edges, reorder, made), comm)
+MAKES(Dist_graph_create, "graph",
+      (MPI_Comm comm, int n, const int from[], const int degrees[], const int to[], const int weights[], MPI_Info info,
+       int reorder, MPI_Comm *made),
+      (comm, n, from, degrees, to, weights, info, reorder, made), comm)
+MAKES(Dist_graph_create_adjacent, "graph",
+      (MPI_Comm comm, int in, const int from[], const int in_weights[], int out, const int to[], const int out_weights[],
+       MPI_Info info, int reorder, MPI_Comm *made),
+      (comm, in, from, in_weights, out, to, out_weights, info, reorder, made), comm)
+MAKES(Intercomm_create, "inter", (MPI_Comm comm, int leader, MPI_Comm peer, int other, int tag, MPI_Comm *made),
+      (comm, leader, peer, other, tag, made), comm)
+MAKES(Intercomm_merge, "merged", (MPI_Comm comm, int high, MPI_Comm *made), (comm, high, made), comm)
+MAKES(Comm_accept, "accepted", (const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made),
+      (port, info, root, comm, made), comm)
+MAKES(Comm_connect, "connected", (const char *port, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made),
+      (port, info, root, comm, made), comm)
+MAKES(Comm_spawn, "spawned",
+      (const char *command, char *argv[], int n, MPI_Info info, int root, MPI_Comm comm, MPI_Comm *made, int errors[]),
+      (command, argv, n, info, root, comm, made, errors), comm)
+MAKES(Comm_spawn_multiple, "spawned",
+      (int count, char *commands[], char **argvs[], const int n[], const MPI_Info infos[], int root, MPI_Comm comm,
+       MPI_Comm *made, int errors[]),
+      (count, commands, argvs, n, infos, root, comm, made, errors), comm)
+
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
+    if (!on(comm)) return PMPI_Comm_idup(comm, made, request);
+    const Inside from_here;
+    Making making(comm, "dup");
+    const int code = PMPI_Comm_idup(comm, made, request);
+    code == MPI_SUCCESS ? making.becomes(*made) : making.is(MPI_COMM_NULL);
+    return code;
+}
+
+#if MPI_VERSION >= 4
+int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request) {
+    if (!on(comm)) return PMPI_Comm_idup_with_info(comm, info, made, request);
+    const Inside from_here;
+    Making making(comm, "dup");
+    const int code = PMPI_Comm_idup_with_info(comm, info, made, request);
+    code == MPI_SUCCESS ? making.becomes(*made) : making.is(MPI_COMM_NULL);
+    return code;
+}
+#endif
+
+int MPI_Comm_free(MPI_Comm *comm) {
+    if (on(*comm)) leave(*comm);
+    return PMPI_Comm_free(comm);
+}
+
+int MPI_Comm_disconnect(MPI_Comm *comm) {
+    if (on(*comm)) leave(*comm);
+    return PMPI_Comm_disconnect(comm);
 }
 
 }  // extern "C"

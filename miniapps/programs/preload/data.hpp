@@ -20,6 +20,12 @@ struct Span {
     MPI_Aint count;
     MPI_Datatype type;
 };
+using Spans = std::vector<Span>;
+
+// A communicator of ours whose errors are returned: what MPI does not like of a call, it is to say of the call itself.
+inline MPI_Comm own_comm = MPI_COMM_NULL;
+
+constexpr MPI_Aint PACKED_BYTES = 1 << 20;
 
 struct Hashed {
     std::uint8_t digest[16] = {};
@@ -30,10 +36,12 @@ struct Hashed {
 };
 
 // Whether the elements of a type lie one after the other without gaps, and how long one is.
-inline bool dense(MPI_Datatype type, MPI_Aint &size) {
-    static MPI_Datatype last = MPI_DATATYPE_NULL;  // most programs use one or two, predefined and never freed
-    static MPI_Aint last_size = 0;
+// `known`: only where that is known at once.
+inline bool dense(MPI_Datatype type, MPI_Aint &size, bool known = false) {
+    static thread_local MPI_Datatype last = MPI_DATATYPE_NULL;  // most programs use one or two, predefined and never freed
+    static thread_local MPI_Aint last_size = 0;
     if (type == last) return size = last_size, true;
+    if (known) return false;
     int bytes = 0, integers, addresses, types, combiner;
     MPI_Aint lower, extent;
     PMPI_Type_size(type, &bytes);
@@ -43,6 +51,56 @@ inline bool dense(MPI_Datatype type, MPI_Aint &size) {
     PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
     if (combiner == MPI_COMBINER_NAMED) last = type, last_size = bytes;
     return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_CONTIGUOUS;
+}
+
+// Whether a type is the library's own: others may be freed as soon as a call has begun.
+inline bool predefined(MPI_Datatype type) {
+    MPI_Aint size;
+    if (type == MPI_DATATYPE_NULL || dense(type, size, true)) return true;
+    int integers, addresses, types, combiner;
+    PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+    return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL || combiner == MPI_COMBINER_F90_COMPLEX ||
+           combiner == MPI_COMBINER_F90_INTEGER;
+}
+
+// Keeps the types of what a call gets, which the program may free before the call ends.
+inline void hold(Spans &spans) {
+    MPI_Datatype last = MPI_DATATYPE_NULL, own = MPI_DATATYPE_NULL;
+    for (Span &span : spans) {
+        if (predefined(span.type)) continue;
+        if (span.type != last) {
+            last = span.type;
+            PMPI_Type_dup(last, &own);
+        }
+        span.type = own;
+    }
+}
+
+inline void release(Spans &spans) {
+    for (std::size_t i = 0; i < spans.size(); ++i) {
+        MPI_Datatype type = spans[i].type;
+        if (predefined(type)) continue;
+        for (std::size_t j = i; j < spans.size(); ++j)
+            if (spans[j].type == type) spans[j].type = MPI_DATATYPE_NULL;
+        PMPI_Type_free(&type);
+    }
+}
+
+// The place `elements` behind the beginning of a buffer.
+inline const void *part(const void *buffer, MPI_Aint elements, MPI_Datatype type) {
+    MPI_Aint lower, extent;
+    if (type == MPI_DATATYPE_NULL) return buffer;
+    PMPI_Type_get_extent(type, &lower, &extent);
+    return static_cast<const char *>(buffer) + elements * extent;
+}
+
+// Whether there is anything to read: a null pointer is an address only to types that hold addresses (MPI_BOTTOM).
+inline bool readable(const Span &span) {
+    if (span.count <= 0 || span.type == MPI_DATATYPE_NULL) return false;
+    if (span.start) return true;
+    MPI_Aint lower = 0, extent = 0;
+    PMPI_Type_get_true_extent(span.type, &lower, &extent);
+    return lower != 0;
 }
 
 inline void put(XXH128_hash_t hash, std::uint8_t *digest) {
@@ -55,7 +113,7 @@ inline void put(XXH128_hash_t hash, std::uint8_t *digest) {
 inline Hashed hash(const Span *spans, std::size_t n) {
     Hashed result;
     MPI_Aint size;
-    if (n == 1 && spans->start && dense(spans->type, size)) {
+    if (n == 1 && spans->start && readable(*spans) && dense(spans->type, size)) {
         result.bytes = size * spans->count;
         put(XXH3_128bits(spans->start, std::size_t(result.bytes)), result.digest);
         result.basic = basic_of(spans->type);
@@ -72,7 +130,7 @@ inline Hashed hash(const Span *spans, std::size_t n) {
     Numbers numbers(result.basic);
     for (std::size_t i = 0; i < n; ++i) {
         const Span &span = spans[i];
-        if (!span.start || span.count <= 0) continue;
+        if (!readable(span)) continue;
         const bool flat = dense(span.type, size);
         result.bytes += size * span.count;
         if (flat) {
@@ -80,13 +138,19 @@ inline Hashed hash(const Span *spans, std::size_t n) {
             numbers.take(span.start, std::size_t(size * span.count));
             continue;
         }
-        int length = 0, position = 0;
-        PMPI_Pack_size(int(span.count), span.type, MPI_COMM_SELF, &length);
-        packed.resize(std::size_t(length));
-        PMPI_Pack(span.start, int(span.count), span.type, packed.data(), length, &position, MPI_COMM_SELF);
-        XXH3_128bits_update(&state, packed.data(), std::size_t(position));
-        numbers.take(packed.data(), std::size_t(position));
         result.packed = true;
+        const MPI_Aint each = PACKED_BYTES / (size > 0 ? size : 1) + 1;  // elements at once
+        for (MPI_Aint at = 0; at < span.count; at += each) {
+            const int some = int(each < span.count - at ? each : span.count - at);
+            int length = 0, position = 0;
+            if (PMPI_Pack_size(some, span.type, own_comm, &length) != MPI_SUCCESS || length < 0) break;
+            packed.resize(std::size_t(length) + 1);
+            if (PMPI_Pack(part(span.start, at, span.type), some, span.type, packed.data(), length, &position, own_comm) !=
+                MPI_SUCCESS)
+                break;  // a type that was not committed: the library refuses the call, too
+            XXH3_128bits_update(&state, packed.data(), std::size_t(position));
+            numbers.take(packed.data(), std::size_t(position));
+        }
     }
     put(XXH3_128bits_digest(&state), result.digest);
     if (result.basic != Basic::NONE) result.sizes = numbers.sizes();

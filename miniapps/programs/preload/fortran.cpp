@@ -2,7 +2,7 @@
 // library's own Fortran functions. (Open MPI's call its C functions by names that cannot be intercepted.)
 //
 // `mpi_x_` is called by programs that include mpif.h or use the module mpi; with the module mpi_f08, Open MPI calls
-// `mpi_x_f08_`, whose arguments are passed alike, and MPICH its C functions, whose site is then in MPICH's library.
+// `mpi_x_f08_`, whose arguments are passed alike. So does MPICH where no buffer is passed; else it calls its C functions.
 #include <cstdio>
 #include <cstdlib>
 
@@ -48,13 +48,22 @@ Buffer *at(Buffer *buffer) {
 
 MPI_Comm comm_of(const MPI_Fint *handle) { return PMPI_Comm_f2c(*handle); }
 MPI_Datatype type_of(const MPI_Fint *handle) { return PMPI_Type_f2c(*handle); }
+MPI_Message message_of(const MPI_Fint *handle) { return PMPI_Message_f2c(*handle); }
 MPI_Op op_of(const MPI_Fint *handle) { return PMPI_Op_f2c(*handle); }
 MPI_Request request_of(const MPI_Fint *handle) { return PMPI_Request_f2c(*handle); }
 
 constexpr std::size_t STATUS = 32;  // integers: more than a status has in any library
 
+// A constant of MPICH for the module mpi_f08.
+const void *f08(const char *name) {
+    void **place = static_cast<void **>(dlsym(RTLD_DEFAULT, name));
+    return place ? *place : nullptr;
+}
+
 bool ignored(const MPI_Fint *status) {
-    return status == nullptr || status == MPI_F_STATUS_IGNORE || status == MPI_F_STATUSES_IGNORE;
+    static const void *one = f08("MPI_F08_STATUS_IGNORE"), *many = f08("MPI_F08_STATUSES_IGNORE");
+    return status == nullptr || status == MPI_F_STATUS_IGNORE || status == MPI_F_STATUSES_IGNORE || status == one ||
+           status == many;
 }
 
 // A status of Fortran, which the library writes: the program's, or one of ours where it wants none.
@@ -77,40 +86,37 @@ int status_size() {
     return int(sizeof(MPI_Status) / sizeof(MPI_Fint));
 }
 
-class FortranCompletion {
+class FortranCompletion : public Ending {
   public:
-    FortranCompletion(const MPI_Fint *requests, int count, MPI_Fint *given) : on_(on() && under_way), given_(given) {
-        if (!on_) return;
-        inside = true;
-        for (int i = 0; i < count; ++i) handles_.push_back(number_of(request_of(requests + i)));
-        if (ignored(given)) own_.resize(STATUS * std::size_t(count + 1));
-    }
-    ~FortranCompletion() {
-        if (on_) inside = false;
+    FortranCompletion(int count, const MPI_Fint *requests, MPI_Fint *given)
+        : Ending(count, [=](int i) { return request_of(requests + i); }), requests_(requests), given_(given) {
+        if (watches() && ignored(given)) own_.resize(STATUS * std::size_t(count + 1));
     }
     MPI_Fint *statuses() { return own_.empty() ? given_ : own_.data(); }
-    void all() {
-        std::vector<int> which;
-        for (std::size_t i = 0; i < handles_.size(); ++i) which.push_back(int(i));
-        done(which);
+    void over(const std::vector<int> &which, int code) {
+        Ending::over(
+            which, code,
+            [this](int i) {
+                MPI_Status status{};
+                PMPI_Status_f2c(statuses() + std::size_t(i) * std::size_t(status_size()), &status);
+                return status;
+            },
+            [this](int i) { return request_of(requests_ + i) == MPI_REQUEST_NULL; });
     }
-    // The i-th status is that of request which[i].
-    void done(const std::vector<int> &which) {
-        if (!on_) return;
-        const std::lock_guard<std::mutex> held(lock);
-        for (std::size_t i = 0; i < which.size(); ++i) {
-            MPI_Status status;
-            PMPI_Status_f2c(statuses() + i * std::size_t(status_size()), &status);
-            complete(handles_[std::size_t(which[i])], status);
-        }
-    }
+    void over(int code) { over(all(), code); }
 
   private:
-    bool on_;
+    const MPI_Fint *requests_;
     MPI_Fint *given_;
-    std::vector<std::uint64_t> handles_;
     std::vector<MPI_Fint> own_;
 };
+
+// Numbers of requests as C counts them.
+std::vector<int> from_one(const MPI_Fint *indices, MPI_Fint count) {
+    std::vector<int> which;
+    for (MPI_Fint i = 0; count != MPI_UNDEFINED && i < count; ++i) which.push_back(indices[i] - 1);
+    return which;
+}
 
 }  // namespace
 
@@ -146,14 +152,14 @@ INIT(_f08_)
 #define COLLECTIVE(SUFFIX, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                     \
     BEGIN(SUFFIX, LOWER, PARAMETERS)                                                                \
         const auto run = [&] { return real(LIST ARGUMENTS, code), *code; };                         \
-        if (on())                                                                                   \
+        if (on(comm_of(comm)))                                                                      \
             *code = collective(SHAPE, SITE, run);                                                   \
         else                                                                                        \
             run();                                                                                  \
     }                                                                                               \
     BEGIN(SUFFIX, i##LOWER, (LIST PARAMETERS, MPI_Fint *request))                                   \
         const auto run = [&] { return real(LIST ARGUMENTS, request, code), *code; };                \
-        if (on())                                                                                   \
+        if (on(comm_of(comm)))                                                                      \
             started(SHAPE, SITE, run, [&] { return request_of(request); });                         \
         else                                                                                        \
             run();                                                                                  \
@@ -214,112 +220,289 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
 
 // Messages.
 
-#define RECEIVES(SUFFIX, _)                                                                                        \
-    BEGIN(SUFFIX, recv, (void *data, F *count, F *type, F *source, F *tag, F *comm, F *status))                    \
-        if (!on() || !(point_to_point || *source == MPI_ANY_SOURCE)) {                                             \
-            real(data, count, type, source, tag, comm, status, code);                                              \
-            return;                                                                                                \
-        }                                                                                                          \
-        const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));               \
-        F from = *source;                                                                                       \
-        replay(from);                                                                                              \
-        Status got(status);                                                                                        \
-        const Waiting waiting;                                                                                     \
-        observed_with(shape, SITE, [&] {                                                                           \
-            real(data, count, type, &from, tag, comm     , got.place(), code);                                     \
-            return *code;                                                                                          \
-        }, [&] { return got.c(); });                                                                               \
-    }                                                                                                              \
-    BEGIN(SUFFIX, irecv, (void *data, F *count, F *type, F *source, F *tag, F *comm, F *request))                  \
-        if (!on() || !(point_to_point || *source == MPI_ANY_SOURCE)) {                                             \
-            real(data, count, type, source, tag, comm, request, code);                                             \
-            return;                                                                                                \
-        }                                                                                                          \
-        const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));               \
-        F from = *source;                                                                                       \
-        replay(from);                                                                                              \
-        started(shape, SITE, [&] {                                                                                 \
-            real(data, count, type, &from, tag, comm     , request, code);                                         \
-            return *code;                                                                                          \
-        }, [&] { return request_of(request); });                                                                   \
-    }                                                                                                              \
-    BEGIN(SUFFIX, probe, (F *source, F *tag, F *comm, F *status))                                                  \
-        if (!on() || *source != MPI_ANY_SOURCE) {                                                                  \
-            real(source, tag, comm, status, code);                                                                 \
-            return;                                                                                                \
-        }                                                                                                          \
-        const Shape shape = probed(*source, *tag, comm_of(comm));                                                  \
-        F from = *source;                                                                                       \
-        replay(from);                                                                                              \
-        Status got(status);                                                                                        \
-        const Waiting waiting;                                                                                     \
-        observed_with(shape, SITE, [&] {                                                                           \
-            real(&from, tag, comm     , got.place(), code);                                                        \
-            return *code;                                                                                          \
-        }, [&] { return got.c(); });                                                                               \
+#define RECEIVES_FROM(source, comm) (on(comm_of(comm)) && (point_to_point || *(source) == MPI_ANY_SOURCE))
+#define SENDS_ON(comm) (point_to_point && on(comm_of(comm)))
+
+#define RECEIVES(SUFFIX, _)                                                                                                \
+    BEGIN(SUFFIX, recv, (void *data, F *count, F *type, F *source, F *tag, F *comm, F *status))                            \
+        if (!RECEIVES_FROM(source, comm)) return real(data, count, type, source, tag, comm, status, code);                 \
+        const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));                       \
+        F from = *source;                                                                                                  \
+        replay(from);                                                                                                      \
+        Status got(status);                                                                                                \
+        const Waiting waiting;                                                                                             \
+        observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
+            real(data, count, type, &from, tag, comm, got.place(), code);                                                  \
+            return *code;                                                                                                  \
+        }, [&] { return got.c(); });                                                                                       \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, irecv, (void *data, F *count, F *type, F *source, F *tag, F *comm, F *request))                          \
+        if (!RECEIVES_FROM(source, comm)) return real(data, count, type, source, tag, comm, request, code);                \
+        const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));                       \
+        F from = *source;                                                                                                  \
+        replay(from);                                                                                                      \
+        started(shape, SITE, [&] {                                                                                         \
+            real(data, count, type, &from, tag, comm, request, code);                                                      \
+            return *code;                                                                                                  \
+        }, [&] { return request_of(request); });                                                                           \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, recv_init, (void *data, F *count, F *type, F *source, F *tag, F *comm, F *request))                      \
+        const auto run = [&] { return real(data, count, type, source, tag, comm, request, code), *code; };                 \
+        if (!RECEIVES_FROM(source, comm)) return void(run());                                                              \
+        prepared(received(at(data), *count, type_of(type), *source, *tag, comm_of(comm)), SITE, run,                       \
+                 [&] { return request_of(request); });                                                                     \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, sendrecv, (void *send, F *count, F *type, F *target, F *send_tag, void *recv, F *recv_count, F *recv_type,\
+                             F *source, F *recv_tag, F *comm, F *status))                                                  \
+        if (!RECEIVES_FROM(source, comm))                                                                                  \
+            return real(send, count, type, target, send_tag, recv, recv_count, recv_type, source, recv_tag, comm, status, code);\
+        const Shape shape = exchanged(SENDRECV, {at(send), *count, type_of(type)}, {at(recv), *recv_count, type_of(recv_type)},\
+                                      *source, *recv_tag, comm_of(comm), point_to_point);                                  \
+        F from = *source;                                                                                                  \
+        replay(from);                                                                                                      \
+        Status got(status);                                                                                                \
+        const Waiting waiting;                                                                                             \
+        observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
+            real(send, count, type, target, send_tag, recv, recv_count, recv_type, &from, recv_tag, comm, got.place(), code);\
+            return *code;                                                                                                  \
+        }, [&] { return got.c(); });                                                                                       \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, sendrecv_replace, (void *data, F *count, F *type, F *target, F *send_tag, F *source, F *recv_tag, F *comm,\
+                                     F *status))                                                                           \
+        if (!RECEIVES_FROM(source, comm))                                                                                  \
+            return real(data, count, type, target, send_tag, source, recv_tag, comm, status, code);                        \
+        const Span span{at(data), *count, type_of(type)};                                                                  \
+        const Shape shape = exchanged(SENDRECV_REPLACE, span, span, *source, *recv_tag, comm_of(comm), point_to_point);    \
+        F from = *source;                                                                                                  \
+        replay(from);                                                                                                      \
+        Status got(status);                                                                                                \
+        const Waiting waiting;                                                                                             \
+        observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
+            real(data, count, type, target, send_tag, &from, recv_tag, comm, got.place(), code);                           \
+            return *code;                                                                                                  \
+        }, [&] { return got.c(); });                                                                                       \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, mrecv, (void *data, F *count, F *type, F *message, F *status))                                           \
+        const auto comm = unmatch(message_of(message));                                                                    \
+        if (!comm) return real(data, count, type, message, status, code);                                                  \
+        Status got(status);                                                                                                \
+        observed_with(matched(at(data), *count, type_of(type)), SITE, *comm, [&] {                                         \
+            real(data, count, type, message, got.place(), code);                                                           \
+            return *code;                                                                                                  \
+        }, [&] { return got.c(); });                                                                                       \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, imrecv, (void *data, F *count, F *type, F *message, F *request))                                         \
+        const auto comm = unmatch(message_of(message));                                                                    \
+        const auto run = [&] { return real(data, count, type, message, request, code), *code; };                           \
+        if (!comm) return void(run());                                                                                     \
+        started_on(matched(at(data), *count, type_of(type)), SITE, *comm, run, [&] { return request_of(request); });       \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, probe, (F *source, F *tag, F *comm, F *status))                                                          \
+        if (!on(comm_of(comm)) || *source != MPI_ANY_SOURCE) return real(source, tag, comm, status, code);                 \
+        const Shape shape = probed(PROBE, *source, *tag, comm_of(comm));                                                   \
+        F from = *source;                                                                                                  \
+        replay(from);                                                                                                      \
+        Status got(status);                                                                                                \
+        const Waiting waiting;                                                                                             \
+        observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
+            real(&from, tag, comm, got.place(), code);                                                                     \
+            return *code;                                                                                                  \
+        }, [&] { return got.c(); });                                                                                       \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, iprobe, (F *source, F *tag, F *comm, F *flag, F *status))                                                \
+        if (!on(comm_of(comm)) || *source != MPI_ANY_SOURCE) return real(source, tag, comm, flag, status, code);           \
+        const Shape shape = probed(IPROBE, *source, *tag, comm_of(comm));                                                  \
+        F from = *source;                                                                                                  \
+        replay(from, false);                                                                                               \
+        Status got(status);                                                                                                \
+        {                                                                                                                  \
+            const Inside from_here;                                                                                        \
+            real(&from, tag, comm, flag, got.place(), code);                                                               \
+        }                                                                                                                  \
+        if (*code == MPI_SUCCESS && *flag) probe_succeeded(shape, SITE, got.c());                                          \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, mprobe, (F *source, F *tag, F *comm, F *message, F *status))                                             \
+        if (!RECEIVES_FROM(source, comm)) return real(source, tag, comm, message, status, code);                           \
+        const Shape shape = probed(MPROBE, *source, *tag, comm_of(comm));                                                  \
+        F from = *source;                                                                                                  \
+        replay(from);                                                                                                      \
+        Status got(status);                                                                                                \
+        const Waiting waiting;                                                                                             \
+        const auto run = [&] {                                                                                             \
+            real(&from, tag, comm, message, got.place(), code);                                                            \
+            return *code;                                                                                                  \
+        };                                                                                                                 \
+        if (shape.wildcard) {                                                                                              \
+            observed_with(shape, SITE, known(shape.comm), run, [&] { return got.c(); });                                   \
+        } else {                                                                                                           \
+            const Inside from_here;                                                                                        \
+            run();                                                                                                         \
+        }                                                                                                                  \
+        if (*code == MPI_SUCCESS) match(message_of(message), shape.comm, shape.wildcard);                                  \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, improbe, (F *source, F *tag, F *comm, F *flag, F *message, F *status))                                   \
+        if (!RECEIVES_FROM(source, comm)) return real(source, tag, comm, flag, message, status, code);                     \
+        const Shape shape = probed(IMPROBE, *source, *tag, comm_of(comm));                                                 \
+        F from = *source;                                                                                                  \
+        replay(from, false);                                                                                               \
+        Status got(status);                                                                                                \
+        {                                                                                                                  \
+            const Inside from_here;                                                                                        \
+            real(&from, tag, comm, flag, message, got.place(), code);                                                      \
+        }                                                                                                                  \
+        if (*code != MPI_SUCCESS || !*flag) return;                                                                        \
+        match(message_of(message), shape.comm, shape.wildcard);                                                            \
+        if (shape.wildcard) probe_succeeded(shape, SITE, got.c());                                                         \
     }
 EACH_BINDING(RECEIVES, 0)
 
-#define SENDS(SUFFIX, LOWER)                                                                                       \
-    BEGIN(SUFFIX, LOWER, (void *data, F *count, F *type, F *target, F *tag, F *comm))                              \
-        const auto run = [&] { return real(data, count, type, target, tag, comm, code), *code; };                  \
-        if (on() && point_to_point)                                                                                \
-            observed(sent(at(data), *count, type_of(type), *target, *tag, comm_of(comm)), SITE, run);              \
-        else                                                                                                       \
-            run();                                                                                                 \
-    }                                                                                                              \
-    BEGIN(SUFFIX, i##LOWER, (void *data, F *count, F *type, F *target, F *tag, F *comm, F *request))               \
-        const auto run = [&] { return real(data, count, type, target, tag, comm, request, code), *code; };         \
-        if (on() && point_to_point)                                                                                \
-            started(sent(at(data), *count, type_of(type), *target, *tag, comm_of(comm)), SITE, run,                \
-                    [&] { return request_of(request); });                                                          \
-        else                                                                                                       \
-            run();                                                                                                 \
+#define SENDS(SUFFIX, LOWER, KIND)                                                                                         \
+    BEGIN(SUFFIX, LOWER, (void *data, F *count, F *type, F *target, F *tag, F *comm))                                      \
+        const auto run = [&] { return real(data, count, type, target, tag, comm, code), *code; };                          \
+        if (!SENDS_ON(comm)) return void(run());                                                                           \
+        observed(sent(KIND, at(data), *count, type_of(type), *target, *tag, comm_of(comm)), SITE, run);                    \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, i##LOWER, (void *data, F *count, F *type, F *target, F *tag, F *comm, F *request))                       \
+        const auto run = [&] { return real(data, count, type, target, tag, comm, request, code), *code; };                 \
+        if (!SENDS_ON(comm)) return void(run());                                                                           \
+        started(sent(KIND, at(data), *count, type_of(type), *target, *tag, comm_of(comm)), SITE, run,                      \
+                [&] { return request_of(request); });                                                                      \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, LOWER##_init, (void *data, F *count, F *type, F *target, F *tag, F *comm, F *request))                   \
+        const auto run = [&] { return real(data, count, type, target, tag, comm, request, code), *code; };                 \
+        if (!SENDS_ON(comm)) return void(run());                                                                           \
+        prepared(sent(KIND, at(data), *count, type_of(type), *target, *tag, comm_of(comm)), SITE, run,                     \
+                 [&] { return request_of(request); });                                                                     \
     }
-EACH_BINDING(SENDS, send)
-EACH_BINDING(SENDS, ssend)
+EACH_BINDING(SENDS, send, SEND)
+EACH_BINDING(SENDS, ssend, SSEND)
+EACH_BINDING(SENDS, bsend, BSEND)
+EACH_BINDING(SENDS, rsend, RSEND)
 
 // Requests. What came in is read from the statuses; where the program wants none, they are asked for here.
 
-#define REQUESTS(SUFFIX, _)                                                                                        \
-    BEGIN(SUFFIX, wait, (F *request, F *status))                                                                   \
-        const Waiting waiting;                                                                                     \
-        FortranCompletion completion(request, 1, status);                                                          \
-        real(request, completion.statuses(), code);                                                                \
-        completion.done({0});                                                                                      \
-    }                                                                                                              \
-    BEGIN(SUFFIX, test, (F *request, F *flag, F *status))                                                          \
-        FortranCompletion completion(request, 1, status);                                                          \
-        real(request, flag, completion.statuses(), code);                                                          \
-        if (*flag) completion.done({0});                                                                           \
-    }                                                                                                              \
-    BEGIN(SUFFIX, waitall, (F *count, F *requests, F *statuses))                                                   \
-        const Waiting waiting;                                                                                     \
-        FortranCompletion completion(requests, *count, statuses);                                                  \
-        real(count, requests, completion.statuses(), code);                                                        \
-        completion.all();                                                                                          \
-    }                                                                                                              \
-    BEGIN(SUFFIX, testall, (F *count, F *requests, F *flag, F *statuses))                                          \
-        FortranCompletion completion(requests, *count, statuses);                                                  \
-        real(count, requests, flag, completion.statuses(), code);                                                  \
-        if (*flag) completion.all();                                                                               \
-    }                                                                                                              \
-    BEGIN(SUFFIX, waitany, (F *count, F *requests, F *index, F *status))                                           \
-        const Waiting waiting;                                                                                     \
-        FortranCompletion completion(requests, *count, status);                                                    \
-        real(count, requests, index, completion.statuses(), code);                                                 \
-        if (*index != MPI_UNDEFINED) completion.done({*index - 1});                                                \
-    }                                                                                                              \
-    BEGIN(SUFFIX, waitsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                            \
-        const Waiting waiting;                                                                                     \
-        FortranCompletion completion(requests, *count, statuses);                                                  \
-        real(count, requests, ended, indices, completion.statuses(), code);                                        \
-        std::vector<int> which;                                                                                    \
-        for (int i = 0; *ended != MPI_UNDEFINED && i < *ended; ++i) which.push_back(indices[i] - 1);                \
-        completion.done(which);                                                                                    \
+#define REQUESTS(SUFFIX, _)                                                                                                \
+    BEGIN(SUFFIX, start, (F *request))                                                                                     \
+        if (on()) restart(1, [=](int) { return request_of(request); });                                                    \
+        const Inside from_here;                                                                                            \
+        real(request, code);                                                                                               \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, startall, (F *count, F *requests))                                                                       \
+        if (on()) restart(*count, [=](int i) { return request_of(requests + i); });                                        \
+        const Inside from_here;                                                                                            \
+        real(count, requests, code);                                                                                       \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, request_free, (F *request))                                                                              \
+        if (on()) drop(request_of(request));                                                                               \
+        const Inside from_here;                                                                                            \
+        real(request, code);                                                                                               \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, wait, (F *request, F *status))                                                                           \
+        const Waiting waiting;                                                                                             \
+        FortranCompletion completion(1, request, status);                                                                  \
+        real(request, completion.statuses(), code);                                                                        \
+        completion.over(*code);                                                                                            \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, test, (F *request, F *flag, F *status))                                                                  \
+        FortranCompletion completion(1, request, status);                                                                  \
+        *flag = 0;                                                                                                         \
+        real(request, flag, completion.statuses(), code);                                                                  \
+        if (*flag || *code != MPI_SUCCESS) completion.over(*code);                                                         \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, waitall, (F *count, F *requests, F *statuses))                                                           \
+        const Waiting waiting;                                                                                             \
+        FortranCompletion completion(*count, requests, statuses);                                                          \
+        real(count, requests, completion.statuses(), code);                                                                \
+        completion.over(*code);                                                                                            \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, testall, (F *count, F *requests, F *flag, F *statuses))                                                  \
+        FortranCompletion completion(*count, requests, statuses);                                                          \
+        *flag = 0;                                                                                                         \
+        real(count, requests, flag, completion.statuses(), code);                                                          \
+        if (*flag || *code != MPI_SUCCESS) completion.over(*code);                                                         \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, waitany, (F *count, F *requests, F *index, F *status))                                                   \
+        const Waiting waiting;                                                                                             \
+        FortranCompletion completion(*count, requests, status);                                                            \
+        *index = MPI_UNDEFINED;                                                                                            \
+        real(count, requests, index, completion.statuses(), code);                                                         \
+        if (*index != MPI_UNDEFINED) completion.over({*index - 1}, *code);                                                 \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, testany, (F *count, F *requests, F *index, F *flag, F *status))                                          \
+        FortranCompletion completion(*count, requests, status);                                                            \
+        *index = MPI_UNDEFINED;                                                                                            \
+        *flag = 0;                                                                                                         \
+        real(count, requests, index, flag, completion.statuses(), code);                                                   \
+        if (*index != MPI_UNDEFINED && (*flag || *code != MPI_SUCCESS)) completion.over({*index - 1}, *code);              \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, waitsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                                    \
+        const Waiting waiting;                                                                                             \
+        FortranCompletion completion(*count, requests, statuses);                                                          \
+        *ended = MPI_UNDEFINED;                                                                                            \
+        real(count, requests, ended, indices, completion.statuses(), code);                                                \
+        completion.over(from_one(indices, *ended), *code);                                                                 \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, testsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                                    \
+        FortranCompletion completion(*count, requests, statuses);                                                          \
+        *ended = MPI_UNDEFINED;                                                                                            \
+        real(count, requests, ended, indices, completion.statuses(), code);                                                \
+        completion.over(from_one(indices, *ended), *code);                                                                 \
     }
-
 EACH_BINDING(REQUESTS, 0)
+
+// Communicators: which is which follows from how they were made.
+
+#define MAKES(SUFFIX, LOWER, KIND, PARAMETERS, ARGUMENTS)                                                                  \
+    BEGIN(SUFFIX, LOWER, PARAMETERS)                                                                                       \
+        const auto run = [&] { real(LIST ARGUMENTS, code); };                                                              \
+        if (!on(comm_of(comm))) return run();                                                                              \
+        const Inside from_here;                                                                                            \
+        Making making(comm_of(comm), KIND);                                                                                \
+        run();                                                                                                             \
+        making.is(*code == MPI_SUCCESS ? comm_of(made) : MPI_COMM_NULL);                                                   \
+    }
+EACH_BINDING(MAKES, comm_dup, "dup", (F *comm, F *made), (comm, made))
+EACH_BINDING(MAKES, comm_dup_with_info, "dup", (F *comm, F *info, F *made), (comm, info, made))
+EACH_BINDING(MAKES, comm_create, "group", (F *comm, F *group, F *made), (comm, group, made))
+EACH_BINDING(MAKES, comm_create_group, "group with tag " + std::to_string(*tag) + ",", (F *comm, F *group, F *tag, F *made),
+             (comm, group, tag, made))
+EACH_BINDING(MAKES, comm_split, "split", (F *comm, F *color, F *key, F *made), (comm, color, key, made))
+EACH_BINDING(MAKES, comm_split_type, "split", (F *comm, F *type, F *key, F *info, F *made), (comm, type, key, info, made))
+EACH_BINDING(MAKES, cart_create, "cart", (F *comm, F *n, F *lengths, F *periods, F *reorder, F *made),
+             (comm, n, lengths, periods, reorder, made))
+EACH_BINDING(MAKES, cart_sub, "sub", (F *comm, F *kept, F *made), (comm, kept, made))
+EACH_BINDING(MAKES, graph_create, "graph", (F *comm, F *n, F *index, F *edges, F *reorder, F *made),
+             (comm, n, index, edges, reorder, made))
+EACH_BINDING(MAKES, dist_graph_create, "graph",
+             (F *comm, F *n, F *from, F *degrees, F *to, F *weights, F *info, F *reorder, F *made),
+             (comm, n, from, degrees, to, weights, info, reorder, made))
+EACH_BINDING(MAKES, dist_graph_create_adjacent, "graph",
+             (F *comm, F *in, F *from, F *in_weights, F *out, F *to, F *out_weights, F *info, F *reorder, F *made),
+             (comm, in, from, in_weights, out, to, out_weights, info, reorder, made))
+EACH_BINDING(MAKES, intercomm_create, "inter", (F *comm, F *leader, F *peer, F *other, F *tag, F *made),
+             (comm, leader, peer, other, tag, made))
+EACH_BINDING(MAKES, intercomm_merge, "merged", (F *comm, F *high, F *made), (comm, high, made))
+
+#define COMMUNICATORS(SUFFIX, _)                                                                                           \
+    BEGIN(SUFFIX, comm_idup, (F *comm, F *made, F *request))                                                               \
+        const auto run = [&] { real(comm, made, request, code); };                                                         \
+        if (!on(comm_of(comm))) return run();                                                                              \
+        const Inside from_here;                                                                                            \
+        Making making(comm_of(comm), "dup");                                                                               \
+        run();                                                                                                             \
+        *code == MPI_SUCCESS ? making.becomes(comm_of(made)) : making.is(MPI_COMM_NULL);                                   \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, comm_free, (F *comm))                                                                                    \
+        if (on(comm_of(comm))) leave(comm_of(comm));                                                                       \
+        const Inside from_here;                                                                                            \
+        real(comm, code);                                                                                                  \
+    }                                                                                                                      \
+    BEGIN(SUFFIX, comm_disconnect, (F *comm))                                                                              \
+        if (on(comm_of(comm))) leave(comm_of(comm));                                                                       \
+        const Inside from_here;                                                                                            \
+        real(comm, code);                                                                                                  \
+    }
+EACH_BINDING(COMMUNICATORS, 0)
 
 }  // extern "C"
 

@@ -25,9 +25,11 @@ namespace fpna {
 constexpr std::uint64_t MAGIC = 0x31474f4c414e5046;  // "FPNALOG1" in little-endian bytes
 constexpr int POPULATE_WRITE = 23;  // MADV_POPULATE_WRITE, Linux 5.14
 constexpr std::size_t PAGE = 4096, PIECE = std::size_t(1) << 20;  // bytes by which the file grows
+constexpr int MOST_COUNTED = 240;
 
 enum Flag : std::uint16_t {
-    IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PERSISTENT = 8, PACKED = 16, FAILED = 32, REPLACED = 64
+    IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PERSISTENT = 8, PACKED = 16, FAILED = 32, REPLACED = 64, INTER = 128,
+    OTHER_THREAD = 256  // than the one that called MPI_Init, where threads may call at the same time
 };
 
 struct Header {
@@ -37,7 +39,12 @@ struct Header {
     std::int32_t rank, size;
     std::int64_t began, ended;  // CLOCK_MONOTONIC, ns; `ended` 0 until MPI_Finalize
     std::int64_t offset;        // of this clock to that of rank 0, ns
+    // How often the functions were called that are counted and not recorded, in the order of COUNTED in functions.py: by
+    // this rank, and, on rank 0, by all.
+    std::atomic<std::uint64_t> unseen[MOST_COUNTED];
+    std::uint64_t unseen_of_all[MOST_COUNTED];
 };
+static_assert(sizeof(Header) <= PAGE);
 
 struct Record {
     std::uint64_t number;      // of the call on this rank
@@ -47,12 +54,11 @@ struct Record {
     std::int64_t count, bytes;
     std::int32_t comm, comm_size, peer, tag;
     std::uint16_t kind, op, type, flags;
-    std::uint64_t epoch;       // collectives on all ranks before this call
     std::uint16_t in_basic, out_basic;  // what the numbers are whose sizes follow (numbers.hpp)
     std::uint32_t unused;
     Sizes in_sizes, out_sizes;
 };
-static_assert(sizeof(Record) == 232, "rawlog.py states this layout");
+static_assert(sizeof(Record) == 224, "rawlog.py states this layout");
 
 inline std::int64_t now() {
     timespec t;

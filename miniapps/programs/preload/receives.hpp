@@ -11,7 +11,7 @@
 
 #include <mpi.h>
 
-#include "recorder.hpp"
+#include "requests.hpp"
 
 namespace fpna {
 

@@ -9,9 +9,11 @@
 #include <string>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <mpi.h>
 
+#include "communicators.hpp"
 #include "data.hpp"
 #include "disturb.hpp"
 #include "log.hpp"
@@ -25,10 +27,13 @@ inline std::atomic<bool> active{false};
 inline thread_local bool inside = false;
 inline bool point_to_point = false;
 inline int world_size = 0;
-inline std::uint64_t calls = 0, epoch = 0;
-inline int keyval = MPI_KEYVAL_INVALID;
+inline bool threads = false;  // may call at the same time
+inline thread_local bool main_thread = false;  // called MPI_Init
 
+// Whether this call is the program's, and to be observed.
 inline bool on() { return active.load(std::memory_order_relaxed) && !inside; }
+
+inline bool on(MPI_Comm comm) { return comm != MPI_COMM_NULL && on(); }
 
 // While it lives, this thread's calls are the library's or ours.
 struct Inside {
@@ -42,50 +47,34 @@ struct Inside {
     }
 };
 
-// A handle as a number, whatever it is in this library.
-template <typename Handle>
-std::uint64_t number_of(Handle handle) {
-    std::uint64_t number = 0;
-    std::memcpy(&number, &handle, sizeof handle);
-    return number;
-}
+inline int type_keyval = MPI_KEYVAL_INVALID;
 
-// A communicator has the number of its first use on this rank, kept with it until it is freed.
-struct Communicator {
-    int number, size, rank;
-};
-
-inline int forget(MPI_Comm, int, void *value, void *) {
-    delete static_cast<Communicator *>(value);
-    return MPI_SUCCESS;
-}
-
-inline const Communicator &known(MPI_Comm comm) {
-    static int communicators = 0;
-    void *value = nullptr;
-    int there = 0;
-    PMPI_Comm_get_attr(comm, keyval, &value, &there);
-    if (!there) {
-        auto *fresh = new Communicator{communicators++, 0, 0};
-        PMPI_Comm_size(comm, &fresh->size);
-        PMPI_Comm_rank(comm, &fresh->rank);
-        PMPI_Comm_set_attr(comm, keyval, fresh);
-        value = fresh;
-    }
-    return *static_cast<Communicator *>(value);
-}
-
+// A type of the program's has its number with it, since another one may have its handle when it is freed.
 inline int name_type(MPI_Datatype type) {
     static std::unordered_map<std::uint64_t, int> types;
-    const auto [place, fresh] = types.try_emplace(number_of(type), int(types.size()));
-    if (fresh && texts) {
-        char name[MPI_MAX_OBJECT_NAME] = "";
-        int length = 0;
-        PMPI_Type_get_name(type, name, &length);
-        std::fprintf(texts, "{\"type\": %d, \"name\": %s}\n", place->second, quoted(name).c_str());
+    static int count = 0;
+    void *value = nullptr;
+    int there = 0;
+    const bool lasting = predefined(type);
+    if (lasting) {
+        if (const auto place = types.find(number_of(type)); place != types.end()) return place->second;
+    } else {
+        PMPI_Type_get_attr(type, type_keyval, &value, &there);
+        if (there) return int(reinterpret_cast<std::intptr_t>(value));
+    }
+    const int number = count < 0xffff ? count++ : 0xffff;
+    if (lasting)
+        types[number_of(type)] = number;
+    else
+        PMPI_Type_set_attr(type, type_keyval, reinterpret_cast<void *>(std::intptr_t(number)));
+    char name[MPI_MAX_OBJECT_NAME] = "";
+    int length = 0;
+    PMPI_Type_get_name(type, name, &length);
+    if (texts && number < 0xffff) {
+        std::fprintf(texts, "{\"type\": %d, \"name\": %s}\n", number, quoted(name).c_str());
         std::fflush(texts);
     }
-    return place->second;
+    return number;
 }
 
 inline int name_operation(MPI_Op op) {
@@ -123,11 +112,9 @@ inline void put(Record &record, bool in, const Spans &spans, bool counted) {
     if (hashed.packed) record.flags |= PACKED;
 }
 
-// The record of a call of this shape, with what goes in. Whoever calls holds the lock.
-inline Record open(const Shape &shape, std::uint64_t site) {
-    const Communicator &comm = known(shape.comm);
+// What is known of a call on this communicator before it begins. Whoever calls holds the lock.
+inline Record described(const Shape &shape, std::uint64_t site, const Communicator &comm) {
     Record record{};
-    record.number = calls++;
     record.site = site;
     record.count = shape.count;
     record.comm = comm.number;
@@ -138,190 +125,93 @@ inline Record open(const Shape &shape, std::uint64_t site) {
     record.type = shape.type == MPI_DATATYPE_NULL ? 0xffff : std::uint16_t(name_type(shape.type));
     record.op = shape.op == MPI_OP_NULL ? 0xffff : std::uint16_t(name_operation(shape.op));
     record.flags = std::uint16_t((shape.in_place ? IN_PLACE : 0) | (shape.wildcard ? WILDCARD : 0) |
-                                 (shape.replaced ? REPLACED : 0));
-    record.epoch = epoch;
-    if (comm.size == world_size && shape.kind < SEND) ++epoch;
-    put(record, true, shape.in, true);
+                                 (shape.replaced ? REPLACED : 0) | (comm.inter ? INTER : 0));
     if (shape.in.empty()) {
         MPI_Aint size;
-        for (const Span &span : shape.out) record.bytes += (dense(span.type, size), size * span.count);
+        for (const Span &span : shape.out)
+            if (readable(span)) record.bytes += (dense(span.type, size), size * span.count);
     }
     return record;
 }
 
-// The same, for a call that begins now.
-inline Record begun(const Shape &shape, std::uint64_t site) {
+// A call that was described begins, with these data. Whoever calls holds the lock.
+inline void open(Record &record, const Spans &in) {
+    record.number = calls++;
+    if (threads && !main_thread) record.flags |= OTHER_THREAD;
+    put(record, true, in, true);
+}
+
+// The record of a call of this shape that begins now.
+inline Record begun(const Shape &shape, std::uint64_t site, const Communicator &comm) {
     const std::lock_guard<std::mutex> held(lock);
-    Record record = open(shape, site);
+    Record record = described(shape, site, comm);
+    open(record, shape.in);
     record.begin = now();
     return record;
 }
 
-// What a receive got, from its status. Whoever calls holds the lock.
+// How many elements, and of a part of one how many bytes, came in.
+inline Span taken(const MPI_Status &status, const Span &out) {
+    if (!readable(out)) return {nullptr, 0, out.type};
+    int count = 0, bytes = 0;
+    MPI_Aint size;
+#if MPI_VERSION >= 4
+    MPI_Count whole = 0;
+    PMPI_Get_count_c(&status, out.type, &whole);
+    if (whole != MPI_UNDEFINED) return {out.start, MPI_Aint(whole), out.type};
+#endif
+    PMPI_Get_count(&status, out.type, &count);
+    if (count != MPI_UNDEFINED) return {out.start, count, out.type};
+    PMPI_Get_count(&status, MPI_BYTE, &bytes);
+    if (bytes == MPI_UNDEFINED) return out;  // more than an int says, and the library knows no other
+    if (dense(out.type, size)) return {out.start, bytes, MPI_BYTE};
+    return {out.start, size > 0 ? bytes / size : 0, out.type};
+}
+
+// What a receive or a probe got, from its status. Whoever calls holds the lock.
 inline void take(Record &record, const MPI_Status &status, const Spans &out) {
-    int cancelled = 0, count = 0;
+    int cancelled = 0;
     record.peer = status.MPI_SOURCE;
     record.tag = status.MPI_TAG;
     PMPI_Test_cancelled(&status, &cancelled);
     if (cancelled) record.peer = -1;
     if (out.empty() || cancelled) return;
-    PMPI_Get_count(&status, out[0].type, &count);
-    record.count = count == MPI_UNDEFINED ? out[0].count : count;
-    put(record, false, {{out[0].start, record.count, out[0].type}}, true);
+    const Span got = taken(status, out[0]);
+    record.count = got.count;
+    put(record, false, {got}, true);
+}
+
+constexpr std::uint8_t NOTHING[16] = {};  // in place of the hash of what a call takes or gives none of
+
+// The call has ended: what came out, and the record is written. Whoever calls holds the lock.
+inline void finish(Record &record, const MPI_Status *status, const Spans &out, bool failed,
+                  std::int64_t end) {
+    record.end = end;
+    if (failed)
+        record.flags |= FAILED;
+    else if (status && receives(Kind(record.kind)))
+        take(record, *status, out);
+    else
+        put(record, false, out, std::memcmp(record.in, NOTHING, 16) == 0);
+    commit(record);
 }
 
 // Runs one call and records it. `status()` says what a receive or a probe got; null for other calls.
 template <typename Run, typename Status>
-int observed_with(const Shape &shape, std::uint64_t site, Run run, Status status) {
+int observed_with(const Shape &shape, std::uint64_t site, const Communicator &comm, Run run, Status status) {
     const Inside from_here;
-    Record record = begun(shape, site);
+    Record record = begun(shape, site, comm);
     const int code = run();
-    record.end = now();
+    const std::int64_t end = now();
+    const MPI_Status *got = code == MPI_SUCCESS ? status() : nullptr;
     const std::lock_guard<std::mutex> held(lock);
-    if (code != MPI_SUCCESS)
-        record.flags |= FAILED;
-    else if (const MPI_Status *got = status())
-        take(record, *got, shape.out);
-    else
-        put(record, false, shape.out, shape.in.empty());
-    commit(record);
+    finish(record, got, shape.out, code != MPI_SUCCESS, end);
     return code;
 }
 
 template <typename Run>
 int observed(const Shape &shape, std::uint64_t site, Run run, const MPI_Status *status = nullptr) {
-    return observed_with(shape, site, run, [=] { return status; });
+    return observed_with(shape, site, known(shape.comm), run, [=] { return status; });
 }
-
-// What is under way, by its request, and what waits to be started again.
-struct Pending {
-    Record record;
-    Shape shape;
-};
-struct Persistent {
-    Shape shape;
-    std::uint64_t site;
-};
-inline std::unordered_map<std::uint64_t, Pending> pending;
-inline std::unordered_map<std::uint64_t, Persistent> persistent;
-inline std::atomic<std::size_t> under_way{0};  // of `pending`
-
-inline void keep(std::uint64_t request, const Record &record, const Shape &shape) {
-    pending[request] = {record, shape};
-    under_way = pending.size();
-}
-
-// Begins one call, which goes on until `request()` completes.
-template <typename Run, typename Request>
-int started(const Shape &shape, std::uint64_t site, Run run, Request request) {
-    const Inside from_here;
-    Record record = begun(shape, site);
-    record.flags |= NONBLOCKING;
-    const int code = run();
-    if (code == MPI_SUCCESS) {
-        const std::lock_guard<std::mutex> held(lock);
-        keep(number_of(request()), record, shape);
-    }
-    return code;
-}
-
-// Prepares a call that MPI_Start begins, as often as the program likes.
-template <typename Run>
-int prepared(const Shape &shape, std::uint64_t site, Run run, const MPI_Request *request) {
-    const Inside from_here;
-    const int code = run();
-    if (code == MPI_SUCCESS) {
-        const std::lock_guard<std::mutex> held(lock);
-        persistent[number_of(*request)] = {shape, site};
-    }
-    return code;
-}
-
-// Persistent requests that are about to start. Their data is read here: afterwards it is the library's.
-inline void restart(const MPI_Request *requests, int count) {
-    const std::lock_guard<std::mutex> held(lock);
-    for (int i = 0; i < count; ++i) {
-        const auto place = persistent.find(number_of(requests[i]));
-        if (place == persistent.end()) continue;
-        Record record = open(place->second.shape, place->second.site);
-        record.flags |= NONBLOCKING | PERSISTENT;
-        record.begin = now();
-        keep(place->first, record, place->second.shape);
-    }
-}
-
-// The request that was `handle` has completed. Whoever calls holds the lock.
-inline void complete(std::uint64_t handle, const MPI_Status &status) {
-    const auto place = pending.find(handle);
-    if (place == pending.end()) return;
-    auto &[record, shape] = place->second;
-    record.end = now();
-    if (shape.kind == RECV)
-        take(record, status, shape.out);
-    else
-        put(record, false, shape.out, shape.in.empty());
-    commit(record);
-    pending.erase(place);
-    under_way = pending.size();
-}
-
-// At the end: what never completed, so that its place in the order is known.
-inline void give_up_pending() {
-    for (auto &[handle, unfinished] : pending) {
-        unfinished.record.peer = -1;
-        commit(unfinished.record);
-    }
-    pending.clear();
-}
-
-inline void drop(MPI_Request request) {
-    const std::lock_guard<std::mutex> held(lock);
-    pending.erase(number_of(request));
-    persistent.erase(number_of(request));
-    under_way = pending.size();
-}
-
-// A wait or test: which requests there were before it, since what completes becomes MPI_REQUEST_NULL.
-class Completion {
-  public:
-    Completion(const MPI_Request *requests, int count) : on_(fpna::on() && under_way) {
-        if (!on_) return;
-        inside = true;
-        for (int i = 0; i < count; ++i) handles_.push_back(number_of(requests[i]));
-        own_.resize(std::size_t(count) + 1);  // never empty: the library may refuse a null pointer
-    }
-    ~Completion() {
-        if (on_) inside = false;
-    }
-
-    bool on() const { return on_; }
-
-    // Where the library is to write statuses: where the program wants them, or here.
-    MPI_Status *status(MPI_Status *given) { return on_ && given == MPI_STATUS_IGNORE ? own_.data() : given; }
-    MPI_Status *statuses(MPI_Status *given) { return on_ && given == MPI_STATUSES_IGNORE ? own_.data() : given; }
-
-    void one(int index, const MPI_Status *given) {
-        if (!on_) return;
-        const std::lock_guard<std::mutex> held(lock);
-        complete(handles_[std::size_t(index)], given == MPI_STATUS_IGNORE ? own_[0] : *given);
-    }
-    void all(const MPI_Status *given) {
-        if (!on_) return;
-        const bool ignored = given == MPI_STATUS_IGNORE || given == MPI_STATUSES_IGNORE;
-        const std::lock_guard<std::mutex> held(lock);
-        for (std::size_t i = 0; i < handles_.size(); ++i) complete(handles_[i], ignored ? own_[i] : given[i]);
-    }
-    void some(int count, const int *indices, const MPI_Status *given) {
-        if (!on_ || count == MPI_UNDEFINED) return;
-        const std::lock_guard<std::mutex> held(lock);
-        for (int i = 0; i < count; ++i)
-            complete(handles_[std::size_t(indices[i])], given == MPI_STATUSES_IGNORE ? own_[std::size_t(i)] : given[i]);
-    }
-
-  private:
-    bool on_;
-    std::vector<std::uint64_t> handles_;
-    std::vector<MPI_Status> own_;
-};
 
 }  // namespace fpna

@@ -12,10 +12,9 @@ namespace fpna {
 // Numbered as in rawlog.KINDS.
 enum Kind : std::uint16_t {
     ALLREDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLGATHER, ALLGATHERV, BCAST, ALLTOALL, ALLTOALLV, SCAN, EXSCAN,
-    GATHER, GATHERV, SCATTER, SCATTERV, BARRIER, SEND, RECV, PROBE,
+    GATHER, GATHERV, SCATTER, SCATTERV, BARRIER, SEND, SSEND, BSEND, RSEND, RECV, PROBE, IPROBE, MPROBE, IMPROBE, MRECV,
+    SENDRECV, SENDRECV_REPLACE,
 };
-
-using Spans = std::vector<Span>;
 
 struct Shape {
     Kind kind;
@@ -49,19 +48,29 @@ inline int size_of(MPI_Comm comm) {
     return size;
 }
 
-// The place `elements` behind the beginning of a buffer.
-inline const void *part(const void *buffer, MPI_Aint elements, MPI_Datatype type) {
-    MPI_Aint lower, extent;
-    PMPI_Type_get_extent(type, &lower, &extent);
-    return static_cast<const char *>(buffer) + elements * extent;
+inline bool is_inter(MPI_Comm comm) {
+    int inter = 0;
+    PMPI_Comm_test_inter(comm, &inter);
+    return inter != 0;
+}
+
+// Over an intercommunicator the root says MPI_ROOT, its group MPI_PROC_NULL, and the others name it.
+inline bool is_root(int root, MPI_Comm comm) {
+    return root == MPI_ROOT || (root >= 0 && rank_in(comm) == root && !is_inter(comm));
 }
 
 // What ranks 0, 1, ... send or get, by counts and displacements.
 template <typename Count, typename Place>
 Spans parts(const void *buffer, const Count counts[], const Place places[], MPI_Datatype type, int size) {
     Spans spans;
+    if (!counts || !places) return spans;  // the library says so
     for (int r = 0; r < size; ++r) spans.push_back({part(buffer, MPI_Aint(places[r]), type), MPI_Aint(counts[r]), type});
     return spans;
+}
+
+// One of the parts; nothing where there are none, as where MPI_IN_PLACE stands on a rank that may not say so.
+inline Span nth(const Spans &spans, int index) {
+    return std::size_t(index) < spans.size() ? spans[std::size_t(index)] : Span{nullptr, 0, MPI_DATATYPE_NULL};
 }
 
 // A reduction of `count` elements, of which this rank gets `kept`.
@@ -83,23 +92,26 @@ inline Shape allreduce(const void *send, void *recv, MPI_Aint count, MPI_Datatyp
 }
 
 inline Shape reduce(const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, int root, MPI_Comm comm) {
-    Shape shape = reduction(REDUCE, send, recv, count, type, op, comm, rank_in(comm) == root ? count : 0);
+    Shape shape = reduction(REDUCE, send, recv, count, type, op, comm, is_root(root, comm) ? count : 0);
     shape.peer = root;
+    if (root == MPI_ROOT || root == MPI_PROC_NULL) shape.in.clear();
     return shape;
 }
 
 template <typename Count>
 Shape reduce_scatter(const void *send, void *recv, const Count counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const int size = size_of(comm);
+    int size = 0;
+    PMPI_Comm_size(comm, &size);  // of an intercommunicator, too, the own group's
     MPI_Aint all = 0;
-    for (int r = 0; r < size; ++r) all += MPI_Aint(counts[r]);
-    Shape shape = reduction(REDUCE_SCATTER, send, recv, all, type, op, comm, MPI_Aint(counts[rank_in(comm)]));
-    shape.shares.assign(counts, counts + size);
+    for (int r = 0; counts && r < size; ++r) all += MPI_Aint(counts[r]);
+    Shape shape = reduction(REDUCE_SCATTER, send, recv, all, type, op, comm, counts ? MPI_Aint(counts[rank_in(comm)]) : 0);
+    if (counts) shape.shares.assign(counts, counts + size);
     return shape;
 }
 
 inline Shape reduce_scatter_block(const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
-    const int size = size_of(comm);
+    int size = 0;
+    PMPI_Comm_size(comm, &size);
     Shape shape = reduction(REDUCE_SCATTER_BLOCK, send, recv, count * size, type, op, comm, count);
     shape.shares.assign(std::size_t(size), count);
     return shape;
@@ -115,7 +127,7 @@ inline Shape exscan(const void *send, void *recv, MPI_Aint count, MPI_Datatype t
 
 inline Shape bcast(void *data, MPI_Aint count, MPI_Datatype type, int root, MPI_Comm comm) {
     Shape shape{BCAST, comm, count, type, {}, {{data, count, type}}};
-    if (rank_in(comm) == root || root == MPI_ROOT) shape.in = shape.out;
+    if (is_root(root, comm)) shape.in = shape.out;
     if (root == MPI_PROC_NULL) shape.out.clear();
     shape.peer = root;
     return shape;
@@ -136,7 +148,7 @@ Shape allgatherv(const void *send, MPI_Aint count, MPI_Datatype type, const void
                  const Place places[], MPI_Datatype to, MPI_Comm comm) {
     Shape shape{ALLGATHERV, comm, count, to, {}, parts(recv, counts, places, to, size_of(comm))};
     shape.in_place = send == MPI_IN_PLACE;
-    shape.in = {shape.in_place ? shape.out[std::size_t(rank_in(comm))] : Span{send, count, type}};
+    shape.in = {shape.in_place ? nth(shape.out, rank_in(comm)) : Span{send, count, type}};
     return shape;
 }
 
@@ -161,8 +173,6 @@ Shape alltoallv(const void *send, const Count counts[], const Place places[], MP
 }
 
 // Gathers and scatters: the root's own part may be in place, and other ranks' arguments for the root's side mean nothing.
-inline bool is_root(int root, MPI_Comm comm) { return root == MPI_ROOT || (root >= 0 && rank_in(comm) == root); }
-
 inline Shape gather(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, MPI_Aint each, MPI_Datatype to,
                     int root, MPI_Comm comm) {
     const bool own = is_root(root, comm);
@@ -182,7 +192,7 @@ Shape gatherv(const void *send, MPI_Aint count, MPI_Datatype type, const void *r
     shape.peer = root;
     shape.in_place = send == MPI_IN_PLACE;
     if (own) shape.out = parts(recv, counts, places, to, size_of(comm));
-    if (root >= 0) shape.in = {shape.in_place ? shape.out[std::size_t(root)] : Span{send, count, type}};
+    if (root >= 0) shape.in = {shape.in_place ? nth(shape.out, root) : Span{send, count, type}};
     return shape;
 }
 
@@ -205,12 +215,12 @@ Shape scatterv(const void *send, const Count counts[], const Place places[], MPI
     shape.peer = root;
     shape.in_place = recv == MPI_IN_PLACE;
     if (own) shape.in = parts(send, counts, places, type, size_of(comm));
-    if (root >= 0) shape.out = {shape.in_place ? shape.in[std::size_t(root)] : Span{recv, each, to}};
+    if (root >= 0) shape.out = {shape.in_place ? nth(shape.in, root) : Span{recv, each, to}};
     return shape;
 }
 
-inline Shape sent(const void *data, MPI_Aint count, MPI_Datatype type, int target, int tag, MPI_Comm comm) {
-    Shape shape{SEND, comm, count, type, {{data, count, type}}, {}};
+inline Shape sent(Kind kind, const void *data, MPI_Aint count, MPI_Datatype type, int target, int tag, MPI_Comm comm) {
+    Shape shape{kind, comm, count, type, {{data, count, type}}, {}};
     shape.peer = target;
     shape.tag = tag;
     return shape;
@@ -224,12 +234,28 @@ inline Shape received(const void *data, MPI_Aint count, MPI_Datatype type, int s
     return shape;
 }
 
-inline Shape probed(int source, int tag, MPI_Comm comm) {
-    Shape shape{PROBE, comm, 0, MPI_DATATYPE_NULL, {}, {}};
+// A receive with a send in the same call, which is recorded where sends are.
+inline Shape exchanged(Kind kind, const Span &send, const Span &recv, int source, int tag, MPI_Comm comm, bool sends) {
+    Shape shape = received(recv.start, recv.count, recv.type, source, tag, comm);
+    shape.kind = kind;
+    if (sends) shape.in = {send};
+    return shape;
+}
+
+inline Shape probed(Kind kind, int source, int tag, MPI_Comm comm) {
+    Shape shape{kind, comm, 0, MPI_DATATYPE_NULL, {}, {}};
     shape.wildcard = source == MPI_ANY_SOURCE;
     shape.peer = source;
     shape.tag = tag;
     return shape;
 }
+
+// The receive of a message that a probe has matched.
+inline Shape matched(const void *data, MPI_Aint count, MPI_Datatype type) {
+    return {MRECV, MPI_COMM_NULL, count, type, {}, {{data, count, type}}};
+}
+
+// Whether a call of this kind has a status, which says what it got.
+inline bool receives(Kind kind) { return kind >= RECV; }
 
 }  // namespace fpna

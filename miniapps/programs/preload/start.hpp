@@ -67,7 +67,8 @@ inline void start() {
     if (!std::getenv("FPNA_OBSERVE") || begun) return;
     begun = true;
     if (std::getenv("FPNA_OBSERVE_REFUSED")) PMPI_Abort(MPI_COMM_WORLD, 2);  // the launcher has told why
-    int rank = 0;
+    int rank = 0, level = MPI_THREAD_SINGLE;
+    PMPI_Query_thread(&level);
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
     PMPI_Comm_size(MPI_COMM_WORLD, &world_size);
     require_ranks(world_size);
@@ -82,6 +83,9 @@ inline void start() {
     }
     if (replaying) watch(rank);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
+    PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &type_keyval, nullptr);
+    PMPI_Comm_dup(MPI_COMM_SELF, &own_comm);
+    PMPI_Comm_set_errhandler(own_comm, MPI_ERRORS_RETURN);
     const std::int64_t offset = clock_offset(rank);
     if (open_log(folder, told, rank)) {
         Header *header = recorded.header();
@@ -91,6 +95,8 @@ inline void start() {
         header->began = now();
     }
     known(MPI_COMM_WORLD);
+    main_thread = true;
+    threads = level == MPI_THREAD_MULTIPLE;
     // Without a log, too: sums are still added as asked for, and sources replayed.
     active = true;
     disturb_arithmetic();
@@ -103,6 +109,7 @@ inline void stop() {
     const std::lock_guard<std::mutex> held(lock);
     give_up_pending();
     recorded.close();
+    if (own_comm != MPI_COMM_NULL) PMPI_Comm_free(&own_comm);
     if (texts) std::fclose(texts);
     texts = nullptr;
 }

@@ -1,0 +1,241 @@
+// Calls that go on after they return: what is under way, by its request, until a wait or a test says that it has ended.
+//
+// Nothing of the program's is used that it may free meanwhile: types are duplicated, of communicators only numbers are kept.
+#pragma once
+
+#include <atomic>
+#include <optional>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include <mpi.h>
+
+#include "recorder.hpp"
+
+namespace fpna {
+
+struct Pending {
+    Record record;
+    Spans out;
+};
+struct Persistent {
+    Record record;
+    Spans in, out;
+};
+inline std::unordered_map<std::uint64_t, Pending> pending;
+inline std::unordered_map<std::uint64_t, Persistent> persistent;
+inline std::atomic<std::size_t> under_way{0};  // of `pending`
+
+// The call whose request this is has ended. Whoever calls holds the lock.
+inline void complete(std::uint64_t handle, const MPI_Status &status, bool failed = false) {
+    const auto place = pending.find(handle);
+    if (place == pending.end()) return;
+    auto &[record, out] = place->second;
+    finish(record, &status, out, failed, now());
+    if (!(record.flags & PERSISTENT)) release(out);
+    pending.erase(place);
+    under_way = pending.size();
+}
+
+// A call has begun. Libraries give calls that have ended at once a request that they share: where two have one, both have
+// ended. Whoever calls holds the lock.
+inline void keep(MPI_Request request, Record record, Spans out) {
+    static std::unordered_set<std::uint64_t> shared;
+    const std::uint64_t handle = number_of(request);
+    const bool there = pending.count(handle) != 0;
+    if (there || shared.count(handle)) {
+        int ended = 0;
+        MPI_Status status;
+        PMPI_Request_get_status(request, &ended, &status);
+        if (there) complete(handle, status, !ended);  // else it ended in a call that is not seen
+        if (ended) {
+            shared.insert(handle);
+            finish(record, &status, out, false, now());
+            return;
+        }
+    }
+    if (!(record.flags & PERSISTENT)) hold(out);
+    pending[handle] = {record, std::move(out)};
+    under_way = pending.size();
+}
+
+// Begins one call, which goes on until `request()` completes.
+template <typename Run, typename Request>
+int started_on(const Shape &shape, std::uint64_t site, const Communicator &comm, Run run, Request request) {
+    const Inside from_here;
+    Record record = begun(shape, site, comm);
+    record.flags |= NONBLOCKING;
+    const int code = run();
+    const MPI_Request handle = code == MPI_SUCCESS ? request() : MPI_REQUEST_NULL;
+    const std::lock_guard<std::mutex> held(lock);
+    if (handle != MPI_REQUEST_NULL)
+        keep(handle, record, shape.out);
+    else
+        finish(record, nullptr, shape.out, code != MPI_SUCCESS, now());
+    return code;
+}
+
+template <typename Run, typename Request>
+int started(const Shape &shape, std::uint64_t site, Run run, Request request) {
+    return started_on(shape, site, known(shape.comm), run, request);
+}
+
+// Prepares a call that MPI_Start begins, as often as the program likes.
+template <typename Run, typename Request>
+int prepared(const Shape &shape, std::uint64_t site, Run run, Request request) {
+    const Inside from_here;
+    const int code = run();
+    if (code != MPI_SUCCESS) return code;
+    const std::uint64_t handle = number_of(request());
+    const Communicator &comm = known(shape.comm);
+    const std::lock_guard<std::mutex> held(lock);
+    Persistent fresh{described(shape, site, comm), shape.in, shape.out};
+    fresh.record.flags |= NONBLOCKING | PERSISTENT;
+    hold(fresh.in);
+    hold(fresh.out);
+    persistent[handle] = std::move(fresh);
+    return code;
+}
+
+// Persistent requests that are about to start. Their data is read here: afterwards it is the library's.
+template <typename Request>
+void restart(int count, Request request) {
+    const std::lock_guard<std::mutex> held(lock);
+    for (int i = 0; i < count; ++i) {
+        const auto place = persistent.find(number_of(request(i)));
+        if (place == persistent.end()) continue;
+        Record record = place->second.record;
+        open(record, place->second.in);
+        record.begin = now();
+        if (pending.count(place->first)) complete(place->first, MPI_Status{}, true);  // its end was not seen
+        pending[place->first] = {record, place->second.out};
+    }
+    under_way = pending.size();
+}
+
+// The program frees a request. The call goes on; nobody will learn what a receive gets.
+inline void drop(MPI_Request request) {
+    const std::lock_guard<std::mutex> held(lock);
+    const std::uint64_t handle = number_of(request);
+    if (const auto place = pending.find(handle); place != pending.end()) {
+        auto &[record, out] = place->second;
+        record.peer = receives(Kind(record.kind)) ? -1 : record.peer;
+        commit(record);
+        if (!(record.flags & PERSISTENT)) release(out);
+        pending.erase(place);
+        under_way = pending.size();
+    }
+    if (const auto place = persistent.find(handle); place != persistent.end()) {
+        release(place->second.in);
+        release(place->second.out);
+        persistent.erase(place);
+    }
+}
+
+// At the end: what never completed, so that its place in the order is known.
+inline void give_up_pending() {
+    for (auto &[handle, unfinished] : pending) {
+        if (receives(Kind(unfinished.record.kind))) unfinished.record.peer = -1;
+        commit(unfinished.record);
+    }
+    pending.clear();
+}
+
+// A wait or a test: which requests there were before it, since what completes becomes MPI_REQUEST_NULL.
+class Ending {
+  public:
+    // `request(i)` is the i-th as C has it, now.
+    template <typename Request>
+    Ending(int count, Request request) {
+        if (!on() || (!under_way && !disturbing)) return;
+        inside_.emplace();
+        for (int i = 0; under_way && i < count; ++i) handles_.push_back(number_of(request(i)));
+    }
+
+    bool watches() const { return !handles_.empty(); }
+
+    // Requests have ended: their numbers, and the statuses, of the same order. `code` is the call's. `gone(i)`: whether the
+    // i-th request is no more, which after an error tells what was done.
+    template <typename Status, typename Gone>
+    void over(const std::vector<int> &which, int code, Status status, Gone gone) {
+        if (!watches()) return;
+        for (std::size_t i = 0; i < which.size(); ++i) {
+            const int index = which[i];
+            if (index < 0 || std::size_t(index) >= handles_.size()) continue;
+            MPI_Status got = status(int(i));
+            bool failed = code != MPI_SUCCESS;
+            if (code == MPI_ERR_IN_STATUS) {
+                if (got.MPI_ERROR == MPI_ERR_PENDING) continue;
+                failed = got.MPI_ERROR != MPI_SUCCESS;
+            } else if (failed && !gone(index)) {
+                continue;
+            }
+            const std::lock_guard<std::mutex> held(lock);
+            complete(handles_[std::size_t(index)], got, failed);
+        }
+    }
+
+    std::vector<int> all() const {
+        std::vector<int> every(handles_.size());
+        for (std::size_t i = 0; i < every.size(); ++i) every[i] = int(i);
+        return every;
+    }
+
+  private:
+    std::optional<Inside> inside_;
+    std::vector<std::uint64_t> handles_;
+};
+
+// The same for C.
+class Completion : public Ending {
+  public:
+    Completion(int count, const MPI_Request *requests)
+        : Ending(count, [=](int i) { return requests[i]; }), requests_(requests), own_(watches() ? std::size_t(count) + 1 : 0) {}
+
+    // Where the library is to write statuses: where the program wants them, or here.
+    MPI_Status *status(MPI_Status *given) { return watches() && given == MPI_STATUS_IGNORE ? own_.data() : given; }
+    MPI_Status *statuses(MPI_Status *given) { return watches() && given == MPI_STATUSES_IGNORE ? own_.data() : given; }
+
+    void over(const std::vector<int> &which, int code, const MPI_Status *given) {
+        const MPI_Status *from = given == MPI_STATUS_IGNORE || given == MPI_STATUSES_IGNORE ? own_.data() : given;
+        Ending::over(which, code, [=](int i) { return from[i]; },
+                     [this](int i) { return requests_[i] == MPI_REQUEST_NULL; });
+    }
+    void over(int code, const MPI_Status *given) { over(all(), code, given); }
+
+  private:
+    const MPI_Request *requests_;
+    std::vector<MPI_Status> own_;
+};
+
+// Messages that a probe has matched, until they are received: on which communicator, and whether from any source.
+struct Matched {
+    Communicator comm;
+    bool wildcard;
+};
+inline std::unordered_map<std::uint64_t, Matched> messages;
+
+inline void match(MPI_Message message, MPI_Comm comm, bool wildcard) {
+    const Communicator own = known(comm);
+    const std::lock_guard<std::mutex> held(lock);
+    messages[number_of(message)] = {own, wildcard};
+}
+
+// What is known of a message that is about to be received, if it is to be recorded.
+inline std::optional<Communicator> unmatch(MPI_Message message) {
+    std::optional<Communicator> found;
+    if (!on()) return found;
+    {
+        const std::lock_guard<std::mutex> held(lock);
+        if (const auto place = messages.find(number_of(message)); place != messages.end()) {
+            if (point_to_point || place->second.wildcard) found = place->second.comm;
+            messages.erase(place);
+            return found;
+        }
+    }
+    if (point_to_point) found = known(MPI_COMM_WORLD);  // of MPI_PROC_NULL, which is on none
+    return found;
+}
+
+}  // namespace fpna
