@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import os
 import shutil
 import subprocess
+import tempfile
 from pathlib import Path
 
 import kernels
 from miniapps.errors import UsageError
+from miniapps.programs import functions
 
 SOURCES = Path(__file__).parent / "preload"
 SHARED = Path(kernels.__file__).parent  # has include/superaccumulator.hpp
-UNITS = ("calls.cpp", "fortran.cpp")
+UNITS = ("calls.cpp", "fortran.cpp", "counted.cpp")
+COUNTED = "counted.inc"
 FLAGS = (
     "-std=c++17", "-O2", "-fPIC", "-shared", "-pthread", "-ffp-contract=off", "-DOMPI_SKIP_MPICXX",
     "-DMPICH_SKIP_MPICXX", "-Wno-maybe-uninitialized", "-Wno-uninitialized",
 )  # fmt: skip
+MOST = 240  # counters, as in preload/log.hpp
 COMPILERS = ("mpicxx", "mpic++", "mpiCC", "CC")
 BUILD_S = 300
 
@@ -37,17 +42,46 @@ def build(mpicxx: str | None) -> Path:
         if not library.exists():
             draft = library.with_suffix(f".{os.getpid()}")
             units = [str(SOURCES / unit) for unit in UNITS]
-            command = [compiler, *FLAGS, "-I", str(SHARED), "-o", str(draft), *units, "-ldl"]
-            try:
-                done = subprocess.run(command, capture_output=True, text=True, timeout=BUILD_S)
-            except subprocess.TimeoutExpired as error:
-                raise UsageError(
-                    f"{compiler} has not built the library that observes in {BUILD_S} s; try again"
-                ) from error
-            if done.returncode:
-                raise UsageError(f"{compiler} cannot build the library that observes:\n{done.stderr[-2000:]}")
+            with tempfile.TemporaryDirectory() as written:
+                there = declared(compiler)
+                names = functions.counted_names(there)
+                (Path(written) / COUNTED).write_text(definitions(names, set(there)))
+                includes = ["-I", str(SHARED), "-I", written]
+                _compile([compiler, *FLAGS, *includes, "-o", str(draft), *units, "-ldl"])
             draft.rename(library)
     return library
+
+
+def declared(compiler: str | Path) -> list[str]:
+    """The functions that the mpi.h of this compiler declares. Raises UsageError."""
+    return functions.declared(_compile([str(compiler), *FLAGS, "-E", "-x", "c++", "-"], "#include <mpi.h>\n"))
+
+
+def definitions(names: list[str], there: set[str]) -> str:
+    """counted.inc of counted.cpp for these functions, as far as they are `there` in C.
+
+    Functions with large counts share the counter of the plain ones.
+    """
+    lines = [f"#define COUNTED_NAMES {json.dumps(json.dumps(names[:MOST]))}"]
+    for number, name in enumerate(names[:MOST]):
+        if name == functions.PYTHON:
+            continue  # calls.cpp counts it
+        lines += [f"COUNTED({number}, {own})" for own in (name, f"{name}{functions.LARGE}") if own in there]
+        lines.append(f"COUNTED_IN_FORTRAN({number}, {name.lower()})")
+    return "\n".join(lines) + "\n"
+
+
+def _compile(command: list[str], source: str = "") -> str:
+    """What the compiler printed. Raises UsageError."""
+    try:
+        done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=BUILD_S)
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(
+            f"{command[0]} has not built the library that observes in {BUILD_S} s; try again"
+        ) from error
+    if done.returncode:
+        raise UsageError(f"{command[0]} cannot build the library that observes:\n{done.stderr[-2000:]}")
+    return done.stdout
 
 
 def _digest(compiler: str) -> str:
@@ -57,7 +91,9 @@ def _digest(compiler: str) -> str:
     digest = hashlib.blake2b(digest_size=12)
     for text in (shutil.which(compiler), shown, version, *FLAGS):
         digest.update(str(text).encode())
-    for path in sorted([*SOURCES.rglob("*.[chi]*"), *(SHARED / "include").glob("*.hpp")]):
+    for path in sorted(
+        [*SOURCES.rglob("*.[chi]*"), Path(functions.__file__), *(SHARED / "include").glob("*.hpp")]
+    ):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 

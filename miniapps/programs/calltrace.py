@@ -25,7 +25,9 @@ import numpy as np
 
 from kernels.guarantees import meets
 from miniapps.programs.command import arguments_of, name_of
-from miniapps.programs.rawlog import BASICS, KINDS, REPLACED, SIZES, WILDCARD, RawLog
+from miniapps.programs.coverage import Unreached, unreached
+from miniapps.programs.numbering import FIRST_MESSAGE, steps
+from miniapps.programs.rawlog import BASICS, INTER, KINDS, REPLACED, SIZES, WILDCARD, RawLog
 from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
@@ -52,7 +54,6 @@ DTYPES = {
     "MPI_UINT64_T": "uint64",
 }  # fmt: skip
 SHARED = ("MPI_Allreduce", "MPI_Reduce")  # of which there is one total
-MESSAGES = ("MPI_Send", "MPI_Recv", "MPI_Probe")
 LAST_STEP = 2**31 - 1
 DRAFT = ".draft"
 PIECE = 2**16  # records at once
@@ -69,13 +70,16 @@ SUMS = {
 }
 
 
-def write(log: RawLog, out: Path) -> None:
-    """Write the trace OUT/rank-RRRRR.h5 of a raw log, unless it is there: it gets its name when it is whole. Raises
-    OSError."""
+def write(log: RawLog, out: Path) -> Unreached:
+    """Write the trace OUT/rank-RRRRR.h5 of a raw log, unless it is there: it gets its name when it is whole.
+
+    Returns the sums that the guarantee did not reach. Raises OSError.
+    """
     target = out / rank_file(log.rank)
+    trace = _Trace(log)
     if target.exists():
-        return
-    trace, draft = _Trace(log), target.with_suffix(DRAFT)
+        return trace.unreached
+    draft = target.with_suffix(DRAFT)
     draft.unlink(missing_ok=True)  # of one who was killed
     storage = Storage(draft, trace.attributes(), log.size)
     for begin in range(0, len(log.records), PIECE):
@@ -86,6 +90,7 @@ def write(log: RawLog, out: Path) -> None:
         bool(log.ended), {"events": len(log.records), "ns_per_event": 0.0, "flush_ns": 0, "dropped": 0}
     )
     draft.rename(target)
+    return trace.unreached
 
 
 class _Trace:
@@ -95,9 +100,12 @@ class _Trace:
         self.log = log
         self.numbers: dict[str, int] = {}
         self.written = 0
-        # Calls of one kind, form and site: their first records, which of them each record is, how many there are.
+        self.steps = np.minimum(steps(log), LAST_STEP).astype(np.int32)
+        # Calls of one kind, form, site and communicator: their first records, which of them each record is, how many
+        # there are.
         keys = np.empty(
-            len(log.records), [(field, log.records.dtype[field]) for field in ("kind", "flags", "site")]
+            len(log.records),
+            [(field, log.records.dtype[field]) for field in ("kind", "flags", "site", "comm")],
         )
         for field in keys.dtype.names or ():
             keys[field] = log.records[field]
@@ -106,8 +114,15 @@ class _Trace:
         )
         self.first, where = log.records[first], log.places.words()
         self.calls = [
-            f"{log.label(row)} at {where.get(int(row['site']), 'an unknown place')}" for row in self.first
+            f"{log.label(row)} at {where.get(int(row['site']), 'an unknown place')}{self._on(int(row['comm']))}"
+            for row in self.first
         ]
+        self.unreached = unreached(log, self.first, self.calls, self.counts.tolist())
+
+    def _on(self, comm: int) -> str:
+        """Of which communicator a call is, where that is not the one of the whole program."""
+        known = self.log.communicators.get(comm)
+        return f" on {known.name}" if known and known.name else ""
 
     def number(self, name: str) -> int:
         return self.numbers.setdefault(name, len(self.numbers))
@@ -125,7 +140,7 @@ class _Trace:
             "end": np.where(rows["end"] > 0, rows["end"], rows["begin"]),
             "name": np.array([self.number(name) for name in names], np.int32),
             "repeat": np.zeros(len(rows), np.int32),
-            "step": np.minimum(rows["epoch"], LAST_STEP).astype(np.int32),
+            "step": self.steps[begin : begin + len(rows)],
             "bytes": rows["bytes"],
             "flops": np.zeros(len(rows), np.int64),
         }
@@ -134,10 +149,10 @@ class _Trace:
         sources: list[tuple[int, str]] = []  # of each fingerprint: its record and side
         for after, (row, call) in enumerate(zip(rows, names, strict=True), begin + 1):
             if row["flags"] & WILDCARD:
-                self._add(values, row, after, f"{SOURCE}{call}", self.log.rank)
+                self._add(values, after, f"{SOURCE}{call}", self.log.rank)
                 values["value"].append(float(max(-1, row["peer"])))
             for name, block, side in self._records(row, call):
-                self._add(fingerprints, row, after, name, block)
+                self._add(fingerprints, after, name, block)
                 hi, lo = np.frombuffer(row[side].tobytes(), ">u8")
                 fingerprints["hi"].append(int(hi))
                 fingerprints["lo"].append(int(lo))
@@ -169,9 +184,9 @@ class _Trace:
         sizes = {column: np.where(given, *(side[column] for side in of_both)) for column in SIZES.names or ()}
         return {"dtype": dtypes, **sizes}
 
-    def _add(self, columns: dict[str, list[Any]], row: np.void, after: int, name: str, block: int) -> None:
+    def _add(self, columns: dict[str, list[Any]], after: int, name: str, block: int) -> None:
         columns["repeat"].append(0)
-        columns["step"].append(int(min(row["epoch"], LAST_STEP)))
+        columns["step"].append(int(self.steps[after - 1]))
         columns["name"].append(self.number(name))
         columns["block"].append(block)
         columns["after"].append(after)
@@ -180,7 +195,7 @@ class _Trace:
         """(name, block, side of the record) of what a call took and gave, as far as this rank is the one to record
         it."""
         log, kind = self.log, KINDS[row["kind"]]
-        whole = int(row["comm_size"]) == log.size
+        whole = int(row["comm_size"]) == log.size and not row["flags"] & INTER
         own = f"{call} by rank {log.rank} of {log.size}"
         given, got = (row[side].tobytes() != NOTHING for side in ("in", "out"))
         if kind in REDUCTIONS:
@@ -218,6 +233,7 @@ class _Trace:
                 "sums": log.guarantee,
                 "replay": log.replay or None,
                 "disturb": log.disturb,
+                "point_to_point": log.point_to_point,
             },
             "recording": {"of_ranks": True},
         }
@@ -249,10 +265,12 @@ class _Trace:
             "clock_offset_ns": float(log.offset),
             "clock_drift": 0.0,
             "regions": {
-                call: EXCHANGE if KINDS[row["kind"]] in MESSAGES else COLLECTIVE
+                call: EXCHANGE if row["kind"] >= FIRST_MESSAGE else COLLECTIVE
                 for row, call in zip(self.first, self.calls, strict=True)
             },
             "reductions": self._reductions(),
+            "unseen": log.unseen,
+            "unreached": self.unreached,
         }
 
     def _reductions(self) -> dict[str, dict[str, Any]]:

@@ -22,7 +22,7 @@ from pathlib import Path
 from kernels.commands.entry import command_line
 from kernels.commands.options import Parser, add_loudness, add_version
 from miniapps.errors import UsageError
-from miniapps.programs import calltrace, rawlog
+from miniapps.programs import calltrace, coverage, rawlog
 from miniapps.programs.building import build, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
 from miniapps.programs.sources import require_same_program, write_sources
@@ -89,7 +89,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
                 tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
                 observe(command, library, {"FPNA_OBSERVE": "", "FPNA_OBSERVE_REFUSED": "1"})
                 return BAD_USAGE
-            return observe(command, library, env, options.verbose)
+            return observe(command, library, env, options.verbose, options.quiet)
     except (UsageError, Refused, TraceError) as error:
         if environment.first_of_node():  # others find the same
             tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
@@ -131,6 +131,7 @@ def _settings(
         "command": command, "guarantee": options.guarantee, "replay": options.replay or "", "run_id": run_id,
         "started": now.isoformat(timespec="milliseconds"), "disturb": options.disturb,
         "same_but": options.same_but,
+        "point_to_point": options.point_to_point,
     }  # fmt: skip
     return env | {"FPNA_OBSERVE": str(out.resolve()), "FPNA_OBSERVE_TEXT": json.dumps(text)}
 
@@ -178,7 +179,9 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
     return own
 
 
-def observe(command: list[str], library: Path, env: dict[str, str], verbose: bool = False) -> int:
+def observe(
+    command: list[str], library: Path, env: dict[str, str], verbose: bool = False, quiet: bool = False
+) -> int:
     """Run `command` with the library preloaded and write the trace of this rank; its exit code.
 
     The library opens its log in rank 0's directory, which it learns in MPI_Init, and sends the log's path by a pipe.
@@ -206,7 +209,7 @@ def observe(command: list[str], library: Path, env: dict[str, str], verbose: boo
         )
     elif path is not None:
         try:
-            log = convert(path)
+            log, lacking = convert(path)
         except OSError as error:
             tell(
                 f"fpna run: {path}: no trace can be written of it: {error.strerror}; mend that, then: fpna run "
@@ -214,6 +217,8 @@ def observe(command: list[str], library: Path, env: dict[str, str], verbose: boo
                 sys.stderr,
             )
             return code or FAILED
+        for sentence in coverage.sentences(log, lacking) if log.rank == 0 and not quiet else ():
+            tell(f"fpna run: {sentence}", sys.stderr)
         if verbose:
             tell(
                 f"fpna run: rank {log.rank} of {log.size}: {len(log.records):,} calls, by {library}",
@@ -230,13 +235,13 @@ def _received(reads: int) -> Path | None:
     return None
 
 
-def convert(path: Path) -> rawlog.RawLog:
-    """Write the trace of a raw log beside it, and remove the log; what it held."""
+def convert(path: Path) -> tuple[rawlog.RawLog, coverage.Unreached]:
+    """Write the trace of a raw log beside it, and remove the log; what it held, and which sums no guarantee reached."""
     log = rawlog.read(path)
-    calltrace.write(log, path.parent)
+    lacking = calltrace.write(log, path.parent)
     path.unlink()
     path.with_suffix(".txt").unlink(missing_ok=True)
-    return log
+    return log, lacking
 
 
 def recover(out: Path) -> int:

@@ -19,11 +19,13 @@ from miniapps.programs.places import Place, Places
 from miniapps.received.regular import Refused, open_regular, read_bytes
 from miniapps.received.text import printable
 
-MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 2, 4096
+MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 3, 4096
+MOST_COUNTED = 240
 HEADER = np.dtype(
     [
         ("magic", "<u8"), ("version", "<u4"), ("record_bytes", "<u4"), ("committed", "<u8"), ("rank", "<i4"),
-        ("size", "<i4"), ("began", "<i8"), ("ended", "<i8"), ("offset", "<i8"),
+        ("size", "<i4"), ("began", "<i8"), ("ended", "<i8"), ("offset", "<i8"), ("unseen", "<u8", MOST_COUNTED),
+        ("unseen_of_all", "<u8", MOST_COUNTED),
     ]
 )  # fmt: skip
 SIZES = np.dtype([("count", "<i8"), *((column, "<f8") for column in COLUMNS)])
@@ -31,18 +33,21 @@ RECORD = np.dtype(
     [
         ("number", "<u8"), ("begin", "<i8"), ("end", "<i8"), ("site", "<u8"), ("in", "V16"), ("out", "V16"),
         ("count", "<i8"), ("bytes", "<i8"), ("comm", "<i4"), ("comm_size", "<i4"), ("peer", "<i4"), ("tag", "<i4"),
-        ("kind", "<u2"), ("op", "<u2"), ("type", "<u2"), ("flags", "<u2"), ("epoch", "<u8"),
+        ("kind", "<u2"), ("op", "<u2"), ("type", "<u2"), ("flags", "<u2"),
         ("in_basic", "<u2"), ("out_basic", "<u2"), ("unused", "<u4"), ("in_sizes", SIZES), ("out_sizes", SIZES),
     ]
 )  # fmt: skip
-# In the order of preload/observe.cpp.
+# In the order of preload/shapes.hpp.
 KINDS = (
     "MPI_Allreduce", "MPI_Reduce", "MPI_Reduce_scatter", "MPI_Reduce_scatter_block", "MPI_Allgather", "MPI_Allgatherv",
     "MPI_Bcast", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Scan", "MPI_Exscan", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter",
-    "MPI_Scatterv", "MPI_Barrier", "MPI_Send", "MPI_Recv", "MPI_Probe",
+    "MPI_Scatterv", "MPI_Barrier", "MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Recv", "MPI_Probe",
+    "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace",
 )  # fmt: skip
 # In the order of preload/log.hpp.
-IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED = (1 << i for i in range(7))
+IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD = (
+    1 << i for i in range(9)
+)
 # In the order of preload/numbers.hpp: what the numbers are that sizes are of.
 BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
           "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
@@ -51,10 +56,20 @@ TEXTS = 64 * 2**20  # bytes of the file beside it
 RANKS = 2**24
 
 
+@dataclass(frozen=True)
+class Communicator:
+    """What communicators of one number are called, and how many calls of this rank came before the first of them."""
+
+    name: str
+    born: int
+
+
 @dataclass
 class RawLog:
-    """What one rank recorded. `records`: (n,) of RECORD, in the order in which calls ended; `ended` is 0 where the
-    program did not reach MPI_Finalize. `places` are by the number that records have as `site`."""
+    """What one rank recorded. `records`: (n,) of RECORD, in the order in which calls began; `ended` is 0 where the
+    program did not reach MPI_Finalize. `places` are by the number that records have as `site`. `unseen`: calls by
+    function that were counted and not recorded, `unseen_of_all` those of all ranks (rank 0 has them at the end);
+    `python_sites`: where mpi4py added Python objects."""
 
     rank: int
     size: int
@@ -65,14 +80,25 @@ class RawLog:
     places: Places = field(default_factory=Places)
     types: dict[int, str] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
+    communicators: dict[int, Communicator] = field(default_factory=dict)
+    counted: list[str] = field(default_factory=list)
+    python_sites: set[int] = field(default_factory=set)
+    unseen: dict[str, int] = field(default_factory=dict)
+    unseen_of_all: dict[str, int] = field(default_factory=dict)
     library: str = ""
     command: list[str] = field(default_factory=lambda: ["program"])
     same_but: list[str] = field(default_factory=list)
     guarantee: str = "none"
     replay: str = ""
     disturb: int | None = None  # the seed
+    point_to_point: bool = False
     run_id: str = ""
     started: str = ""
+
+    def python_sums(self) -> list[str]:
+        """Where Python objects were added by mpi4py."""
+        words = self.places.words()
+        return sorted({words[site] for site in self.python_sites if site in words})
 
     def label(self, row: np.void) -> str:
         """The name of the call that a record is of: `MPI_Iallreduce`."""
@@ -100,6 +126,8 @@ def read(path: Path) -> RawLog:
             f"{where}: damaged: rank {rank} of {size}, {committed} records in {length} bytes; leave it out"
         )
     records = data[PAGE : PAGE + committed * RECORD.itemsize].view(RECORD)
+    if len(records) and not (records["number"][1:] > records["number"][:-1]).all():
+        records = records[np.argsort(records["number"], kind="stable")]  # they stand there as the calls ended
     if len(records) and not (records["kind"] < len(KINDS)).all():
         raise Refused(f"{where}: damaged: a call of a kind that does not exist; leave it out")
     for side in ("in", "out") if len(records) else ():
@@ -108,6 +136,11 @@ def read(path: Path) -> RawLog:
             raise Refused(f"{where}: damaged: sizes of what no call carries; leave it out")
     log = RawLog(rank, size, int(head["began"]), int(head["ended"]), int(head["offset"]), records)
     _read_texts(path.with_suffix(".txt"), log)
+    for name, own, of_all in zip(
+        log.counted, head["unseen"].tolist(), head["unseen_of_all"].tolist(), strict=False
+    ):
+        log.unseen |= {name: own} if own else {}
+        log.unseen_of_all |= {name: of_all} if of_all else {}
     return log
 
 
@@ -137,12 +170,19 @@ def _read_texts(path: Path, log: RawLog) -> None:
                 log.places.files[file] = (size, modified)
             case {"type": int(number)}:
                 log.types[number] = name
+            case {"comm": int(number), "born": int(born)}:
+                log.communicators[number] = Communicator(name, born)
+            case {"python_sum": int(site)}:
+                log.python_sites.add(site)
+            case {"counted": list(names)}:
+                log.counted = list(map(str, names))
             case {"op": int(number)}:
                 log.operations[number] = name
             case {"library": str(library)}:
                 log.library = library
             case {"command": [str(), *_] as command, "guarantee": str(guarantee)} if guarantee in LEVELS:
                 log.command, log.guarantee = [str(word) for word in command], guarantee
+                log.point_to_point = entry.get("point_to_point") is True
                 seed = entry.get("disturb")
                 log.disturb = seed if type(seed) is int else None
                 same_but = entry.get("same_but")

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 
-from miniapps.programs import calltrace, rawlog
+from miniapps.programs import calltrace, coverage, rawlog
 from miniapps.programs.command import arguments_of, name_of
+from miniapps.programs.numbering import steps
 from miniapps.received.regular import Refused
 from miniapps.trace import read_run
 
@@ -30,7 +31,7 @@ def rows(n=20):
     made = np.zeros(n, rawlog.RECORD)
     made["begin"] = np.arange(n) * 10 + 5
     made["end"] = made["begin"] + 3
-    made["epoch"], made["comm_size"], made["site"] = np.arange(n), 1, 77
+    made["number"], made["comm_size"], made["site"] = np.arange(n), 1, 77
     made["in"] = np.frombuffer(MARKS.bytes(16 * n), "V16")
     made["out"] = made["in"]
     return made
@@ -71,6 +72,63 @@ def test_a_line_that_the_library_answers_in_part_promises_what_the_library_does(
     (trace,) = read_run(tmp_path)
     (facts,) = trace.attributes["reductions"].values()
     assert (facts["guarantee"], facts["accumulation"], facts["calls"]) == ("none", "working", 20)
+
+
+def test_calls_stand_in_the_order_in_which_they_began(tmp_path):
+    """Requests end in any order; what a call is compared with may not depend on it."""
+    ended = rows()[order := np.random.default_rng(3).permutation(20)]
+    log = rawlog.read(write(tmp_path / "raw-00000.log", ended))
+    assert log.records["number"].tolist() == list(range(20))
+    assert not np.array_equal(order, np.arange(20))
+
+
+def test_steps_of_threads_follow_their_communicators(tmp_path):
+    """Two threads take turns by chance; the calls of each communicator have the same steps in every run."""
+    texts = [{"comm": 0, "name": "", "born": 0}, {"comm": 1, "name": "dup 1", "born": 4}]
+    seen = set()
+    for seed in range(5):
+        made = rows(24)
+        made["comm"][4:] = np.random.default_rng(seed).permutation([0] * 10 + [1] * 10)
+        made["flags"][made["comm"] == 1] |= rawlog.OTHER_THREAD
+        log = rawlog.read(write(tmp_path / "raw-00000.log", made, texts=texts))
+        found = steps(log)
+        assert found[made["comm"] == 0].tolist() == list(range(14))
+        assert found[made["comm"] == 1].tolist() == list(range(4, 14))
+        seen.add(tuple(found.tolist()))
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize(
+    ("operation", "dtype", "flags", "why"),
+    [
+        ("of the program", "MPI_DOUBLE", 0, "user operation"),
+        ("sum", "MPI_DOUBLE", rawlog.NONBLOCKING, "nonblocking"),
+        ("sum", "MPI_DOUBLE", rawlog.NONBLOCKING | rawlog.PERSISTENT, "persistent"),
+        ("sum", "MPI_LONG_DOUBLE", 0, "type MPI_LONG_DOUBLE"),
+        ("prod", "MPI_FLOAT", 0, "product"),
+        ("sum", "MPI_DOUBLE", rawlog.INTER, "intercommunicator"),
+        ("sum", "MPI_DOUBLE", rawlog.REPLACED, ""),
+        ("sum", "MPI_INT64_T", 0, ""),
+        ("max", "MPI_DOUBLE", 0, ""),
+        ("maxloc", "MPI_DOUBLE_INT", 0, ""),
+    ],
+)
+def test_sums_that_a_guarantee_did_not_reach_are_named(operation, dtype, flags, why, tmp_path):
+    made = rows(5)
+    made["flags"], made["comm_size"] = flags, 4
+    texts = [
+        {"site": 77, "functions": [["/nowhere/app", 66]], "lines": []}, {"op": 0, "name": operation},
+        {"type": 0, "name": dtype}, {"command": ["./app"], "guarantee": "exact"},
+    ]  # fmt: skip
+    log = rawlog.read(write(tmp_path / "raw-00000.log", made, texts=texts))
+    lacking = calltrace.write(log, tmp_path)
+    assert [(of["why"], of["calls"]) for of in lacking] == ([(why, 5)] if why else [])
+    (trace,) = read_run(tmp_path)
+    assert trace.attributes["unreached"] == lacking
+    said = coverage.sentences(log, lacking)
+    assert said == (
+        [f"5 of 5 sums on rank 0 kept the library's order: {why}: 5 {lacking[0]['call']}"] if why else []
+    )
 
 
 def test_a_log_without_its_end_is_an_incomplete_trace(tmp_path):

@@ -9,6 +9,18 @@ using namespace fpna;
 
 #define LIST(...) __VA_ARGS__
 
+namespace fpna {
+
+// For counted.cpp: a call begins, and ends.
+void *begin_counted(int number) {
+    if (!on()) return nullptr;
+    count_unseen(number);
+    return new Inside;
+}
+void end_counted(void *begun) { delete static_cast<Inside *>(begun); }
+
+}  // namespace fpna
+
 extern "C" {
 
 int MPI_Init(int *argc, char ***argv) {
@@ -33,6 +45,10 @@ int MPI_Finalize(void) {
 // Messages that are recorded: sends only where they were asked for.
 #define RECEIVES_FROM(source, comm) (on(comm) && (point_to_point || (source) == MPI_ANY_SOURCE))
 #define SENDS_ON(comm) (point_to_point && on(comm))
+
+// mpi4py adds Python objects over messages of its own, each after one that says how long it is. Nothing else sends that.
+#define PYTHON_SUM(count, type)                                                                                      \
+    if ((count) == 1 && (type) == MPI_COUNT && on() && from_mpi4py(__builtin_return_address(0))) count_python_sum(SITE)
 
 #define COUNT int
 #define PLACE int

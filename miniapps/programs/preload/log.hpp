@@ -73,7 +73,7 @@ class Log {
         file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
         if (file_ < 0 || !grow(PIECE)) return fail("cannot be created");
         header()->magic = MAGIC;
-        header()->version = 2;
+        header()->version = 3;
         header()->record_bytes = sizeof(Record);
         return true;
     }

@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstdlib>
 #include <string>
+#include <unordered_set>
 
 #include "receives.hpp"
 #include "recorder.hpp"
@@ -11,6 +12,8 @@
 #include "world.hpp"
 
 namespace fpna {
+
+const char *counted_names();  // counted.cpp
 
 // Nanoseconds to add to this rank's clock for that of rank 0: by the fastest of a few messages there and back.
 inline std::int64_t clock_offset(int rank) {
@@ -57,7 +60,9 @@ inline bool open_log(const std::string &folder, const std::string &told, int ran
     texts = std::fopen((path + ".txt").c_str(), "wxe");
     int length = 0;
     PMPI_Get_library_version(library, &length);
-    if (texts) std::fprintf(texts, "%s\n{\"library\": %s}\n", told.c_str(), quoted(library).c_str());
+    if (texts)
+        std::fprintf(texts, "%s\n{\"library\": %s}\n{\"counted\": %s}\n", told.c_str(), quoted(library).c_str(),
+                     counted_names());
     return true;
 }
 
@@ -102,8 +107,38 @@ inline void start() {
     disturb_arithmetic();
 }
 
+// Calls that are counted and not recorded, by the number that functions.py gives a function.
+inline void count_unseen(int number) {
+    if (Header *header = recorded.header(); header && number < MOST_COUNTED) ++header->unseen[number];
+}
+
+inline bool from_mpi4py(void *code) {
+    Dl_info info;
+    return dladdr(code, &info) && info.dli_fname && std::strstr(info.dli_fname, "/mpi4py/MPI.");
+}
+
+// A message of a sum of Python objects by mpi4py, made at this place.
+inline void count_python_sum(std::uint64_t site) {
+    constexpr int NUMBER = 0;  // of functions.PYTHON
+    count_unseen(NUMBER);
+    static std::unordered_set<std::uint64_t> told;
+    const std::lock_guard<std::mutex> held(lock);
+    if (!texts || !told.insert(site).second) return;
+    std::fprintf(texts, "{\"python_sum\": %llu}\n", (unsigned long long)site);
+    std::fflush(texts);
+}
+
+// How many all ranks made, for the one that speaks for all.
+inline void share_counts() {
+    Header *header = recorded.header();
+    std::uint64_t own[MOST_COUNTED] = {}, all[MOST_COUNTED] = {};
+    for (int i = 0; header && i < MOST_COUNTED; ++i) own[i] = header->unseen[i];
+    PMPI_Reduce(own, all, MOST_COUNTED, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
+    if (header) std::memcpy(header->unseen_of_all, all, sizeof all);
+}
+
 inline void stop() {
-    active = false;
+    if (active.exchange(false)) share_counts();
     round_to_nearest();
     disturbing = false;
     const std::lock_guard<std::mutex> held(lock);

@@ -32,22 +32,36 @@ struct Elements {
     int each = 0;
 };
 
+// Types of other languages have these sizes or others, as the library and the compilers were built.
 inline Elements elements_of(MPI_Datatype type) {
-    static const std::pair<MPI_Datatype, Elements> known_types[] = {
-        {MPI_DOUBLE, {MPI_DOUBLE, 1}}, {MPI_FLOAT, {MPI_FLOAT, 1}},
-        {MPI_C_DOUBLE_COMPLEX, {MPI_DOUBLE, 2}}, {MPI_C_FLOAT_COMPLEX, {MPI_FLOAT, 2}},
-        {MPI_DOUBLE_PRECISION, {MPI_DOUBLE, 1}}, {MPI_REAL8, {MPI_DOUBLE, 1}}, {MPI_REAL4, {MPI_FLOAT, 1}},
-        {MPI_REAL, {MPI_FLOAT, 1}}, {MPI_COMPLEX, {MPI_FLOAT, 2}}, {MPI_DOUBLE_COMPLEX, {MPI_DOUBLE, 2}},
-        {MPI_COMPLEX8, {MPI_FLOAT, 2}}, {MPI_COMPLEX16, {MPI_DOUBLE, 2}}};
+    enum Family { REAL, COMPLEX };
+    static const std::pair<MPI_Datatype, Family> known_types[] = {
+        {MPI_DOUBLE, REAL}, {MPI_FLOAT, REAL}, {MPI_C_DOUBLE_COMPLEX, COMPLEX}, {MPI_C_FLOAT_COMPLEX, COMPLEX},
+        {MPI_CXX_DOUBLE_COMPLEX, COMPLEX}, {MPI_CXX_FLOAT_COMPLEX, COMPLEX}, {MPI_DOUBLE_PRECISION, REAL},
+        {MPI_REAL8, REAL}, {MPI_REAL4, REAL}, {MPI_REAL, REAL}, {MPI_COMPLEX, COMPLEX}, {MPI_DOUBLE_COMPLEX, COMPLEX},
+        {MPI_COMPLEX8, COMPLEX}, {MPI_COMPLEX16, COMPLEX}};
+    static thread_local std::pair<MPI_Datatype, Elements> last{MPI_DATATYPE_NULL, {}};
     if (type == MPI_DATATYPE_NULL) return {};
-    for (const auto &[name, elements] : known_types)
-        if (name == type) {
-            int bytes = 0, wanted = 0;  // a program may have been compiled with other sizes of Fortran's reals
-            PMPI_Type_size(type, &bytes);
-            PMPI_Type_size(elements.basic, &wanted);
-            return bytes == wanted * elements.each ? elements : Elements{};
-        }
-    return {};
+    if (type == last.first) return last.second;
+    int family = -1;
+    for (const auto &[name, own] : known_types)
+        if (name == type) family = own;
+    if (family < 0) {  // by precision and range, as Fortran's selected_real_kind
+        int integers, addresses, types, combiner;
+        PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+        family = combiner == MPI_COMBINER_F90_REAL ? REAL : combiner == MPI_COMBINER_F90_COMPLEX ? COMPLEX : -1;
+    }
+    if (family < 0) return {};
+    int bytes = 0;
+    PMPI_Type_size(type, &bytes);
+    const int each = family == COMPLEX ? 2 : 1;
+    Elements elements;
+    if (bytes == each * int(sizeof(double)))
+        elements = {MPI_DOUBLE, each};
+    else if (bytes == each * int(sizeof(float)))
+        elements = {MPI_FLOAT, each};
+    last = {type, elements};  // these are never freed
+    return elements;
 }
 
 // Whether a reduction is added here. All ranks decide alike: by what MPI demands to be the same on all.

@@ -1,0 +1,85 @@
+"""What a record of `fpna run` lacks, and which sums a guarantee did not reach."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from miniapps.programs.functions import PYTHON
+from miniapps.programs.rawlog import INTER, KINDS, NONBLOCKING, PERSISTENT, REPLACED, RawLog
+
+REDUCTIONS = frozenset(
+    KINDS.index(f"MPI_{name}")
+    for name in ("Allreduce", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan")
+)
+# Of the names of types: numbers whose sums are rounded.
+ROUNDED = re.compile(r"FLOAT|DOUBLE|REAL|COMPLEX")
+REACHED = ("MPI_DOUBLE", "MPI_FLOAT")
+SHOWN = 3  # places in a line
+Unreached = list[dict[str, Any]]  # of each call: "call", "why", "calls"
+
+
+def reason(log: RawLog, row: np.void) -> str:
+    """Why this reduction kept the library's order although its order matters; empty where that is not so."""
+    if int(row["kind"]) not in REDUCTIONS or row["flags"] & REPLACED or row["comm_size"] == 1:
+        return ""
+    operation, name = log.operations.get(int(row["op"]), ""), log.types.get(int(row["type"]), "")
+    if operation == "of the program":
+        return "user operation"
+    if operation not in ("sum", "prod") or (name and not ROUNDED.search(name)):
+        return ""
+    if operation == "prod":
+        return "product"
+    if row["flags"] & PERSISTENT:
+        return "persistent"
+    if row["flags"] & NONBLOCKING:
+        return "nonblocking"
+    if row["flags"] & INTER:
+        return "intercommunicator"
+    return f"type {name}" if name and not name.startswith(REACHED) else "more elements than are added here"
+
+
+def unreached(log: RawLog, first: np.ndarray, calls: Sequence[str], counts: Sequence[int]) -> Unreached:
+    """The reductions that the guarantee of this run did not reach: `first` is a record of each of `calls`,
+    of which there are `counts`."""
+    if log.guarantee == "none":
+        return []
+    whys = [reason(log, row) for row in first]
+    return [
+        {"call": call, "why": why, "calls": count}
+        for call, why, count in zip(calls, whys, counts, strict=True)
+        if why
+    ]
+
+
+def sentences(log: RawLog, lacking: Unreached) -> list[str]:
+    """What to say at the end of a run, on the rank that speaks for all."""
+    seen = dict(log.unseen_of_all or log.unseen)
+    python, said = seen.pop(PYTHON, 0), []
+    if seen:
+        most = sorted(seen.items(), key=lambda of: (-of[1], of[0]))
+        said.append(f"not recorded: {', '.join(f'{calls:,} {name}' for name, calls in most)}")
+    if lacking:
+        kept = sum(of["calls"] for of in lacking)
+        answered = int(np.count_nonzero(log.records["flags"] & REPLACED))
+        most_calls = sorted(lacking, key=lambda of: (-of["calls"], of["call"]))
+        where = "; ".join(f"{of['why']}: {of['calls']:,} {of['call']}" for of in most_calls[:SHOWN])
+        more = f"; and {len(lacking) - SHOWN} more calls (fpna show)" if len(lacking) > SHOWN else ""
+        said.append(
+            f"{kept:,} of {kept + answered:,} sums on rank {log.rank} kept the library's order: {where}{more}"
+        )
+    if python:
+        lines = ", ".join(log.python_sums()[:SHOWN])
+        at = f" at {lines}" if lines else ""
+        said.append(
+            f"mpi4py added Python objects itself{at} (lower-case reduce, allreduce, scan, exscan): "
+            + (
+                "no guarantee reaches these sums; pass arrays to Reduce, Allreduce, Scan, Exscan"
+                if log.guarantee != "none"
+                else "these sums are not recorded; Reduce, Allreduce, Scan, Exscan of arrays are"
+            )
+        )
+    return said

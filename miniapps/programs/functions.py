@@ -1,0 +1,114 @@
+"""Which functions of MPI `fpna run` records, which it counts, and which it leaves alone.
+
+Functions that preload/calls.cpp defines are recorded or followed. Of all others that the library's mpi.h declares,
+those in `IGNORED` carry no data between ranks, or none that could differ between two runs. Calls of the rest are
+counted, and a trace says how many there were (`unseen`).
+"""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatchcase
+
+# Functions that carry data and are not recorded, by what they are. Large-count forms (_c) count as these.
+COUNTED = {
+    "one-sided": (
+        "MPI_Accumulate", "MPI_Compare_and_swap", "MPI_Fetch_and_op", "MPI_Get", "MPI_Get_accumulate", "MPI_Put",
+        "MPI_Raccumulate", "MPI_Rget", "MPI_Rget_accumulate", "MPI_Rput",
+    ),
+    "partitioned": ("MPI_Precv_init", "MPI_Psend_init"),
+    "collectives": (
+        "MPI_Alltoallw", "MPI_Alltoallw_init", "MPI_Ialltoallw",
+        "MPI_Ineighbor_allgather", "MPI_Ineighbor_allgatherv", "MPI_Ineighbor_alltoall", "MPI_Ineighbor_alltoallv",
+        "MPI_Ineighbor_alltoallw", "MPI_Neighbor_allgather", "MPI_Neighbor_allgather_init", "MPI_Neighbor_allgatherv",
+        "MPI_Neighbor_allgatherv_init", "MPI_Neighbor_alltoall", "MPI_Neighbor_alltoall_init",
+        "MPI_Neighbor_alltoallv", "MPI_Neighbor_alltoallv_init", "MPI_Neighbor_alltoallw",
+        "MPI_Neighbor_alltoallw_init",
+    ),
+    "files": (
+        "MPI_File_iread", "MPI_File_iread_all", "MPI_File_iread_at", "MPI_File_iread_at_all", "MPI_File_iread_shared",
+        "MPI_File_iwrite", "MPI_File_iwrite_all", "MPI_File_iwrite_at", "MPI_File_iwrite_at_all",
+        "MPI_File_iwrite_shared", "MPI_File_read", "MPI_File_read_all", "MPI_File_read_all_begin", "MPI_File_read_at",
+        "MPI_File_read_at_all", "MPI_File_read_at_all_begin", "MPI_File_read_ordered", "MPI_File_read_ordered_begin",
+        "MPI_File_read_shared", "MPI_File_write", "MPI_File_write_all", "MPI_File_write_all_begin", "MPI_File_write_at",
+        "MPI_File_write_at_all", "MPI_File_write_at_all_begin", "MPI_File_write_ordered",
+        "MPI_File_write_ordered_begin", "MPI_File_write_shared",
+    ),
+    "sessions": ("MPI_Comm_create_from_group", "MPI_Intercomm_create_from_groups", "MPI_Session_init"),
+    "connections": ("MPI_Comm_join",),
+}  # fmt: skip
+
+# Counted like a function: mpi4py's reduce, allreduce, scan and exscan of Python objects, which are messages to MPI.
+PYTHON = "mpi4py's reductions of Python objects"
+
+# Patterns of functions that are left alone, by the reason.
+IGNORED = {
+    "asks or tells this process's library alone": (
+        "MPI_Abi_*", "MPI_Get_address", "MPI_Address", "MPI_Aint_*", "MPI_Get_hw_resource_info",
+        "MPI_Get_library_version", "MPI_Get_processor_name", "MPI_Get_version", "MPI_Initialized", "MPI_Finalized",
+        "MPI_Is_thread_main", "MPI_Query_thread", "MPI_Pcontrol", "MPI_T_*", "MPI_Info_*", "MPI_Wtick", "MPI_Wtime",
+        "MPI_Dims_create",
+    ),
+    "errors": (
+        "MPI_Abort", "MPI_Add_error_*", "MPI_Remove_error_*", "MPI_Error_*", "MPI_Errhandler_*", "MPI_*_errhandler",
+    ),
+    "handles as other languages have them": ("MPI_*_c2f", "MPI_*_f2c", "MPI_*_toint", "MPI_*_fromint",
+                                             "MPI_Status_?2f08", "MPI_Status_f082?"),
+    "attributes, names and hints": (
+        "MPI_Attr_*", "MPI_*_attr", "MPI_Keyval_*", "MPI_*_keyval", "MPI_*_get_name", "MPI_*_set_name",
+        "MPI_*_get_info", "MPI_*_set_info",
+    ),
+    "types: what calls carry is read by them": ("MPI_Type_*",),
+    "operations: a reduction says which it uses": ("MPI_Op_*",),
+    "groups, and what a communicator is": (
+        "MPI_Group_*", "MPI_Comm_group", "MPI_Comm_compare", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_remote_*",
+        "MPI_Comm_test_inter", "MPI_Comm_get_parent", "MPI_Topo_test", "MPI_Cart_coords", "MPI_Cart_get",
+        "MPI_Cart_map", "MPI_Cart_rank", "MPI_Cart_shift", "MPI_Cartdim_get", "MPI_Graph_get", "MPI_Graph_map",
+        "MPI_Graph_neighbors*", "MPI_Graphdims_get", "MPI_Dist_graph_neighbors*",
+    ),
+    "memory": (
+        "MPI_Alloc_mem", "MPI_Free_mem", "MPI_Buffer_*", "MPI_Comm_attach_buffer", "MPI_Comm_detach_buffer",
+        "MPI_Comm_flush_buffer", "MPI_Comm_iflush_buffer", "MPI_Session_attach_buffer", "MPI_Session_detach_buffer",
+        "MPI_Session_flush_buffer", "MPI_Session_iflush_buffer",
+    ),
+    "computes in this process": ("MPI_Pack*", "MPI_Unpack*", "MPI_Reduce_local"),
+    "asks about a call that is recorded where it begins and ends": (
+        "MPI_Cancel", "MPI_Test_cancelled", "MPI_Get_count", "MPI_Get_elements*", "MPI_Request_get_status*",
+        "MPI_Status_set_*", "MPI_Status_get_*", "MPI_Grequest_*",
+    ),
+    "parts of a partitioned call, which is counted": ("MPI_Parrived", "MPI_Pready*"),
+    "windows: what moves the data is counted": ("MPI_Win_*",),
+    "files: what moves the data is counted": (
+        "MPI_File_open", "MPI_File_close", "MPI_File_delete", "MPI_File_get_*", "MPI_File_set_*", "MPI_File_seek*",
+        "MPI_File_sync", "MPI_File_preallocate", "MPI_File_*_end", "MPI_Register_datarep",
+    ),
+    "sessions: that they begin is counted": ("MPI_Session_finalize", "MPI_Session_get_n*", "MPI_Session_get_pset_info"),
+    "names of ports": ("MPI_Open_port", "MPI_Close_port", "MPI_Lookup_name", "MPI_Publish_name", "MPI_Unpublish_name"),
+}  # fmt: skip
+
+DECLARED = re.compile(r"\b(?:int|double|MPI_\w+)\s+(MPI_[A-Z][A-Za-z0-9_]*)\s*\(")
+LARGE = "_c"  # ends the name of a function with large counts
+
+
+def declared(header: str) -> list[str]:
+    """The functions that a preprocessed mpi.h declares."""
+    return sorted(set(DECLARED.findall(header)))
+
+
+def plain(name: str) -> str:
+    """The name without the ending of a large-count form."""
+    return name.removesuffix(LARGE)
+
+
+def ignored(name: str) -> str:
+    """Why calls of this function are left alone; empty where they are not."""
+    reasons = (why for why, names in IGNORED.items() if any(fnmatchcase(plain(name), own) for own in names))
+    return next(reasons, "")
+
+
+def counted_names(names: list[str]) -> list[str]:
+    """Of the functions `names`, those that are counted unless the library to preload defines them, in the order of the
+    counters: the ones of `COUNTED` first, then those that nobody here knows."""
+    known = [name for group in COUNTED.values() for name in group]
+    others = {plain(name) for name in names if not ignored(name)} - set(known)
+    return [PYTHON, *known, *sorted(others)]

@@ -1,0 +1,40 @@
+"""The step of each call: how many collectives on all ranks came before it.
+
+Threads that call at the same time come in another order in every run. The calls on a communicator keep their
+order: where threads other than the first make collectives on it, its calls are counted for themselves, from the step at
+which it was made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from miniapps.programs.rawlog import INTER, KINDS, OTHER_THREAD, RawLog
+
+FIRST_MESSAGE = KINDS.index("MPI_Send")  # collectives come before it
+
+
+def on_all_ranks(log: RawLog) -> np.ndarray:
+    """Which calls are on a communicator of all ranks, (n,) bool."""
+    rows = log.records
+    return (rows["comm_size"] == log.size) & (rows["flags"] & INTER == 0)
+
+
+def steps(log: RawLog) -> np.ndarray:
+    """The step of each call, (n,) int64."""
+    rows = log.records
+    everywhere = on_all_ranks(log) & (rows["kind"] < FIRST_MESSAGE)
+    other = rows["flags"] & OTHER_THREAD != 0
+    apart = np.isin(rows["comm"], rows["comm"][everywhere & other])
+    counted = everywhere & ~apart
+    own = _before(counted)
+    for comm in np.unique(rows["comm"][apart | other]).tolist():
+        born = log.communicators[comm].born if comm in log.communicators else 0
+        here = (rows["comm"] == comm) & (apart | other)
+        own[here] = np.count_nonzero(counted & (rows["number"] < born)) + _before(everywhere[here])
+    return own
+
+
+def _before(counted: np.ndarray) -> np.ndarray:
+    """How many are counted before each."""
+    return np.cumsum(counted, dtype=np.int64) - counted

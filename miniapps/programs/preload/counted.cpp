@@ -1,0 +1,57 @@
+// Functions of MPI that are counted and not recorded: each is passed on to the library's own, whatever its arguments are.
+//
+// counted.inc is written when this is compiled, from the library's mpi.h (building.py): COUNTED(NUMBER, NAME, LOWER) of
+// every function that nobody declared to be left alone. Those that calls.cpp and fortran.cpp define take the place of the
+// ones here, which are weak. mpi.h is not included, since it declares them otherwise: arguments of these functions are
+// integers and pointers, which fill whole registers and places on the stack.
+#include <cstdio>
+#include <cstdlib>
+
+#include <dlfcn.h>
+
+namespace fpna {
+void *begin_counted(int number);  // start.hpp
+void end_counted(void *begun);
+const char *counted_names();
+}  // namespace fpna
+
+namespace {
+
+using Word = void *;
+#define WORDS Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k, Word l, Word m, \
+              Word n, Word o, Word p
+#define PASSED a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p
+
+using Function = Word (*)(WORDS);
+
+Function next(const char *name) {
+    void *place = dlsym(RTLD_NEXT, name);
+    if (!place) {
+        std::fprintf(stderr, "fpna run: no %s behind the one that observes: the program is linked in a way that is not "
+                     "supported\n", name);
+        std::abort();
+    }
+    return reinterpret_cast<Function>(place);
+}
+
+Word passed_on(int number, Function real, WORDS) {
+    void *begun = fpna::begin_counted(number);
+    const Word code = real(PASSED);
+    fpna::end_counted(begun);
+    return code;
+}
+
+}  // namespace
+
+#define COUNTED_AS(NUMBER, NAME, REAL)                                      \
+    extern "C" __attribute__((weak)) Word NAME(WORDS) {                     \
+        static const Function real = next(REAL);                            \
+        return passed_on(NUMBER, real, PASSED);                             \
+    }
+#define COUNTED(NUMBER, NAME) COUNTED_AS(NUMBER, NAME, "P" #NAME)
+#define COUNTED_IN_FORTRAN(NUMBER, LOWER) COUNTED_AS(NUMBER, LOWER##_, #LOWER "_") COUNTED_AS(NUMBER, LOWER##_f08_, #LOWER "_f08_")
+
+#include "counted.inc"
+
+// Their names, as a list of JSON.
+const char *fpna::counted_names() { return COUNTED_NAMES; }
