@@ -289,7 +289,7 @@ class _Trace:
                     "region": call, "decided": "guarantee",
                     "guarantee": level, "calls": known["calls"] if known else 0,
                     "operation": self.log.operations.get(int(row["op"]), ""),
-                    "dtype": DTYPES.get(dtype, dtype), "shape": [int(row["count"])],
+                    "dtype": DTYPES.get(dtype, dtype), "shape": [max(0, int(row["count"]))],
                     "ranks": int(row["comm_size"]),
                 }  # fmt: skip
             facts[call]["calls"] += count
