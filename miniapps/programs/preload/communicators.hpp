@@ -31,15 +31,15 @@ std::uint64_t number_of(Handle handle) {
 }
 
 // What was made of a communicator, by kind of call: which places are taken.
-using Made = std::map<std::string, std::vector<bool>>;
+using Offspring = std::map<std::string, std::vector<bool>>;
 
 struct Communicator {
     int number, size, rank;
     bool inter;
     std::string name;
-    std::shared_ptr<Made> made = std::make_shared<Made>();
+    std::shared_ptr<Offspring> made = std::make_shared<Offspring>();
     // Where it stands among those of its parent.
-    std::shared_ptr<Made> parent = nullptr;
+    std::shared_ptr<Offspring> parent = nullptr;
     std::string kind = "";
     std::size_t place = 0;
 };

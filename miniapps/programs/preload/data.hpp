@@ -42,32 +42,28 @@ inline bool dense(MPI_Datatype type, MPI_Aint &size, bool known = false) {
     static thread_local MPI_Aint last_size = 0;
     if (type == last) return size = last_size, true;
     if (known) return false;
-    int bytes = 0, integers, addresses, types, combiner;
+    MPI_Count bytes = 0;
     MPI_Aint lower, extent;
-    PMPI_Type_size(type, &bytes);
+    PMPI_Type_size_x(type, &bytes);
     PMPI_Type_get_extent(type, &lower, &extent);
-    size = bytes;
-    if (lower != 0 || extent != bytes) return false;
-    PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-    if (combiner == MPI_COMBINER_NAMED) last = type, last_size = bytes;
+    size = MPI_Aint(bytes);
+    if (lower != 0 || extent != size) return false;
+    const int combiner = made(type, false).combiner;
+    if (combiner == MPI_COMBINER_NAMED) last = type, last_size = size;
     return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_CONTIGUOUS;
 }
 
 // Whether a type is the library's own: others may be freed as soon as a call has begun.
-inline bool predefined(MPI_Datatype type) {
+inline bool lasting(MPI_Datatype type) {
     MPI_Aint size;
-    if (type == MPI_DATATYPE_NULL || dense(type, size, true)) return true;
-    int integers, addresses, types, combiner;
-    PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
-    return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_F90_REAL || combiner == MPI_COMBINER_F90_COMPLEX ||
-           combiner == MPI_COMBINER_F90_INTEGER;
+    return type == MPI_DATATYPE_NULL || dense(type, size, true) || predefined_or_kind(made(type, false).combiner);
 }
 
 // Keeps the types of what a call gets, which the program may free before the call ends.
 inline void hold(Spans &spans) {
     MPI_Datatype last = MPI_DATATYPE_NULL, own = MPI_DATATYPE_NULL;
     for (Span &span : spans) {
-        if (predefined(span.type)) continue;
+        if (lasting(span.type)) continue;
         if (span.type != last) {
             last = span.type;
             PMPI_Type_dup(last, &own);
@@ -79,7 +75,7 @@ inline void hold(Spans &spans) {
 inline void release(Spans &spans) {
     for (std::size_t i = 0; i < spans.size(); ++i) {
         MPI_Datatype type = spans[i].type;
-        if (predefined(type)) continue;
+        if (lasting(type)) continue;
         for (std::size_t j = i; j < spans.size(); ++j)
             if (spans[j].type == type) spans[j].type = MPI_DATATYPE_NULL;
         PMPI_Type_free(&type);

@@ -55,15 +55,15 @@ inline int name_type(MPI_Datatype type) {
     static int count = 0;
     void *value = nullptr;
     int there = 0;
-    const bool lasting = predefined(type);
-    if (lasting) {
+    const bool kept = lasting(type);
+    if (kept) {
         if (const auto place = types.find(number_of(type)); place != types.end()) return place->second;
     } else {
         PMPI_Type_get_attr(type, type_keyval, &value, &there);
         if (there) return int(reinterpret_cast<std::intptr_t>(value));
     }
     const int number = count < 0xffff ? count++ : 0xffff;
-    if (lasting)
+    if (kept)
         types[number_of(type)] = number;
     else
         PMPI_Type_set_attr(type, type_keyval, reinterpret_cast<void *>(std::intptr_t(number)));

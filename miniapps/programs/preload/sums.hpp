@@ -47,8 +47,7 @@ inline Elements elements_of(MPI_Datatype type) {
     for (const auto &[name, own] : known_types)
         if (name == type) family = own;
     if (family < 0) {  // by precision and range, as Fortran's selected_real_kind
-        int integers, addresses, types, combiner;
-        PMPI_Type_get_envelope(type, &integers, &addresses, &types, &combiner);
+        const int combiner = made(type, false).combiner;
         family = combiner == MPI_COMBINER_F90_REAL ? REAL : combiner == MPI_COMBINER_F90_COMPLEX ? COMPLEX : -1;
     }
     if (family < 0) return {};
