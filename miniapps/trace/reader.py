@@ -20,7 +20,7 @@ import numpy as np
 
 from miniapps.received import Refused, contents, records
 from miniapps.received.regular import open_regular
-from miniapps.received.sealed import sealed
+from miniapps.received.sealed import HEADER, sealed
 from miniapps.received.text import printable, whole
 from miniapps.trace.commits import Commit, Hasher, attributes_digest, parse, table_digest
 from miniapps.trace.head import check
@@ -39,6 +39,7 @@ from miniapps.trace.schema import (
 TRIES = 5  # to read a file that is written to meanwhile
 FILES = re.compile(r"(rank|node)-\d{5,9}\.h5")
 FILE_MOST = 8 * 2**30  # bytes
+END_OF_FILE = 40  # bytes into a superblock of version 0
 SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the unused part of a tail is a hole
 # What integers of the tables are: [low, end). Times are far from where their sums overflow.
 BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
@@ -90,10 +91,11 @@ def read_all(
     if unknown := [table for table in wanted if table not in TABLES]:
         raise ValueError(f"no table {', '.join(unknown)} in a trace; the tables are {', '.join(TABLES)}")
     image = read_image(path) if image is None else image
-    shown = printable(str(path))
+    shown, digest = printable(str(path)), ""
     try:
         _known(image, shown)
         digest = sealed(image, shown)
+        image = image if digest else _to_its_end(image)
         with contents.opened(image, shown) as root:
             attributes = _attributes(root, shown)
             most = contents.most_bytes(image)
@@ -104,8 +106,18 @@ def read_all(
         for trace in traces:
             _check(trace, shown)
     except Refused as error:
-        raise TraceError(str(error)) from error
+        cut = "" if digest else "damaged, or cut off in the midst of a write: "
+        raise TraceError(str(error).replace("damaged, ", cut or "damaged, ", 1)) from error
     return traces
+
+
+def _to_its_end(image: bytes) -> bytes:
+    """The bytes of a file that was not closed, its superblock saying that it goes to its end: a kill in the midst of a
+    flush may leave what is committed beyond the end that was written before."""
+    begin, end = HEADER + END_OF_FILE, HEADER + END_OF_FILE + 8
+    if image[HEADER : HEADER + 9] != b"\x89HDF\r\n\x1a\n\0" or len(image) < end:
+        return image
+    return image[:begin] + len(image).to_bytes(8, "little") + image[end:]
 
 
 def read_image(path: str | os.PathLike) -> bytes:

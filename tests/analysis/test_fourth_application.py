@@ -179,7 +179,11 @@ def test_choices_that_cannot_be_replayed_or_promised_are_refused(launch, tools, 
     for name, argv, message in (
         ("b", ["--replay", recorded, "--repeats", "2"], f"{recorded}: no choice 'tool' in repeat 1, step 0;"),
         ("c", ["--guarantee", "run"], "--guarantee run: 'tool' is decided from a clock"),
-        ("d", ["--replay", recorded, "--set", "garden.rows=2"], "it ran --set garden.rows=1, here it is --set"),
+        (
+            "d",
+            ["--replay", recorded, "--set", "garden.rows=2"],
+            "it ran --set garden.rows=1, here it is --set",
+        ),
     ):
         assert main(APP, ["--out", str(tmp_path / name), *TIMED, *argv], MPI.COMM_SELF) == 2
         assert message in capsys.readouterr().err

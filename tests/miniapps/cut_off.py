@@ -41,7 +41,8 @@ RUNS = {
                        "--trace-files", "node", *GRID],
 }  # fmt: skip
 RANKS = (1, 2, 3)
-REFUSED = {"damaged": "torn", "never finished": "torn", "no such file": "torn", "no head": "no head",
+REFUSED = {"damaged": "torn", "not a trace": "torn",
+           "never finished": "torn", "no such file": "torn", "no head": "no head",
            "without rank-": "no head", "no rank-*.h5": "no head"}  # fmt: skip
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
 
