@@ -8,6 +8,7 @@ from analysis.divergence.cause import Cause, cause
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.element import Element, first_element
 from analysis.divergence.preceding import Event
+from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING
 from analysis.divergence.unlike import unlike
 from analysis.headline import in_both, place, sentence, verdict_of
 from analysis.load.frames import Frames
@@ -18,8 +19,9 @@ from miniapps.trace.records import SOURCE
 
 COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", "name": "object", "block": "Int64",
             "occurrence": "Int64", "differing": "Int64", "recorded": "Int64", "cause": "object", "cause_in": "object",
-            "cause_rank": "Int64", "cause_step": "Int64", "or_cause": "object", "compared": "Int64", "only_a": "Int64",
-            "only_b": "Int64", "through": "Int64"}  # fmt: skip
+            "cause_rank": "Int64", "cause_step": "Int64", "or_cause": "object", "rounding": "object",
+            "amplification": "Float64", "next": "object", "compared": "Int64", "only_a": "Int64", "only_b": "Int64",
+            "through": "Int64"}  # fmt: skip
 
 
 LISTED = 3  # calls named that cannot be compared
@@ -61,7 +63,8 @@ def comparison_row(comparison: Comparison, judged: Cause | None) -> dict[str, ob
         row |= {"differing": point.differing, "recorded": point.recorded}
     if judged:
         row |= {"cause": judged.kind, "cause_in": judged.name, "cause_step": judged.step}
-        row |= {"cause_rank": judged.rank, "or_cause": judged.instead or None}
+        row |= {"cause_rank": judged.rank, "or_cause": judged.instead or None, "next": judged.next}
+        row |= {"rounding": judged.rounding.verdict, "amplification": judged.rounding.amplification}
     return row
 
 
@@ -99,6 +102,16 @@ def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
     return [("left out", f"{why}: {', '.join(names[:LISTED])}{more}")]
 
 
+def _rounding(judged: Cause) -> str:
+    """Whether rounding explains a difference, and the numbers."""
+    verdict = {
+        ROUNDING: "explains it",
+        NOT_ROUNDING: "does not explain it",
+        OPEN: "cannot be told from the records",
+    }
+    return f"{verdict[judged.rounding.verdict]}: {judged.rounding.why}"
+
+
 def _cause_lines(comparison: Comparison, frames: Frames, judged: Cause | None) -> list[tuple[str, str]]:
     """The class of the cause, its event, the reasons, and the first element where files hold it."""
     lines = []
@@ -112,6 +125,8 @@ def _cause_lines(comparison: Comparison, frames: Frames, judged: Cause | None) -
         lines.append(("why", "; ".join(judged.why)))
         if judged.instead:
             lines.append(("or", f"{judged.instead}: {judged.instead_why}"))
+        lines.append(("rounding", _rounding(judged)))
+        lines.append(("next", judged.next))
     element, unread = first_element(frames, comparison)
     if element:
         lines.append(("element", element_text(element)))

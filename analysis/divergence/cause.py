@@ -9,7 +9,10 @@
 | `halo exchange` | every block sent the same, and some received something else: a message lost or changed |
 | `message order` | equal contributions, another total, and another recorded order of arrival of that very sum; |
 | | or a receive from any source took another rank's message |
-| `collective` | equal contributions and another total, without such an order: another schedule, or a wrong sum |
+| `collective` | equal contributions and another total, without such an order: another schedule, or a wrong sum; |
+| | or a total over another number of ranks that differs as little as rounding makes it |
+| `contributions or order` | a total over another number of ranks that differs by more, so that rounding would have to |
+| | be amplified by what a rank added |
 | `memory` | the state changed between two records, although nothing ran on it: a flipped bit |
 
 A run with `--record messages` holds a record at every one of these places (miniapps.runner.watch), and the first record
@@ -17,6 +20,9 @@ that differs is the answer. Runs that record only states are judged by what diff
 than one answer: the other one is then named too. What was recorded of methods and environments is asked first: where
 these differ, a kernel or a sum is only where it shows. A lost message is told apart from a local kernel, although a
 halo exchange computes nothing, because who has to repair it is another.
+
+Whether rounding explains the difference is judged from the sizes of the numbers (`analysis.divergence.rounding`), after
+operation, type and guarantee were asked whether an order can change the total at all.
 """
 
 from __future__ import annotations
@@ -27,9 +33,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.divergence import preceding
+from analysis.divergence import preceding, rounding, sized
 from analysis.divergence.compare import Comparison, Point
 from analysis.divergence.preceding import NO_WORK, Event, Preceding
+from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING, Judgement
 from analysis.divergence.unlike import choices, environments, methods, unlike
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
@@ -41,11 +48,13 @@ KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
     "local kernel", "collective", "message order", "halo exchange", "memory", "input"
 )  # fmt: skip
 METHOD, ENVIRONMENT = "method", "environment"
-# Relative difference up to which another order of addition explains what differs after one step: 2^13 roundings.
-ROUNDING = 2.0**-40
+UNDECIDED, INSIDE = "contributions or order", "order inside a rank"
 SHOWN = 4  # blocks, or names, listed
 # Orderings of reductions of programs that run as they are (miniapps.programs.calltrace).
 LIBRARY, OF_RANKS = "library", "tree over ranks"
+
+
+UNJUDGED = Judgement(OPEN, None, "")
 
 
 @dataclass(frozen=True)
@@ -54,7 +63,8 @@ class Cause:
 
     `at` is the record by which it was found, `name` the kernel, exchange or reducer, `rank` the one that did it, None
     where all ranks do it together; `event` its region, None where events were not recorded. `instead`: the class that
-    the evidence does not rule out, with the reason, empty where it rules out all others.
+    the evidence does not rule out, with the reason, empty where it rules out all others. `rounding`: whether rounding
+    explains the difference; `next`: what to do now.
     """
 
     kind: str
@@ -65,6 +75,8 @@ class Cause:
     why: tuple[str, ...]
     instead: str = ""
     instead_why: str = ""
+    rounding: Judgement = UNJUDGED
+    next: str = ""
 
     @property
     def step(self) -> int:
@@ -78,16 +90,17 @@ def cause(frames: Frames, comparison: Comparison) -> Cause | None:
     if at is None:
         return None
     scene = _Scene(frames, comparison, at)
-    shown = _first_shown(scene)
+    shown = _judged(scene, _first_shown(scene))
     by_method = methods(scene.a, scene.b) + choices(frames, comparison)
     by_environment = environments(scene.a, scene.b)
     if not (by_method or by_environment):
-        return shown
+        return replace(shown, next=_next(scene, shown))
     where = shown.name if shown.kind == FROM_INPUT else f"{shown.name}, step {shown.step}"
     return replace(
         shown, kind=METHOD if by_method else ENVIRONMENT, rank=None, why=(*unlike(frames, comparison), *shown.why),
         name=", ".join(key for key, *_ in (by_method or by_environment)[:SHOWN]),
         instead=shown.kind, instead_why=f"it shows first in {where}; repeat both runs alike to see whether it stays",
+        next="repeat both runs with one method in one environment, and compare these",
     )  # fmt: skip
 
 
@@ -95,12 +108,47 @@ def _first_shown(scene: _Scene) -> Cause:
     """The class by the records alone."""
     at = scene.at
     for prefix, judge in (
-        (INPUT, _input), (COMPUTED, _computed), (NODE, _node), (RECEIVED, _received), (TOTAL, _total), (ADDED, _within),
+        (INPUT, _input), (COMPUTED, _computed), (NODE, _node), (RECEIVED, _received), (SOURCE, _received),
+        (TOTAL, _total), (ADDED, _within),
     ):  # fmt: skip
         if at.name.startswith(prefix):
             return judge(scene, at.name.removeprefix(prefix))
     judged = _within if scene.with_messages else _after_a_step
     return judged(scene, at.name.removeprefix(SENT))
+
+
+def _judged(scene: _Scene, shown: Cause) -> Cause:
+    """`shown`, with the judgement of its difference where its judge has left that out."""
+    if shown.rounding.why:
+        return shown
+    if shown.kind in (MEMORY, HALO) and not shown.instead:
+        return replace(shown, rounding=rounding.of_moved(*scene.sizes()))
+    judgement = rounding.of_local(*scene.sizes())
+    threads = json.loads(scene.b["method"]).get("run.threads")
+    if shown.kind == KERNEL and not shown.instead and threads != 1 and judgement.amplification is not None:
+        return replace(
+            shown, rounding=judgement, instead=INSIDE,
+            instead_why="threads or atomic additions that add in another order, which no record tells",
+        )  # fmt: skip
+    return replace(shown, rounding=judgement)
+
+
+def _next(scene: _Scene, shown: Cause) -> str:
+    """What to do now, in one line."""
+    if shown.rounding.verdict == OPEN:
+        runs = f"{scene.a['path']} {scene.b['path']}"
+        return f"fpna cause {runs} -- COMMAND, which disturbs the program by as much as rounding does"
+    if shown.rounding.verdict == NOT_ROUNDING:
+        if shown.kind in (MEMORY, HALO):
+            return "repeat the run: what memory or the network changed does not come back, and a bug does"
+        return f"look for a bug, or another input, in or before {shown.name} of step {shown.step}"
+    if scene.a["size"] != scene.b["size"]:
+        return "a difference of this size needs no bug; fpna.wrap with rows makes sums equal (docs/own-programs.md)"
+    if shown.kind in (COLLECTIVE, ORDER):
+        return "a difference of this size needs no bug; a guarantee fixes the order of sums (--guarantee run)"
+    return (
+        "a difference of this size needs no bug; one thread, or sums in a fixed order, make such runs equal"
+    )
 
 
 class _Scene:
@@ -114,6 +162,11 @@ class _Scene:
         self.table = "fingerprints" if at is comparison.fingerprint else "values"
         names = frames.recorded("fingerprints", *comparison.b)
         self.with_messages = any(name.startswith((SENT, TOTAL)) for name in names)
+
+    def sizes(self, at: Point | None = None) -> tuple[rounding.Size | None, rounding.Size | None]:
+        """The sizes of this record, or of another, in both runs."""
+        table = self.table if at is None or at is self.at else "fingerprints" if np.isnan(at.a) else "values"
+        return sized.pair(self.frames, self.comparison.a, self.comparison.b, at or self.at, table)
 
     def blocks(self) -> pd.DataFrame:
         """Columns block, rank (in the second run), differs: all records of this name and occurrence."""
@@ -210,7 +263,9 @@ def _received(scene: _Scene, name: str) -> Cause:
             f"{sources[1]} in the other",
             "messages come in any order; a replay keeps the recorded one (fpna run --replay)",
         ]
-        return Cause(ORDER, at, name, scene.rank, scene.event(name), tuple(why))
+        return Cause(
+            ORDER, at, name, scene.rank, scene.event(name), tuple(why), rounding=_of_messages(scene, name)
+        )  # fmt: skip
     if not scene.recorded_as_sent(name):
         why = [f"{_ranks(scene)} received other bits, and all that was recorded before is equal"]
         advice = "record what was sent to tell them apart (fpna run --point-to-point)"
@@ -222,32 +277,98 @@ def _received(scene: _Scene, name: str) -> Cause:
     return Cause(HALO, scene.at, name, scene.rank, scene.event(name), tuple(why))
 
 
+def _of_messages(scene: _Scene, name: str) -> Judgement:
+    """Whether rounding explains what messages in another order led to: by the first array that differs afterwards and
+    is not itself a message that the call `name` took."""
+    found: list[tuple[int, int, Point]] = []
+    a, b = scene.comparison.a, scene.comparison.b
+    for other in scene.frames.recorded("fingerprints", *b):
+        if other == f"{RECEIVED}{name}":
+            continue
+        for step in (scene.at.step, scene.at.step + 1):
+            sides = [scene.frames.segment("fingerprints", *run, other, step) for run in (a, b)]
+            both = sides[0].merge(sides[1], on=["occurrence", "block"], suffixes=("", "_b"))
+            both = both[(both["hi"] != both["hi_b"]) | (both["lo"] != both["lo_b"])]
+            for row in both.sort_values(["seq", "block"]).head(1).to_dict("records"):
+                point = Point(
+                    step, other, row["block"], row["occurrence"], row["rank"], row["rank_b"], row["seq"], 1, 1
+                )
+                found.append((step, row["seq"], point))
+    if not found:
+        return Judgement(OPEN, None, "no array that was recorded afterwards shows what the order led to")
+    point = min(found, key=lambda each: each[:2])[2]
+    judgement = rounding.of_local(*scene.sizes(point))
+    return replace(judgement, why=f"of {point.name}, which differs next, {judgement.why}")
+
+
 def _total(scene: _Scene, name: str) -> Cause:
     at, event = scene.at, scene.event(scene.region(name))
     call = f"call {at.occurrence + 1} of {name} in the step"
     a, b = int(scene.a["size"]), int(scene.b["size"])
     ordering = json.loads(scene.b["reductions"]).get(name, {}).get("ordering")
-    compared = "what was compared before it" if a != b else "what was contributed to it, and all before it,"
-    why = [f"the total of {call} differs", f"{compared} is equal"]
+    pair, runs = scene.sizes(), (scene.comparison.a, scene.comparison.b)
+    given = sized.given(scene.frames, *runs, at, name)
+    how = sized.sum_of(scene.a, scene.b, name, pair[1].dtype if pair[1] and pair[1].count else "")
+    judgement = rounding.of_total(*pair, how, given, sized.largest(scene.frames, *runs))
+    why = [f"the total of {call} differs"]
+    if given.equal:
+        why.append("what was contributed to it is equal")
+    elif given.equal is None:
+        why.append(
+            "contributions to it were not recorded in both runs"
+            if a == b
+            else "what ranks gave to it cannot be compared"
+        )
+    else:
+        why.append(f"the contributions of {a} and {b} ranks are not the same")
+    found = Cause(COLLECTIVE, at, name, None, event, (), rounding=judgement)
     order = scene.order(name, at.occurrence)
-    if order and all(order):
+    if order and all(order) and judgement.verdict != NOT_ROUNDING:
         why.append("the recorded order in which contributions were added differs")
-        return Cause(ORDER, at, name, None, event, tuple(why))
-    if a != b:
-        why.append(f"{a} and {b} ranks group the contributions in other ways")
+        return replace(found, kind=ORDER, why=tuple(why))
     if scene.a["ordering"] != scene.b["ordering"]:
         why.append(f"the orderings are {scene.a['ordering']} and {scene.b['ordering']}")
     if order == (False, True):
         why.append("the recorded order is the same")
-        return Cause(COLLECTIVE, at, name, None, event, tuple(why))
+    if given.equal and judgement.verdict == NOT_ROUNDING:  # a wrong sum, or memory that changed under it
+        return replace(found, why=tuple(why))
+    if a != b and not given.equal:
+        return _over_other_ranks(found, why, how, judgement)
+    if order == (False, True):
+        return replace(found, why=tuple(why))
     if ordering == LIBRARY:
-        why.append(
-            "the MPI library chooses its order, by length, ranks and network (fpna run --guarantee fixes it)"
-        )
+        why.append("the MPI library chooses its order, by length, ranks and network")
     if ordering in (LIBRARY, OF_RANKS):
-        return Cause(COLLECTIVE, at, name, None, event, tuple(why))
+        return replace(found, why=tuple(why))
     reason = "the order of addition inside it was not recorded (--allreduce arrival records it)"
-    return Cause(COLLECTIVE, at, name, None, event, tuple(why), ORDER, reason)
+    return replace(found, why=tuple(why), instead=ORDER, instead_why=reason)
+
+
+def _over_other_ranks(found: Cause, why: list[str], how: rounding.Sum, judgement: Judgement) -> Cause:
+    """Of a total over another number of ranks, whose contributions are not the same."""
+    a, b = how.ranks
+    reason = "no order of the contributions was seen to matter"
+    if judgement.verdict == NOT_ROUNDING:
+        return replace(found, kind=KERNEL, why=(*why, "so a rank computed something else"))
+    if judgement.verdict == ROUNDING and how.operation in rounding.ADDED_UP and how.guarantee != "exact":
+        why.append(f"{a} and {b} ranks group the additions in other ways")
+        return replace(
+            found, why=tuple(why), instead=KERNEL, instead_why="what a rank added before it gave its part"
+        )
+    kind = (
+        UNDECIDED
+        if how.operation in (*rounding.ADDED_UP, *rounding.UNKNOWN) and how.guarantee != "exact"
+        else KERNEL
+    )
+    if kind == KERNEL:
+        return replace(
+            found,
+            kind=KERNEL,
+            why=tuple(why),
+            instead=INSIDE,
+            instead_why="partial sums of other ranks round otherwise",
+        )
+    return replace(found, kind=kind, why=tuple(why), instead=KERNEL, instead_why=reason)
 
 
 def _within(scene: _Scene, name: str) -> Cause:
@@ -330,20 +451,22 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
         )
         reducer = scene.reducer(moved[0].name)
         return Cause(COLLECTIVE, at, reducer, None, moved[0], tuple(why), KERNEL, advice)
-    size, point = _largest(scene)
-    if size > ROUNDING:
-        block = point.block if point is not None and point.block >= 0 else at.block
-        why.append(f"the difference, {size:.2g} relative, is more than another order of addition makes")
-        event = local[-1] if local else None
-        if block >= 0 and block != at.block:
-            why.append(f"it is largest in block {block}")
-        return Cause(KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), HALO, advice)
-    if sums:
-        why.append("the difference is as small as another order of addition makes")
-        reducer = scene.reducer(sums[-1].name)
-        return Cause(COLLECTIVE, at, reducer, None, sums[-1], tuple(why), KERNEL, advice)
+    point = _largest(scene)
+    judgement = rounding.of_local(*(scene.sizes(point) if point else scene.sizes()))
     event = local[-1] if local else None
-    return Cause(KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), "", "")
+    if sums and judgement.verdict == ROUNDING:
+        reducer = scene.reducer(sums[-1].name)
+        return Cause(
+            COLLECTIVE, at, reducer, None, sums[-1], tuple(why), KERNEL, advice, rounding=judgement
+        )  # fmt: skip
+    block = point.block if point is not None and point.block >= 0 else at.block
+    if block >= 0 and block != at.block:
+        why.append(f"it is largest in block {block}")
+    other = COLLECTIVE if sums else HALO if exchanges else ""
+    return Cause(
+        KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), other, advice if other else "",
+        rounding=judgement,
+    )  # fmt: skip
 
 
 def _other_names_differ(scene: _Scene) -> bool:
@@ -357,8 +480,8 @@ def _other_names_differ(scene: _Scene) -> bool:
     return False
 
 
-def _largest(scene: _Scene) -> tuple[float, Point | None]:
-    """The largest relative difference of a value at the first differing step; infinite for NaN against a number."""
+def _largest(scene: _Scene) -> Point | None:
+    """The value with the largest relative difference at the first differing step; None where no value differs there."""
     points = [
         p
         for p in (*scene.comparison.values, scene.comparison.largest, scene.comparison.value)
@@ -366,10 +489,9 @@ def _largest(scene: _Scene) -> tuple[float, Point | None]:
     ]
     points = [p for p in points if p.step == scene.at.step]
     if not points:
-        return 0.0, None
+        return None
     sizes = [float(bits.relative_difference(p.a, p.b)) for p in points]
-    most = int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))
-    return (np.inf if np.isnan(sizes[most]) else sizes[most]), points[most]
+    return points[int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))]
 
 
 def _listed(scene: _Scene) -> str:

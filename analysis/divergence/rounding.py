@@ -1,0 +1,290 @@
+"""Can rounding make this difference? Judged from the sizes of the numbers (docs/trace.md#sizes), by pure functions.
+
+The amplification of a difference d is A = |d| / (u S): u is the unit roundoff of the type, S the sum of the absolute
+values of the numbers that were added, over ranks and elements (of a product: of the totals). What it says:
+
+| contributions | A | verdict |
+|---|---|---|
+| equal as a set, and no order changes the total: whole numbers, logical operations, an exact sum | any | not rounding |
+| equal as a set | at most 2 (P - 1) | rounding: any two orders of P numbers lie so near (Higham 2002, equation 4.4) |
+| equal as a set | more | not rounding |
+| not equal, or not recorded | at most FEW | rounding, as far as sizes tell: a few units in the last place |
+| not equal | above MOST, of numbers that are not themselves left over from larger ones | not rounding |
+| not equal, or not recorded | between | open |
+
+Up to four numbers are compared one by one. Of more the sums with signs are: none exceeds the sum of |d|, so that A is
+a lower bound there and "not rounding" is certain; their root mean square estimates that of d, and is held against FEW.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from miniapps.received.text import printable
+
+ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
+FEW = (
+    4.0  # units up to which sums over a few ranks and vectorised partial sums differ; a bug of 2^-50 makes 8
+)
+MOST = 2.0**40  # additions or cancellation above this do not occur
+LEFT_OVER = 2.0**-20  # of the largest number recorded: what is smaller may be left of numbers that cancel
+# Unit roundoffs. A long double is recorded as float64.
+UNITS = {"float64": 2.0**-53, "complex128": 2.0**-53, "float32": 2.0**-24, "complex64": 2.0**-24, "float16": 2.0**-11,
+         "bfloat16": 2.0**-8, "longdouble": 2.0**-53, "clongdouble": 2.0**-53}  # fmt: skip
+KEPT = 4  # numbers that sizes keep whole
+ADDED_UP = ("sum", "prod")
+EXTREMES = ("max", "min")
+UNKNOWN = ("", "of the program")  # operations of which nothing is known
+
+
+@dataclass(frozen=True)
+class Size:
+    """The sizes of one array: a row of the table `sizes`."""
+
+    dtype: str
+    count: int
+    l1: float
+    largest: float
+    p: tuple[float, float, float, float]
+
+    @property
+    def finite(self) -> bool:
+        """Whether it consists of numbers, none of them NaN or infinite."""
+        return self.count > 0 and all(map(math.isfinite, (self.l1, self.largest, *self.p)))
+
+    @property
+    def unit(self) -> float | None:
+        """The unit roundoff of its type; None where it is of no floating-point numbers."""
+        return UNITS.get(self.dtype)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """`verdict` is ROUNDING, NOT_ROUNDING or OPEN; `amplification` of the difference, None where it is not known;
+    `why`, a clause with the numbers."""
+
+    verdict: str
+    amplification: float | None
+    why: str
+
+
+@dataclass(frozen=True)
+class Sum:
+    """How a reduction adds: its operation, type and guarantee, as traces state them, and the numbers of ranks in both
+    runs."""
+
+    operation: str
+    dtype: str
+    guarantee: str
+    ranks: tuple[int, int]
+
+    @property
+    def words(self) -> str:
+        """`sum of float64`."""
+        return f"{self.operation or 'operation'} of {self.dtype or 'an unknown type'}"
+
+
+@dataclass(frozen=True)
+class Given:
+    """What both runs gave to one reduction: `sides` by run, a Size for each contribution; `equal` where the
+    contributions are the same set of bits, None where they were not recorded in both."""
+
+    sides: tuple[tuple[Size, ...], tuple[Size, ...]] = ((), ())
+    equal: bool | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether every contribution of both runs has finite sizes."""
+        return all(self.sides) and all(size.finite for side in self.sides for size in side)
+
+    @property
+    def most(self) -> int:
+        """How many contributions a run has."""
+        return max(map(len, self.sides))
+
+
+def of_total(a: Size | None, b: Size | None, how: Sum, given: Given, largest: float) -> Judgement:
+    """Whether rounding explains that the total of a reduction is `a` in one run and `b` in the other. `largest`: the
+    largest floating-point number that either run recorded."""
+    if given.equal:
+        return _of_equal(a, b, how, given)
+    order = _order_cannot(how, a, b)
+    prefix = f"no order changes the {how.words}{order}, so what the ranks gave differs: " if order else ""
+    if how.dtype not in UNITS and how.dtype:
+        return Judgement(
+            OPEN, None, f"{prefix}whole numbers are not rounded, but may count or choose by rounded ones"
+        )
+    if how.operation in UNKNOWN and how.operation:
+        return Judgement(OPEN, None, "the operation is the program's own, of which nothing is known")
+    if how.operation not in ADDED_UP or not given.known:
+        what = "" if how.operation not in ADDED_UP else "; the sizes of the contributions are not known"
+        return _prefixed(of_local(a, b), prefix, what)
+    scales = None if how.operation == "prod" else [_by_element(side) for side in given.sides]
+    return _prefixed(_among(a, b, scales, largest), prefix)
+
+
+def of_local(a: Size | None, b: Size | None) -> Judgement:
+    """Whether rounding explains that numbers which a rank computed are `a` in one run and `b` in the other. What they
+    were computed from is not known, so that a large difference stays open."""
+    return _among(a, b, None, math.inf)
+
+
+def of_moved(a: Size | None, b: Size | None) -> Judgement:
+    """The judgement of data that arrived other than it was sent."""
+    return Judgement(
+        NOT_ROUNDING, _amplification(a, b), "nothing is computed in between, so nothing is rounded"
+    )
+
+
+def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgement:
+    """Of a total whose contributions have equal bits."""
+    amplification = None if a is None or b is None else _amplification(a, b, _scales(how, given))
+    if how.operation in UNKNOWN:
+        return Judgement(
+            OPEN, amplification, f"the contributions are equal, and the {how.words} may depend on their order"
+        )
+    if how.operation in EXTREMES and how.dtype in UNITS:
+        if a is None or b is None or not (a.finite and b.finite):
+            return Judgement(OPEN, None, f"a NaN among the numbers makes the {how.words} depend on the order")
+        if amplification == 0:
+            return Judgement(
+                ROUNDING,
+                0.0,
+                f"zeros of both signs are equal, and the {how.words} takes the one it meets first",
+            )
+    if reason := _order_cannot(how, a, b):
+        return Judgement(
+            NOT_ROUNDING, amplification,
+            f"the contributions have equal bits, and no order changes the {how.words}{reason}",
+        )  # fmt: skip
+    if not how.dtype or amplification is None or not given.known:
+        return Judgement(
+            OPEN, amplification, "the contributions have equal bits, and sizes that would tell are not finite"
+        )
+    bound = 2.0 * max(given.most - 1, 0)
+    words = f"the difference is {_units(amplification)}, and any two orders of {given.most} contributions"
+    if amplification <= bound * (1 + 1e-9):
+        return Judgement(ROUNDING, amplification, f"{words} lie up to {bound:g} apart")
+    return Judgement(NOT_ROUNDING, amplification, f"{words} lie at most {bound:g} apart")
+
+
+def _order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
+    """Why no order of equal contributions changes this reduction, as the rest of a clause; empty where one can."""
+    if how.operation in UNKNOWN:
+        return ""
+    if how.operation not in (*ADDED_UP, *EXTREMES):
+        return ", which is rounded nowhere"
+    if how.dtype and how.dtype not in UNITS:
+        return ", which is not rounded"
+    if how.operation in EXTREMES:
+        return "" if not (a and b and a.finite and b.finite) else ", which is one of the numbers"
+    if how.guarantee == "exact":
+        return " under the guarantee exact, which rounds once"
+    if how.guarantee == "layout" or (how.guarantee == "run" and how.ranks[0] == how.ranks[1]):
+        return f" under the guarantee {how.guarantee}, which fixes it"
+    return ""
+
+
+def _among(
+    a: Size | None, b: Size | None, scales: list[tuple[float, ...]] | None, largest: float
+) -> Judgement:
+    """Of numbers whose contributions are not the same, by the sizes `scales` of what was added, or their own."""
+    if a is None or b is None:
+        return Judgement(OPEN, None, "how large the numbers are was not recorded in both runs")
+    if a.count and b.count and a.unit is None:
+        return Judgement(OPEN, None, "whole numbers are not rounded, but may count or choose by rounded ones")
+    amplification = _amplification(a, b, scales)
+    if amplification is None:
+        return Judgement(
+            OPEN,
+            None,
+            "the numbers are not of one length and type, or not finite, so that nothing measures them",
+        )
+    words = f"the difference is {_units(amplification)}"
+    of = " of what was added" if scales else " of the numbers"
+    if max(amplification, _few(a, b, scales)) <= FEW:
+        return Judgement(
+            ROUNDING, amplification, f"{words}{of}: rounding makes as much, and a smaller bug would not show"
+        )
+    added = max((max(side) for side in scales), default=0.0) if scales else 0.0
+    if amplification > MOST and scales and added >= largest * LEFT_OVER:
+        return Judgement(
+            NOT_ROUNDING, amplification, f"{words}{of}: more than rounding makes before 2^40 additions"
+        )
+    factor = f"{amplification:.1g}"
+    only = "the ranks' own partial sums cancel" if scales else "what they were computed from cancels"
+    return Judgement(
+        OPEN, amplification,
+        f"{words}{of}: rounding only if {only} by a factor of {factor}, or add that many terms, or if it grew "
+        "before it was recorded",
+    )  # fmt: skip
+
+
+def _amplification(
+    a: Size | None,
+    b: Size | None,
+    scales: list[tuple[float, ...]] | None = None,
+    of_sides: Callable[..., float] = max,
+) -> float | None:
+    """A of two arrays, a lower bound of more than four numbers; None where it is not known. `scales`: by run, the sum
+    of absolute values for each of up to four numbers, or for all together; by default those of the arrays. `of_sides`
+    takes one of the two."""
+    if a is None or b is None or not _alike(a, b):
+        return None
+    unit = a.unit or 0.0
+    differences = [abs(x - y) for x, y in zip(a.p, b.p, strict=True)]
+    if a.count > KEPT:
+        differences = [max(differences)]
+    one, other = scales or [_by_element((size,)) for size in (a, b)]
+    sides = [of_sides(pair) for pair in zip(one, other, strict=False)]
+    ratios = [
+        0.0 if not d else d / (unit * s) if unit * s else math.inf
+        for d, s in zip(differences, sides, strict=False)
+    ]
+    return max(ratios, default=0.0)
+
+
+def _few(a: Size, b: Size, scales: list[tuple[float, ...]] | None) -> float:
+    """The amplification against the smaller of both runs' numbers, of more than four in the root mean square over
+    them: what must be small for rounding to be the explanation."""
+    if a.count <= KEPT:
+        known = _amplification(a, b, scales, min)
+        return math.inf if known is None else known
+    mean = math.sqrt(sum((x - y) ** 2 for x, y in zip(a.p, b.p, strict=True)) / len(a.p))
+    scale = min(side[0] if side else 0.0 for side in scales) if scales else min(a.l1, b.l1)
+    unit = a.unit or 0.0
+    return mean * math.sqrt(a.count) / (unit * scale) if unit * scale else math.inf if mean else 0.0
+
+
+def _by_element(sizes: tuple[Size, ...]) -> tuple[float, ...]:
+    """The sum of absolute values over arrays, for each of up to four numbers, or for all of more together."""
+    if any(size.count > KEPT for size in sizes):
+        return (math.fsum(size.l1 for size in sizes),)
+    return tuple(
+        math.fsum(abs(size.p[i]) for size in sizes) for i in range(max((s.count for s in sizes), default=0))
+    )
+
+
+def _scales(how: Sum, given: Given) -> list[tuple[float, ...]] | None:
+    """What a difference is held against: contributions of a sum, the totals of another operation."""
+    return [_by_element(side) for side in given.sides] if how.operation == "sum" and given.known else None
+
+
+def _alike(a: Size, b: Size) -> bool:
+    return a.finite and b.finite and (a.dtype, a.count) == (b.dtype, b.count) and a.unit is not None
+
+
+def _units(amplification: float) -> str:
+    """`3 units in the last place`, `3e+05 units ...`."""
+    if math.isinf(amplification):
+        return "infinitely many units in the last place"
+    number = f"{amplification:.2g}"
+    return f"{number} unit{'' if number == '1' else 's'} in the last place"
+
+
+def _prefixed(judgement: Judgement, before: str, behind: str = "") -> Judgement:
+    return Judgement(
+        judgement.verdict, judgement.amplification, printable(f"{before}{judgement.why}{behind}")
+    )

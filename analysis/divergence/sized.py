@@ -1,0 +1,88 @@
+"""The sizes of recorded arrays, as `rounding` judges them: of a record in both runs, and of what ranks gave a sum."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+
+import pandas as pd
+
+from analysis.divergence.compare import Id, Point
+from analysis.divergence.rounding import UNITS, Given, Size, Sum
+from analysis.load.frames import Frames
+from miniapps.trace.records import ADDED
+
+BY_RANK = re.compile(r" by rank \d+ of \d+$")
+P = ("p0", "p1", "p2", "p3")
+
+
+def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | None, Size | None]:
+    """The sizes of the record `at` in both runs; None where they have none."""
+    sides = []
+    for run in (a, b):
+        if table == "values":
+            x = at.a if run == a else at.b
+            sides.append(Size("float64", 1, abs(x), abs(x), (x, 0.0, 0.0, 0.0)))
+            continue
+        rows = _rows(frames, "sizes", run, at.name, at)
+        rows = rows[rows["block"] == at.block]
+        sides.append(size_of(rows.iloc[0]) if len(rows) else None)
+    return sides[0], sides[1]
+
+
+def given(frames: Frames, a: Id, b: Id, total: Point, name: str) -> Given:
+    """What the ranks gave to the reduction `name` whose total is the record `total`."""
+    base, sets, sizes = BY_RANK.sub("", name), [], []
+    for run in (a, b):
+        prints, own = [], []
+        for added in frames.recorded("fingerprints", *run):
+            if added.startswith(ADDED) and BY_RANK.sub("", added.removeprefix(ADDED)) == base:
+                prints.append(_rows(frames, "fingerprints", run, added, total))
+                own.append(_rows(frames, "sizes", run, added, total))
+        printed = pd.concat(prints) if prints else pd.DataFrame(columns=["hi", "lo"])
+        sets.append(sorted(zip(printed["hi"].tolist(), printed["lo"].tolist(), strict=True)))
+        sizes.append(tuple(size_of(row) for each in own for _, row in each.iterrows()))
+    equal = sets[0] == sets[1] if all(sets) else None
+    whole = [len(own) == len(printed) for own, printed in zip(sizes, sets, strict=True)]
+    return Given((sizes[0], sizes[1]) if all(whole) else ((), ()), equal)
+
+
+def sum_of(a: pd.Series, b: pd.Series, name: str, dtype: str = "") -> Sum:
+    """What both runs, rows of `Frames.runs`, state of the reduction `name`: of two guarantees the lower, of two
+    operations or types neither."""
+    stated = [json.loads(run["reductions"]).get(BY_RANK.sub("", name), {}) for run in (a, b)]
+    if any(each.get("wire", "as is") != "as is" for each in stated):
+        stated = [
+            each | {"operation": ""} for each in stated
+        ]  # numbers are rounded on their way by another unit
+    operation, kind = (
+        str(stated[0].get(key, "")) if stated[0].get(key) == stated[1].get(key) else ""
+        for key in ("operation", "dtype")
+    )
+    levels = [str(each.get("guarantee", "none")) for each in stated]
+    level = levels[0] if levels[0] == levels[1] else "none"
+    ranks = [int(each.get("ranks") or run["size"]) for each, run in zip(stated, (a, b), strict=True)]
+    return Sum(operation, kind or dtype, level, (ranks[0], ranks[1]))
+
+
+def largest(frames: Frames, *runs: Id) -> float:
+    """The largest floating-point number that these runs recorded with finite sizes, at least 1."""
+    most = 1.0
+    for run in runs:
+        rows = frames.of("sizes", *run)
+        rows = rows[rows["dtype"].isin(list(UNITS)).to_numpy()]
+        numbers = rows["largest"].to_numpy()
+        most = max(most, float(numbers[numbers < math.inf].max(initial=0.0)))
+    return most
+
+
+def size_of(row: pd.Series) -> Size:
+    """A row of `sizes`."""
+    p = tuple(float(row[key]) for key in P)
+    return Size(str(row["dtype"]), int(row["count"]), abs(float(row["l1"])), abs(float(row["largest"])), p)
+
+
+def _rows(frames: Frames, table: str, run: Id, name: str, at: Point) -> pd.DataFrame:
+    rows = frames.segment(table, *run, name, at.step)
+    return rows[rows["occurrence"] == at.occurrence]
