@@ -18,7 +18,7 @@ from typing import Any
 
 from kernels.guarantees import LEVELS, known
 from miniapps.errors import RunError, UsageError
-from miniapps.programs.buffers import as_array
+from miniapps.programs.buffers import numbers
 from miniapps.programs.communicator import Communicator
 from miniapps.runner import launch, outcome, together
 from miniapps.runner.traced import traced
@@ -136,12 +136,13 @@ class Recording:
         self._tracer.at(0, int(number))
 
     def fingerprint(self, name: str, array: Any, block: int | None = None) -> None:
-        """Record 128 bits of hash of `array` (any shape; NumPy's, torch's, CuPy's) as `name`.
+        """Record 128 bits of hash of `array` as `name`: an array of any shape, of NumPy, torch, CuPy, jax or pandas, or
+        one number; of a DTensor the part of this rank. TypeError, which names it, for what has no bit pattern.
 
         `block`: of which block it is. Without one it is this rank's part, recorded as `NAME by rank`, which is compared
         between runs on as many ranks only.
         """
-        given = host(as_array(array, f"fingerprint {name!r}"))
+        given = host(numbers(array, f"fingerprint {name!r}"))
         if block is not None:
             self._tracer.array(name, int(block), given)
         else:
@@ -150,7 +151,7 @@ class Recording:
     def fingerprints(self, name: str, arrays: Any, blocks: Sequence[int]) -> None:
         """As `fingerprint`, of `arrays[i]` as block `blocks[i]`; one array with a row for each block is fastest."""
         if hasattr(arrays, "shape"):
-            self._tracer.fingerprints(name, blocks, host(as_array(arrays, f"fingerprints {name!r}")))
+            self._tracer.fingerprints(name, blocks, host(numbers(arrays, f"fingerprints {name!r}")))
         else:
             for array, block in zip(arrays, blocks, strict=True):
                 self.fingerprint(name, array, block)
