@@ -271,7 +271,9 @@ def _times(frames: Frames) -> tuple[Late | None, dict[Id, float]]:
         work = total - waited
         rank = int(work.idxmax())
         usual = float(work.drop(rank).median())
-        factor = float(work[rank]) / usual if usual > 0 else np.inf
+        if usual <= 0:  # the others' work was not recorded, and what was not recorded is not short
+            continue
+        factor = float(work[rank]) / usual
         if factor > LATE and waiting[run, repeat] > WAITED / 2 and (late is None or factor > late.factor):
             late = Late((run, repeat), rank, factor)
     return late, waiting

@@ -1,8 +1,9 @@
 """Which of several commands answers what was asked: by evidence first, by words a little.
 
 The score of a command is its prior and the weights of the facts that are so, a multinomial logistic regression, and
-0.2 times the cosine between the character 3- to 5-grams of the words and of what the command answers. Words are given
-little because they tell little: of what people write in titles of issues, most fits several commands.
+0.2 times the cosine between the character 3- to 5-grams of the words and of what the command answers. That is given
+little because it tells little: of what people write in titles of issues, most fits several commands. A word that few
+commands answer to, such as `slow` or `tampered`, tells more: up to 6 for the words of a question together.
 The weights are a table beside this module, which `python -m benchmarks.analysis.ask --weights` makes again.
 """
 
@@ -10,20 +11,34 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
 from analysis.ask.probes import Evidence
-from analysis.ask.templates import Question, description, questions
+from analysis.ask.templates import TEMPLATES, Question, description, questions
 
 WEIGHTS = Path(__file__).with_name("weights.json")
 OF_WORDS = 0.2  # weight of the cosine
+OF_TELLING = 6.0  # most that the telling words of a question add to a command that answers to all of them
+STEM = 5  # characters by which words are alike: differ, differs, different
+FEWEST_LETTERS = 3
+# Words that stand in questions of any kind.
+COMMON = frozenset(
+    """
+    about again all and any app are bug can come data did does each error every for from get gives good has
+    have help how its know make may mean mine mpi much must not now number off one only our out problem
+    program question run runs say says see should show some than that the their them then there these they
+    this through time two use value values want was well were what when where which while who why will with
+    wrong would you your
+    """.split()  # noqa: SIM905 - a list of so many strings is no help
+)
 GRAMS = (3, 4, 5)
 LONGEST = 4000  # characters of the words that are read
 PRIOR = "prior"  # beside facts in the table
-UNKNOWN = -3.0  # prior of a command that was not in the training set
+UNKNOWN = -1.5  # prior of a command that was not in the training set, as most have it
 
 
 @cache
@@ -51,7 +66,24 @@ def score(template: str, facts: Iterable[str], words: str, table: Mapping[str, M
     """The logarithm of how likely a template is, but for a constant."""
     own = table.get(template)
     by_evidence = UNKNOWN if own is None else own.get(PRIOR, 0.0) + sum(own.get(fact, 0.0) for fact in facts)
-    return by_evidence + OF_WORDS * likeness(words, description(template))
+    return (
+        by_evidence + OF_WORDS * likeness(words, description(template)) + OF_TELLING * told(words, template)
+    )
+
+
+def telling(words: str) -> dict[str, float]:
+    """{stem: weight} of the words of a question that some command answers to; the fewer commands, the more it weighs, 1
+    at most. Empty: the words say nothing of what is asked."""
+    stems = _stems(words)
+    counts = {stem: sum(stem in _stems(description(name)) for name in TEMPLATES) for stem in stems}
+    return {stem: 1.0 / n for stem, n in counts.items() if n}
+
+
+def told(words: str, template: str) -> float:
+    """The share, 0 to 1, of what is told by the words of a question that this command answers to."""
+    weights = telling(words)
+    own = sum(weight for stem, weight in weights.items() if stem in _stems(description(template)))
+    return own / sum(weights.values()) if weights else 0.0
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
@@ -66,6 +98,12 @@ def likeness(one: str, other: str) -> float:
     a, b = _grams(one), _grams(other)
     size = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
     return sum(n * b[gram] for gram, n in a.items() if gram in b) / size if size else 0.0
+
+
+@cache
+def _stems(text: str) -> frozenset[str]:
+    words = re.findall(r"[^\W\d_]+", text[:LONGEST].casefold())
+    return frozenset(word[:STEM] for word in words if len(word) >= FEWEST_LETTERS and word not in COMMON)
 
 
 @cache

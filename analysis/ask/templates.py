@@ -203,6 +203,19 @@ for command, (_, _, answers) in RECORDED.items():
     register(command, answers, partial(recorded, command=command))
 
 
+@template("cause", "miniapps.cause.command")
+def causing(known: Evidence) -> Question | None:
+    """Is it rounding or a bug of mine: whether rounding, round-off or floating-point noise explains the difference of
+    two runs."""
+    found = (pair.comparison for pair in known.pairs if pair.comparison.differs)
+    differing = next((each for each in found if each.a[0] != each.b[0]), None)
+    if differing is None:
+        return None
+    paths = [path_of(known, run) for run, _ in (differing.a, differing.b)]
+    because = "they differ, and launches disturbed by no more than rounding show how far that moves them"
+    return Question("cause", ("fpna", "cause", *paths, "--", "PROGRAM"), because, {"runs": paths})
+
+
 @template("variability")
 def by_factor(known: Evidence) -> Question | None:
     """How much do results vary, and which factor, setting, batch size, ordering or kernel does it depend on: a summary

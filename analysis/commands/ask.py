@@ -32,7 +32,7 @@ def run(options: argparse.Namespace) -> Answer:
     import pandas as pd
 
     from analysis.ask.probes import evidence
-    from analysis.ask.rank import ranked
+    from analysis.ask.rank import ranked, telling
 
     if options.run and options.json:
         raise Usage("--run and --json: the command that is run has a document of its own; run it with --json")
@@ -52,7 +52,15 @@ def run(options: argparse.Namespace) -> Answer:
              **slots, "runs": [*map(printable, question.slots["runs"])]}
         )  # fmt: skip
     table = pd.DataFrame(rows).astype(dict.fromkeys(("step", "block", "rank"), "Int64"))
-    answer = Answer(frames, {"questions": table}, shown)
+    notes = []
+    if not options.words.strip():
+        notes.append("Note: nothing was asked: these go by what is in the runs alone.")
+    elif not telling(options.words):
+        notes.append(
+            "Note: no command answers to any of these words: these go by what is in the runs alone. Say what is to be "
+            "known, such as: differ, restart, ranks, slow, noisy, grow, tampered."
+        )
+    answer = Answer(frames, {"questions": table}, shown, notes)
     if not options.run:
         return answer
     give(answer, options)

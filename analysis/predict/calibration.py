@@ -20,6 +20,7 @@ from miniapps.trace.schema import COLLECTIVE, COMPUTE
 QUIET, QUIET_TOGETHER = 0.25, 0.05
 MACHINE = ("cpu", "instructions", "cores")  # entries of the environment that rates belong to
 SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")
+TICK_S = 1e-9  # of the clock of traces: a call that took none of them is no call that took no time
 SHARE = "noise"  # the values that are windows
 
 
@@ -179,7 +180,7 @@ def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
             dict(zip(keys, key, strict=True))
             | counts
             | {
-                "seconds": _quiet(own),
+                "seconds": max(_quiet(own), TICK_S),
                 "cpu": float(own["cpu"].quantile(QUIET)) if "cpu" in own else np.nan,
                 "nbytes": float(own["nbytes"].median()),
                 "calls": len(own),

@@ -170,6 +170,36 @@ def test_words_decide_where_evidence_does_not(runs):
     assert places["noisy timings"].index("lint") < places["noisy timings"].index("show")
 
 
+@pytest.mark.parametrize(
+    ("words", "first"),
+    [("why is it slow", "scaling"), ("where do they part", "divergence of runs"), ("is the timing noisy", "lint"),
+     ("is it rounding or a bug of mine", "cause"), ("how do I view it in perfetto", "export")],
+)  # fmt: skip
+def test_other_questions_have_other_answers(runs, words, first):
+    assert asked(words, runs / "clean", runs / "flipped")[0].template == first
+
+
+@pytest.mark.parametrize("words", ["xyzzy", "?", "what is it", "a" * 40])
+def test_words_that_say_nothing_are_told_so(runs, capsys, words):
+    assert main(["ask", words, str(runs / "clean")]) == 0
+    assert "no command answers to any of these words" in capsys.readouterr().out
+    assert not rank.telling(words)
+
+
+def test_an_empty_question_is_answered_by_evidence_and_says_so(runs, capsys):
+    assert main(["ask", " ", str(runs / "clean")]) == 0
+    assert "by what is in the runs alone" in capsys.readouterr().out
+
+
+def test_ranks_of_which_no_work_was_recorded_are_not_compared(tmp_path):
+    def regions(rank, step):
+        work = [("work", 30, [])] if rank == 1 else []
+        return [("step", 0, [*work, ("allreduce.a", 31 - 30 * bool(work), [])])]
+
+    known = evidence(load([write_timed(tmp_path / "run", regions, size=3)]))
+    assert known.late is None
+
+
 def asked_with(table, words, path):
     return [question for question, _ in rank.ranked(evidence(load([path])), words, table)]
 

@@ -1,6 +1,7 @@
 """The command that predicts: what it says, appends and refuses."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -50,3 +51,16 @@ def test_bad_usage_is_a_sentence_and_code_2(tmp_path, capsys, more, why):
     run = str(write_program(tmp_path / "run"))
     assert main(["predict", run, *(run if word == "RUN" else word for word in more)]) == 2
     assert why in capsys.readouterr().err
+
+
+def test_ranks_that_wait_for_each_other_are_not_predicted_from_a_calibration_of_one(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(
+        "analysis.predict.calibration.read_calibration", lambda path: replace(calibrated(), size=1)
+    )
+    run = str(write_program(tmp_path / "run"))
+    assert main(["predict", run, "--calibration", "cal", "--any-machine", "--ranks", "2"]) == 2
+    error = capsys.readouterr().err
+    assert "no collectives were calibrated on more than one rank; run `mpirun -n 2 fpna calibrate" in error
+    assert main(["predict", run, "--calibration", "cal", "--any-machine", "--ranks", "1"]) == 0
