@@ -193,10 +193,8 @@ def _of_heads(result: Result, known: list[Chain]) -> list[str]:
     if sorted(stated) != sorted((m.repeat, m.step, m.head, m.checkpoint, m.state) for m in marks):
         sentences.append(f"{RESULT} lists other heads than the trace of rank 0")
     for mark in marks:
-        if not mark.state or mark.repeat >= len(result.fingerprints):
-            continue
-        state = result.fingerprints[mark.repeat]
-        if hash_of_state(state).hex() != mark.state:
+        state = result.fingerprints[mark.repeat] if mark.repeat < len(result.fingerprints) else ""
+        if mark.state and hash_of_state(state).hex() != mark.state:
             sentences.append(
                 f"{RESULT} says that the final state of repeat {mark.repeat} is {state or 'none'}, and the head of "
                 f"step {mark.step} is over another"

@@ -79,7 +79,7 @@ def said(found: Iterable[Uncovered]) -> list[str]:
         of.setdefault(each.kind, []).append(each)
     tables = [f"{each.name} ({each.what})" if each.what else each.name for each in of.get("table", ())]
     lines = [
-        f"Covered by no head: tables {', '.join(tables)}; rows {', '.join(each.name for each in of.get('rows', ()))}; "
+        f"Not covered: tables {', '.join(tables)}; rows {', '.join(each.name for each in of.get('rows', ()))}; "
         f"attributes other than {', '.join(ATTRIBUTES)}, and so ranks, method and environment"
     ]
     if "result" in of:

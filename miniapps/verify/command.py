@@ -242,7 +242,11 @@ def _odds(wrong: int, p: float, count: int, options: argparse.Namespace, publish
     which = f"{wrong} wrong interval{'s' * (wrong > 1)}"
     if p == 1.0:
         return f"{which} would be met with probability 1.0000."
-    which += f", none of them the first or the last of {count},"
+    which += (
+        f", neither the first nor the last of {count} among them,"
+        if wrong > 1
+        else f" that is neither the first nor the last of {count}"
+    )
     if known:
         return (
             f"{which} would be met with probability 0.0000 where whoever computed the run knows the rule: without a "

@@ -235,7 +235,7 @@ def test_verify_lists_what_it_did_not_cover(run, answer, capsys):
     assert kinds >= {"table", "column", "rows", "attribute", "result", "file", "interval", "heads"}
     assert miniapps(["verify", str(run)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    (said,) = [line for line in lines if line.startswith("Covered by no head: ")]
+    (said,) = [line for line in lines if line.startswith("Not covered: ")]
     assert all(word in said for word in ("events (times)", "figures of merit, checks, times", "4 intervals"))
 
 
