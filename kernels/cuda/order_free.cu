@@ -154,13 +154,13 @@ __device__ inline void clear(Block &block) {
     __syncthreads();
 }
 
-// In thread 0 the sum over the threads.
+// In thread 0 the sum over the threads; the others must not look at it while thread 0 writes it.
 template <int COUNT>
 __device__ Words<COUNT> add_words(const Words<COUNT> &mine, Words<COUNT> *lanes) {
     __syncthreads();
     lanes[threadIdx.x] = mine;
     add_lanes(lanes, threadIdx.x, blockDim.x);
-    return lanes[0];
+    return threadIdx.x == 0 ? lanes[0] : mine;
 }
 
 // The last block adds the records of all; `block` holds what it knows of itself.
