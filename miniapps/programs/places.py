@@ -32,9 +32,9 @@ WRAPPER = re.compile(
     r"(?i)reduce|b(road)?cast|barrier|gather|scatter|all_?to_?all|send|recv|(?<![a-z])mpi|mpi(?![a-z])"
 )
 # Where a program begins: whoever called these is no part of it.
-OUTERMOST_FILES = re.compile(r"(libc[.-]|ld-linux|libpthread|libgomp|libi?omp|libpython|python)")
+OUTERMOST_FILES = re.compile(r"(libc[.-]|ld-linux|libpthread|libgomp|libi?omp|libffi|_ctypes|libpython|python)")
 OUTERMOST_FUNCTIONS = ("main", "MAIN__", "<module>")
-OUTERMOST_LINES = re.compile(r"<frozen |.*/runpy\.py$")
+OUTERMOST_LINES = re.compile(r"<frozen |.*/(runpy|threading)\.py$|.*/concurrent/futures/")
 MARKS = re.compile(
     r"( const| volatile| &+| noexcept| \[[^\]]*\])+$"
 )  # behind the parameters of a C++ function
@@ -110,7 +110,7 @@ def _words(place: Place, known: dict[tuple[str, int], list[_Function]]) -> str:
     program = [function for at in place.functions for function in known[at]]
     python = [_python(*line) for line in place.lines]
     own = [function for function in program if not function.interface]
-    lines = [line for line in python if not line.interface] or python
+    lines = [line for line in python if not line.interface and not line.outside] or python[:1]
     named = [*_up_to_the_caller(own)]
     named = [*named, *lines[:1]] if named else [*_up_to_the_caller(lines)]
     return " from ".join(function.words for function in named or program[:1]) or GENERATED

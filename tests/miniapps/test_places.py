@@ -132,6 +132,8 @@ def test_interfaces_are_left_out_and_wrappers_are_followed_by_their_callers(prog
         ([("/a/c.py", "Allreduce_sum", 2), ("/a/c.py", "dot", 5), ("/a/c.py", "cg", 9), ("/a/c.py", "go", 11)],
          "Allreduce_sum (c.py:2) from dot (c.py:5) from cg (c.py:9)"),
         ([(str(ROOT / "miniapps/programs/communicator.py"), "Allreduce", 2), ("/a/c.py", "dot", 5)], "dot (c.py:5)"),
+        ([("/s/mpi4py/futures/_core.py", "bcast", 7), ("/p/threading.py", "run", 982)], "bcast (_core.py:7)"),
+        ([("/a/c.py", "work", 2), ("/p/threading.py", "run", 982)], "work (c.py:2)"),
         ([("/home/me/kernels/c.py", "dot", 5)], "dot (c.py:5)"),
     ],
 )  # fmt: skip

@@ -347,6 +347,66 @@ def test_runs_that_differ_in_names_of_outputs_are_compared_where_that_is_said(bu
     capsys.readouterr()
 
 
+PYTHON = """\
+import ctypes, sys, threading
+import numpy as np
+from mpi4py import MPI
+
+def dot(comm, x):
+    total = np.empty(1)
+    comm.Allreduce(np.array([x @ x]), total)
+    return total[0]
+
+def solve(n):
+    return [dot(MPI.COMM_WORLD, np.ones(n)) for step in range(3)]
+
+solve(4)
+thread = threading.Thread(target=lambda: dot(MPI.COMM_WORLD, np.ones(2)))
+thread.start(), thread.join()
+ctypes.PyDLL(sys.argv[1]).norm()
+"""
+LIBRARY = """\
+#include <mpi.h>
+__attribute__((noinline)) static double allreduce(double x) {
+    double y;
+    MPI_Allreduce(&x, &y, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return y + 1;
+}
+void norm(void) {
+    volatile double y = allreduce(1);
+    (void)y;
+}
+"""
+
+
+def test_calls_are_named_by_the_lines_of_python_and_the_functions_of_libraries(tmp_path):
+    """On any number of ranks, from a thread, and from a library that keeps the interpreter's lock."""
+    (tmp_path / "app.py").write_text(PYTHON)
+    (tmp_path / "lib.c").write_text(LIBRARY)
+    command = [
+        compiler_of("mpich", "mpicc"),
+        "-g",
+        "-O1",
+        "-shared",
+        "-fPIC",
+        "-o",
+        tmp_path / "lib.so",
+        tmp_path / "lib.c",
+    ]
+    subprocess.run(command, check=True, capture_output=True)
+    for ranks in (1, 2):
+        out = tmp_path / f"on{ranks}"
+        observed(ranks, "mpich", out, [sys.executable, tmp_path / "app.py", tmp_path / "lib.so"])
+        for trace in read_run(out):
+            assert set(trace.attributes["regions"]) == {
+                "MPI_Allreduce at dot (app.py:7) from <listcomp> (app.py:11)"
+                if sys.version_info < (3, 12)
+                else "MPI_Allreduce at dot (app.py:7) from solve (app.py:11)",
+                "MPI_Allreduce at dot (app.py:7) from <lambda> (app.py:14)",
+                "MPI_Allreduce at allreduce (lib.c:4) from norm (lib.c:8) from app.py:16",
+            }
+
+
 def test_a_program_that_is_killed_leaves_its_calls(tmp_path, capsys):
     source = tmp_path / "dies.c"
     source.write_text(

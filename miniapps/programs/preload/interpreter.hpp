@@ -19,7 +19,8 @@ inline std::string quoted(const char *text);
 
 class Interpreter {
   public:
-    static constexpr int LINES = 4;  // as many as are looked for, those of mpi4py left out
+    static constexpr int LINES = 4;         // as many as are looked for, those of mpi4py left out
+    static constexpr int ROOM = LINES + 1;  // with the innermost, whosever it is
 
     // Whether the functions are there; asked again for as long as they are not.
     bool there() {
@@ -46,14 +47,13 @@ class Interpreter {
         return line_;
     }
 
-    // Numbers of the lines of this thread, the innermost first, at most LINES; how many. `take`: the lock may be taken.
+    // Numbers of the lines of this thread, the innermost first, at most ROOM; how many. `take`: the lock may be taken.
     int lines(std::uint64_t *numbers, bool take, std::mutex &lock) {
         if (!initialized_() || !own_()) return 0;
         const bool held = check_();
         if (!held && (!take || (finalizing_ && finalizing_()))) return 0;
         const int state = held ? 0 : ensure_();
-        int count = 0, looked = 0;
-        std::uint64_t innermost = KEPT + 1;
+        int count = 0, beyond = 0, looked = 0;
         void *frame = frame_();
         if (frame) keep_(frame);
         while (frame) {
@@ -67,14 +67,13 @@ class Interpreter {
                 interface = lines_[number].interface;
             }
             drop_(code);
-            if (!interface) numbers[count++] = number;
-            else if (!looked) innermost = number;
-            void *caller = count < LINES && ++looked < MOST ? back_(frame) : nullptr;
+            if (!interface || !looked) numbers[count++] = number;
+            beyond += !interface;
+            void *caller = beyond < LINES && ++looked < MOST ? back_(frame) : nullptr;
             drop_(frame);
             frame = caller;
         }
         if (!held) release_(state);
-        if (!count && innermost <= KEPT) numbers[count++] = innermost;
         return count;
     }
 

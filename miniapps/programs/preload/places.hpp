@@ -57,7 +57,7 @@ class Places {
         }
         key.functions = key.count;
         if (python) {  // without our lock: who holds the interpreter's may wait for ours
-            std::uint64_t lines[Interpreter::LINES];
+            std::uint64_t lines[Interpreter::ROOM];
             const int count = interpreter_.lines(lines, take, own_);
             for (int i = 0; i < count; ++i) key.add(lines[i]);
         }
@@ -70,7 +70,7 @@ class Places {
   private:
     static constexpr int FUNCTIONS = 6;  // of the program
     struct Key {
-        std::uint64_t parts[FUNCTIONS + 1 + Interpreter::LINES] = {};
+        std::uint64_t parts[FUNCTIONS + 1 + Interpreter::ROOM] = {};
         int count = 0, functions = 0;
         void add(std::uint64_t part) { parts[count++] = part; }
         bool operator==(const Key &other) const {
