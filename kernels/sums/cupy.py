@@ -232,7 +232,7 @@ def queue_order_free(
     n, number = len(arrays[0]), accumulator(element)
     shape = launch.shape(n, block, min(items, MOST_ITEMS), max(grid, -(-n // (block * MOST_ITEMS))))
     width, fold = (42, number.itemsize // 4) if name == "fixed-point" else (40, 3)
-    if (operation, name, number) == ("dot", "exact", np.float64):
+    if (operation, name) == ("dot", "exact") and number == np.float64:
         fold = 5  # as in the source
     with arrays[0].device:
         tickets, chunks = _scratch()

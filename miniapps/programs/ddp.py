@@ -77,7 +77,8 @@ class _Buckets:
             torch.cuda.current_stream(flat.device).synchronize()
         contribution, out = _arrays(flat)
         reducer.start(contribution, out)
-        future = torch.futures.Future[torch.Tensor]()
+        # One that knows the device makes the stream that reads the mean wait for the one that writes it.
+        future = torch.futures.Future[torch.Tensor](devices=[flat.device] if flat.is_cuda else None)
         self._begun.append((reducer, flat, future))
         if bucket.is_last():
             begun, self._begun = self._begun, []
