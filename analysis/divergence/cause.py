@@ -34,7 +34,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.divergence import preceding, rounding, sized
-from analysis.divergence.compare import Comparison, Point
+from analysis.divergence.compare import FINAL, Comparison, Point
 from analysis.divergence.preceding import NO_WORK, Event, Preceding
 from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING, Judgement
 from analysis.divergence.unlike import choices, environments, methods, unlike
@@ -87,7 +87,7 @@ class Cause:
 def cause(frames: Frames, comparison: Comparison) -> Cause | None:
     """What made the runs of `comparison` part; None where they are equal."""
     at = comparison.first
-    if at is None:
+    if at is None or at.name == FINAL:
         return None
     scene = _Scene(frames, comparison, at)
     shown = _judged(scene, _first_shown(scene))
@@ -213,6 +213,22 @@ class _Scene:
         """Whether the second run recorded what went into this exchange."""
         return f"{SENT}{name}" in self.frames.recorded("fingerprints", *self.comparison.b)
 
+    def advice(self, what: str) -> str:
+        """Which record would tell two causes apart, by the command that made the run; without what it was given."""
+        options, config = (json.loads(self.b[key]) for key in ("options", "config"))
+        if "program.sums" in options:
+            more = "" if self.recorded("MPI_Send", "MPI_Isend") else "fpna run --point-to-point"
+        elif "recording.of_ranks" in options:
+            more = "" if config["recording"].get("reductions") else "fpna.record(..., reductions=True)"
+        else:
+            more = "" if config.get("run", {}).get("record") == "messages" else "--record messages"
+        return f"record {what} to tell them apart ({more})" if more else "no record tells them apart"
+
+    def recorded(self, *calls: str) -> bool:
+        """Whether the second run recorded what one of `calls` sent."""
+        names = self.frames.recorded("fingerprints", *self.comparison.b)
+        return any(name.startswith(tuple(f"{SENT}{call} at" for call in calls)) for name in names)
+
     def preceding(self) -> Preceding:
         return preceding.preceding(self.b["path"], self.repeat, self.rank, self.at)
 
@@ -268,7 +284,7 @@ def _received(scene: _Scene, name: str) -> Cause:
         )  # fmt: skip
     if not scene.recorded_as_sent(name):
         why = [f"{_ranks(scene)} received other bits, and all that was recorded before is equal"]
-        advice = "record what was sent to tell them apart (fpna run --point-to-point)"
+        advice = scene.advice("what was sent")
         return Cause(KERNEL, at, name, scene.rank, scene.event(name), tuple(why), HALO, advice)
     why = [
         f"before the exchange every block held the same bits in both runs ({SENT}{name})",
@@ -411,7 +427,7 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
     sums = [event for event in worked if event.kind == SUMS]
     exchanges = [event for event in worked if event.kind in WITH_PARTNERS]
     local = [event for event in worked if event not in sums and event not in exchanges]
-    advice = "record messages to tell them apart (--record messages)"
+    advice = scene.advice("messages")
     why = [
         f"it differs in {_listed(scene)}"
         if at.block >= 0

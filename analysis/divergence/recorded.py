@@ -161,7 +161,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
         until,
         hashed,
         moved,
-        moved and bool(of_ranks),
+        moved and calls,
         partial,
     )
 

@@ -106,8 +106,8 @@ def test_the_verdict_is_the_first_thing_said_and_the_title_of_the_page(report):
     assert f"{badge}: {words}" == report.verdict
     assert report.verdict == (
         "DIFFERS (probably message order): The same computation gave 3 different results in 3 runs, probably because "
-        "messages were taken or added in the order in which they arrived. With a guarantee 3 runs on 1, 2, 3 ranks gave "
-        "the same result, to the last bit (compared: 222 fingerprints and values and the final state)."
+        "messages were taken or added in the order in which they arrived. With a guarantee 3 runs on 1, 2, 3 ranks "
+        "gave the same result, to the last bit (compared: 222 fingerprints and values and the final state)."
     )
 
 
