@@ -8,10 +8,10 @@ import pandas as pd
 
 from analysis.divergence.compare import Id, by_step
 from analysis.load.frames import Frames
-from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
 
-SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", SOURCE: "sources"}
-OF_A_RANK = re.compile(r" by rank \d+ of \d+$")
+SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", WHOLE: "got", SOURCE: "sources"}
+OF_A_RANK = re.compile(r" by rank \d+ of \d+$|, \d+ \w+$")  # and what is told of arrays that all ranks hold
 CALLS = ("call", "step", "given", "given_differing", "got", "got_differing", "sources", "sources_differing")
 
 

@@ -41,7 +41,7 @@ from analysis.divergence.unlike import choices, environments, methods, unlike
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
 from kernels import bits
-from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
 from miniapps.trace.schema import COLLECTIVE as SUMS
 
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
@@ -109,7 +109,7 @@ def _first_shown(scene: _Scene) -> Cause:
     at = scene.at
     for prefix, judge in (
         (INPUT, _input), (COMPUTED, _computed), (NODE, _node), (RECEIVED, _received), (SOURCE, _received),
-        (TOTAL, _total), (ADDED, _within),
+        (TOTAL, _total), (WHOLE, _whole), (ADDED, _within),
     ):  # fmt: skip
         if at.name.startswith(prefix):
             return judge(scene, at.name.removeprefix(prefix))
@@ -199,6 +199,14 @@ class _Scene:
         """Whether this planned reduction may have other bits in the second run because of its number of ranks."""
         own = json.loads(self.b["reductions"]).get(self.reducer(region), {})
         return self.a["size"] != self.b["size"] and own.get("guarantee") in ("none", "run")
+
+    def fixed(self, region: str) -> bool:
+        """Whether the guarantee of this reduction leaves its contributions no order to choose, in both runs."""
+        own = [json.loads(run["reductions"]).get(self.reducer(region), {}) for run in (self.a, self.b)]
+        levels = {each.get("guarantee", "none") for each in own}
+        return levels <= (
+            {"layout", "exact"} if self.a["size"] != self.b["size"] else {"run", "layout", "exact"}
+        )
 
     def sources(self, name: str) -> tuple[int, int] | None:
         """Whose message this receive from any source took, in both runs, where these are two ranks; else None."""
@@ -360,6 +368,19 @@ def _total(scene: _Scene, name: str) -> Cause:
     return replace(found, why=tuple(why), instead=ORDER, instead_why=reason)
 
 
+def _whole(scene: _Scene, name: str) -> Cause:
+    """What ranks hold, gather or scatter together, on any number of them."""
+    call, _, held = name.rpartition(", ")
+    why = [f"{held} in {call}, of all ranks together, differ", "no sum that was compared before it differs"]
+    a, b = scene.sizes()
+    judgement = rounding.of_local(a, b)
+    if a and b and judgement.verdict == OPEN and rounding.rearranged(a, b):
+        why.append(
+            "their largest and the sum of their sizes are equal: they may be the same numbers in another order"
+        )
+    return Cause(KERNEL, scene.at, call, None, scene.event(call), tuple(why), rounding=judgement)
+
+
 def _over_other_ranks(found: Cause, why: list[str], how: rounding.Sum, judgement: Judgement) -> Cause:
     """Of a total over another number of ranks, whose contributions are not the same."""
     a, b = how.ranks
@@ -470,15 +491,18 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
     point = _largest(scene)
     judgement = rounding.of_local(*(scene.sizes(point) if point else scene.sizes()))
     event = local[-1] if local else None
-    if sums and judgement.verdict == ROUNDING:
-        reducer = scene.reducer(sums[-1].name)
+    free = [event for event in sums if not scene.fixed(event.name)]
+    if sums and not free:
+        why.append(f"no order changes {_names(sums)}, which the guarantee fixes")
+    if free and judgement.verdict == ROUNDING:
+        reducer = scene.reducer(free[-1].name)
         return Cause(
-            COLLECTIVE, at, reducer, None, sums[-1], tuple(why), KERNEL, advice, rounding=judgement
+            COLLECTIVE, at, reducer, None, free[-1], tuple(why), KERNEL, advice, rounding=judgement
         )  # fmt: skip
     block = point.block if point is not None and point.block >= 0 else at.block
     if block >= 0 and block != at.block:
         why.append(f"it is largest in block {block}")
-    other = COLLECTIVE if sums else HALO if exchanges else ""
+    other = COLLECTIVE if free else HALO if exchanges else ""
     return Cause(
         KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), other, advice if other else "",
         rounding=judgement,

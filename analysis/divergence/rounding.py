@@ -138,6 +138,12 @@ def of_moved(a: Size | None, b: Size | None) -> Judgement:
     )
 
 
+def rearranged(a: Size, b: Size) -> bool:
+    """Whether two arrays may consist of the same numbers in another order."""
+    n = a.count
+    return _alike(a, b) and n > KEPT and a.largest == b.largest and abs(a.l1 - b.l1) <= 2.0**-52 * n * a.l1
+
+
 def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgement:
     """Of a total whose contributions have equal bits."""
     amplification = None if a is None or b is None else _amplification(a, b, _scales(how, given))

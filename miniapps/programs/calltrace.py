@@ -5,6 +5,8 @@
 | `added:CALL by rank R of P` | what this rank gave to a reduction |
 | `total:CALL` | what all ranks got of it, recorded by rank 0; `... by rank R of P` where it is this rank's own |
 | `sent:CALL`, `received:CALL` | what other calls took and gave; the block is the rank |
+| `whole:CALL, COUNT TYPE` | floating-point numbers that all ranks hold after a Bcast or Allgather(v), or that a root |
+| | gathers or scatters, recorded once: where their count is the same on any ranks, so are they |
 | `source:CALL` (value) | whose message a receive from any source took, -1 for none; the block is the rank |
 
 CALL is like `MPI_Allreduce at dot (cg.c:57) from solve (cg.c:80)`. A step is the number of collective calls on all
@@ -31,7 +33,7 @@ from miniapps.programs.rawlog import BASICS, INTER, KINDS, REPLACED, SIZES, WILD
 from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
-from miniapps.trace.records import ADDED, ARGUMENTS, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.trace.records import ADDED, ARGUMENTS, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, rank_file
 from miniapps.trace.storage import Columns, Storage
 
@@ -55,6 +57,14 @@ DTYPES = {
 }  # fmt: skip
 SHARED = ("MPI_Allreduce", "MPI_Reduce")  # of which there is one total
 LAST_STEP = 2**31 - 1
+# Calls after which all ranks, or the root, hold an array that does not depend on the number of ranks, if it has one
+# length on any; or before which the root does.
+HELD = {"MPI_Bcast": "out", "MPI_Allgather": "out", "MPI_Allgatherv": "out", "MPI_Gather": "out", "MPI_Gatherv": "out",
+        "MPI_Scatter": "in", "MPI_Scatterv": "in"}  # fmt: skip
+ROOTED = ("MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv")
+FLOATS = tuple(
+    number for number, name in enumerate(BASICS) if not name.startswith(("int", "uint", "bool")) and name
+)
 DRAFT = ".draft"
 PIECE = 2**16  # records at once
 PIECE_BYTES = 2**24
@@ -210,6 +220,11 @@ class _Trace:
             yield f"{SENT}{call}", log.rank, "in"
         if got:
             yield f"{RECEIVED}{call}", log.rank, "out"
+        side = HELD.get(kind, "")
+        shared = got and (kind in ROOTED or log.rank == 0) if side == "out" else given
+        if whole and side and shared and row[f"{side}_basic"] in FLOATS:
+            held = f"{int(row[f'{side}_sizes']['count'])} {BASICS[row[f'{side}_basic']]}"
+            yield f"{WHOLE}{call}, {held}", -1, side
 
     def attributes(self) -> dict[str, Any]:
         """The attributes of the trace."""

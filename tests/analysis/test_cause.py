@@ -135,12 +135,24 @@ def test_without_messages_one_block_after_a_sum_is_memory_and_says_what_else_it_
 
 
 def test_without_messages_all_blocks_by_little_are_a_collective_and_the_kernel_is_second(tmp_path):
-    verdict = judged(tmp_path, {(2, STATE, block) for block in range(BLOCKS)}, watched=False)
+    sums = {"scalars": {"ordering": "arrival", "region": "allreduce.scalars", "guarantee": "none"}}
+    changed = {(2, STATE, block) for block in range(BLOCKS)}
+    verdict = judged(tmp_path, changed, watched=False, reductions=sums)
     assert (verdict.kind, verdict.event.name, verdict.instead) == (
         "collective",
         "allreduce.scalars",
         "local kernel",
     )
+    assert verdict.rounding.verdict == "rounding" and "needs no bug" in verdict.next
+
+
+@pytest.mark.parametrize("guarantee", ["run", "layout", "exact"])
+def test_no_sum_is_blamed_whose_order_the_guarantee_fixes(tmp_path, guarantee):
+    sums = {"scalars": {"ordering": "ring", "region": "allreduce.scalars", "guarantee": guarantee}}
+    changed = {(2, STATE, block) for block in range(BLOCKS)}
+    verdict = judged(tmp_path, changed, watched=False, reductions=sums)
+    assert verdict.kind == "local kernel" and verdict.instead != "collective"
+    assert any("which the guarantee fixes" in line for line in verdict.why)
 
 
 def test_without_messages_sums_of_another_number_of_ranks_are_named_before_kernels(tmp_path):
