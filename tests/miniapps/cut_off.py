@@ -99,8 +99,8 @@ def verdict(run):
     return ("ACCUSED", "; ".join(wrong)) if wrong else ("right", f"{len(checked.marks)} heads")
 
 
-def copies(folder, count, rng):
-    """(run, what came of it, sentence) of `count` copies of runs that go on."""
+def copies(folder, count, rng, pause=0.05):
+    """(run, what came of it, sentence) of `count` copies of runs that go on, up to `pause` seconds apart."""
     made = 0
     while made < count:
         name, ranks = rng.choice(list(RUNS)), rng.choice(RANKS)
@@ -110,7 +110,7 @@ def copies(folder, count, rng):
             begun(out, job)
             while len(kept) < min(40, count - made) and (job.poll() is None or not kept):
                 kept.append(copied(out, folder / f"copy-{made}-{len(kept)}"))
-                time.sleep(rng.random() * 0.03)
+                time.sleep(rng.random() * pause)
         for copy in kept:
             yield f"{name} on {ranks} ranks", *verdict(copy)
             shutil.rmtree(copy)

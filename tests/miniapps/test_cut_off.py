@@ -13,22 +13,22 @@ from miniapps.runner.main import main
 from miniapps.trace import read, storage, writer
 from tests.miniapps.cut_off import GRID, copies, kills, verdict
 
-TINY = ["--closure", "none", "--guarantee", "layout", "--quiet", "--no-progress", "--steps", "20",
+TINY = ["--closure", "none", "--guarantee", "layout", "--quiet", "--no-progress", "--steps", "60",
         "--checkpoint-every", "3", "--record", "messages", *GRID]  # fmt: skip
 
 
-@pytest.mark.parametrize("options", [[], ["--trace", "off"], ["--repeats", "3", "--steps", "7"]])
+@pytest.mark.parametrize("options", [[], ["--trace", "off"], ["--repeats", "3", "--steps", "20"]])
 def test_a_run_that_is_killed_at_any_write_is_right_as_far_as_it_goes(tmp_path, monkeypatch, options):
     """The directory is copied in the midst of writing, as a kill would leave it; tables fill at different times."""
     rng, out, kept = random.Random(str(options)), tmp_path / "run", []
     before, chunk = storage.Sink.write, storage.chunk_rows
-    monkeypatch.setattr(writer, "INTERVAL_NS", 20_000_000)
-    monkeypatch.setattr(writer, "BLOCK", 300)
-    monkeypatch.setattr(storage, "chunk_rows", lambda table, size: min(40, chunk(table, size)))
+    monkeypatch.setattr(writer, "INTERVAL_NS", writer.INTERVAL_NS // 40)
+    monkeypatch.setattr(writer, "BLOCK", writer.BLOCK // 16)
+    monkeypatch.setattr(storage, "chunk_rows", lambda table, size: max(4, chunk(table, size) // 16))
 
     def write(sink, data):
         written = before(sink, data)
-        if rng.random() < 0.008 and len(kept) < 20:
+        if rng.random() < 0.008 and len(kept) < 30:
             kept.append(shutil.copytree(out, tmp_path / f"copy-{len(kept)}"))
         return written
 
@@ -36,7 +36,7 @@ def test_a_run_that_is_killed_at_any_write_is_right_as_far_as_it_goes(tmp_path, 
     assert main(APP, [*TINY, "--out", str(out), *options], MPI.COMM_SELF) == 0
     came = [verdict(copy) for copy in kept]
     assert "ACCUSED" not in {what for what, _ in came}, came
-    assert sum(what == "right" for what, _ in came) >= 5
+    assert sum(what == "right" for what, _ in came) >= 3
     for copy in [copy for copy, (what, _) in zip(kept, came, strict=True) if what == "right"][::5]:
         agree_as_far_as_they_go(copy, out)
 
@@ -56,14 +56,14 @@ def agree_as_far_as_they_go(copy, out):
                 expected = counts
         assert counts == expected, (table, names)
     frames = load([copy], keep=False)
-    assert not len(frames.runs) or (frames.runs["last_step"].max() <= max(step, 21))
+    assert not len(frames.runs) or (frames.runs["last_step"].max() <= max(step, 61))
 
 
 def test_runs_on_several_ranks_are_right_as_far_as_they_go(tmp_path):
     rng = random.Random(5)
-    came = [*copies(tmp_path, 8, rng), *kills(tmp_path, 1, rng)]
+    came = [*copies(tmp_path, 8, rng, 0.25), *kills(tmp_path, 1, rng)]
     assert "ACCUSED" not in {what for _, what, _ in came}, came
-    assert sum(what == "right" for _, what, _ in came) >= 4
+    assert sum(what == "right" for _, what, _ in came) >= 2
 
 
 @pytest.mark.slow
@@ -72,4 +72,4 @@ def test_of_five_hundred_drawn_cases_none_is_accused(tmp_path):
     came = Counter(
         what for drawn in (copies(tmp_path, 460, rng), kills(tmp_path, 40, rng)) for _, what, _ in drawn
     )
-    assert not came["ACCUSED"] and came["right"] > 350, came
+    assert not came["ACCUSED"] and came["right"] > 200, came

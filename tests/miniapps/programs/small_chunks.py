@@ -9,11 +9,12 @@ import sys
 from miniapps.runner.main import main
 from miniapps.trace import storage, writer
 
-INTERVAL_S, EVENTS, ROWS = 0.04, 400, 48
+SMALLER = 16  # than the files of applications have it: chunks of one table fill long before those of another
 
-writer.INTERVAL_NS, writer.BLOCK = int(INTERVAL_S * 1e9), EVENTS
+writer.INTERVAL_NS //= SMALLER
+writer.BLOCK //= SMALLER
 rows = storage.chunk_rows
-storage.chunk_rows = lambda table, size: min(ROWS, rows(table, size))
+storage.chunk_rows = lambda table, size: max(4, rows(table, size) // SMALLER)
 
 if __name__ == "__main__":
     sys.exit(main(importlib.import_module(f"miniapps.{sys.argv[1]}").APP, sys.argv[2:]))
