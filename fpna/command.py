@@ -33,6 +33,7 @@ OTHERS = {
     "partition": "a training step over a mesh of ranks, planned and not run: fpna partition explain --help",
     "embeddings": "times steps of tables of embeddings, for sharding: mpirun -n 2 fpna embeddings FILE",
     "cause": "whether rounding explains the difference of two runs, by disturbed launches: fpna cause A B -- ./app",
+    "cost": "how many times as long B takes as A, by paired launches: fpna cost A B [-- COMMAND]",
     "verify": "executes parts of a run again, on any number of ranks, and compares every bit",
     "doctor": "what this machine has, what is missing, and how to get it",
     "demo": "runs that differ and runs that agree, and the report on them",
@@ -93,7 +94,7 @@ def _command(name: str) -> Callable[[list[str]], int] | None:
         return lambda argv: import_module("miniapps.partition.commands").main(argv, "fpna partition")
     if name == "embeddings":
         return lambda argv: import_module("miniapps.embeddings.__main__").main(argv, "fpna embeddings")
-    if name in ("cause", "verify"):
+    if name in ("cause", "cost", "verify"):
         return lambda argv: import_module(f"miniapps.{name}.command").main(argv, f"fpna {name}")
     if name == "doctor":
         return lambda argv: import_module("miniapps.doctor").main(argv, "fpna doctor")

@@ -46,7 +46,7 @@ def parser_of(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
         return import_module("miniapps.partition.commands").parser("fpna partition"), 1
     if name == "embeddings":
         return import_module("miniapps.embeddings.__main__").parser("fpna embeddings"), 1
-    if name in ("cause", "verify"):
+    if name in ("cause", "cost", "verify"):
         return import_module(f"miniapps.{name}.command").parser(f"fpna {name}"), 1
     if name in OTHERS:
         return import_module(f"miniapps.{name}").parser(f"fpna {name}"), 1

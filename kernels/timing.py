@@ -1,12 +1,16 @@
-"""How long calls take: times of a few, their median, and the interval of it."""
+"""How long calls take: times of a few, calls in turn, their median, and the interval of it."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import comb
-from typing import Any
+from typing import Any, TypeVar
+
+from kernels.progress import Progress
+
+T = TypeVar("T")
 
 FEWEST = 6  # calls: the fewest whose range holds the median of all calls with 95 %
 MOST = 31
@@ -28,6 +32,27 @@ def timed(call: Callable[[], Any]) -> tuple[Any, list[float]]:
         spent, calls = end - begun, len(seconds)
         if calls == MOST or spent > GIVE_UP_S or (calls >= FEWEST and spent > ENOUGH_S):
             return value, seconds
+
+
+def in_turn(
+    variants: Mapping[str, Callable[[], T]], rounds: int, quiet: bool = False, what: str = "benchmark"
+) -> dict[str, list[T]]:
+    """Call every function of `variants` once per round, each round in another order; {name: results}.
+
+    Neighbours in time share the machine's mood, so ratios are taken within a round. The first round warms up
+    and does not count. Unless `quiet`, shows progress of `what` on stderr, between the calls.
+    """
+    results: dict[str, list[T]] = {name: [] for name in variants}
+    names = list(variants)
+    progress, calls = Progress(what, quiet=quiet), (rounds + 1) * len(names)
+    for k in range(rounds + 1):
+        for i, name in enumerate(names[k % len(names) :] + names[: k % len(names)]):
+            progress.show((k * len(names) + i) / calls, f"round {k} of {rounds}, {name}")
+            value = variants[name]()
+            if k:
+                results[name].append(value)
+    progress.clear()
+    return results
 
 
 def median_interval(seconds: Sequence[float]) -> tuple[float, float, float] | tuple[float, None, None]:

@@ -216,6 +216,20 @@ def causing(known: Evidence) -> Question | None:
     return Question("cause", ("fpna", "cause", *paths, "--", "PROGRAM"), because, {"runs": paths})
 
 
+@template("cost", "miniapps.cost.command")
+def costing(known: Evidence) -> Question | None:
+    """What does a guarantee or an ordering cost in time: its price, overhead."""
+    levels = set(known.frames.runs["guarantee"])
+    strong = next((level for level in ("exact", "layout", "run") if level in levels), None)
+    if strong is None:
+        return None
+    runs = known.frames.runs[known.frames.runs["guarantee"] == strong]
+    because = f"runs are under {strong}; pairs of launches show what that takes beside none"
+    argv = ("fpna", "cost", "--guarantee none", f"--guarantee {strong}", "--", "mpirun", "-n",
+            str(int(runs["size"].max())), "fpna", str(runs["app"].iloc[0]))  # fmt: skip
+    return Question("cost", argv, because, {"runs": paths_of(known, ids(runs))})
+
+
 @template("variability")
 def by_factor(known: Evidence) -> Question | None:
     """How much do results vary, and which factor, setting, batch size, ordering or kernel does it depend on: a summary

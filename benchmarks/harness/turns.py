@@ -3,28 +3,9 @@
 import statistics
 import time
 
-from kernels.progress import Progress
+from kernels.timing import in_turn as in_turn
 
 SAMPLES, SAMPLE_S = 7, 0.02
-
-
-def in_turn(variants: dict, rounds: int, quiet: bool = False) -> dict[str, list]:
-    """Call every function of `variants` once per round, each round in another order; {name: results}.
-
-    Neighbours in time share the machine's mood, so ratios are taken within a round. The first round warms up
-    and does not count. Unless `quiet`, shows progress on stderr, between the calls.
-    """
-    results = {name: [] for name in variants}
-    names = list(variants)
-    progress, calls = Progress("benchmark", quiet=quiet), (rounds + 1) * len(names)
-    for k in range(rounds + 1):
-        for i, name in enumerate(names[k % len(names) :] + names[: k % len(names)]):
-            progress.show((k * len(names) + i) / calls, f"round {k} of {rounds}, {name}")
-            value = variants[name]()
-            if k:
-                results[name].append(value)
-    progress.clear()
-    return results
 
 
 def timed(call, repeats: int) -> float:

@@ -1,0 +1,141 @@
+"""`fpna cost A B`: what a guarantee, or any other choice, costs: the ratio of the times of paired launches."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import partial
+
+from kernels.as_json import document
+from kernels.commands.entry import command_line
+from kernels.commands.options import add_json, add_loudness, add_version
+from kernels.threads import cores
+from kernels.timing import in_turn
+from miniapps.cost.launches import Command, Launch, command, launch
+from miniapps.cost.ratios import MOST_PAIRS, Price, prices
+from miniapps.errors import UsageError
+from miniapps.received.arguments import Parser
+from miniapps.received.text import printable, tell
+from miniapps.system.environment import cpu_model
+
+SCHEMA = 1
+SHOWN, BAD_USAGE, WITHHELD = 0, 2, 4
+PAIRS = 10
+TIMEOUT_S = 3600.0
+
+DESCRIPTION = """\
+Says how many times as long B takes as A. Both are launched in pairs, A first in every other pair, after a launch of
+each that does not count. The answer is the median of the ratios of the pairs and its 95 % interval, by CPU time and
+by wall time. It is withheld, with what to do, where the launches do not show it: too few pairs, a
+difference smaller than their scatter, ranks that share cores.
+
+A and B are commands in quotes; or options, where the command that takes them follows after --. There an application of
+this suite is timed from after its start (CPU time: of rank 0). Any other command is timed as a whole, with all that it
+starts on this machine.
+"""
+EPILOG = """\
+examples:
+  fpna cost '--guarantee none' '--guarantee layout' -- mpirun -n 2 fpna coupled --steps 8
+  fpna cost 'mpirun -n 2 ./app input.txt' 'mpirun -n 2 fpna run --guarantee layout --out runs/x$$ -- ./app input.txt'
+  fpna cost ./old ./new --pairs 30
+
+Exit codes: 0 a ratio is shown; 2 usage, or a launch that failed; 4 not shown, and the answer says what to do.
+"""
+
+
+def parser(prog: str = "fpna cost") -> argparse.ArgumentParser:
+    """The command line, without what stands after `--`."""
+    top = Parser(
+        prog=prog, usage=f"{prog} A B [options] [-- COMMAND]", description=DESCRIPTION, epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
+    )  # fmt: skip
+    top.add_argument("a", metavar="A", help="a command in quotes, or options of COMMAND")
+    top.add_argument("b", metavar="B", help="what is compared with it")
+    top.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help=f"pairs of launches ({PAIRS})")
+    top.add_argument(
+        "--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help=f"for one launch ({TIMEOUT_S:g})"
+    )
+    add_json(top)
+    add_loudness(top, "the answer alone")
+    add_version(top)
+    return top
+
+
+@command_line
+def main(argv: Sequence[str] | None = None, prog: str = "fpna cost") -> int:
+    """Launch in pairs, and tell the ratios; the exit code."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    end = words.index("--") if "--" in words else len(words)
+    own, common = words[:end], words[end + 1 :]
+    # A and B begin with a dash where they are options of COMMAND, and argparse would take them for its own.
+    sides = [f" {word}" if common and place < 2 and word not in ("-h", "--help", "--version") else word
+             for place, word in enumerate(own)]  # fmt: skip
+    options = parser(prog).parse_args(sides)
+    try:
+        return _answer(options, common)
+    except UsageError as error:
+        tell(f"{prog}: {error}", sys.stderr, keep="\n")
+        return BAD_USAGE
+
+
+def _answer(options: argparse.Namespace, common: list[str]) -> int:
+    if not 1 <= options.pairs <= MOST_PAIRS:
+        raise UsageError(
+            f"--pairs {options.pairs}: choose 1 to {MOST_PAIRS}; six is the fewest that shows a ratio"
+        )
+    if not options.timeout > 0:
+        raise UsageError(f"--timeout {options.timeout:g}: give seconds above 0")
+    sides = [command(name, text.strip(), common) for name, text in (("A", options.a), ("B", options.b))]
+    if sides[0].text == sides[1].text:
+        raise UsageError(f"A and B are one command, {printable(sides[0].text)}; give two that differ")
+    launches = in_turn(
+        {side.name: partial(launch, side, options.timeout) for side in sides},
+        options.pairs,
+        options.quiet,
+        "cost",
+    )
+    ranks, here = max(side.ranks for side in sides), cores()
+    found = prices(launches["A"], launches["B"], ranks, here)
+    if options.json:
+        print(_document(options, sides, launches, found, ranks, here))
+    else:
+        for line in sentences(sides, found, options.pairs, here):
+            tell(line)
+    return SHOWN if any(not each.why for each in found) else WITHHELD
+
+
+def sentences(sides: list[Command], found: list[Price], pairs: int, here: int) -> list[str]:
+    """The answer in words."""
+    whole = (
+        "of the run after its start" if all(side.application for side in sides) else "of the whole command"
+    )
+    lines = [f"{side.name}  {side.text}" for side in sides]
+    lines.append(
+        f"{pairs} pair{'s' * (pairs > 1)}, times {whole}; {here} cores, {cpu_model()}, {datetime.now(UTC):%Y-%m-%d}"
+    )
+    for each in found:
+        medians = f"medians {each.a_s:.4g} s and {each.b_s:.4g} s"
+        if each.why:
+            lines.append(f"{each.clock:<9}  not shown: {each.why}; {medians}")
+        else:
+            lines.append(
+                f"{each.clock:<9}  B takes {each.ratio:.4g} times as long as A "
+                f"({each.low:.4g} to {each.high:.4g}, 95 %); {medians}"
+            )
+    return lines
+
+
+def _document(
+    options: argparse.Namespace, sides: list[Command], launches: dict[str, list[Launch]], found: list[Price],
+    ranks: int, here: int,
+) -> str:  # fmt: skip
+    return document(
+        SCHEMA, "cost", **{side.name.lower(): side.text for side in sides}, pairs=options.pairs, ranks=ranks,
+        after_start=all(side.application for side in sides),
+        machine={"cores": here, "cpu": cpu_model(), "date": datetime.now(UTC).isoformat(timespec="seconds")},
+        prices=[asdict(each) | {"shown": not each.why} for each in found],
+        launches={name.lower(): [asdict(each) for each in own] for name, own in launches.items()},
+    )  # fmt: skip

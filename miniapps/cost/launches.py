@@ -1,0 +1,149 @@
+"""One launch of a command, timed; what else the machine did meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import shlex
+import subprocess
+import tempfile
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from miniapps.errors import UsageError
+from miniapps.received.text import printable
+from miniapps.system.python import PACKAGES
+
+SHOWN = 2000  # characters at the end of what a failed command printed
+END_S = 10.0  # that a launch is given to end after SIGTERM
+RANKS = ("-n", "-np", "-c", "--np", "--ntasks", "-N")  # options of mpirun, mpiexec, srun
+APPLICATION = re.compile(r"miniapps\.([a-z]+)")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command, `name` A or B: `words` are started as they are, or, where there are none, `text` by the shell.
+    `application`: one of ours, which says itself how long it ran."""
+
+    name: str
+    text: str
+    words: tuple[str, ...] = ()
+    application: bool = False
+
+    @property
+    def ranks(self) -> int:
+        """Of the launcher in it; 1 where it names none."""
+        try:
+            words = self.words or tuple(shlex.split(self.text))
+        except ValueError:  # quotes of a shell that Python does not know
+            return 1
+        found = [int(after) for word, after in pairwise(words)
+                 if word in RANKS and after.isdecimal()]  # fmt: skip
+        return max(found[:1], default=1)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """Seconds of one launch. `wall`, `cpu`: of the run after its start where it is an application, else of the whole
+    process and all that it started here. `others`: processors that other programs used meanwhile; None: unknown."""
+
+    wall: float
+    cpu: float
+    others: float | None
+
+
+def command(name: str, variant: str, common: Sequence[str]) -> Command:
+    """The command of one side: the shell's line `variant`, or the words `common` and those of `variant`. Raises
+    UsageError."""
+    if not common:
+        if not variant.strip():
+            raise UsageError(
+                f"{name} is empty; give a command in quotes, or options and, after --, what takes them"
+            )
+        return Command(name, variant)
+    try:
+        words = (*common, *shlex.split(variant))
+    except ValueError as error:
+        raise UsageError(f"{name}, {printable(variant)!r}: {error}; close the quotes") from None
+    return Command(name, shlex.join(words), words, _application(words))
+
+
+def launch(one: Command, timeout: float) -> Launch:
+    """Launch a command once. Raises UsageError where it fails, or does not end in `timeout` seconds."""
+    with tempfile.TemporaryDirectory(prefix="fpna-cost-") as scratch, tempfile.TemporaryFile() as output:
+        out = Path(scratch) / "run"
+        more = ("--out", str(out), "--no-progress") if one.application else ()
+        before, cpu, begin = _busy(), _children(), time.perf_counter()
+        try:
+            process = subprocess.Popen(
+                [*one.words, *more] if one.words else one.text, shell=not one.words,
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
+        except OSError as error:
+            raise UsageError(
+                f"{one.name} cannot be started: {one.words[0]}: {error.strerror}; name a program that is on PATH"
+            ) from error
+        try:
+            code = process.wait(timeout)
+        except BaseException as error:
+            process.terminate()
+            try:
+                process.wait(END_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise UsageError(
+                    f"{one.name} has not ended after {timeout:g} s: {one.text}; give it longer: --timeout SECONDS"
+                ) from None
+            raise
+        wall, cpu, after = time.perf_counter() - begin, _children() - cpu, _busy()
+        if code:
+            output.seek(0)
+            told = printable(output.read().decode(errors="replace")[-SHOWN:], keep="\n").strip()
+            raise UsageError(f"{one.name} ended with {code}: {one.text}\n{told}".rstrip())
+        others = None if before is None or after is None else max(0.0, (after - before - cpu) / wall)
+        if one.application:
+            wall, cpu = _of_result(out, one)
+        return Launch(wall, cpu, others)
+
+
+def _application(words: Sequence[str]) -> bool:
+    """Whether these words start an application of ours that is not told where to write."""
+    if "--out" in words or any(word.startswith("--out=") for word in words):
+        return False
+    names = [found[1] for word in words if (found := APPLICATION.fullmatch(word))]
+    names += [after for word, after in pairwise(words) if Path(word).name == "fpna"]
+    names = [name for name in names if name.isidentifier()]
+    return any((PACKAGES / "miniapps" / name / "config.py").is_file() for name in names)
+
+
+def _of_result(out: Path, one: Command) -> tuple[float, float]:
+    try:
+        result = json.loads((out / "result.json").read_text())
+        return float(result["wall_s"]), float(result["cpu_s"])
+    except (OSError, KeyError, ValueError, TypeError) as error:
+        raise UsageError(
+            f"{one.name} left no result.json that says how long it ran: {one.text}; is it an application of ours?"
+        ) from error
+
+
+def _children() -> float:
+    """CPU seconds of all processes that this one started and that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def _busy() -> float | None:
+    """CPU seconds that all programs of this machine have used; None where nobody counts them."""
+    try:
+        used = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
+        user, nice, system, _, _, irq, soft, steal = map(int, used)
+    except (OSError, ValueError):
+        return None
+    return (user + nice + system + irq + soft + steal) / os.sysconf("SC_CLK_TCK")
