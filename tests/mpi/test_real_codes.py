@@ -71,11 +71,11 @@ def grid(n):
 
 
 def answer(command, runs):
-    """(exit code, document) of `fpna COMMAND RUNS --json`."""
+    """(exit code, document) of `fpna COMMAND RUNS --json`; an empty document where it is refused with a sentence."""
     done = subprocess.run([sys.executable, "-m", "fpna", command, *map(str, runs), "--json"], capture_output=True,
                           text=True, env=debian(), timeout=300)  # fmt: skip
-    assert done.stdout, done.stderr
-    return done.returncode, json.loads(done.stdout)
+    assert done.stdout or (done.returncode == 2 and len(done.stderr.splitlines()) == 1), done.stderr
+    return done.returncode, json.loads(done.stdout or "{}")
 
 
 @pytest.mark.parametrize("name", CODES)
@@ -113,9 +113,9 @@ def test_results_stay_and_what_is_said_is_true(name, tmp_path):
     if ended == 3:  # times and addresses
         assert row["cause"] != "collective" and row["rounding"] != "rounding", row
     ended, said = answer("divergence", (tmp_path / "a", tmp_path / "c"))
-    row = said["tables"]["comparisons"][0]
     if name == "lammps":  # a centre of mass, from two and from four parts
-        assert row["cause"] == "collective" and row["rounding"] in ("rounding", "open"), row
+        row = said["tables"]["comparisons"][0]
+        assert row["cause"] == "contributions or order" and row["rounding"] != "not rounding", row
     for command in ("variability", "show"):
         ended, said = answer(command, (tmp_path / "a", tmp_path / "b", tmp_path / "c"))
         text = json.dumps(said.get("verdict") or {}) + json.dumps(said.get("sentences", []))
