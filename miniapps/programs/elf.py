@@ -29,6 +29,7 @@ SYMBOL = np.dtype(
 SYMTAB, DYNSYM = 2, 11  # kinds of sections
 FUNCTIONS = (2, 10)  # kinds of symbols: functions, those that choose one when they are loaded
 LOCAL = 0
+HALF = 2**63  # no address and no size reaches it
 NONE = ("", 0)
 NAME = 4096  # bytes of the longest name
 
@@ -56,24 +57,27 @@ def _functions_at(data: np.ndarray, addresses: list[int]) -> list[tuple[str, int
             if section["link"] >= len(sections):
                 continue
             symbols = _array(data, SYMBOL, int(section["offset"]), int(section["bytes"]) // SYMBOL.itemsize)
-            held = (
-                np.isin(symbols["info"] & 15, FUNCTIONS) & (symbols["section"] != 0) & (symbols["bytes"] > 0)
-            )
-            symbols = symbols[held]
+            held = np.isin(symbols["info"] & 15, FUNCTIONS) & (symbols["section"] != 0)
+            held &= (symbols["bytes"] > 0) & (symbols["value"] < HALF) & (symbols["bytes"] < HALF)
+            symbols = np.sort(symbols[held], order="value")
             names = sections[section["link"]]
+            ends = np.array(symbols["value"]) + symbols["bytes"]
+            furthest = np.maximum.accumulate(ends)
             for i, address in enumerate(addresses):
                 if found[i] == NONE:
-                    found[i] = _name(data, symbols, names, address)
+                    last = int(np.searchsorted(symbols["value"], np.uint64(address), "right"))
+                    first = last
+                    while first and furthest[first - 1] > address:
+                        first -= 1
+                    found[i] = _name(data, symbols[first:last][ends[first:last] > address], names)
     return found
 
 
-def _name(data: np.ndarray, symbols: np.ndarray, names: np.void, address: int) -> tuple[str, int]:
-    """Of the symbols that hold `address` the one of the smallest function; of several, a global one, then the first by
+def _name(data: np.ndarray, symbols: np.ndarray, names: np.void) -> tuple[str, int]:
+    """Of the symbols that hold an address the one of the smallest function; of several, a global one, then the first by
     name: the same in every run."""
-    begins = symbols["value"]
-    inside = symbols[(begins <= address) & (address - begins < symbols["bytes"])]
     candidates = []
-    for symbol in inside:
+    for symbol in symbols:
         begin = int(names["offset"]) + int(symbol["name"])
         text = data[begin : begin + NAME].tobytes().partition(b"\0")[0].decode(errors="replace")
         candidates.append((int(symbol["bytes"]), symbol["info"] >> 4 == LOCAL, text, int(symbol["value"])))

@@ -8,8 +8,10 @@ never on what a run did, so that the same call has the same name in every run.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
+import stat
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
@@ -22,6 +24,7 @@ from miniapps.programs.elf import functions_at
 
 ADDRESSES_S = 60  # for addr2line
 NAMED, DEEPEST = 2, 4  # functions named, and at most where some are wrappers
+LONGEST = 100  # letters of a name that are shown
 GENERATED = "code made at run time"
 # Libraries and functions between a program and MPI.
 INTERFACE_FILES = re.compile(r"lib(mpi|pmpi|fmpi|boost_mpi)|.*/mpi4py/MPI\.")
@@ -32,7 +35,9 @@ WRAPPER = re.compile(
     r"(?i)reduce|b(road)?cast|barrier|gather|scatter|all_?to_?all|send|recv|(?<![a-z])mpi|mpi(?![a-z])"
 )
 # Where a program begins: whoever called these is no part of it.
-OUTERMOST_FILES = re.compile(r"(libc[.-]|ld-linux|libpthread|libgomp|libi?omp|libffi|_ctypes|libpython|python)")
+OUTERMOST_FILES = re.compile(
+    r"(libc[.-]|ld-linux|libpthread|libgomp|libi?omp|libffi|_ctypes|libpython|python)"
+)
 OUTERMOST_FUNCTIONS = ("main", "MAIN__", "<module>")
 OUTERMOST_LINES = re.compile(r"<frozen |.*/(runpy|threading)\.py$|.*/concurrent/futures/")
 MARKS = re.compile(
@@ -61,7 +66,8 @@ class Places:
     def words(self) -> dict[int, str]:
         """Each place in words."""
         known = self._functions()
-        return {number: _words(place, known) for number, place in self.by_number.items()}
+        words = {number: _words(place, known) for number, place in self.by_number.items()}
+        return {number: text.encode(errors="replace").decode() for number, text in words.items()}
 
     def _functions(self) -> dict[tuple[str, int], list[_Function]]:
         """The functions at each address: several where some are inlined, the innermost first."""
@@ -136,11 +142,13 @@ def _python(file: str, function: str, line: int) -> _Function:
 
 
 def _state(file: str) -> tuple[int, int] | None:
+    """Bytes and time of the last change of a regular file, None of any other."""
     try:
         state = os.stat(file)
     except (OSError, ValueError):
         return None
-    return state.st_size, state.st_mtime_ns
+    regular = os.path.isabs(file) and stat.S_ISREG(state.st_mode)
+    return (state.st_size, state.st_mtime_ns) if regular else None
 
 
 def _lines(file: str, addresses: list[int]) -> list[list[_Function]]:
@@ -210,10 +218,11 @@ def _tidied(function: str) -> str:
             if not depth:
                 break
         name = name[:begin] if begin and not name[:begin].endswith("operator") else name
-    if "operator" in name:
-        return name
     depth, begin = 0, 0
     for i, letter in enumerate(name):  # behind the last blank that lies in no parentheses
         depth += {"(": 1, "<": 1, "{": 1, ")": -1, ">": -1, "}": -1}.get(letter, 0)
         begin = i + 1 if letter == " " and not depth else begin
-    return name[begin:]
+    name = name if "operator" in name else name[begin:]
+    if len(name) <= LONGEST:
+        return name
+    return f"{name[:LONGEST]}...{hashlib.blake2b(name.encode(errors='replace'), digest_size=4).hexdigest()}"

@@ -145,9 +145,9 @@ def read(path: Path) -> RawLog:
 
 
 def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
-    """The entry by itself if it is a list of these types, else nothing."""
+    """The entry by itself if it is a list of these types, numbers from 1 to 2^63, else nothing."""
     fits = isinstance(entry, list) and list(map(type, entry)) == list(types)
-    return [tuple(entry)] if fits else []
+    return [tuple(entry)] if fits and all(0 < part < 2**63 for part in entry if type(part) is int) else []
 
 
 def _read_texts(path: Path, log: RawLog) -> None:
