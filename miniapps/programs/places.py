@@ -21,6 +21,7 @@ from pathlib import Path
 import kernels
 import miniapps
 from miniapps.programs.elf import functions_at
+from miniapps.received.text import printable
 
 ADDRESSES_S = 60  # for addr2line
 NAMED, DEEPEST = 2, 4  # functions named, and at most where some are wrappers
@@ -66,8 +67,7 @@ class Places:
     def words(self) -> dict[int, str]:
         """Each place in words."""
         known = self._functions()
-        words = {number: _words(place, known) for number, place in self.by_number.items()}
-        return {number: text.encode(errors="replace").decode() for number, text in words.items()}
+        return {number: printable(_words(place, known)) for number, place in self.by_number.items()}
 
     def _functions(self) -> dict[tuple[str, int], list[_Function]]:
         """The functions at each address: several where some are inlined, the innermost first."""
@@ -82,7 +82,7 @@ class Places:
             symbols = functions_at(file, before) if unchanged else [("", 0)] * len(own)
             names = _demangled([name for name, _ in symbols])
             for address, inlined, name, (_, begin) in zip(own, lines, names, symbols, strict=True):
-                words = f"{name}+{address - begin:#x}" if name else f"{Path(file).name}+{address:#x}"
+                words = f"{name}+{address - begin:#x}" if name else f"{_cut(Path(file).name)}+{address:#x}"
                 known[file, address] = inlined or [_Function(name, words if file else GENERATED, file)]
         return known
 
@@ -137,7 +137,8 @@ def _up_to_the_caller(functions: list[_Function]) -> Iterator[_Function]:
 def _python(file: str, function: str, line: int) -> _Function:
     path = Path(file)
     name = f"{path.parent.name}/{path.name}" if path.name in ("__init__.py", "__main__.py") else path.name
-    words = f"{name}:{line}" if function == "<module>" else f"{function} ({name}:{line})"
+    name = _cut(name)
+    words = f"{name}:{line}" if function == "<module>" else f"{_cut(function)} ({name}:{line})"
     return _Function(function, words, file, True)
 
 
@@ -222,7 +223,11 @@ def _tidied(function: str) -> str:
     for i, letter in enumerate(name):  # behind the last blank that lies in no parentheses
         depth += {"(": 1, "<": 1, "{": 1, ")": -1, ">": -1, "}": -1}.get(letter, 0)
         begin = i + 1 if letter == " " and not depth else begin
-    name = name if "operator" in name else name[begin:]
+    return _cut(name if "operator" in name else name[begin:])
+
+
+def _cut(name: str) -> str:
+    """A name of at most some LONGEST letters, which tells it from others that begin alike."""
     if len(name) <= LONGEST:
         return name
     return f"{name[:LONGEST]}...{hashlib.blake2b(name.encode(errors='replace'), digest_size=4).hexdigest()}"
