@@ -123,7 +123,7 @@ def _judged(scene: _Scene, shown: Cause) -> Cause:
         return shown
     if shown.kind in (MEMORY, HALO) and not shown.instead:
         return replace(shown, rounding=rounding.of_moved(*scene.sizes()))
-    judgement = rounding.of_local(*scene.sizes())
+    judgement = rounding.of_local(*scene.farthest())
     threads = json.loads(scene.b["method"]).get("run.threads")
     if shown.kind == KERNEL and not shown.instead and threads != 1 and judgement.amplification is not None:
         return replace(
@@ -167,6 +167,12 @@ class _Scene:
         """The sizes of this record, or of another, in both runs."""
         table = self.table if at is None or at is self.at else "fingerprints" if np.isnan(at.a) else "values"
         return sized.pair(self.frames, self.comparison.a, self.comparison.b, at or self.at, table)
+
+    def farthest(self) -> tuple[rounding.Size | None, rounding.Size | None]:
+        """The sizes in both runs of the block of this record that differs most."""
+        if self.table == "values":
+            return self.sizes()
+        return sized.farthest(self.frames, self.comparison.a, self.comparison.b, self.at)
 
     def blocks(self) -> pd.DataFrame:
         """Columns block, rank (in the second run), differs: all records of this name and occurrence."""
@@ -481,15 +487,18 @@ def _after_a_step(scene: _Scene, name: str) -> Cause:
     if at.block >= 0 and 1 < differing < count and len(owners) == 1 < int(scene.b["size"]) and exchanges:
         why.append(f"all of them are on rank {owners[0]}")
         return Cause(HALO, at, exchanges[-1].name, int(owners[0]), exchanges[-1], tuple(why), KERNEL, advice)
+    point = _largest(scene)
+    judgement = rounding.of_local(*scene.farthest())
+    if judgement.amplification is None and point:
+        judgement = rounding.of_local(*scene.sizes(point))
     if differing == count and (moved := [event for event in sums if scene.regrouped(event.name)]):
         why.append(
             f"{scene.a['size']} and {scene.b['size']} ranks group the contributions to {_names(moved)} in other ways, "
             "for which no equal bits are promised"
         )
+        kind = COLLECTIVE if judgement.verdict == ROUNDING else UNDECIDED
         reducer = scene.reducer(moved[0].name)
-        return Cause(COLLECTIVE, at, reducer, None, moved[0], tuple(why), KERNEL, advice)
-    point = _largest(scene)
-    judgement = rounding.of_local(*(scene.sizes(point) if point else scene.sizes()))
+        return Cause(kind, at, reducer, None, moved[0], tuple(why), KERNEL, advice, rounding=judgement)
     event = local[-1] if local else None
     free = [event for event in sums if not scene.fixed(event.name)]
     if sums and not free:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from analysis.divergence.compare import Id, Point
@@ -29,6 +32,21 @@ def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | No
         rows = rows[rows["block"] == at.block]
         sides.append(size_of(rows.iloc[0]) if len(rows) else None)
     return sides[0], sides[1]
+
+
+def farthest(frames: Frames, a: Id, b: Id, at: Point) -> tuple[Size | None, Size | None]:
+    """The sizes in both runs of that block of the record `at` that differs most for its size; None without any."""
+    one, other = (_rows(frames, "sizes", run, at.name, at) for run in (a, b))
+    both = one.merge(other, on="block", suffixes=("", "_b"))
+    if both.empty:
+        return None, None
+    with np.errstate(all="ignore"):
+        far = np.max([np.abs(both[p] - both[f"{p}_b"]) for p in P], axis=0)
+        relative = far / np.maximum(both["l1"], both["l1_b"]).to_numpy()
+    relative[far == 0] = 0
+    row = both.iloc[int(np.argmax(np.nan_to_num(relative, nan=np.inf)))]
+    sides = (row, {key: row[f"{key}_b"] for key in ("dtype", "count", "l1", "largest", *P)})
+    return size_of(sides[0]), size_of(sides[1])
 
 
 def given(frames: Frames, a: Id, b: Id, total: Point, name: str) -> Given:
@@ -77,7 +95,7 @@ def largest(frames: Frames, *runs: Id) -> float:
     return most
 
 
-def size_of(row: pd.Series) -> Size:
+def size_of(row: Mapping[str, Any] | pd.Series) -> Size:
     """A row of `sizes`."""
     p = tuple(float(row[key]) for key in P)
     return Size(str(row["dtype"]), int(row["count"]), abs(float(row["l1"])), abs(float(row["largest"])), p)
