@@ -89,7 +89,7 @@ def oversubscribed(experiment: Experiment) -> Iterator[Finding]:
     """More threads than cores: ranks take turns, and times are those of the scheduler (rule 9)."""
     launches = []
     for row in experiment.launches.itertuples():
-        shared = _sharing(row.flat, row.size)
+        shared = sharing(row.flat, row.size)
         if shared and row.run in set(experiment.timed["run"]):
             unless = "" if row.flat.get("affinity") else ", unless each rank is bound to cores of its own"
             launches.append(f"{row.run}: {shared[0]} threads on {shared[1]} cores{unless}")
@@ -101,7 +101,7 @@ def oversubscribed(experiment: Experiment) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def _sharing(flat: dict[str, Any], size: int) -> tuple[int, int] | None:
+def sharing(flat: dict[str, Any], size: int) -> tuple[int, int] | None:
     """(threads, cores) of a node, or of a rank that is bound, where there are more threads than cores.
 
     `affinity` is the list of cores that a rank may use. Where all ranks have the same, they share it.

@@ -149,8 +149,8 @@ def _prices(
         return None
     if target.size > 1 and calibration.size == 1 and machine.link is None:
         raise Unreachable(
-            f"--ranks {target.size}: no collectives were calibrated on more than one rank; run `mpirun -n {target.size} "
-            "fpna calibrate --out cal` and give it: --calibration cal"
+            f"--ranks {target.size}: no collectives were calibrated on more than one rank; run `mpirun -n "
+            f"{target.size} fpna calibrate --out cal` and give it: --calibration cal"
         )
     return Collectives(calibration, machine.link, _turns(target, calibration, machine))
 

@@ -27,7 +27,7 @@ from miniapps.received.prediction import PERCENTS, Prediction
 FLOOR_MOST = 0.10  # above which an error means nothing
 PASSED, NOT_PASSED, SCORED, NOT_TESTABLE = "passed", "not passed", "scored", "not testable"
 COLUMN = dict(zip(baselines.NAMES, ("inverse_s", "replay_s", "extrap_s"), strict=True))
-SUMMARY = ("kind", "verdict", "targets", "runs", "error", "floor", "inside", "coverage", "coverage_low",
+SUMMARY = ("kind", "verdict", "targets", "runs", "took", "error", "floor", "inside", "coverage", "coverage_low",
            "coverage_high", "crps", "better", "compared", "within")  # fmt: skip
 SAMPLES = ("row", "run", "repeat", "seconds", "ratio", "inside", "crowded", "crps_s", *COLUMN.values())
 TARGETS = ("row", "kind", "app", "problem", "method", "ranks", "mesh", "clock", "median_s", "low_s", "high_s", "runs",
@@ -261,18 +261,19 @@ def _kind(prediction: Prediction, crowded: bool) -> str:
 def _summary(kind: str, samples: pd.DataFrame, targets: pd.DataFrame, within: float | None) -> dict[str, Any]:
     """A row of SUMMARY: `error` and `floor` (of the targets' logarithms the mean: every target counts the same),
     `inside` runs within their 80 % interval, `coverage` with its 95 % interval `coverage_low`, `coverage_high`
-    (Wilson), `crps` over the measured time, `better`: targets where the prediction has a smaller error than all
-    `compared` baselines."""
+    (Wilson), `took`: measured over predicted time, `crps` over the measured time, `better`: targets where the prediction
+    has a smaller error than all `compared` baselines."""
     from scipy.stats import binomtest
 
     error, floor = _mean_of(targets["error"]), _mean_of(targets["floor"].dropna())
     inside, runs = int(samples["inside"].sum()), len(samples)
+    took = float(np.exp(np.mean(np.log(samples["ratio"]))))
     interval = binomtest(inside, runs).proportion_ci(method="wilson")
     verdict = SCORED if within is None else PASSED if error <= within else NOT_PASSED
     with_baseline = targets[targets[list(COLUMN.values())].notna().any(axis=1)]
     return {
         "kind": kind, "verdict": verdict if floor <= FLOOR_MOST else NOT_TESTABLE,
-        "targets": len(targets), "runs": runs, "error": error, "floor": floor, "inside": inside,
+        "targets": len(targets), "runs": runs, "took": took, "error": error, "floor": floor, "inside": inside,
         "coverage": inside / runs, "coverage_low": float(interval.low), "coverage_high": float(interval.high),
         "crps": float((samples["crps_s"] / samples["seconds"]).mean()),
         "better": int((with_baseline["best"] == "prediction").sum()), "compared": len(with_baseline),

@@ -15,6 +15,7 @@ from miniapps.received.ledger import Ledger
 
 HASH_SHOWN = 12  # characters
 ROWS_SHOWN = 200  # of a ledger
+MISSED = 1.0  # an error from which a percentage says less than a factor
 USUAL = "wall clock"  # the kind of targets that goes without saying
 
 
@@ -31,8 +32,11 @@ def _sentence(own, several: bool) -> str:
     if own.within == own.within and verdict != NOT_TESTABLE:
         verdict += f" (at most {own.within:.1%} asked for)"
     kind = f"{own.kind}, " if several or own.kind != USUAL else ""
+    error = f"{own.error:.1%} geometric mean error"
+    if own.error > MISSED:
+        error = f"missed: runs took {own.took:.2g} times as long as predicted"
     text = (
-        f"{kind}{verdict}: {own.error:.1%} geometric mean error {floor}, of {counted(own.targets, 'target')} in "
+        f"{kind}{verdict}: {error} {floor}, of {counted(own.targets, 'target')} in "
         f"{counted(own.runs, 'run')}; {own.inside} of {own.runs} within the 80 % interval"
     )
     if own.compared:

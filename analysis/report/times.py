@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from analysis.groups import grouped
+from analysis.lint.conditions import sharing
+from analysis.lint.finding import Experiment
 from analysis.load.frames import Frames
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table
@@ -14,6 +16,7 @@ from analysis.regions import cost_summary, costs, regions, summary
 from analysis.report import figures
 
 FOLD_FROM = 24  # rows
+FEWEST = 6  # runs, of which a median has an interval
 
 
 def times_sections(overview: Overview) -> list[Section]:
@@ -35,10 +38,13 @@ def times_sections(overview: Overview) -> list[Section]:
 
 def costs_sections(overview: Overview) -> list[Section]:
     """What guarantees cost."""
-    return [_costs(overview.stepped, overview.labels)]
+    launches = Experiment(overview).launches
+    crowded = {row.run for row in launches.itertuples() if sharing(row.flat, row.size)}
+    return [_costs(overview.stepped, overview.labels, crowded)]
 
 
-def _costs(frames: Frames, labels: list[str]) -> Section:
+def _costs(frames: Frames, labels: list[str], crowded: set[str]) -> Section:
+    """`crowded`: the runs whose ranks share cores."""
     points = costs(frames)
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & runs["wall_s"].notna()]
@@ -49,15 +55,28 @@ def _costs(frames: Frames, labels: list[str]) -> Section:
                    "relative to")  # fmt: skip
         rows = [
             (
-                row.group, row.size, row.runs, number(row.median_s), f"{row.relative:.3f}",
-                interval(row.relative_low, row.relative_high), f"{row.lowest:.3f}", f"{row.highest:.3f}",
+                row.group, row.size, row.runs, number(row.median_s), *_relative(row, points, crowded),
                 f"{row.base} (n = {row.base_runs})",
             )
             for row in cost_summary(points).itertuples(index=False)
         ]  # fmt: skip
         tables = [("", Table(columns, rows, columns[1:8]))]
         intro = (
-            "Medians of whole repeats; with few runs read the points, not the third digit. Only runs are compared that "
+            "Medians of whole repeats. A cost is shown from six runs on each side, on cores that no ranks share; "
+            "fpna cost A B measures it by launches in pairs. Only runs are compared that "
             "agree in all but the guarantee and what it chooses: orderings, and kernels by block or by rank."
         )
     return Section("Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels), tables)
+
+
+def _relative(row, points, crowded: set[str]) -> tuple[str, str, str, str]:
+    """The cost of a group with its interval, its least and its greatest; or why it is not shown."""
+    if row.group == row.base:
+        return "1", "", f"{row.lowest:.3f}", f"{row.highest:.3f}"
+    runs = points[(points["size"] == row.size) & points["group"].isin((row.group, row.base))]
+    if set(runs["run"]) & crowded:
+        return "not shown: ranks share cores", "", "", ""
+    if min(row.runs, row.base_runs) < FEWEST:
+        return "not shown: launch six times", "", "", ""
+    return (f"{row.relative:.3f}", interval(row.relative_low, row.relative_high), f"{row.lowest:.3f}",
+            f"{row.highest:.3f}")  # fmt: skip

@@ -49,6 +49,31 @@ def report(findings: Sequence[Finding], forces: Sequence[Forced], nodes: Sequenc
     return "\n".join(lines)
 
 
+def conclusion(findings: Sequence[Finding], nodes: Sequence[int]) -> str:
+    """What the table comes to, in one line, and what would tell more."""
+    told = [f for f in findings if f.length]
+    if not told:
+        return "Nothing was added, so nothing is known of the order: give a --length above 0."
+    if not all(f.repeats for f in told):
+        return "The library adds in no fixed order: the same numbers have other sums from call to call."
+    if not all(f.ranks_agree for f in told):
+        return "The library's ranks add in orders of their own: they hold different bits."
+    if len(nodes) == 2:
+        return "The library's bits repeat; two ranks have only one sum: start 5 or 6 to learn in which order it adds."
+    names = [(f.orderings or ["inside and across nodes" if f.over_nodes else ""])[0] for f in told]
+    parts = []
+    for name in dict.fromkeys(names):
+        lengths = [f.length for f, each in zip(told, names, strict=True) if each == name]
+        span = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
+        parts.append(f"{name or 'an order that is none of ours (--tree shows it)'} for {span} elements")
+    text = f"The library adds in a fixed order on {len(nodes)} ranks: {', '.join(parts)}."
+    alike = max(len(f.orderings) for f in told)
+    more = " Start 5 or 6 ranks: they tell more of them apart." if len(nodes) < 5 else ""
+    return text + (
+        f" Up to {alike} orderings have these bits here, and the first is named.{more}" if alike > 1 else ""
+    )
+
+
 def _class_text(f: Finding, nodes: Sequence[int]) -> list[str]:
     if not f.repeats:
         return ["no ordering: the same numbers have other sums from call to call"]
@@ -177,6 +202,7 @@ def _measure(args: argparse.Namespace, comm, version: str) -> int:
     ]
     if comm.rank == 0:
         print(report(findings, forces, context["nodes"]))
+        print(conclusion(findings, context["nodes"]))
         if args.json:
             _write(args, comm.size, version, forces, findings)
     return comm.bcast(0 if all(f.repeats and f.ranks_agree for f in findings) else EXIT_BROKEN)

@@ -39,12 +39,15 @@ def run(ctx) -> Outcome:
     calls: list[int] = []
     while True:
         for number, case in enumerate(cases):
-            ctx.begin_step(_step(rounds, number, len(cases)), steps)
+            if rounds == 0:  # how many rounds the time allows is not known yet
+                spent = (time.perf_counter() - begin) / max(number, 1) * (len(cases) + 1)
+                steps = int(np.clip(options.budget / max(spent, 1e-9), 1, MOST_ROUNDS)) * (len(cases) + 1)
+            ctx.begin_step(_step(rounds, number, len(cases)), steps, what="case")
             if rounds == 0:
                 calls.append(_calls(ctx, case))
             _measure(ctx, case, calls[number])
         if "noise" in what:
-            ctx.begin_step(_step(rounds, len(cases), len(cases)), steps)
+            ctx.begin_step(_step(rounds, len(cases), len(cases)), steps, what="case")
             shares.append(_noise(ctx, noisy))
             noisy += len(shares[-1])
         rounds += 1

@@ -70,7 +70,7 @@ def close(log: logging.Logger) -> None:
 class NoProgress:
     """What takes the place of progress on other ranks, and where nobody wants it."""
 
-    def show(self, repeat: int, step: int, steps: int) -> None:
+    def show(self, repeat: int, step: int, steps: int, what: str = "step") -> None:
         """Nothing."""
 
     def clear(self) -> None:
@@ -83,11 +83,11 @@ class StepProgress:
     def __init__(self, shown: Progress, repeats: int):
         self._shown, self._repeats = shown, repeats
 
-    def show(self, repeat: int, step: int, steps: int) -> None:
-        """Say that `step` of `steps` begins in `repeat`."""
+    def show(self, repeat: int, step: int, steps: int, what: str = "step") -> None:
+        """Say that `step` of `steps` begins in `repeat`; `what` a step is called."""
         done = (repeat + min(1.0, step / max(1, steps))) / self._repeats
         which = f"repeat {repeat + 1}/{self._repeats}, " if self._repeats > 1 else ""
-        self._shown.show(done, f"{which}step {step}/{steps}")
+        self._shown.show(done, f"{which}{what} {step}/{steps}")
 
     def clear(self) -> None:
         """Wipe it, before other output."""

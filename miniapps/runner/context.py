@@ -171,15 +171,20 @@ class Context:
         return choice
 
     def begin_step(
-        self, step: int, steps: int, peek: Callable[[int], np.ndarray | None] | None = None
+        self,
+        step: int,
+        steps: int,
+        peek: Callable[[int], np.ndarray | None] | None = None,
+        what: str = "step",
     ) -> None:
-        """Say that `step` of `steps` begins: the trace, the progress bar and injected faults go by it.
+        """Say that `step` of `steps`, which people know as a `what`, begins: the trace, the progress bar and injected
+        faults go by it.
 
         `peek(block)` returns the writable state array of a block that this rank owns, else None.
         """
         self._begun = (step, self._end_step())
         self.tracer.at(self.repeat, step)
-        self.progress.show(self.repeat, step, steps)
+        self.progress.show(self.repeat, step, steps, what)
         if self.faults:
             due = faults.inject(self.faults, self.comm, self.repeat, step, peek)
             self.struck.update(fault.spec for fault in due)

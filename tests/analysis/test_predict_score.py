@@ -333,3 +333,12 @@ def test_tables_name_targets_by_their_guarantee_before_the_hash_of_their_method(
         f"coupled, 2 ranks, {each}" for each in ("none", "layout", "run, method cccccc", "run, method dddddd")
     ]
     assert names(table[:1]) == {1: "coupled, 2 ranks"}
+
+
+def test_a_prediction_that_is_far_off_is_told_by_its_factor(tmp_path):
+    ledger = write_ledger(tmp_path / "ledger.jsonl", predicted(30))
+    for i in range(3):
+        write_steps(tmp_path / "runs" / f"r{i}", [93 + i], ledger=ledger)
+    (section,) = predict_sections(Overview(load([tmp_path / "runs"]), ledger=read_ledger(ledger)))
+    assert "missed: runs took 3.1 times as long as predicted" in section.intro
+    assert "0 of 3 within the 80 % interval" in section.intro

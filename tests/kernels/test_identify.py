@@ -302,3 +302,17 @@ def test_an_algorithm_that_is_forced_may_be_the_one_across_nodes():
     )
     assert finding.as_forced(what) is False and finding.across_as_forced(what)
     assert "as forced across nodes: ring:start=1,cut=full" in report([finding], [what], nodes)
+
+
+def test_what_was_found_is_concluded_in_one_line():
+    from kernels.allreduce.instruments.recognition import Finding
+    from kernels.commands.identify import conclusion
+
+    known = [Finding(length, orderings=["ring", "linear"]) for length in (1, 1000)]
+    said = conclusion(known, [0] * 4)
+    assert "fixed order on 4 ranks: ring for 1 to 1000 elements" in said and "Start 5 or 6 ranks" in said
+    assert "Start" not in conclusion(known, [0] * 6)
+    assert "only one sum" in conclusion(known, [0, 0])
+    assert "no fixed order" in conclusion([*known, Finding(9, repeats=False)], [0] * 4)
+    assert "different bits" in conclusion([Finding(9, ranks_agree=False)], [0] * 4)
+    assert "none of ours" in conclusion([Finding(9)], [0] * 4)
