@@ -50,7 +50,7 @@ def built(tmp_path_factory):
             compiler = compiler_of(library, "mpicc" if source.endswith(".c") else "mpicxx")
             target = folder / f"{library}-{Path(source).stem}"
             path = {"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"}
-            command = [compiler, "-g", "-O1", "-o", target, HERE / source]
+            command = [compiler, "-g", "-O1", "-o", target, HERE / source, "-lm"]
             subprocess.run(command, check=True, env=os.environ | path, capture_output=True)
             done[library, source] = target
         return done[library, source]
