@@ -399,8 +399,10 @@ def sentence(comparison: Comparison) -> str:
         final = " and in the final state" if comparison.ended else ""
         until = f", up to step {comparison.through}" if comparison.compared else ""
         return f"{a} and {b} are equal {in_both(comparison)}{until}{final}{none}."
-    until = f" up to step {comparison.through}" if comparison.compared else ""
-    return f"{a} and {b} are equal: the same bits in {rows_text(on)}{until}{none}."
+    rows = f"{comparison.compared} fingerprints and values up to step {comparison.through}"
+    parts = [rows] if comparison.compared else []
+    parts += ["the final state"] if comparison.ended else []
+    return f"{a} and {b} are equal: the same bits in {' and in '.join(parts)}{none}."
 
 
 def apart_sentence(a: Id, b: Id, why: str) -> str:

@@ -19,7 +19,7 @@ from analysis.commands.choice import (
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
 Begins with the verdict, on one line: a badge (IDENTICAL, DIFFERS, BROKEN PROMISE, FAILED) with the cause, and a
-sentence; then the groups of runs, the worst first, and the number of results of each on every rank count. Then, folded,
+sentence that says what was compared; then the groups of runs, the worst first, and the number of results of each on every rank count. Then, folded,
 first divergences with their cause, machine and software, timelines, growth, variability, times, costs, scaling, where
 the variance is, what limits the results, and what was left out. Every figure has a caption and its points as CSV in the
 page itself."""

@@ -17,6 +17,7 @@ from analysis.page.text import below, number
 from analysis.regions import regions, summary
 from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight
 
+SHARES = 0.005  # by how much rounded shares may add up to more than all
 STATE_SHOWN = 12  # characters of a final state
 GROUPS = ("verdict", "badge", "group", "words", "guarantee", "ordering", "ranks", "runs", "incomplete", "results",
           "state", "text")  # fmt: skip
@@ -265,7 +266,10 @@ def run_tables(shown: dict[str, pd.DataFrame]) -> Iterator[tuple[str, Table]]:
         yield "Recorded", Table(heads, rows_of_names, heads[2:])
         medians = shown["regions"][shown["regions"]["run"] == run]
         if len(medians):
-            yield "Wall time per region, mean over ranks, median over repeats", region_table(medians)
+            title = "Wall time per region, mean over ranks, median over repeats"
+            if medians["share"].sum() > 1.0 + SHARES:
+                title += "; shares add up to more than 100 %, since regions overlap or repeats differ"
+            yield title, region_table(medians)
 
 
 def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:

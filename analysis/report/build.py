@@ -119,7 +119,10 @@ def build(
         sections=sections,
         limits=1 + next(i for i, section in enumerate(sections) if section.title == LIMITS),
         meaning=MEANING,
-        scope=f"{counted(len(frames.runs), 'run')} from {counted(launches, 'launch', 'launches')}",
+        scope=(
+            f"Read: {counted(len(frames.runs), 'run')} (each repeat is one) from "
+            f"{counted(launches, 'launch', 'launches')}, in {counted(len(groups), 'group')}"
+        ),
         now=f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         glyphs=GLYPHS,
         series=len(SERIES),

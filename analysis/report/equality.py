@@ -9,6 +9,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.comparison import facts
+from analysis.divergence.cause import cause
 from analysis.divergence.compare import Comparison
 from analysis.groups import ranks_text
 from analysis.headline import place
@@ -99,9 +100,11 @@ def first_sections(overview: Overview) -> list[Section]:
     frames, groups = overview.frames, overview.groups
     items = []
     paths = frames.runs.set_index(["run", "repeat"])["path"]
-    for name, comparison in _shown(groups):
+    for name, comparison, why in _shown(groups):
         a, b = comparison.a, comparison.b
-        lines = [("between", f"{label(a)} and {label(b)}"), *facts(comparison, frames)]
+        judged = cause(frames, comparison)
+        judged = replace(judged, kind=why) if judged and why else judged  # in the words of the badge
+        lines = [("between", f"{label(a)} and {label(b)}"), *facts(comparison, frames, judged)]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
         items.append((f"{name}: {place(comparison.part)}", lines, command))
@@ -117,14 +120,14 @@ def first_sections(overview: Overview) -> list[Section]:
     return [Section("First divergence", nothing, intro if items else "", items=items, opened=bool(items))]
 
 
-def _shown(groups: list[Group]) -> Iterator[tuple[str, Comparison]]:
-    """(what parted, comparison): in every cell, with runs of another group, and across rank counts, the worst first."""
+def _shown(groups: list[Group]) -> Iterator[tuple[str, Comparison, str]]:
+    """(what parted, comparison, its cause in the words of the badge, where that is about it): in every cell, with runs
+    of another group, and across rank counts, the worst first."""
     for group in by_weight(groups):
-        yield from ((cell.label, cell.first) for cell in group.cells if cell.first)
-        if group.beside and group.beside.first:
-            yield group.label, group.beside.first
-        if group.across:
-            yield group.label, group.across
+        pairs = [(cell.label, cell.first) for cell in group.cells if cell.first]
+        pairs += [(group.label, group.beside.first)] if group.beside and group.beside.first else []
+        pairs += [(group.label, group.across)] if group.across else []
+        yield from ((name, pair, group.why if pair is group.shown else "") for name, pair in pairs)
 
 
 def growth_sections(overview: Overview) -> list[Section]:

@@ -83,9 +83,18 @@ def lines(result: dict[str, Any]) -> list[str]:
             "(--guarantee none); --guarantee run promises equal repeats"
         )
     if result["status"] == "done":
+        shown.append(_checked(result["checks"]))
         shown.append(f"VERIFICATION: {'FAIL' if failed else 'PASS'}")
         shown.append(f"RUN {result['run']}")
     return shown
+
+
+def _checked(checks: list[dict[str, Any]]) -> str:
+    """What the verification is of: the names of the checks, and what they do not say."""
+    names = list(dict.fromkeys(check["name"] for check in checks))
+    passed = sum(check["passed"] for check in checks)
+    of = f"{passed} of {len(checks)} passed: {', '.join(names)}" if checks else "none is made of this run"
+    return f"CHECKS {of}; whether another run has the same bits is told by comparing both (fpna divergence)"
 
 
 def write(place: Place, result: dict[str, Any]) -> None:
