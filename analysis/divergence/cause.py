@@ -34,9 +34,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.divergence import preceding, rounding, sized
-from analysis.divergence.compare import FINAL, Comparison, Point
+from analysis.divergence.compare import FINAL, Comparison, Point, common_of
+from analysis.divergence.later import farthest
 from analysis.divergence.preceding import NO_WORK, Event, Preceding
-from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING, Judgement
+from analysis.divergence.rounding import FEW, NOT_ROUNDING, OPEN, ROUNDING, Judgement
 from analysis.divergence.unlike import choices, environments, methods, unlike
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING, WITH_PARTNERS
@@ -54,6 +55,7 @@ SHOWN = 4  # blocks, or names, listed
 LIBRARY, OF_RANKS = "library", "tree over ranks"
 
 
+GROWN = 4 * FEW  # units in the last place from which on a later difference has to be explained, too
 UNJUDGED = Judgement(OPEN, None, "")
 
 
@@ -90,7 +92,7 @@ def cause(frames: Frames, comparison: Comparison) -> Cause | None:
     if at is None or at.name == FINAL:
         return None
     scene = _Scene(frames, comparison, at)
-    shown = _judged(scene, _first_shown(scene))
+    shown = _grown(scene, _judged(scene, _first_shown(scene)))
     by_method = methods(scene.a, scene.b) + choices(frames, comparison)
     by_environment = environments(scene.a, scene.b)
     if not (by_method or by_environment):
@@ -131,6 +133,22 @@ def _judged(scene: _Scene, shown: Cause) -> Cause:
             instead_why="threads or atomic additions that add in another order, which no record tells",
         )  # fmt: skip
     return replace(shown, rounding=judgement)
+
+
+def _grown(scene: _Scene, shown: Cause) -> Cause:
+    """`shown`, left open where rounding explains the first difference and a later one is many times as large: it may
+    have grown, or something else may lie behind it."""
+    if shown.rounding.verdict != ROUNDING:
+        return shown
+    a, b = scene.comparison.a, scene.comparison.b
+    later = farthest(scene.frames, a, b, common_of(scene.frames, a, b))
+    if later is None or later.amplification <= GROWN:
+        return shown
+    why = (
+        f"{shown.rounding.why}; but {later.name} of step {later.step} lies {later.amplification:.2g} units in the last "
+        "place apart: the difference grew, or something else lies behind it"
+    )
+    return replace(shown, rounding=Judgement(OPEN, later.amplification, why))
 
 
 def _next(scene: _Scene, shown: Cause) -> str:

@@ -1,0 +1,87 @@
+"""How far two runs lie apart behind their first difference: rounding that grows, or a bug that shows only later."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from analysis.divergence.compare import Id
+from analysis.divergence.recorded import OF_A_RANK, Common
+from analysis.divergence.rounding import UNITS
+from analysis.divergence.sized import BY_RANK, P
+from analysis.load.frames import Frames
+from miniapps.trace.records import ADDED, RECEIVED, SOURCE, TOTAL
+
+KEY = ["step", "name", "occurrence", "block"]
+
+
+@dataclass(frozen=True)
+class Farthest:
+    """The record in which two runs lie farthest apart, and how many units in the last place of the sum of its absolute
+    values, of a total of those of all contributions."""
+
+    name: str
+    step: int
+    amplification: float
+
+
+def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
+    """The record of both runs that differs most for its size, of floating-point numbers; None where none differs.
+
+    Compared are the records that `common` leaves in, but for messages from any source of which another rank's came.
+    """
+    sides = [frames.of("sizes", *run) for run in (a, b)]
+    for index, side in enumerate(sides):
+        side = side[side["dtype"].isin(list(UNITS)).to_numpy()]
+        names = side["name"].astype(str)
+        kept = {name for name in names.unique() if _compared(name, common)} - _by_arrival(frames, a, b)
+        sides[index] = side.assign(name=names)[names.isin(kept).to_numpy()]
+    both = sides[0].merge(sides[1], on=KEY, suffixes=("", "_b"))
+    both = both[(both["count"] == both["count_b"]) & (both["count"] > 0)]
+    if both.empty:
+        return None
+    scale = np.maximum(both["l1"].abs().to_numpy(), both["l1_b"].abs().to_numpy())
+    scale = np.maximum(scale, _contributed(frames, a, both))
+    scale = np.maximum(scale, _contributed(frames, b, both))
+    with np.errstate(all="ignore"):
+        far = np.max([np.abs((both[p] - both[f"{p}_b"]).to_numpy()) for p in P], axis=0)
+        units = far / (scale * both["dtype"].astype(str).map(UNITS).to_numpy())
+    units = np.where(np.isfinite(scale) & np.isnan(units), 0.0, np.nan_to_num(units, nan=np.inf))
+    most = int(np.argmax(units))
+    if not units[most]:
+        return None
+    return Farthest(both["name"].iloc[most], int(both["step"].iloc[most]), float(units[most]))
+
+
+def _compared(name: str, common: Common) -> bool:
+    """Whether records of this name say something of both runs."""
+    alone = common.moved and (common.partial(name) or OF_A_RANK.fullmatch(name) is not None)
+    return not (alone or common.dropped("fingerprints", name))
+
+
+def _by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
+    """Names of receives from any source that did not take the same ranks' messages in both runs."""
+    taken = []
+    for run in (a, b):
+        values = frames.of("values", *run)
+        values = values[values["name"].astype(str).str.startswith(SOURCE).to_numpy()]
+        taken.append(
+            {name: own["value"].tolist() for name, own in values.groupby(values["name"].astype(str))}
+        )
+    names = {name for name in taken[0].keys() | taken[1].keys() if taken[0].get(name) != taken[1].get(name)}
+    return {f"{RECEIVED}{name.removeprefix(SOURCE)}" for name in names}
+
+
+def _contributed(frames: Frames, run: Id, both: pd.DataFrame) -> np.ndarray:
+    """Of each row the sum of absolute values of what ranks gave to it, 0 where it is no total or that is not known."""
+    sizes = frames.of("sizes", *run)
+    names = sizes["name"].astype(str)
+    added = sizes[names.str.startswith(ADDED).to_numpy()]
+    base = names[added.index].str.removeprefix(ADDED).str.replace(BY_RANK, "", regex=True)
+    totals = added["l1"].abs().groupby([added["step"], base, added["occurrence"]]).sum()
+    wanted = both["name"].str.removeprefix(TOTAL).str.replace(BY_RANK, "", regex=True)
+    wanted = wanted.where(both["name"].str.startswith(TOTAL), "")
+    keys = pd.MultiIndex.from_arrays([both["step"], wanted, both["occurrence"]])
+    return totals.reindex(keys).fillna(0.0).to_numpy()
