@@ -9,6 +9,8 @@ WHEELS = {  # of modules whose wheels have other names
     "tvm": "apache-tvm",
     "iree.compiler": "iree-base-compiler",
     "iree.runtime": "iree-base-runtime",
+    "psij": "psij-python",
+    "cupy": "cupy-cuda12x",
 }
 
 
@@ -29,3 +31,17 @@ def _is_here(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # the package that it is in
         return False
+
+
+OPTIONAL = (
+    "torch", "scipy", "pandas", "pyarrow", "matplotlib", "jinja2", "rich", "cupy", "psij", "h5py", "mpi4py", "ml_dtypes"
+)  # fmt: skip
+
+
+def not_installed(error: ModuleNotFoundError) -> str | None:
+    """What to install, in a sentence, where an import failed for want of a package of others; None where it is a module
+    of ours, or of a program of the user's own."""
+    name = (error.name or "").partition(".")[0]
+    if not name or name not in OPTIONAL:
+        return None
+    return f"{name} is not installed, and this command needs it: pip install {WHEELS.get(name, name)}"

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.analysis.synthetic import write_run
+
 ROOT = Path(__file__).resolve().parents[1]
 COMMAND = f"""\
 import os, sys
@@ -95,6 +97,23 @@ def test_an_interrupt_ends_in_one_line(tmp_path):
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=30)
     assert (process.returncode, errors) == (130, "interrupted\n")
+
+
+@pytest.mark.parametrize(
+    ("package", "words"),
+    [("torch", ["operations"]), ("torch", ["operations", "--help"]), ("scipy", ["report", "runs"])],
+)
+def test_a_package_that_is_not_installed_is_named(tmp_path, package, words):
+    program = tmp_path / "command.py"
+    program.write_text(
+        f"import sys; sys.path.insert(0, {str(ROOT)!r}); sys.modules[{package!r}] = None\n"
+        "from fpna.command import main\n"
+        "sys.exit(main())\n"
+    )
+    write_run(tmp_path / "runs")
+    done = subprocess.run([sys.executable, program, *words], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 2
+    assert f"{package} is not installed" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_every_command_line_is_such_a_command():

@@ -12,7 +12,9 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import ParamSpec, TextIO
 
-FAILED, INTERRUPTED = 1, 130
+from kernels.missing import not_installed
+
+FAILED, BAD_USAGE, INTERRUPTED = 1, 2, 130
 GONE = (
     errno.EPIPE,
     errno.ECONNRESET,
@@ -28,8 +30,8 @@ def command_line(main: Callable[P, int]) -> Callable[P, int]:
 
     A reader of the output that leaves, such as `head`, changes nothing: the command goes on, what it prints from then
     on is dropped, and its exit code is the same. Output that cannot be written for another reason, such as a full
-    disk, is named on standard error, and 0 becomes 1. Ctrl-C ends in one line and 130. Inside another such `main`, or
-    where sys.stdout was replaced, only the last of these happens."""
+    disk, is named on standard error, and 0 becomes 1. Ctrl-C ends in one line and 130, a package that is not installed
+    in one line and 2. Inside another such `main`, or where sys.stdout was replaced, the streams stay as they are."""
 
     @wraps(main)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -39,6 +41,11 @@ def command_line(main: Callable[P, int]) -> Callable[P, int]:
                 code = main(*args, **kwargs)
             except SystemExit as end:  # of argparse: --help, --version, a mistake
                 code, ended = _code_of(end), end
+            except ModuleNotFoundError as error:
+                if (sentence := not_installed(error)) is None:
+                    raise
+                print(sentence, file=sys.stderr)
+                code = BAD_USAGE
             except KeyboardInterrupt:
                 print("interrupted", file=sys.stderr)
                 code = INTERRUPTED

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from kernels.commands.entry import command_line
+from kernels.missing import not_installed
 from miniapps.errors import RunError, UsageError
 from miniapps.received.text import tell
 from miniapps.runner import console, outcome, together
@@ -99,6 +100,11 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
             answer = (DONE, prepare(app, argv, comm.size))
         except USAGE as error:
             tell(f"{app.name}: {error}", sys.stderr)
+            answer = (BAD_USAGE, None)
+        except ModuleNotFoundError as error:
+            if (sentence := not_installed(error)) is None:
+                raise
+            tell(f"{app.name}: {sentence}", sys.stderr)
             answer = (BAD_USAGE, None)
         except SystemExit as end:  # --help, --version
             sys.stdout.flush()
