@@ -154,9 +154,9 @@ def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
 
 def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace):
     """(mark, what to say about it, the frames): of the first divergence, where its time is known and in the slice."""
-    from analysis.divergence.compare import compare
+    from analysis.divergence.compare import FINAL, compare
     from analysis.export.marks import mark_of
-    from analysis.headline import place
+    from analysis.headline import place, sentence
     from analysis.load.guard import read_run
     from analysis.load.timeline import timeline
 
@@ -170,8 +170,8 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
         raise Usage(f"--against {options.against}: is the run itself; name another run or repeat")
     require_same_problem(frames, [a, b])
     comparison = compare(frames, a, b)
-    if comparison.equal:
-        return None, f"No mark: {a[0]}:{a[1]} and {b[0]}:{b[1]} are equal as far as both recorded.", frames
+    if not comparison.differs or comparison.part.name == FINAL:
+        return None, f"No mark: {sentence(comparison)}", frames
     point, where = comparison.part, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(comparison.part)}"
     table = "fingerprints" if point is comparison.fingerprint else "values"
     (trace,) = read_run(directory, [table], [point.rank_a])

@@ -19,10 +19,10 @@ from analysis.commands.choice import (
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
 Begins with the verdict, on one line: a badge (IDENTICAL, DIFFERS, BROKEN PROMISE, FAILED) with the cause, and a
-sentence that says what was compared; then the groups of runs, the worst first, and the number of results of each on every rank count. Then, folded,
-first divergences with their cause, machine and software, timelines, growth, variability, times, costs, scaling, where
-the variance is, what limits the results, and what was left out. Every figure has a caption and its points as CSV in the
-page itself."""
+sentence that says what was compared; then the groups of runs, the worst first, and the number of results of each on
+every rank count. Then, folded, first divergences with their cause, machine and software, timelines, growth,
+variability, times, costs, scaling, where the variance is, what limits the results, and what was left out. Every figure
+has a caption and its points as CSV in the page itself."""
 EXAMPLES = """\
   python -m analysis report runs/ -o report.html
   python -m analysis report runs/ --reference runs/exact:0 --results results/"""

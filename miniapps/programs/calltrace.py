@@ -291,7 +291,10 @@ class _Trace:
     def _reductions(self) -> dict[str, dict[str, Any]]:
         """What is stated of each reduction; of a line that the library answers in part, what the library promises."""
         facts: dict[str, dict[str, Any]] = {}
-        for row, call, count in zip(self.first, self.calls, self.counts.tolist(), strict=True):
+        least_of = np.full(len(self.first), self.log.size, np.int64)
+        np.minimum.at(least_of, self.which, self.log.records["comm_size"].astype(np.int64))
+        each = zip(self.first, self.calls, self.counts.tolist(), least_of.tolist(), strict=True)
+        for row, call, count, least in each:
             collective = REDUCTIONS.get(KINDS[row["kind"]])
             if collective is None:
                 continue
@@ -305,9 +308,12 @@ class _Trace:
                     "guarantee": level, "calls": known["calls"] if known else 0,
                     "operation": self.log.operations.get(int(row["op"]), ""),
                     "dtype": DTYPES.get(dtype, dtype), "shape": [max(0, int(row["count"]))],
-                    "ranks": int(row["comm_size"]),
+                    "ranks": known["ranks"] if known else least,
                 }  # fmt: skip
             facts[call]["calls"] += count
+            facts[call]["ranks"] = min(
+                facts[call]["ranks"], least
+            )  # one line may add over several communicators
         return facts
 
 
