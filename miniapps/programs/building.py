@@ -43,9 +43,9 @@ def build(mpicxx: str | None) -> Path:
             draft = library.with_suffix(f".{os.getpid()}")
             units = [str(SOURCES / unit) for unit in UNITS]
             with tempfile.TemporaryDirectory() as written:
-                there = declared(compiler)
-                names = functions.counted_names(there)
-                (Path(written) / COUNTED).write_text(definitions(names, set(there)))
+                header = _header(compiler)
+                names = functions.counted_names(functions.declared(header))
+                (Path(written) / COUNTED).write_text(definitions(names, header))
                 includes = ["-I", str(SHARED), "-I", written]
                 _compile([compiler, *FLAGS, *includes, "-o", str(draft), *units, "-ldl"])
             draft.rename(library)
@@ -54,20 +54,30 @@ def build(mpicxx: str | None) -> Path:
 
 def declared(compiler: str | Path) -> list[str]:
     """The functions that the mpi.h of this compiler declares. Raises UsageError."""
-    return functions.declared(_compile([str(compiler), *FLAGS, "-E", "-x", "c++", "-"], "#include <mpi.h>\n"))
+    return functions.declared(_header(compiler))
 
 
-def definitions(names: list[str], there: set[str]) -> str:
-    """counted.inc of counted.cpp for these functions, as far as they are `there` in C.
+def _header(compiler: str | Path) -> str:
+    return _compile([str(compiler), *FLAGS, "-E", "-x", "c++", "-"], "#include <mpi.h>\n")
+
+
+def definitions(names: list[str], header: str) -> str:
+    """counted.inc of counted.cpp for these functions, as far as the preprocessed mpi.h `header` declares them.
 
     Functions with large counts share the counter of the plain ones.
     """
+    there, counted = (
+        set(functions.declared(header)),
+        {name for of in functions.COUNTED.values() for name in of},
+    )
+    calls_c = "ompi_" not in header  # functions of Fortran call those of C, which record; Open MPI's do not
     lines = [f"#define COUNTED_NAMES {json.dumps(json.dumps(names[:MOST]))}"]
     for number, name in enumerate(names[:MOST]):
-        if name == functions.PYTHON:
-            continue  # calls.cpp counts it
+        if not name.startswith("MPI_"):
+            continue  # calls.cpp and requests.hpp count these
         lines += [f"COUNTED({number}, {own})" for own in (name, f"{name}{functions.LARGE}") if own in there]
-        lines.append(f"COUNTED_IN_FORTRAN({number}, {name.lower()})")
+        if name in counted or not calls_c:
+            lines.append(f"COUNTED_IN_FORTRAN({number}, {name.lower()})")
     return "\n".join(lines) + "\n"
 
 

@@ -55,13 +55,21 @@ def unreached(log: RawLog, first: np.ndarray, calls: Sequence[str], counts: Sequ
     ]
 
 
+def _listed(calls: dict[str, int]) -> str:
+    """Calls by name, the most first."""
+    return ", ".join(f"{n:,} {name}" for name, n in sorted(calls.items(), key=lambda of: (-of[1], of[0])))
+
+
 def sentences(log: RawLog, lacking: Unreached) -> list[str]:
     """What to say at the end of a run, on the rank that speaks for all."""
     seen = dict(log.unseen_of_all or log.unseen)
     python, said = seen.pop(PYTHON, 0), []
     if seen:
-        most = sorted(seen.items(), key=lambda of: (-of[1], of[0]))
-        said.append(f"not recorded: {', '.join(f'{calls:,} {name}' for name, calls in most)}")
+        said.append(f"not recorded: {_listed(seen)}")
+    if log.unrepeated:
+        said.append(
+            f"not repeated: the order in which requests end: {_listed(log.unrepeated)} during this replay"
+        )
     if lacking:
         kept = sum(of["calls"] for of in lacking)
         answered = int(np.count_nonzero(log.records["flags"] & REPLACED))

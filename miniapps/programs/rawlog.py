@@ -15,6 +15,7 @@ import numpy as np
 
 from kernels.guarantees import LEVELS
 from kernels.sizes import COLUMNS
+from miniapps.programs.functions import ORDER
 from miniapps.programs.places import Place, Places
 from miniapps.received.regular import Refused, open_regular, read_bytes
 from miniapps.received.text import printable
@@ -69,7 +70,8 @@ class RawLog:
     """What one rank recorded. `records`: (n,) of RECORD, in the order in which calls began; `ended` is 0 where the
     program did not reach MPI_Finalize. `places` are by the number that records have as `site`. `unseen`: calls by
     function that were counted and not recorded, `unseen_of_all` those of all ranks (rank 0 has them at the end);
-    `python_sites`: where mpi4py added Python objects."""
+    `python_sites`: where mpi4py added Python objects; `unrepeated`: calls during a replay that repeat no
+    order."""
 
     rank: int
     size: int
@@ -85,6 +87,7 @@ class RawLog:
     python_sites: set[int] = field(default_factory=set)
     unseen: dict[str, int] = field(default_factory=dict)
     unseen_of_all: dict[str, int] = field(default_factory=dict)
+    unrepeated: dict[str, int] = field(default_factory=dict)
     library: str = ""
     command: list[str] = field(default_factory=lambda: ["program"])
     same_but: list[str] = field(default_factory=list)
@@ -102,10 +105,22 @@ class RawLog:
 
     def label(self, row: np.void) -> str:
         """The name of the call that a record is of: `MPI_Iallreduce`."""
-        kind = KINDS[row["kind"]]
-        if row["flags"] & PERSISTENT:
-            return f"{kind}_init"
-        return f"MPI_I{kind[4:].lower()}" if row["flags"] & NONBLOCKING else kind
+        return label(int(row["kind"]), int(row["flags"]))
+
+
+def label(kind: int, flags: int) -> str:
+    """The name of a call of this kind: of the form that NONBLOCKING and PERSISTENT say."""
+    name = KINDS[kind]
+    if flags & PERSISTENT:
+        return f"{name}_init"
+    return f"MPI_I{name[4:].lower()}" if flags & NONBLOCKING else name
+
+
+def call_of(name: str) -> tuple[int, int]:
+    """Kind and form of the call with this label; -1 and 0 where there is none."""
+    forms = (0, NONBLOCKING, NONBLOCKING | PERSISTENT)
+    found = ((kind, form) for form in forms for kind in range(len(KINDS)) if label(kind, form) == name)
+    return next(found, (-1, 0))
 
 
 def read(path: Path) -> RawLog:
@@ -139,8 +154,10 @@ def read(path: Path) -> RawLog:
     for name, own, of_all in zip(
         log.counted, head["unseen"].tolist(), head["unseen_of_all"].tolist(), strict=False
     ):
-        log.unseen |= {name: own} if own else {}
-        log.unseen_of_all |= {name: of_all} if of_all else {}
+        log.unseen |= {name: own} if own and not name.startswith(ORDER) else {}
+        log.unseen_of_all |= {name: of_all} if of_all and not name.startswith(ORDER) else {}
+        if name.startswith(ORDER) and (of_all or own):
+            log.unrepeated[name.removeprefix(ORDER)] = of_all or own
     return log
 
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from miniapps.errors import UsageError
 from miniapps.programs.command import arguments_of, name_of
+from miniapps.programs.rawlog import call_of
 from miniapps.received.text import printable
 from miniapps.trace import read_run
 from miniapps.trace.records import ARGUMENTS, SOURCE
@@ -20,7 +21,8 @@ from miniapps.trace.records import ARGUMENTS, SOURCE
 def write_sources(run: Path, rank: int, size: int) -> Iterator[str]:
     """The path of a file for preload/receives.hpp, there until the block ends. Raises UsageError and TraceError."""
     with tempfile.NamedTemporaryFile(prefix="fpna-sources-") as file:
-        file.write(np.array([rank, size, *recorded_sources(run, rank, size)], np.int32).tobytes())
+        file.write(np.array([rank, size], np.int32).tobytes())
+        file.write(np.array(recorded_sources(run, rank), np.int32).tobytes())
         file.flush()
         yield file.name
 
@@ -53,16 +55,24 @@ def require_same_program(run: Path, command: list[str], same_but: Sequence[str],
     )
 
 
-def recorded_sources(run: Path, rank: int, size: int) -> list[int]:
-    """Sources in the order in which `rank` of `run` posted its receives from any source."""
+def recorded_sources(run: Path, rank: int) -> list[tuple[int, int, int]]:
+    """What `rank` of `run` took from any source, in the order in which it asked.
+
+    Of each the source (-1: no message came), and the kind and the form of the call as in a raw log.
+    """
     traces = list(read_run(run, tables=["events", "values"], ranks=[rank]))
     if not traces:
         raise UsageError(
             f"--replay {run}: no trace of rank {rank} in it; copy the whole run, or record it again"
         )
     (trace,) = traces
-    names = [name.startswith(SOURCE) for name in trace.names]
+    calls = {
+        number: call_of(name.removeprefix(SOURCE).partition(" ")[0])
+        for number, name in enumerate(trace.names)
+        if name.startswith(SOURCE)
+    }
     values = trace.tables["values"]
-    taken = np.array(names, bool)[values["name"]] if len(names) else np.zeros(0, bool)
-    posted = trace.tables["events"]["start"][values["after"][taken] - 1]
-    return [int(source) for source in values["value"][taken][np.argsort(posted, kind="stable")]]
+    taken = np.isin(values["name"], list(calls))
+    order = np.argsort(values["after"][taken], kind="stable")  # calls stand as they began
+    pairs = zip(values["value"][taken][order].tolist(), values["name"][taken][order].tolist(), strict=True)
+    return [(int(source), *calls[name]) for source, name in pairs]

@@ -104,7 +104,7 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(PROBE, source, tag, comm);
-    replay(source);
+    replay(source, shape);
     const Waiting waiting;
     return observed(shape, SITE, [&] { return PMPI_Probe(source, tag, comm, status); }, status);
 }
@@ -114,7 +114,7 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(MPROBE, source, tag, comm);
-    replay(source);
+    replay(source, shape);
     const Waiting waiting;
     const auto run = [&] { return PMPI_Mprobe(source, tag, comm, message, status); };
     const int code = shape.wildcard ? observed(shape, SITE, run, status) : run();
@@ -127,8 +127,9 @@ int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(IPROBE, source, tag, comm);
-    replay(source, false);
+    const Asking asking(source, IPROBE);
     const int code = PMPI_Iprobe(source, tag, comm, flag, status);
+    if (asking.nothing()) *flag = 0;
     return code == MPI_SUCCESS && *flag ? probe_succeeded(shape, SITE, status) : code;
 }
 
@@ -137,7 +138,12 @@ int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *mess
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(IMPROBE, source, tag, comm);
-    if (shape.wildcard) replay(source, false);
+    const Asking asking(source, IMPROBE);
+    if (asking.nothing()) {
+        const int code = PMPI_Iprobe(source, tag, comm, flag, status);
+        *flag = 0;
+        return code;
+    }
     const int code = PMPI_Improbe(source, tag, comm, flag, message, status);
     if (code != MPI_SUCCESS || !*flag) return code;
     match(*message, comm, shape.wildcard);
@@ -171,6 +177,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     Completion completion(1, request);
+    completion.unrepeated(1);
     *flag = 0;
     const int code = PMPI_Test(request, flag, completion.status(status));
     if (*flag || code != MPI_SUCCESS) completion.over(code, status);
@@ -187,6 +194,7 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
     Completion completion(count, requests);
+    completion.unrepeated(2);
     *flag = 0;
     const int code = PMPI_Testall(count, requests, flag, completion.statuses(statuses));
     if (*flag || code != MPI_SUCCESS) completion.over(code, statuses);
@@ -195,6 +203,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
     Completion completion(count, requests);
+    completion.unrepeated(5);
     const Waiting waiting;
     *index = MPI_UNDEFINED;
     const int code = PMPI_Waitany(count, requests, index, completion.status(status));
@@ -204,6 +213,7 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
     Completion completion(count, requests);
+    completion.unrepeated(3);
     *index = MPI_UNDEFINED;
     *flag = 0;
     const int code = PMPI_Testany(count, requests, index, flag, completion.status(status));
@@ -213,6 +223,7 @@ int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_St
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
     Completion completion(count, requests);
+    completion.unrepeated(6);
     const Waiting waiting;
     *done = MPI_UNDEFINED;
     const int code = PMPI_Waitsome(count, requests, done, indices, completion.statuses(statuses));
@@ -222,6 +233,7 @@ int MPI_Waitsome(int count, MPI_Request requests[], int *done, int indices[], MP
 
 int MPI_Testsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
     Completion completion(count, requests);
+    completion.unrepeated(4);
     *done = MPI_UNDEFINED;
     const int code = PMPI_Testsome(count, requests, done, indices, completion.statuses(statuses));
     if (*done != MPI_UNDEFINED) completion.over({indices, indices + *done}, code, statuses);

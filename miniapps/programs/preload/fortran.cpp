@@ -228,7 +228,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         if (!RECEIVES_FROM(source, comm)) return real(data, count, type, source, tag, comm, status, code);                 \
         const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));                       \
         F from = *source;                                                                                                  \
-        replay(from);                                                                                                      \
+        replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
         const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
@@ -240,7 +240,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         if (!RECEIVES_FROM(source, comm)) return real(data, count, type, source, tag, comm, request, code);                \
         const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));                       \
         F from = *source;                                                                                                  \
-        replay(from);                                                                                                      \
+        replay(from, shape, NONBLOCKING);                                                                                  \
         started(shape, SITE, [&] {                                                                                         \
             real(data, count, type, &from, tag, comm, request, code);                                                      \
             return *code;                                                                                                  \
@@ -259,7 +259,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         const Shape shape = exchanged(SENDRECV, {at(send), *count, type_of(type)}, {at(recv), *recv_count, type_of(recv_type)},\
                                       *source, *recv_tag, comm_of(comm), point_to_point);                                  \
         F from = *source;                                                                                                  \
-        replay(from);                                                                                                      \
+        replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
         const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
@@ -274,7 +274,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         const Span span{at(data), *count, type_of(type)};                                                                  \
         const Shape shape = exchanged(SENDRECV_REPLACE, span, span, *source, *recv_tag, comm_of(comm), point_to_point);    \
         F from = *source;                                                                                                  \
-        replay(from);                                                                                                      \
+        replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
         const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
@@ -301,7 +301,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         if (!on(comm_of(comm)) || *source != MPI_ANY_SOURCE) return real(source, tag, comm, status, code);                 \
         const Shape shape = probed(PROBE, *source, *tag, comm_of(comm));                                                   \
         F from = *source;                                                                                                  \
-        replay(from);                                                                                                      \
+        replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
         const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
@@ -313,19 +313,20 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         if (!on(comm_of(comm)) || *source != MPI_ANY_SOURCE) return real(source, tag, comm, flag, status, code);           \
         const Shape shape = probed(IPROBE, *source, *tag, comm_of(comm));                                                  \
         F from = *source;                                                                                                  \
-        replay(from, false);                                                                                               \
+        const Asking asking(from, IPROBE);                                                                                 \
         Status got(status);                                                                                                \
         {                                                                                                                  \
             const Inside from_here;                                                                                        \
             real(&from, tag, comm, flag, got.place(), code);                                                               \
         }                                                                                                                  \
+        if (asking.nothing()) *flag = 0;                                                                                   \
         if (*code == MPI_SUCCESS && *flag) probe_succeeded(shape, SITE, got.c());                                          \
     }                                                                                                                      \
     BEGIN(SUFFIX, mprobe, (F *source, F *tag, F *comm, F *message, F *status))                                             \
         if (!RECEIVES_FROM(source, comm)) return real(source, tag, comm, message, status, code);                           \
         const Shape shape = probed(MPROBE, *source, *tag, comm_of(comm));                                                  \
         F from = *source;                                                                                                  \
-        replay(from);                                                                                                      \
+        replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
         const Waiting waiting;                                                                                             \
         const auto run = [&] {                                                                                             \
@@ -344,8 +345,16 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         if (!RECEIVES_FROM(source, comm)) return real(source, tag, comm, flag, message, status, code);                     \
         const Shape shape = probed(IMPROBE, *source, *tag, comm_of(comm));                                                 \
         F from = *source;                                                                                                  \
-        replay(from, false);                                                                                               \
+        const Asking asking(from, IMPROBE);                                                                                \
         Status got(status);                                                                                                \
+        if (asking.nothing()) {                                                                                            \
+            *flag = 0;                                                                                                     \
+            int there = 0;                                                                                                 \
+            MPI_Status status_of_none;                                                                                     \
+            PMPI_Iprobe(MPI_ANY_SOURCE, *tag, comm_of(comm), &there, &status_of_none);                                     \
+            *code = MPI_SUCCESS;                                                                                           \
+            return;                                                                                                        \
+        }                                                                                                                  \
         {                                                                                                                  \
             const Inside from_here;                                                                                        \
             real(&from, tag, comm, flag, message, got.place(), code);                                                      \
@@ -405,6 +414,7 @@ EACH_BINDING(SENDS, rsend, RSEND)
     }                                                                                                                      \
     BEGIN(SUFFIX, test, (F *request, F *flag, F *status))                                                                  \
         FortranCompletion completion(1, request, status);                                                                  \
+        completion.unrepeated(1);                                                                                          \
         *flag = 0;                                                                                                         \
         real(request, flag, completion.statuses(), code);                                                                  \
         if (*flag || *code != MPI_SUCCESS) completion.over(*code);                                                         \
@@ -417,6 +427,7 @@ EACH_BINDING(SENDS, rsend, RSEND)
     }                                                                                                                      \
     BEGIN(SUFFIX, testall, (F *count, F *requests, F *flag, F *statuses))                                                  \
         FortranCompletion completion(*count, requests, statuses);                                                          \
+        completion.unrepeated(2);                                                                                          \
         *flag = 0;                                                                                                         \
         real(count, requests, flag, completion.statuses(), code);                                                          \
         if (*flag || *code != MPI_SUCCESS) completion.over(*code);                                                         \
@@ -424,12 +435,14 @@ EACH_BINDING(SENDS, rsend, RSEND)
     BEGIN(SUFFIX, waitany, (F *count, F *requests, F *index, F *status))                                                   \
         const Waiting waiting;                                                                                             \
         FortranCompletion completion(*count, requests, status);                                                            \
+        completion.unrepeated(5);                                                                                          \
         *index = MPI_UNDEFINED;                                                                                            \
         real(count, requests, index, completion.statuses(), code);                                                         \
         if (*index != MPI_UNDEFINED) completion.over({*index - 1}, *code);                                                 \
     }                                                                                                                      \
     BEGIN(SUFFIX, testany, (F *count, F *requests, F *index, F *flag, F *status))                                          \
         FortranCompletion completion(*count, requests, status);                                                            \
+        completion.unrepeated(3);                                                                                          \
         *index = MPI_UNDEFINED;                                                                                            \
         *flag = 0;                                                                                                         \
         real(count, requests, index, flag, completion.statuses(), code);                                                   \
@@ -438,12 +451,14 @@ EACH_BINDING(SENDS, rsend, RSEND)
     BEGIN(SUFFIX, waitsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                                    \
         const Waiting waiting;                                                                                             \
         FortranCompletion completion(*count, requests, statuses);                                                          \
+        completion.unrepeated(6);                                                                                          \
         *ended = MPI_UNDEFINED;                                                                                            \
         real(count, requests, ended, indices, completion.statuses(), code);                                                \
         completion.over(from_one(indices, *ended), *code);                                                                 \
     }                                                                                                                      \
     BEGIN(SUFFIX, testsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                                    \
         FortranCompletion completion(*count, requests, statuses);                                                          \
+        completion.unrepeated(4);                                                                                          \
         *ended = MPI_UNDEFINED;                                                                                            \
         real(count, requests, ended, indices, completion.statuses(), code);                                                \
         completion.over(from_one(indices, *ended), *code);                                                                 \

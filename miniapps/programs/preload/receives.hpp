@@ -1,5 +1,6 @@
 // Messages from any source, in the order of a recorded run: the k-th such receive or probe of this rank takes the source
-// that it had there. Messages of one source do not overtake each other, so that a tag need not be known.
+// that it had there. Messages of one source do not overtake each other, so that a tag need not be known. Where the program
+// makes other calls than the recorded run, the replay says so and ends: it waits for nothing that was never sent.
 #pragma once
 
 #include <atomic>
@@ -15,14 +16,18 @@
 
 namespace fpna {
 
-inline std::vector<std::int32_t> sources;
+// What one call took that took a message from any source, and how the call was made.
+struct Source {
+    std::int32_t rank, kind, form;  // form: NONBLOCKING and PERSISTENT
+};
+inline std::vector<Source> sources;
 inline std::size_t next_source = 0;
-inline bool replaying = false;
 
 // Reads what the launcher has written: the rank, the number of ranks, then the sources.
 inline bool read_sources(const char *path, int rank, int size) {
     std::FILE *file = std::fopen(path, "rb");
-    std::int32_t head[2] = {}, source;
+    std::int32_t head[2] = {};
+    Source source;
     replaying = file && std::fread(head, sizeof head, 1, file) == 1 && head[0] == rank && head[1] == size;
     while (replaying && std::fread(&source, sizeof source, 1, file) == 1) sources.push_back(source);
     if (file) std::fclose(file);
@@ -38,42 +43,102 @@ class Waiting {
     ~Waiting() { if (replaying) waiting_since = 0; }
 };
 
+// How long a rank waits before it says so, in ns.
+inline std::int64_t patience() {
+    static const char *text = std::getenv("FPNA_PATIENCE");  // seconds
+    static const std::int64_t own = (text ? std::atoll(text) : 60) * 1000000000;
+    return own;
+}
+
 // Says when a rank waits for long: a program that took another path than the recorded run waits for ever.
 inline void watch(int rank) {
-    const char *text = std::getenv("FPNA_PATIENCE");  // seconds
-    const std::int64_t patience = (text ? std::atoll(text) : 60) * 1000000000;
     std::thread([=] {
         for (std::int64_t told = 0;;) {
             std::this_thread::sleep_for(std::chrono::seconds(1));
             const std::int64_t since = waiting_since;
-            if (!since || since == told || now() - since < patience) continue;
+            if (!replaying || !since || since == told || now() - since < patience()) continue;
             told = since;
             std::fprintf(stderr, "fpna run: rank %d has waited for %lld s for a message; if the program took another path than "
                          "the recorded run, it will not come: end the run, and record it anew\n", rank,
-                         (long long)(patience / 1000000000));
+                         (long long)(patience() / 1000000000));
         }
     }).detach();
 }
 
-// Replaces MPI_ANY_SOURCE by what was recorded. `taken`: the entry is used up.
-inline void replay(int &source, bool taken = true) {
+// This rank takes another path than the recorded run, or one that is not repeated: the replay of its messages ends here.
+inline void leave_record(const char *why) {
+    std::fprintf(stderr, "fpna run: the replay ends on this rank at its message %zu of %zu from any source: %s; from here on "
+                 "messages come in any order\n", next_source + 1, sources.size(), why);
+    replaying = false;
+    waiting_since = 0;
+}
+
+// Whether the next recorded call was made like this one. Whoever calls holds the lock.
+inline bool follows(Kind kind, int form) {
+    if (next_source == sources.size()) {
+        leave_record("the recorded run took no more");
+        return false;
+    }
+    const Source &next = sources[next_source];
+    if (next.kind == kind && next.form == form) return true;
+    leave_record("the recorded run made another call there");
+    return false;
+}
+
+// Replaces MPI_ANY_SOURCE by what was recorded.
+inline void replay(int &source, const Shape &shape, int form = 0) {
     if (!replaying || source != MPI_ANY_SOURCE) return;
     const std::lock_guard<std::mutex> held(lock);
-    if (next_source == sources.size()) {
-        static bool told = false;
-        if (!told)
-            std::fprintf(stderr, "fpna run: this rank takes more messages from any source than the %zu that were recorded; "
-                         "from here on they come in any order\n", sources.size());
-        told = true;
-        return;
-    }
-    if (sources[next_source] >= 0) source = sources[next_source];  // -1: no message came
-    if (taken) ++next_source;
+    if (!replaying || !follows(shape.kind, form)) return;
+    if (sources[next_source].rank >= 0) source = sources[next_source].rank;  // -1: no message came
+    ++next_source;
 }
+
+// A persistent receive from any source starts: whose message it takes was settled when it was prepared.
+inline void replay_start(const Record &record) {
+    if (replaying && record.flags & WILDCARD) leave_record("a persistent receive, which is not repeated");
+}
+
+// A probe that does not wait finds what it found, in the order of the other calls: where the next recorded call is another
+// one, it found nothing there. A program that asks for long is answered as it is, since it may have taken another path.
+class Asking {
+  public:
+    Asking(int &source, Kind kind) {
+        if (!replaying || source != MPI_ANY_SOURCE) return;
+        const std::lock_guard<std::mutex> held(lock);
+        if (!replaying || next_source == sources.size() || !patient()) return;
+        if (sources[next_source].kind == kind)
+            source = sources[next_source].rank;
+        else
+            nothing_ = true;
+    }
+
+    // Whether the answer is that there is nothing.
+    bool nothing() const { return nothing_; }
+
+  private:
+    // Whether the program has asked for less than the patience of a replay since the last message.
+    static bool patient() {
+        static std::size_t at = SIZE_MAX;
+        static std::int64_t since = 0;
+        if (at != next_source) at = next_source, since = now();
+        return now() - since < patience();
+    }
+
+    bool nothing_ = false;
+};
 
 // A probe that does not wait has seen a message.
 inline int probe_succeeded(const Shape &shape, std::uint64_t site, const MPI_Status *status) {
-    if (replaying && next_source < sources.size()) ++next_source;
+    if (replaying) {
+        const std::lock_guard<std::mutex> held(lock);
+        if (replaying && follows(shape.kind, 0)) {
+            if (sources[next_source].rank == status->MPI_SOURCE)
+                ++next_source;
+            else
+                leave_record("a probe found another message than in the recorded run");
+        }
+    }
     return observed(shape, site, [] { return MPI_SUCCESS; }, status);
 }
 

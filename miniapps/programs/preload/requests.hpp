@@ -15,6 +15,10 @@
 
 namespace fpna {
 
+inline std::atomic<bool> replaying{false};  // messages from any source are taken in a recorded order
+inline void count_unseen(int number);  // start.hpp
+inline void replay_start(const Record &record);  // receives.hpp
+
 struct Pending {
     Record record;
     Spans out;
@@ -106,6 +110,7 @@ void restart(int count, Request request) {
         const auto place = persistent.find(number_of(request(i)));
         if (place == persistent.end()) continue;
         Record record = place->second.record;
+        replay_start(record);
         open(record, place->second.in);
         record.begin = now();
         if (pending.count(place->first)) complete(place->first, MPI_Status{}, true);  // its end was not seen
@@ -151,6 +156,11 @@ class Ending {
         if (!on() || (!under_way && !disturbing)) return;
         inside_.emplace();
         for (int i = 0; under_way && i < count; ++i) handles_.push_back(number_of(request(i)));
+    }
+
+    // During a replay: this call finds requests complete in an order that is not repeated.
+    void unrepeated(int number) const {
+        if (replaying && watches()) count_unseen(number);
     }
 
     bool watches() const { return !handles_.empty(); }
