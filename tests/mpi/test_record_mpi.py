@@ -21,7 +21,7 @@ def digest(text):
 
 
 def differences(out, expected):
-    """(rank, call, what) where traces of `out` differ from what the program says that it did; how many calls it made."""
+    """(rank, call, what) where traces of `out` differ from what the program says it did; how many calls it made."""
     found, calls = [], 0
     for trace in read_run(out):
         rank = trace.attributes["rank"]
@@ -52,7 +52,11 @@ def differences(out, expected):
     ],
 )
 def test_every_drawn_call_has_one_record_in_the_order_in_which_it_began(
-    library, ranks, seed, built, tmp_path
+    library,
+    ranks,
+    seed,
+    built,  # noqa: F811
+    tmp_path,
 ):
     """Requests that end at once, types and communicators that are freed under way, probes, persistent requests."""
     program = [built(library, "drawn.c"), seed, 150, tmp_path / "expected-"]
