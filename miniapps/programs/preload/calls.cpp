@@ -9,6 +9,11 @@ using namespace fpna;
 
 #define LIST(...) __VA_ARGS__
 
+// Open MPI 5 says that it is of MPI 3.1, and has what is new in MPI 4, but for large counts.
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
+#define OF_MPI_4 1
+#endif
+
 namespace fpna {
 
 // For counted.cpp: a call begins, and ends.
@@ -65,7 +70,7 @@ int MPI_Finalize(void) {
 #include "collectives.inc"
 #undef COLLECTIVE
 
-#if MPI_VERSION >= 4
+#if OF_MPI_4
 #define COLLECTIVE(NAME, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                                        \
     int MPI_##NAME##_init(LIST PARAMETERS, MPI_Info info, MPI_Request *request) {                                    \
         const auto run = [&] { return PMPI_##NAME##_init(LIST ARGUMENTS, info, request); };                          \
@@ -73,6 +78,9 @@ int MPI_Finalize(void) {
     }
 #include "collectives.inc"
 #undef COLLECTIVE
+#endif
+
+#if MPI_VERSION >= 4
 #undef COUNT
 #undef PLACE
 #define COUNT MPI_Count
@@ -287,7 +295,7 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
     return code;
 }
 
-#if MPI_VERSION >= 4
+#if OF_MPI_4
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request) {
     if (!on(comm)) return PMPI_Comm_idup_with_info(comm, info, made, request);
     const Inside from_here;
