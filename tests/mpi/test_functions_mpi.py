@@ -12,7 +12,7 @@ from tests.mpi.test_observed_mpi import DEBIAN, compiler_of
 
 COUNTED = {name for group in functions.COUNTED.values() for name in group}
 MPICH = "/usr/bin/mpicxx.mpich"
-OF_FORTRAN_ALONE = {"mpi_f_sync_reg", "mpi_sizeof"}  # which carry no data
+OF_FORTRAN_ALONE = re.compile(r"mpi_(f_sync_reg|sizeof\w*|\w+_fn_null|\w+_cptr)")  # which carry no data
 
 
 def exported(library):
@@ -74,4 +74,4 @@ def test_every_function_of_fortran_is_recorded_counted_or_left_alone(library, co
         and not (compiler == MPICH and in_c.get(own) in there)
         and not functions.ignored(in_c.get(own, "MPI_" + own.removeprefix("mpi_").capitalize()))
     }
-    assert lacking <= OF_FORTRAN_ALONE
+    assert {own for own in lacking if not OF_FORTRAN_ALONE.fullmatch(own)} == set()
