@@ -365,7 +365,7 @@ def _results(frames: Frames, members: pd.DataFrame, seen: Among) -> int:
     places = dict(zip(ids(members), range(len(members)), strict=True))
     asked = [list(places)]
     if len(seen.kinds) > 1:
-        asked += [kind for kind in seen.kinds if len(kind) > 1]
+        asked += [list(kind) for kind in seen.kinds if len(kind) > 1]
         asked += [[pair.a, pair.b] for pair in seen.comparisons]
     some = [[places[run] for run in runs] for runs in asked]
     return max(len(set(outcomes(frames, members.iloc[rows]) or ())) for rows in some)

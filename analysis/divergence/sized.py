@@ -22,7 +22,7 @@ P = ("p0", "p1", "p2", "p3")
 
 def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | None, Size | None]:
     """The sizes of the record `at` in both runs; None where they have none."""
-    sides = []
+    sides: list[Size | None] = []
     for run in (a, b):
         if table == "values":
             x = at.a if run == a else at.b
@@ -97,8 +97,9 @@ def largest(frames: Frames, *runs: Id) -> float:
 
 def size_of(row: Mapping[str, Any] | pd.Series) -> Size:
     """A row of `sizes`."""
-    p = tuple(float(row[key]) for key in P)
-    return Size(str(row["dtype"]), int(row["count"]), abs(float(row["l1"])), abs(float(row["largest"])), p)
+    p0, p1, p2, p3 = (float(row[key]) for key in P)
+    l1, largest = abs(float(row["l1"])), abs(float(row["largest"]))
+    return Size(str(row["dtype"]), int(row["count"]), l1, largest, (p0, p1, p2, p3))
 
 
 def _rows(frames: Frames, table: str, run: Id, name: str, at: Point) -> pd.DataFrame:

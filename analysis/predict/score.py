@@ -261,8 +261,8 @@ def _kind(prediction: Prediction, crowded: bool) -> str:
 def _summary(kind: str, samples: pd.DataFrame, targets: pd.DataFrame, within: float | None) -> dict[str, Any]:
     """A row of SUMMARY: `error` and `floor` (of the targets' logarithms the mean: every target counts the same),
     `inside` runs within their 80 % interval, `coverage` with its 95 % interval `coverage_low`, `coverage_high`
-    (Wilson), `took`: measured over predicted time, `crps` over the measured time, `better`: targets where the prediction
-    has a smaller error than all `compared` baselines."""
+    (Wilson), `took`: measured over predicted time, `crps` over the measured time, `better`: targets where the
+    prediction has a smaller error than all `compared` baselines."""
     from scipy.stats import binomtest
 
     error, floor = _mean_of(targets["error"]), _mean_of(targets["floor"].dropna())

@@ -17,7 +17,7 @@ FIRST_MESSAGE = KINDS.index("MPI_Send")  # collectives come before it
 def on_all_ranks(log: RawLog) -> np.ndarray:
     """Which calls are on a communicator of all ranks, (n,) bool."""
     rows = log.records
-    return (rows["comm_size"] == log.size) & (rows["flags"] & INTER == 0)
+    return np.asarray((rows["comm_size"] == log.size) & (rows["flags"] & INTER == 0))
 
 
 def steps(log: RawLog) -> np.ndarray:
@@ -37,4 +37,4 @@ def steps(log: RawLog) -> np.ndarray:
 
 def _before(counted: np.ndarray) -> np.ndarray:
     """How many are counted before each."""
-    return np.cumsum(counted, dtype=np.int64) - counted
+    return np.asarray(np.cumsum(counted, dtype=np.int64) - counted)
