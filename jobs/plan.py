@@ -171,7 +171,7 @@ def job(
     return Job(
         name=plan.campaign.name,
         nodes=plan.nodes,
-        ranks_per_node=plan.ranks_per_node[threads],
+        ranks_per_node=min(plan.ranks_per_node[threads], _needed(plan, threads)),
         threads=threads,
         seconds=max(plan.seconds),
         account=account or settings.account,
@@ -280,6 +280,12 @@ def _ranks_per_node(campaign: Campaign, site: Site | None, threads: int, largest
             f"{campaign.path}: threads {threads}: a node of {site.name} has {cores} cores; use at most {cores}"
         )
     return cores // threads
+
+
+def _needed(plan: Plan, threads: int) -> int:
+    """Ranks of so many threads that have room on a node for the part there of every task."""
+    cores = (min(task.ranks, plan.ranks_per_node[task.threads]) * task.threads for task in plan.tasks)
+    return max(-(-each // threads) for each in cores)
 
 
 def _limits(campaign: Campaign, shared: list[list[Task]]) -> tuple[int, ...]:
