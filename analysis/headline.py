@@ -229,7 +229,8 @@ def _differing(group: Group) -> str:
         return f"The same computation gave {distinct} different results in {counted(runs, 'run')}{on}"
     if distinct == 1:
         return f"The same computation took different ways to one result in {counted(runs, 'run')}{on}"
-    return f"The same computation passed other numbers on in {counted(runs, 'run')}{on}; {NO_RESULTS}"
+    passed = f"The same computation passed other numbers through its calls in {counted(runs, 'run')}{on}"
+    return f"{passed} ({NO_RESULTS})"
 
 
 def _equal(groups: list[Group]) -> str:
