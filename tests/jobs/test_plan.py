@@ -179,6 +179,8 @@ def test_predictions_that_cannot_be_read_are_named(tmp_path):
 
 
 def test_a_job_asks_for_the_ranks_that_its_tasks_need(tmp_path):
-    text = SMALL + "[sites.generic-slurm]\nranks_per_node = 64\n"
+    text = SMALL + "[sites.generic-slurm]\nranks_per_node = 64\naccount = 'lab'\n"
     workload = plan(read(write(tmp_path, text)), site("generic-slurm"))
-    assert job_of(workload).ranks_per_node == max(task.ranks for task in workload.tasks) < 64
+    assert (
+        job_of(workload, environment="/env").ranks_per_node == max(task.ranks for task in workload.tasks) < 64
+    )
