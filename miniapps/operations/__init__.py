@@ -1,7 +1,7 @@
 """The audit of PyTorch operations: what the bits of each depend on, beside its input.
 
     mpirun -n 2 python -m miniapps.operations
-    python -m miniapps.operations mine.py:function
+    fpna operations mine.py:function
 
 Cases are blocks of work, dealt to the ranks; each is audited in a child process, which may crash or hang. What was
 tried, and what came of it, is a certificate. See docs/operations.md.

@@ -15,6 +15,7 @@ from miniapps.system.python import module
 
 CRASHED, HUNG, SLOW = "crashed", "hung", "slow"
 STARTING_S = 120.0  # a child may take so long to import torch, on a busy file system
+MOST_THREADS = 4  # that an audit asks for
 TAIL = 2000  # characters of what a child wrote to its standard error
 
 
@@ -74,6 +75,9 @@ class Child:
         # torch's threads are asked for call by call; those that wait must not take the cores of the others.
         environment |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
         environment.pop("OMP_NUM_THREADS", None)
+        environment.setdefault(
+            "NUMBA_NUM_THREADS", str(max(MOST_THREADS, os.cpu_count() or 1))
+        )  # its most, for good
         self._rest = b""
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the process
         self._process = subprocess.Popen(

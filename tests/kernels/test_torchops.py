@@ -252,6 +252,15 @@ def counts(x, w):
     return x * calls
 def fails(x, w): raise KeyError("mine")
 def one(x, w): return x * 2
+def neighbour(x, w):
+    import beside
+    return x * beside.TWO
+def threads(x, w):
+    from concurrent.futures import ThreadPoolExecutor
+    with ThreadPoolExecutor(1) as pool: return pool.submit(sum, (x.sum(),)).result()
+def at_three(x, w):
+    if torch.get_num_threads() == 3: raise ValueError("three")
+    return x.sum(1)
 """
 
 
@@ -275,6 +284,33 @@ def test_a_function_without_side_effects_has_none(mine):
     got = mine("plain")
     assert got["effects"] == {"writes": [], "random": [], "effects": [], "settings": []}
     assert got["audit"]["batch"]["distinct"] == 1
+
+
+def test_a_neighbour_of_the_file_is_importable_while_the_audit_runs(mine, tmp_path):
+    (tmp_path / "beside.py").write_text("TWO = 2.0")
+    assert mine("neighbour")["outcome"] == "done"
+    assert "beside" not in sys.modules and str(tmp_path) not in sys.path
+
+
+def test_threads_that_a_function_starts_are_named_as_not_varied(mine):
+    got = mine("threads")
+    assert got["effects"]["effects"] == ["starts threads of its own"]
+    lines = in_words({"name": "f", "outcome": "done", **got})
+    assert any("not varied: threads of its own, which it starts" in line for line in lines)
+
+
+def test_a_number_of_threads_that_fails_is_named_and_the_others_are_compared(mine):
+    got = mine("at_three")["audit"]
+    assert got["runs"]["by"] == {"1": 1, "2": 1, "4": 1} and got["threads"]["distinct"] == 1
+    lines = in_words({"name": "f", "outcome": "done", "audit": got})
+    assert "f: with threads = 3 it failed: ValueError: three" in lines
+
+
+def test_a_batch_that_cannot_be_is_named_and_all_else_is_audited(mine, tmp_path):
+    text = (tmp_path / "mine.py").read_text()
+    (tmp_path / "mine.py").write_text(text.replace("batch = (0,)", "batch = (0, 1)"))
+    got = mine("plain")["audit"]
+    assert "argument 0 has 8, argument 1 has 5" in got["not_tried"]["batch"] and "address" in got
 
 
 def test_side_effects_are_named(mine):

@@ -30,6 +30,7 @@ def crashes(x): os.kill(os.getpid(), 11)
 def ends(x): print("so long"); os._exit(7)
 def hangs(x): time.sleep(1000)
 def works(x): print("printed"); return x.sum()
+def crawls(x): time.sleep(0.3); return x.sum()
 """
 
 
@@ -55,6 +56,8 @@ def test_a_child_that_crashes_or_hangs_is_told_of_and_the_next_case_is_audited(t
         ended = child.ask(asked("ends"), 100.0)
         assert ended["outcome"] == "crashed" and "exit code 7: so long" in ended["error"]
         assert child.ask(asked("works"), 100.0)["outcome"] == "done"
+        slow = child.ask(asked("crawls") | {"what": "audit", "runs": 9}, 3.0)
+        assert slow["outcome"] == "slow" and "it had made" in slow["error"]
 
 
 def test_at_most_so_many_cases_of_each_operation_and_direction_are_spread_over_its_factors():
