@@ -89,9 +89,11 @@ static double early(double mine) {
     MPI_Request request;
     const int to = (rank + 1) % ranks, from = (rank + ranks - 1) % ranks;
     MPI_Irecv(&theirs, 1, MPI_DOUBLE, from, 4, MPI_COMM_WORLD, &request);
-    if (getenv("ORDER") && rank % 2) usleep(20000);
+    const char *order = getenv("ORDER");
+    const int late = order && *order == '3' && rank % 2;
+    if (late) usleep(30000);
     MPI_Send(&mine, 1, MPI_DOUBLE, to, 4, MPI_COMM_WORLD);
-    if (!(getenv("ORDER") && rank % 2)) usleep(5000);
+    if (!late) usleep(10000);
     int flag;
     MPI_Iprobe(MPI_ANY_SOURCE, 99, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE); /* lets the library work */
     read = *(volatile double *)&theirs;

@@ -118,6 +118,6 @@ def collected(part, comm, wrong):
     return everything[0]
 
 
-if __name__ == "__main__":
-    with contextlib.suppress(BrokenPipeError):
-        sys.exit(main())
+# A program of its own, never imported.
+with contextlib.suppress(BrokenPipeError):
+    sys.exit(main())
