@@ -55,6 +55,7 @@ SHOWN = 4  # blocks, or names, listed
 LIBRARY, OF_RANKS = "library", "tree over ranks"
 
 
+LONG = 120  # characters of a command that is shown
 GROWN = 4 * FEW  # units in the last place from which on a later difference has to be explained, too
 UNJUDGED = Judgement(OPEN, None, "")
 
@@ -135,6 +136,13 @@ def _judged(scene: _Scene, shown: Cause) -> Cause:
     return replace(shown, rounding=judgement)
 
 
+def _command(run: pd.Series) -> str:
+    """What `fpna run` started, as far as that fits into a line; COMMAND for other programs."""
+    command = str(json.loads(run["environment"]).get("command", ""))
+    observed = "program.sums" in json.loads(run["options"])
+    return command if observed and 0 < len(command) <= LONG else "COMMAND"
+
+
 def _grown(scene: _Scene, shown: Cause) -> Cause:
     """`shown`, left open where rounding explains the first difference and a later one is many times as large: it may
     have grown, or something else may lie behind it."""
@@ -155,7 +163,9 @@ def _next(scene: _Scene, shown: Cause) -> str:
     """What to do now, in one line."""
     if shown.rounding.verdict == OPEN:
         runs = f"{scene.a['path']} {scene.b['path']}"
-        return f"fpna cause {runs} -- COMMAND, which disturbs the program by as much as rounding does"
+        return (
+            f"launches that are disturbed as by rounding can tell: fpna cause {runs} -- {_command(scene.a)}"
+        )
     if shown.rounding.verdict == NOT_ROUNDING:
         if shown.kind in (MEMORY, HALO):
             return "repeat the run: what memory or the network changed does not come back, and a bug does"

@@ -18,7 +18,7 @@ WITHIN = 3.0
 BEYOND = 8.0  # from here on rounding is ruled out
 # Undisturbed launches on one thread that differ by such a share of the numbers differ by something else than rounding,
 # which then repeats.
-LARGE = 2.0**-20
+LARGE = 2.0**-32
 LEAST = 2.0**-53  # of the sum of absolute values: below it float64 does not resolve a total
 
 
