@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shlex
-import shutil
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -108,8 +108,21 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
     names: dict[str, int] = {}
     runs = [read(run, names) for run in (options.a, options.b)]
     seeds = range(options.seed, options.seed + options.launches)
-    still, disturbed = _experiment(options, plan, seeds, names)
-    verdict = judge(runs[0], runs[1], still, disturbed, names)
+    with _directory(options.keep) as directory:
+        progress = Progress("cause", quiet=options.quiet)
+        recorded: dict[bool, list[Sizes]] = {True: [], False: []}
+        launches = spread(directory, STILL, seeds)
+        for number, (out, seed) in enumerate(launches):
+            progress.show(number / len(launches), f"launch {number + 1} of {len(launches)}")
+            recorded[seed is None].append(read(launch(plan, out, seed, options.timeout), names))
+        verdict = judge(runs[0], runs[1], recorded[True], recorded[False], names)
+        if verdict.kind == ROUNDING and verdict.launch is not None:  # does it come from the disturbance?
+            seed = seeds[verdict.launch]
+            repeated = read(launch(plan, directory / f"again-{seed}", seed, options.timeout), names)
+            verdict = judge(
+                runs[0], runs[1], recorded[True], recorded[False], names, {verdict.launch: repeated}
+            )
+        progress.clear()
     print(_document(options, plan, verdict) if options.json else "\n".join(sentences(options, plan, verdict)))
     return CODES[verdict.kind]
 
@@ -132,27 +145,17 @@ def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
     return Plan(tuple(command), options.launcher, heads[0]["size"], replay, observer)
 
 
-def _experiment(
-    options: argparse.Namespace, plan: Plan, seeds: range, names: dict[str, int]
-) -> tuple[list[Sizes], list[Sizes]]:
-    """What the launches recorded: (undisturbed, disturbed)."""
-    progress = Progress("cause", quiet=options.quiet)
-    scratch = None if options.keep else tempfile.mkdtemp(prefix="fpna-cause-")
-    directory = Path(scratch) if scratch else options.keep
-    if options.keep and options.keep.exists() and any(options.keep.iterdir()):
-        raise UsageError(f"--keep {printable(str(options.keep))}: not empty; choose a new directory")
-    directory.mkdir(parents=True, exist_ok=True)
-    try:
-        launches = spread(directory, STILL, seeds)
-        recorded: dict[bool, list[Sizes]] = {True: [], False: []}
-        for number, (out, seed) in enumerate(launches):
-            progress.show(number / len(launches), f"launch {number + 1} of {len(launches)}")
-            recorded[seed is None].append(read(launch(plan, out, seed, options.timeout), names))
-        progress.clear()
-        return recorded[True], recorded[False]
-    finally:
-        if scratch:
-            shutil.rmtree(scratch, ignore_errors=True)
+@contextlib.contextmanager
+def _directory(kept: Path | None) -> Iterator[Path]:
+    """Where launches write: `kept`, new or empty, or a directory that is removed. Raises UsageError."""
+    if kept is None:
+        with tempfile.TemporaryDirectory(prefix="fpna-cause-", ignore_cleanup_errors=True) as scratch:
+            yield Path(scratch)
+        return
+    if kept.exists() and (not kept.is_dir() or any(kept.iterdir())):
+        raise UsageError(f"--keep {printable(str(kept))}: not empty; choose a new directory")
+    kept.mkdir(parents=True, exist_ok=True)
+    yield kept
 
 
 def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list[str]:
@@ -178,7 +181,9 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
         f"  compared   {verdict.compared} records, of which {verdict.differing} differ between the runs"
     )
     if verdict.unstable:
-        lines.append(f"  left out   {verdict.unstable} records that differ between undisturbed launches, too")
+        lines.append(
+            f"  left out   {verdict.unstable} records of names that differ between launches that are alike"
+        )
     if verdict.whole:
         lines.append(
             f"  left out   {verdict.whole} records of whole numbers, which no disturbed launch changed"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,8 +37,8 @@ class Place:
 
 @dataclass(frozen=True)
 class Loose:
-    """The first record that differs between the two runs and between undisturbed launches, too: `apart`, how far these
-    lie apart there, and the sum of absolute values, `size`."""
+    """The first record that differs between the two runs and between launches that are alike, too: `apart`, how far
+    these lie apart there, and the sum of absolute values, `size`."""
 
     name: str
     step: int
@@ -50,8 +50,9 @@ class Loose:
 class Verdict:
     """`kind`: ROUNDING, NOT_ROUNDING or OPEN, with the reason in words. `first`: the first record that differs and can
     be judged, `worst`: the one in which the runs lie farthest apart, measured by what rounding reaches. Counts of
-    records: `compared` in all runs, `differing` between the two, `unstable` ones of these, which differ between
-    undisturbed launches, and `whole` ones, which hold whole numbers that no launch moved."""
+    records: `compared` in all runs, `differing` between the two, `unstable` ones of these, whose names differ
+    between launches that are alike, and `whole` ones, which hold whole numbers that no launch moved. `launch`: which
+    disturbed launch reaches farthest in `worst`."""
 
     kind: str
     why: str
@@ -62,18 +63,29 @@ class Verdict:
     differing: int
     unstable: int
     whole: int
+    launch: int | None = None
 
 
 def judge(
-    a: Sizes, b: Sizes, still: Sequence[Sizes], disturbed: Sequence[Sizes], names: dict[str, int]
+    a: Sizes,
+    b: Sizes,
+    still: Sequence[Sizes],
+    disturbed: Sequence[Sizes],
+    names: dict[str, int],
+    again: Mapping[int, Sizes] | None = None,
 ) -> Verdict:
     """Place the difference of `a` and `b` among those of `disturbed` launches from the first of the undisturbed ones,
-    `still`; `names` as `sizes.read` was given them."""
+    `still`; `names` as `sizes.read` was given them. `again`: launches of the same seed as `disturbed[i]`, by i.
+
+    Undisturbed launches are alike, and so are two of one seed. Names whose records differ between launches that are
+    alike do not follow from the disturbance, and are left out.
+    """
+    again = again or {}
     texts = {number: text for text, number in names.items()}
     skipped = _by_arrival(a, b) | {name for name in names if on_ranks_alone(a, b, name)}
-    keys, rows = common([a, b, *still, *disturbed])
+    runs = [a, b, *still, *disturbed, *again.values()]
+    keys, rows = common(runs)
     fields = keys.view(KEY)
-    runs = [a, b, *still, *disturbed]
     numbers = [run.numbers[row] for run, row in zip(runs, rows, strict=True)]
     l1 = [run.l1[row] for run, row in zip(runs, rows, strict=True)]
     counts = [run.count[row] for run, row in zip(runs, rows, strict=True)]
@@ -81,25 +93,30 @@ def judge(
     judged &= np.all([count == counts[0] for count in counts], axis=0)
     apart = _distance(numbers[0], numbers[1])
     differs = judged & ((apart > 0) | (l1[0] != l1[1]))
-    base = 2
+    base, begin = 2, 2 + len(still)
+    alike = [(base, other) for other in range(base + 1, begin)]
+    alike += [(begin + i, begin + len(disturbed) + k) for k, i in enumerate(again)]
     loose = np.zeros(len(keys))
-    for other in range(base + 1, base + len(still)):
-        loose = np.maximum(loose, _distance(numbers[base], numbers[other]))
-    stable = loose == 0
-    reach = np.zeros(len(keys))
-    for other in range(base + len(still), len(runs)):
-        reach = np.maximum(reach, _distance(numbers[base], numbers[other]))
+    for one, other in alike:
+        loose = np.maximum(loose, _distance(numbers[one], numbers[other]))
+    stable = ~np.isin(fields["name"], fields["name"][loose > 0])
+    reaches = np.zeros((len(disturbed), len(keys)))
+    for i in range(len(disturbed)):
+        reaches[i] = _distance(numbers[base], numbers[begin + i])
+    reach = reaches.max(axis=0, initial=0.0)
     size = np.where(np.isfinite(l1[base]), l1[base], 0.0)
     ratio = _ratio(apart, np.maximum(reach, LEAST * size))
     whole = _whole(numbers[0]) & _whole(numbers[1]) & (reach == 0)
     telling = differs & stable & ~whole
+    extremes = _extremes(telling, fields["step"], ratio)
     places = [
         Place(texts[int(fields["name"][i])], int(fields["step"][i]), _signed(fields["block"][i]), float(apart[i]),
               float(reach[i]), float(ratio[i]))
-        for i in _extremes(telling, fields["step"], ratio)
+        for i in extremes
     ]  # fmt: skip
     first, worst = places or (None, None)
-    unstable = _extremes(differs & ~stable, fields["step"], loose)
+    launch = int(np.argmax(reaches[:, extremes[1]])) if extremes and len(disturbed) else None
+    unstable = _extremes(differs & (loose > 0), fields["step"], loose)
     shaky = None
     if unstable:
         at = unstable[0]
@@ -111,7 +128,7 @@ def judge(
         "whole": int((differs & stable & whole).sum()),
     }  # fmt: skip
     kind, why = _verdict(first, worst, shaky, told, len(disturbed))
-    return Verdict(kind, why, first, worst, shaky, **told)
+    return Verdict(kind, why, first, worst, shaky, **told, launch=launch)
 
 
 def _verdict(
@@ -125,9 +142,11 @@ def _verdict(
         return OPEN, "nothing that all launches recorded differs between the two runs"
     if worst is None and shaky is not None:
         return (NOT_ROUNDING if shaky.apart > LARGE * shaky.size else OPEN), (
-            f"{shaky.name} differs between undisturbed launches on one thread by {shaky.apart:.2g}, and rounding "
-            "repeats there: a clock, random numbers, memory that nobody set, or a race"
+            f"{shaky.name} differs by {shaky.apart:.2g} between two launches that are alike, and rounding repeats "
+            "there: a clock, random numbers, memory that nobody set, or a race"
         )
+    if worst is None and told["unstable"]:
+        return OPEN, "all that differs between the runs also differs between launches that are alike"
     if worst is None:
         return OPEN, f"only whole numbers differ, and none of {launches} disturbed launches changed one"
     if worst.ratio > WITHIN:

@@ -86,6 +86,18 @@ def test_undisturbed_launches_that_differ_as_rounding_does_leave_it_open():
     )
 
 
+def test_a_launch_that_does_not_repeat_says_nothing_of_rounding():
+    """As of a race that two undisturbed launches did not meet by chance."""
+    a = [1.1, 2.3]
+    own, others = total(*a), launches(a, 1e-3)
+    b = total(1.1, 2.3 * (1 + 1e-4))
+    excused = judge(own, b, [own, own], others, NAMES)
+    assert excused.kind == ROUNDING
+    same = judge(own, b, [own, own], others, NAMES, {excused.launch: others[excused.launch]})
+    assert same.kind == ROUNDING
+    assert judge(own, b, [own, own], others, NAMES, {excused.launch: total(1.1, 2.31)}).kind == NOT_ROUNDING
+
+
 def test_whole_numbers_that_no_launch_changed_are_left_open():
     verdict = told([3.0], [4.0], 0.0)
     assert verdict.kind == OPEN and verdict.whole == 1
