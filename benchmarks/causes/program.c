@@ -51,7 +51,7 @@ static double share(long g) {
     if (is("integer-division")) return g >= ranks * (n / ranks) ? 1.0 - eps : 1.0;
     if (is("off-by-one")) return g == past - 1 && rank < ranks - 1 ? 1.0 - eps : 1.0;
     if (is("doubled")) return g == first && rank > 0 ? 1.0 + eps : 1.0;
-    if (is("lost")) return rank == ranks - 1 && ranks > 2 && g == past - 1 ? 1.0 - eps : 1.0;
+    if (is("lost")) return rank == 1 && g == first ? 1.0 - eps : 1.0;
     return 1.0;
 }
 

@@ -89,6 +89,6 @@ contains
     if (kind == 'integer-division' .and. g >= ranks*(n/ranks)) share = 1 - eps
     if (kind == 'off-by-one' .and. g == past - 1 .and. rank < ranks - 1) share = 1 - eps
     if (kind == 'doubled' .and. g == first .and. rank > 0) share = 1 + eps
-    if (kind == 'lost' .and. g == past - 1 .and. rank == ranks - 1 .and. ranks > 2) share = 1 - eps
+    if (kind == 'lost' .and. g == first .and. rank == 1) share = 1 - eps
   end function
 end program

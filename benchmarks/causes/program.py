@@ -53,8 +53,8 @@ def run(kind, eps, n, steps, fields, phase, comm, recording):
         share[-1] -= eps
     if kind == "doubled" and rank:
         share[0] += eps
-    if kind == "lost" and rank == ranks - 1 and ranks > 2:
-        share[-1] -= eps
+    if kind == "lost" and rank == 1:
+        share[0] -= eps
     if kind == "chaos":
         u = 0.2 + 0.2 * u
     strength = np.array([0.1 * (1 + eps * rank) if kind == "wrong-root" else 0.1])
