@@ -251,7 +251,9 @@ def test_another_number_of_ranks_is_seen_at_the_first_sum(library, built, tmp_pa
     frames, comparison = compared(tmp_path / "on2", tmp_path / "on3")
     judged = cause(frames, comparison)
     place = "total (lengths.cpp:10) from main (lengths.cpp:21)"
-    assert (judged.kind, judged.name) == ("collective", f"MPI_Allreduce at {place}")
+    # The third rank adds -1e9: other numbers, and no other grouping of the same.
+    assert (judged.kind, judged.rounding.verdict) == ("local kernel", "not rounding"), judged
+    assert judged.name == f"MPI_Allreduce at {place}"
 
 
 @pytest.mark.slow
