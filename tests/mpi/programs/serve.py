@@ -17,6 +17,7 @@ from pathlib import Path
 from mpi4py import MPI
 
 from miniapps.runner.main import main
+from miniapps.system.environment import LAUNCHERS
 
 WORLD = MPI.COMM_WORLD
 PROGRAMS = Path(__file__).parent
@@ -37,7 +38,9 @@ def call(argv, comm):
         return main(module.APP, argv[2:], comm)
     for name in [name for name in sys.modules if (PROGRAMS / f"{name}.py").exists()]:
         del sys.modules[name]  # it has seen another communicator
+    launched = {size: os.environ[size] for _, size, _ in LAUNCHERS if size in os.environ}
     try:
+        os.environ.update(dict.fromkeys(launched, str(comm.size)))  # as a launcher of so many ranks says
         MPI.COMM_WORLD = comm
         if module:
             sys.argv = argv[1:]
@@ -51,6 +54,7 @@ def call(argv, comm):
         return end.code if isinstance(end.code, int) else int(bool(end.code))
     finally:
         MPI.COMM_WORLD = WORLD
+        os.environ.update(launched)
     return 0
 
 
