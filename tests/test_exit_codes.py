@@ -81,6 +81,10 @@ def test_all_is_written_to_a_slow_reader_that_does_not_wait(tmp_path):
     assert (done.returncode, done.stdout) == (0, "99999\n")
 
 
+def unignored():
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def test_an_interrupt_ends_in_one_line(tmp_path):
     program = tmp_path / "command.py"
     program.write_text(
@@ -88,8 +92,9 @@ def test_an_interrupt_ends_in_one_line(tmp_path):
             'print("an error"', 'print("ready", flush=True); __import__("time").sleep(60); print("late"'
         )
     )
+    # A shell that started the tests in the background has them ignore interrupts.
     with subprocess.Popen([sys.executable, program, "0"], cwd=tmp_path, stderr=subprocess.PIPE, text=True,
-                          stdout=subprocess.PIPE) as process:  # fmt: skip
+                          stdout=subprocess.PIPE, preexec_fn=unignored) as process:  # fmt: skip
         assert process.stdout is not None
         while process.stdout.readline() != "ready\n":
             pass

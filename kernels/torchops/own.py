@@ -30,6 +30,7 @@ from kernels.torchops.source import lacks, require, split_function
 
 WRITES = ("w", "a", "x", "+")
 STARTS_THREADS = "starts threads of its own"
+FOREIGN = frozenset(threading.enumerate())  # threads that were there before any function of a user's
 EVENTS = {
     "socket.connect": "connects to a network address",
     "subprocess.Popen": "starts a process",
@@ -234,5 +235,5 @@ def _watching(effects: dict[str, None]) -> Iterator[None]:
     finally:
         threading.Thread.start = start  # type: ignore[method-assign]
         _watchers.remove(watch)
-        if before - {threading.current_thread(), threading.main_thread()}:
+        if before - FOREIGN - {threading.current_thread(), threading.main_thread()}:
             effects[STARTS_THREADS] = None

@@ -35,6 +35,7 @@ class PyFpnaMiniapps(PythonPackage):
     depends_on("py-msgspec@0.18:", type="run")
     depends_on("py-ml-dtypes@0.4:", type="run")
     depends_on("py-torch@2.4:", type="run", when="+torch")
+    depends_on("py-threadpoolctl@3.2:", type="run", when="+torch")
     with when("+analysis"):
         depends_on("py-pandas@2.2:", type="run")
         depends_on("py-pyarrow@15:", type="run")
