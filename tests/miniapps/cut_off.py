@@ -147,7 +147,8 @@ def ranks_of(pid):
     kept = []
     for each in found:
         with contextlib.suppress(OSError):
-            if PROGRAM.name.encode() in Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")[1]:
+            words = Path(f"/proc/{each}/cmdline").read_bytes().split(b"\0")  # none of one that has just ended
+            if PROGRAM.name.encode() in b" ".join(words[1:2]):
                 kept.append(each)
     return kept
 
