@@ -194,6 +194,10 @@ def judge(command: Command, answer: Said, good: Said, others: Said | None) -> st
             raise Violation(f"damage looks like equality: {answer.out[:500]}")
         if (answer.code, heads(answer)) == (good.code, heads(good)):
             return "same"
+        # A result.json that cannot be believed has no final state to compare, and the answer claims none.
+        without = tuple(head.replace(" and in the final state", "") for head in heads(good))
+        if (answer.code, heads(answer)) == (good.code, without):
+            return "same"
         if answer.code != 2:
             raise Violation(
                 f"another verdict: {heads(answer)}, code {answer.code}; it was {heads(good)}, {good.code}"
