@@ -235,7 +235,10 @@ def test_messages_from_any_source_are_the_cause_and_a_replay_repeats_them(librar
     assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "again")]) == 0
     capsys.readouterr()
     words = {group.verdict: str(headline([group], frames)) for group in judge(frames)}
-    assert "passed other numbers through its calls in 2 runs (no results were recorded) because" in words[DIFFERS]
+    assert (
+        "passed other numbers through its calls in 2 runs (no results were recorded) because"
+        in words[DIFFERS]
+    )
     assert str(headline(judge(load([tmp_path / "a", tmp_path / "again"])), frames)).startswith("IDENTICAL")
     (trace,) = read_run(tmp_path / "a", ranks=[0])
     sources = [v for v, n in zip(trace.tables["values"]["value"], trace.tables["values"]["name"], strict=True)
