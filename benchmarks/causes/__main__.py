@@ -38,6 +38,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="of the first program")
     parser.add_argument("--always", action="store_true", help="ask `fpna cause` of every program")
     parser.add_argument("--kind", help="programs of this kind alone")
+    parser.add_argument(
+        "--what", nargs="+", choices=(BUG, ROUNDING), default=(BUG, ROUNDING), help="one class alone"
+    )
     parser.add_argument("--language", help="programs in this language alone")
     parser.add_argument("--out", type=Path)
     add_quiet(parser)
@@ -45,7 +48,7 @@ def main() -> int:
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         binaries = build(Path(scratch))
-        for what in (BUG, ROUNDING):
+        for what in options.what:
             for seed in range(options.seed, options.seed + options.programs):
                 drawn = draw(seed, what)
                 if options.kind not in (None, drawn.kind) or options.language not in (None, drawn.language):
