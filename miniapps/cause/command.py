@@ -26,7 +26,7 @@ from miniapps.trace import TraceError, read_run
 
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
-FAILED_CODE, BAD_USAGE = 1, 2
+BAD_USAGE = 2
 STILL = 2  # launches that nobody disturbs
 LAUNCHES, MOST_LAUNCHES = 10, 1000
 TIMEOUT_S = 3600.0
@@ -104,9 +104,9 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
         raise UsageError(f"no program; what made A? {prog} {options.a} {options.b} -- ./app ARGUMENTS")
     if not 3 <= options.launches <= MOST_LAUNCHES:
         raise UsageError(f"--launches {options.launches}: choose 3 to {MOST_LAUNCHES}")
-    plan = _plan(options, command)
     names: dict[str, int] = {}
     runs = [read(run, names) for run in (options.a, options.b)]
+    plan = _plan(options, command, replayed=bool(runs[0].sources))
     seeds = range(options.seed, options.seed + options.launches)
     with _directory(options.keep) as directory:
         progress = Progress("cause", quiet=options.quiet)
@@ -123,13 +123,20 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
                 runs[0], runs[1], recorded[True], recorded[False], names, {verdict.launch: repeated}
             )
         progress.clear()
-    print(_document(options, plan, verdict) if options.json else "\n".join(sentences(options, plan, verdict)))
+    if options.json:
+        print(_document(options, plan, verdict))
+    else:
+        lines = sentences(options, plan, verdict)
+        print("\n".join(lines[:1] if options.quiet else lines))
     return CODES[verdict.kind]
 
 
-def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
-    """How the program of A is launched. Raises UsageError where A and B are not runs of one problem, or where a program
-    records itself and the command names no directory."""
+def _plan(options: argparse.Namespace, command: list[str], replayed: bool) -> Plan:
+    """How the program of A is launched; `replayed`: in its order of messages.
+
+    Raises UsageError where A and B are not runs of one problem, or where a program records itself and the command
+    names no directory.
+    """
     heads = [next(iter(read_run(run, tables=[], ranks=[0]))).attributes for run in (options.a, options.b)]
     if heads[0]["problem"] != heads[1]["problem"]:
         raise UsageError(f"{options.a} and {options.b} are runs of two problems; compare runs of one")
@@ -141,7 +148,7 @@ def _plan(options: argparse.Namespace, command: list[str]) -> Plan:
     settings = heads[0]["config"]["program"] if observed else {}
     observer: tuple[str, ...] = ("--guarantee", settings["sums"]) if settings.get("sums") else ()
     observer += ("--mpicxx", options.mpicxx) if options.mpicxx else ()
-    replay = options.a if observed and read(options.a, {}).sources else None
+    replay = options.a if observed and replayed else None
     return Plan(tuple(command), options.launcher, heads[0]["size"], replay, observer)
 
 
@@ -204,7 +211,7 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
     """What to do with this verdict, in one line."""
     command = shlex.join(plan.command)
     if verdict.kind == NOT_ROUNDING and verdict.loose is not None and verdict.first is None:
-        return f"find out why {verdict.loose.name} of step {verdict.loose.step} changes; a time may"
+        return f"find out why {verdict.loose.name} of step {verdict.loose.step} differs from launch to launch; times do"
     if verdict.kind == NOT_ROUNDING and verdict.first is not None:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
     if verdict.kind == ROUNDING:
@@ -220,7 +227,7 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
 
 def _document(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
     def place(at: Place | None) -> dict[str, Any] | None:
-        return None if at is None else {**vars(at), "ratio": at.ratio}
+        return None if at is None else vars(at)
 
     return document(
         SCHEMA, "cause", a=str(options.a), b=str(options.b), verdict=verdict.kind, why=verdict.why,

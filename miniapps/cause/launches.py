@@ -41,7 +41,7 @@ class Plan:
     def words(self, out: Path, seed: int | None) -> list[str]:
         """The command line of one launch into the new directory `out`, disturbed by `seed` unless that is None."""
         observed = out / "calls" if self.records_itself else out
-        words = [*shlex.split(self.launcher.format(ranks=self.ranks)), *module("fpna", "run")]
+        words = [*shlex.split(self.launcher.replace("{ranks}", str(self.ranks))), *module("fpna", "run")]
         words += ["--quiet", "--out", str(observed), *self.observer]
         words += ["--disturb", str(seed)] if seed is not None else []
         words += ["--replay", str(self.replay.resolve())] if self.replay else []
