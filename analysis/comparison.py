@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 
-from analysis.divergence.cause import Cause, cause
-from analysis.divergence.compare import Comparison, Point
+from analysis.divergence.cause import cause
+from analysis.divergence.classes import Cause
 from analysis.divergence.element import Element, first_element
+from analysis.divergence.points import Comparison, Point
 from analysis.divergence.preceding import Event
 from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING
 from analysis.divergence.unlike import unlike

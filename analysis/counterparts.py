@@ -12,7 +12,8 @@ from pathlib import PurePath
 
 import pandas as pd
 
-from analysis.divergence.compare import Comparison, NothingInCommon, compare
+from analysis.divergence.compare import NothingInCommon, compare
+from analysis.divergence.points import Comparison
 from analysis.groups import UNSET, factors, of_effect
 from analysis.load.frames import Frames
 from analysis.runs import Id

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from analysis.attempts import repeated
 from analysis.counterparts import REPLAY
-from analysis.divergence.cause import Cause
-from analysis.divergence.compare import FINAL, Comparison, Lone, Point
+from analysis.divergence.classes import Cause
+from analysis.divergence.points import FINAL, Comparison, Lone, Point
 from analysis.groups import SPANS_LAYOUTS
 from analysis.load.frames import Frames
 from analysis.power import unseen

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.compare import among
+from analysis.divergence.among import among
 from analysis.divergence.recorded import TELLING, common
 from analysis.groups import grouped
 from analysis.load.columns import PAYLOAD

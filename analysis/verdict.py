@@ -15,8 +15,10 @@ import pandas as pd
 
 from analysis.attempts import repeated
 from analysis.counterparts import FAULT, REPLAY, Counterpart, counterpart
-from analysis.divergence.cause import COLLECTIVE, ENVIRONMENT, METHOD, Cause, cause
-from analysis.divergence.compare import Among, Comparison, among
+from analysis.divergence.among import Among, among
+from analysis.divergence.cause import cause
+from analysis.divergence.classes import COLLECTIVE, ENVIRONMENT, METHOD, Cause
+from analysis.divergence.points import Comparison
 from analysis.environment import by_environment, several
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames

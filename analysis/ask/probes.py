@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.cause import Cause, cause
-from analysis.divergence.compare import Comparison, NothingInCommon, compare
+from analysis.divergence.cause import cause
+from analysis.divergence.classes import Cause
+from analysis.divergence.compare import NothingInCommon, compare
+from analysis.divergence.points import Comparison
 from analysis.groups import FREE, UNSET, effects, factors, grouped, of_effect
 from analysis.headline import headline
 from analysis.lint import conditions, sampling, timing

@@ -39,7 +39,8 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.comparison import comparison_row, line, remarks
     from analysis.divergence.calls import by_call
     from analysis.divergence.cause import cause
-    from analysis.divergence.compare import NothingInCommon, compare, growth
+    from analysis.divergence.compare import NothingInCommon, compare
+    from analysis.divergence.steps import growth
     from analysis.headline import apart_sentence, headline_of, sentence
     from analysis.page.tables import calls_table, comparison_frames, steps_table
     from analysis.power import power_note

@@ -154,7 +154,8 @@ def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
 
 def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace):
     """(mark, what to say about it, the frames): of the first divergence, where its time is known and in the slice."""
-    from analysis.divergence.compare import FINAL, compare
+    from analysis.divergence.compare import compare
+    from analysis.divergence.points import FINAL
     from analysis.export.marks import mark_of
     from analysis.headline import place, sentence
     from analysis.load.guard import read_run

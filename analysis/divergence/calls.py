@@ -6,8 +6,9 @@ import re
 
 import pandas as pd
 
-from analysis.divergence.compare import Id, by_step
+from analysis.divergence.steps import by_step
 from analysis.load.frames import Frames
+from analysis.runs import Id
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
 
 SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", WHOLE: "got", SOURCE: "sources"}

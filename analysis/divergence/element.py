@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from analysis.divergence.compare import Comparison
+from analysis.divergence.points import Comparison
 from analysis.load.frames import Frames
 from kernels.bits import ranks
 from miniapps.received import contents

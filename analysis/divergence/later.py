@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.compare import Id
 from analysis.divergence.recorded import OF_A_RANK, Common
 from analysis.divergence.rounding import UNITS
 from analysis.divergence.sized import BY_RANK, P
 from analysis.load.frames import Frames
+from analysis.runs import Id
 from miniapps.trace.records import ADDED, RECEIVED, SOURCE, TOTAL
 
 KEY = ["step", "name", "occurrence", "block"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.compare import Point
+from analysis.divergence.points import Point
 from analysis.load.guard import read_run
 from analysis.load.timeline import timeline
 from miniapps.trace import RankTrace, TraceError

@@ -28,8 +28,11 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+import pandas as pd
+
 from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
-from analysis.runs import apart
+from analysis.load.frames import Frames
+from analysis.runs import Id, apart
 from miniapps.trace.records import INPUT, NODE, PASSING, SOURCE, TOTAL, is_state
 from miniapps.trace.schema import FINGERPRINTS
 
@@ -192,3 +195,14 @@ def _of(options: dict[str, Any], key: str) -> Any:
 def value_text(value: Any) -> str:
     """An option's value as sentences name it."""
     return "not set" if value is None or value == "" else str(value)
+
+
+def common_of(frames: Frames, a: Id, b: Id) -> Common:
+    """What two (run, repeat) must both have recorded."""
+    return common(*(row_of(frames, run) for run in (a, b)))
+
+
+def row_of(frames: Frames, run: Id) -> pd.Series:
+    """The row of `Frames.runs` of a (run, repeat)."""
+    runs = frames.runs
+    return runs[((runs["run"] == run[0]) & (runs["repeat"] == run[1])).to_numpy()].iloc[0]

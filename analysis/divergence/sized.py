@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.compare import Id, Point
+from analysis.divergence.points import Point
 from analysis.divergence.rounding import UNITS, Given, Size, Sum
 from analysis.load.frames import Frames
+from analysis.runs import Id
 from miniapps.trace.records import ADDED
 
 BY_RANK = re.compile(r" by rank \d+ of \d+$")

@@ -6,7 +6,7 @@ import json
 
 import pandas as pd
 
-from analysis.divergence.compare import Comparison
+from analysis.divergence.points import Comparison
 from analysis.divergence.recorded import value_text
 from analysis.environment import short
 from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.compare import Point
+from analysis.divergence.points import Point
 from miniapps.received.text import printable
 from miniapps.trace import RankTrace
 

@@ -11,7 +11,7 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.compare import GROWTH, growths
+from analysis.divergence.steps import GROWTH, growths
 from analysis.groups import grouped
 from analysis.growth.law import LAW, law
 from analysis.load.frames import Frames

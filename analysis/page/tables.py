@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.comparison import COMPARED
 from analysis.divergence.calls import CALLS
-from analysis.divergence.compare import GROWTH
+from analysis.divergence.steps import GROWTH
 from analysis.headline import BADGES, NOTHING, badge, clause
 from analysis.load.frames import Frames
 from analysis.page.sections import Mark, Table

@@ -10,7 +10,7 @@ import pandas as pd
 
 from analysis.comparison import facts
 from analysis.divergence.cause import cause
-from analysis.divergence.compare import Comparison
+from analysis.divergence.points import Comparison
 from analysis.groups import ranks_text
 from analysis.headline import place
 from analysis.load.frames import Frames

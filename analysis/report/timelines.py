@@ -10,14 +10,14 @@ import numpy as np
 import pandas as pd
 
 from analysis.divergence.cause import cause
-from analysis.divergence.compare import Comparison, Id
+from analysis.divergence.points import Comparison
 from analysis.load.frames import Frames
 from analysis.load.timeline import partners, timeline
 from analysis.overview import Overview
 from analysis.page import svg
 from analysis.page.sections import Section
 from analysis.page.svg import Figure, figure_of
-from analysis.runs import label
+from analysis.runs import Id, label
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE
 

@@ -1,6 +1,6 @@
 """Names of the records that stand between records of the state: a prefix, then the kernel, exchange or reduction.
 
-`miniapps.runner.watch` says what is recorded under each; `analysis.divergence.cause` goes by it.
+`miniapps.runner.watch` says what is recorded under each; `analysis.divergence.from_messages` goes by it.
 """
 
 INPUT = "input:"

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analysis.divergence.compare import NothingInCommon, compare, growth, growths
+from analysis.divergence.compare import NothingInCommon, compare
+from analysis.divergence.steps import growth, growths
 from analysis.load.frames import load
 from kernels import bits
 from miniapps.trace import Tracer

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from analysis.divergence.cause import METHOD, cause
+from analysis.divergence.cause import cause
+from analysis.divergence.classes import METHOD
 from analysis.divergence.compare import compare
 from analysis.groups import conditions, grouped
 from analysis.load.frames import load

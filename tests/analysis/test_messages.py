@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 from analysis.comparison import comparison_lines
-from analysis.divergence.cause import ORDER, cause
-from analysis.divergence.compare import by_step, compare
+from analysis.divergence.cause import cause
+from analysis.divergence.classes import ORDER
+from analysis.divergence.compare import compare
+from analysis.divergence.steps import by_step
 from analysis.load.frames import load
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE

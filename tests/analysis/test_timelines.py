@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.divergence.cause import Cause
+from analysis.divergence.classes import Cause
 from analysis.divergence.compare import compare
 from analysis.divergence.preceding import event_of
 from analysis.load.frames import load

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from analysis.divergence.compare import compare, growth
+from analysis.divergence.compare import compare
+from analysis.divergence.steps import growth
 from analysis.load import cache, tree
 from analysis.load.columns import PAYLOAD
 from analysis.load.frames import load

@@ -1,0 +1,215 @@
+"""The class of a first difference, from what was recorded of every message, sum and kernel."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+from analysis.divergence import rounding, sized
+from analysis.divergence.classes import (
+    COLLECTIVE,
+    FROM_INPUT,
+    HALO,
+    INSIDE,
+    KERNEL,
+    MEMORY,
+    ORDER,
+    UNDECIDED,
+    Cause,
+)
+from analysis.divergence.points import Point
+from analysis.divergence.preceding import NO_WORK
+from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING, Judgement
+from analysis.divergence.scene import Scene, event_names, which_blocks, which_ranks
+from analysis.load.timeline import WAITING
+from miniapps.trace.records import ADDED, RECEIVED, SENT
+
+# Orderings of reductions of programs that run as they are (miniapps.programs.calltrace).
+LIBRARY, OF_RANKS = "library", "tree over ranks"
+
+
+def of_input(scene: Scene, name: str) -> Cause:
+    why = [f"{name} differs in {which_blocks(scene)} as the run begins, before anything is computed"]
+    return Cause(FROM_INPUT, scene.at, name, scene.rank, None, tuple(why))
+
+
+def of_computed(scene: Scene, name: str) -> Cause:
+    blocks = scene.blocks()
+    why = [f"{name} gave other bits in {which_blocks(scene)}", "all that was recorded before it is equal"]
+    instead, reason = "", ""
+    if blocks["differs"].all() and len(blocks) > 1:
+        instead = FROM_INPUT
+        reason = (
+            "every block differs at once, as with another build, library or a number that is not recorded"
+        )
+    return Cause(KERNEL, scene.at, name, scene.rank, scene.event(name), tuple(why), instead, reason)
+
+
+def of_node(scene: Scene, name: str) -> Cause:
+    """A value of a partitioned program: `NODE`, `NODE.K` of several results, `NODE@CUT` of one that was moved."""
+    node, _, moved = name.partition("@")
+    head, _, number = node.rpartition(".")
+    cause = of_computed(scene, node)
+    event = scene.event(f"node.{head if number.isdigit() else node}") if not moved else None
+    return replace(cause, event=event)
+
+
+def of_received(scene: Scene, name: str) -> Cause:
+    at = scene.at
+    if sources := scene.sources(name):
+        why = [
+            f"message {at.occurrence + 1} from any source is of rank {sources[0]} in one run, of rank "
+            f"{sources[1]} in the other",
+            "messages come in any order; a replay keeps the recorded one (fpna run --replay)",
+        ]
+        return Cause(
+            ORDER, at, name, scene.rank, scene.event(name), tuple(why), rounding=_of_messages(scene, name)
+        )  # fmt: skip
+    if not scene.recorded_as_sent(name):
+        why = [f"{which_ranks(scene)} received other bits, and all that was recorded before is equal"]
+        advice = scene.advice("what was sent")
+        return Cause(KERNEL, at, name, scene.rank, scene.event(name), tuple(why), HALO, advice)
+    why = [
+        f"before the exchange every block held the same bits in both runs ({SENT}{name})",
+        f"after it {which_ranks(scene)} holds something else around {which_blocks(scene)}",
+    ]
+    return Cause(HALO, scene.at, name, scene.rank, scene.event(name), tuple(why))
+
+
+def _of_messages(scene: Scene, name: str) -> Judgement:
+    """Whether rounding explains what messages in another order led to: by the first array that differs afterwards and
+    is not itself a message that the call `name` took."""
+    found: list[tuple[int, int, Point]] = []
+    a, b = scene.comparison.a, scene.comparison.b
+    for other in scene.frames.recorded("fingerprints", *b):
+        if other == f"{RECEIVED}{name}":
+            continue
+        for step in (scene.at.step, scene.at.step + 1):
+            sides = [scene.frames.segment("fingerprints", *run, other, step) for run in (a, b)]
+            both = sides[0].merge(sides[1], on=["occurrence", "block"], suffixes=("", "_b"))
+            both = both[(both["hi"] != both["hi_b"]) | (both["lo"] != both["lo_b"])]
+            for row in both.sort_values(["seq", "block"]).head(1).to_dict("records"):
+                point = Point(
+                    step, other, row["block"], row["occurrence"], row["rank"], row["rank_b"], row["seq"], 1, 1
+                )
+                found.append((step, row["seq"], point))
+    if not found:
+        return Judgement(OPEN, None, "no array that was recorded afterwards shows what the order led to")
+    point = min(found, key=lambda each: each[:2])[2]
+    judgement = rounding.of_local(*scene.sizes(point))
+    return replace(judgement, why=f"of {point.name}, which differs next, {judgement.why}")
+
+
+def of_total(scene: Scene, name: str) -> Cause:
+    at, event = scene.at, scene.event(scene.region(name))
+    call = f"call {at.occurrence + 1} of {name} in the step"
+    a, b = int(scene.a["size"]), int(scene.b["size"])
+    ordering = json.loads(scene.b["reductions"]).get(name, {}).get("ordering")
+    pair, runs = scene.sizes(), (scene.comparison.a, scene.comparison.b)
+    given = sized.given(scene.frames, *runs, at, name)
+    how = sized.sum_of(scene.a, scene.b, name, pair[1].dtype if pair[1] and pair[1].count else "")
+    judgement = rounding.of_total(*pair, how, given, sized.largest(scene.frames, *runs))
+    why = [f"the total of {call} differs"]
+    if given.equal:
+        why.append("what was contributed to it is equal")
+    elif given.equal is None:
+        why.append(
+            "contributions to it were not recorded in both runs"
+            if a == b
+            else "what ranks gave to it cannot be compared"
+        )
+    else:
+        why.append(f"the contributions of {a} and {b} ranks are not the same")
+    found = Cause(COLLECTIVE, at, name, None, event, (), rounding=judgement)
+    order = scene.order(name, at.occurrence)
+    if order and all(order) and judgement.verdict != NOT_ROUNDING:
+        why.append("the recorded order in which contributions were added differs")
+        return replace(found, kind=ORDER, why=tuple(why))
+    if scene.a["ordering"] != scene.b["ordering"]:
+        why.append(f"the orderings are {scene.a['ordering']} and {scene.b['ordering']}")
+    if order == (False, True):
+        why.append("the recorded order is the same")
+    if given.equal and judgement.verdict == NOT_ROUNDING:  # a wrong sum, or memory that changed under it
+        return replace(found, why=tuple(why))
+    if a != b and not given.equal:
+        return _over_other_ranks(found, why, how, judgement)
+    if order == (False, True):
+        return replace(found, why=tuple(why))
+    if ordering == LIBRARY:
+        why.append("the MPI library chooses its order, by length, ranks and network")
+    if ordering in (LIBRARY, OF_RANKS):
+        return replace(found, why=tuple(why))
+    reason = "the order of addition inside it was not recorded (--allreduce arrival records it)"
+    return replace(found, why=tuple(why), instead=ORDER, instead_why=reason)
+
+
+def of_whole(scene: Scene, name: str) -> Cause:
+    """What ranks hold, gather or scatter together, on any number of them."""
+    call, _, held = name.rpartition(", ")
+    why = [f"{held} in {call}, of all ranks together, differ", "no sum that was compared before it differs"]
+    a, b = scene.sizes()
+    judgement = rounding.of_local(a, b)
+    if a and b and judgement.verdict == OPEN and rounding.rearranged(a, b):
+        why.append(
+            "their largest and the sum of their sizes are equal: they may be the same numbers in another order"
+        )
+    return Cause(KERNEL, scene.at, call, None, scene.event(call), tuple(why), rounding=judgement)
+
+
+def _over_other_ranks(found: Cause, why: list[str], how: rounding.Sum, judgement: Judgement) -> Cause:
+    """Of a total over another number of ranks, whose contributions are not the same."""
+    a, b = how.ranks
+    reason = "no order of the contributions was seen to matter"
+    if judgement.verdict == NOT_ROUNDING:
+        return replace(found, kind=KERNEL, why=(*why, "so a rank computed something else"))
+    if judgement.verdict == ROUNDING and how.operation in rounding.ADDED_UP and how.guarantee != "exact":
+        why.append(f"{a} and {b} ranks group the additions in other ways")
+        return replace(
+            found, why=tuple(why), instead=KERNEL, instead_why="what a rank added before it gave its part"
+        )
+    kind = (
+        UNDECIDED
+        if how.operation in (*rounding.ADDED_UP, *rounding.UNKNOWN) and how.guarantee != "exact"
+        else KERNEL
+    )
+    if kind == KERNEL:
+        return replace(
+            found,
+            kind=KERNEL,
+            why=tuple(why),
+            instead=INSIDE,
+            instead_why="partial sums of other ranks round otherwise",
+        )
+    return replace(found, kind=kind, why=tuple(why), instead=KERNEL, instead_why=reason)
+
+
+def of_block(scene: Scene, name: str) -> Cause:
+    """A block differs that was equal when it was last recorded: what ran on it in between?"""
+    at, before = scene.at, scene.preceding()
+    who = f"rank {scene.rank}"
+    why = [f"it differs in {which_blocks(scene)} on {which_ranks(scene)}"]
+    if not before.known:
+        why.append("no events were recorded, so that nothing tells what ran before it")
+        return Cause(
+            KERNEL, at, name, scene.rank, None, tuple(why), MEMORY, "a run with --trace regions can tell"
+        )
+    if before.since is not None:
+        why.append(f"the last record of the block, {before.since[1]} at step {before.since[0]}, is equal")
+    worked = [event for event in before.ended if event.kind not in NO_WORK]
+    if not worked and not at.name.startswith(ADDED):
+        why.append(
+            f"nothing ran on {who} in between"
+            + (f" ({event_names(before.ended)} ended)" if before.ended else "")
+        )
+        instead, reason = "", ""
+        if at.name.startswith(SENT):
+            instead, reason = (
+                KERNEL,
+                "what is sent may be made of the state by a kernel that is no region of its own",
+            )
+        return Cause(MEMORY, at, name, scene.rank, None, tuple(why), instead, reason)
+    local = [event for event in worked if event.kind not in WAITING]
+    event = local[-1] if local else before.inside
+    if event is not None:
+        why.append(f"in between {who} ran {event.name}")
+    return Cause(KERNEL, at, event.name if event else name, scene.rank, event, tuple(why))

@@ -1,0 +1,113 @@
+"""The class of a first difference, where states alone were recorded: by what differs once a step is over."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from analysis.divergence import preceding, rounding
+from analysis.divergence.classes import COLLECTIVE, FROM_INPUT, HALO, KERNEL, MEMORY, ORDER, UNDECIDED, Cause
+from analysis.divergence.points import Point
+from analysis.divergence.preceding import NO_WORK
+from analysis.divergence.rounding import ROUNDING
+from analysis.divergence.scene import Scene, event_names, which_blocks
+from analysis.load.timeline import WITH_PARTNERS
+from kernels import bits
+from miniapps.trace.schema import COLLECTIVE as SUMS
+
+
+def after_a_step(scene: Scene, name: str) -> Cause:
+    """Only states are recorded: judged by what differs once a step is over."""
+    at, comparison, before = scene.at, scene.comparison, scene.preceding()
+    blocks = scene.blocks()
+    differing, count = int(blocks["differs"].sum()), len(blocks)
+    worked = [event for event in before.ended if event.kind not in NO_WORK]
+    sums = [event for event in worked if event.kind == SUMS]
+    exchanges = [event for event in worked if event.kind in WITH_PARTNERS]
+    local = [event for event in worked if event not in sums and event not in exchanges]
+    advice = scene.advice("messages")
+    why = [
+        f"it differs in {which_blocks(scene)}"
+        if at.block >= 0
+        else f"{at.name}, a number of the whole run, differs"
+    ]
+    why += [f"between this record and the last one ended {event_names(worked)}"] if worked else []
+    if not worked and before.known and before.since is None:
+        return Cause(FROM_INPUT, at, name, scene.rank, None, (*why, "no event ended before it"))
+    if comparison.order and comparison.order[0] <= at.step:
+        step, reducer, call, *_ = comparison.order
+        why.append(f"the recorded order of {reducer} differs first, at step {step}, call {call + 1}")
+        event = preceding.nth(scene.b["path"], scene.repeat, scene.rank, step, scene.region(reducer), call)
+        return Cause(
+            ORDER, at, reducer, None, event, tuple(why), KERNEL, f"the order need not matter; {advice}"
+        )
+    owners = blocks["rank"][blocks["differs"]].unique()
+    if at.block >= 0 and differing == 1 < count:
+        if sums and not _other_names_differ(scene):
+            why.append(
+                f"nothing else does, although {sums[-1].name} came in between and carries differences to all"
+            )
+            return Cause(
+                MEMORY, at, name, scene.rank, None, tuple(why), KERNEL, f"after {sums[-1].name}; {advice}"
+            )
+        event = local[-1] if local else None
+        why.append("other records of the step differ as well, as after a sum over all blocks")
+        return Cause(
+            KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), HALO, advice
+        )  # fmt: skip
+    if at.block >= 0 and 1 < differing < count and len(owners) == 1 < int(scene.b["size"]) and exchanges:
+        why.append(f"all of them are on rank {owners[0]}")
+        return Cause(HALO, at, exchanges[-1].name, int(owners[0]), exchanges[-1], tuple(why), KERNEL, advice)
+    point = _largest(scene)
+    judgement = rounding.of_local(*scene.farthest())
+    if judgement.amplification is None and point:
+        judgement = rounding.of_local(*scene.sizes(point))
+    if differing == count and (moved := [event for event in sums if scene.regrouped(event.name)]):
+        why.append(
+            f"{scene.a['size']} and {scene.b['size']} ranks group the contributions to {event_names(moved)} in other "
+            "ways, for which no equal bits are promised"
+        )
+        kind = COLLECTIVE if judgement.verdict == ROUNDING else UNDECIDED
+        reducer = scene.reducer(moved[0].name)
+        return Cause(kind, at, reducer, None, moved[0], tuple(why), KERNEL, advice, rounding=judgement)
+    event = local[-1] if local else None
+    free = [event for event in sums if not scene.fixed(event.name)]
+    if sums and not free:
+        why.append(f"no order changes {event_names(sums)}, which the guarantee fixes")
+    if free and judgement.verdict == ROUNDING:
+        reducer = scene.reducer(free[-1].name)
+        return Cause(
+            COLLECTIVE, at, reducer, None, free[-1], tuple(why), KERNEL, advice, rounding=judgement
+        )  # fmt: skip
+    block = point.block if point is not None and point.block >= 0 else at.block
+    if block >= 0 and block != at.block:
+        why.append(f"it is largest in block {block}")
+    other = COLLECTIVE if free else HALO if exchanges else ""
+    return Cause(
+        KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), other, advice if other else "",
+        rounding=judgement,
+    )  # fmt: skip
+
+
+def _other_names_differ(scene: Scene) -> bool:
+    """Whether blocks differ in this step under another name of what is recorded by block."""
+    a, b, step = scene.comparison.a, scene.comparison.b, scene.at.step
+    for name in set(scene.frames.recorded("fingerprints", *b)) - {scene.at.name}:
+        sides = [scene.frames.segment("fingerprints", *run, name, step) for run in (a, b)]
+        both = sides[0].merge(sides[1], on=["occurrence", "block"], suffixes=("_a", "_b"))
+        if ((both["hi_a"] != both["hi_b"]) | (both["lo_a"] != both["lo_b"])).any():
+            return True
+    return False
+
+
+def _largest(scene: Scene) -> Point | None:
+    """The value with the largest relative difference at the first differing step; None where no value differs there."""
+    points = [
+        p
+        for p in (*scene.comparison.values, scene.comparison.largest, scene.comparison.value)
+        if p is not None
+    ]
+    points = [p for p in points if p.step == scene.at.step]
+    if not points:
+        return None
+    sizes = [float(bits.relative_difference(p.a, p.b)) for p in points]
+    return points[int(np.argmax(np.nan_to_num(sizes, nan=np.inf)))]

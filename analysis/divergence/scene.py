@@ -1,0 +1,150 @@
+"""The records of two runs around their first difference, as those who judge it ask for them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+import numpy as np
+import pandas as pd
+
+from analysis.divergence import preceding, rounding, sized
+from analysis.divergence.points import Comparison, Point
+from analysis.divergence.preceding import Event, Preceding
+from analysis.load.frames import Frames
+from kernels import bits
+from miniapps.trace.records import SENT, SOURCE, TOTAL
+
+SHOWN = 4  # blocks, or names, listed
+
+
+class Scene:
+    """What the judges look at."""
+
+    def __init__(self, frames: Frames, comparison: Comparison, at: Point):
+        self.frames, self.comparison, self.at = frames, comparison, at
+        runs = frames.runs.set_index(["run", "repeat"])
+        self.a, self.b = runs.loc[comparison.a], runs.loc[comparison.b]
+        self.rank, self.repeat = at.rank_b, comparison.b[1]
+        self.table = "fingerprints" if at is comparison.fingerprint else "values"
+        names = frames.recorded("fingerprints", *comparison.b)
+        self.with_messages = any(name.startswith((SENT, TOTAL)) for name in names)
+
+    def sizes(self, at: Point | None = None) -> tuple[rounding.Size | None, rounding.Size | None]:
+        """The sizes of this record, or of another, in both runs."""
+        table = self.table if at is None or at is self.at else "fingerprints" if np.isnan(at.a) else "values"
+        return sized.pair(self.frames, self.comparison.a, self.comparison.b, at or self.at, table)
+
+    def farthest(self) -> tuple[rounding.Size | None, rounding.Size | None]:
+        """The sizes in both runs of the block of this record that differs most."""
+        if self.table == "values":
+            return self.sizes()
+        return sized.farthest(self.frames, self.comparison.a, self.comparison.b, self.at)
+
+    def blocks(self) -> pd.DataFrame:
+        """Columns block, rank (in the second run), differs: all records of this name and occurrence."""
+        sides = []
+        for run in (self.comparison.a, self.comparison.b):
+            rows = self.frames.segment(self.table, *run, self.at.name, self.at.step)
+            sides.append(rows[rows["occurrence"] == self.at.occurrence])
+        both = sides[0].merge(sides[1], on="block", suffixes=("_a", "_b"))
+        if self.table == "values":
+            differs = bits.differ(both["value_a"].to_numpy(), both["value_b"].to_numpy())
+        else:
+            differs = ((both["hi_a"] != both["hi_b"]) | (both["lo_a"] != both["lo_b"])).to_numpy()
+        return pd.DataFrame({"block": both["block"], "rank": both["rank_b"], "differs": differs})
+
+    def event(self, name: str, call: int | None = None) -> Event | None:
+        """The event `name` of this record, or another `call` of it in this step."""
+        call = self.at.occurrence if call is None else call
+        return preceding.nth(self.b["path"], self.repeat, self.rank, self.at.step, name, call)
+
+    def region(self, reducer: str) -> str:
+        """The region of a reduction, in the second run."""
+        return json.loads(self.b["reductions"]).get(reducer, {}).get("region", reducer)
+
+    def reducer(self, region: str) -> str:
+        """The reduction of a region; the region itself where it is of none."""
+        stated = json.loads(self.b["reductions"])
+        return next((name for name, own in stated.items() if own.get("region") == region), region)
+
+    def regrouped(self, region: str) -> bool:
+        """Whether this planned reduction may have other bits in the second run because of its number of ranks."""
+        own = json.loads(self.b["reductions"]).get(self.reducer(region), {})
+        return self.a["size"] != self.b["size"] and own.get("guarantee") in ("none", "run")
+
+    def fixed(self, region: str) -> bool:
+        """Whether the guarantee of this reduction leaves its contributions no order to choose, in both runs."""
+        own = [json.loads(run["reductions"]).get(self.reducer(region), {}) for run in (self.a, self.b)]
+        levels = {each.get("guarantee", "none") for each in own}
+        return levels <= (
+            {"layout", "exact"} if self.a["size"] != self.b["size"] else {"run", "layout", "exact"}
+        )
+
+    def sources(self, name: str) -> tuple[int, int] | None:
+        """Whose message this receive from any source took, in both runs, where these are two ranks; else None."""
+        sides = []
+        for run in (self.comparison.a, self.comparison.b):
+            rows = self.frames.segment("values", *run, f"{SOURCE}{name}", self.at.step)
+            rows = rows[(rows["occurrence"] == self.at.occurrence) & (rows["block"] == self.at.block)]
+            sides.append([int(value) for value in rows["value"]])
+        return (sides[0][0], sides[1][0]) if all(sides) and sides[0] != sides[1] else None
+
+    def recorded_as_sent(self, name: str) -> bool:
+        """Whether the second run recorded what went into this exchange."""
+        return f"{SENT}{name}" in self.frames.recorded("fingerprints", *self.comparison.b)
+
+    def advice(self, what: str) -> str:
+        """Which record would tell two causes apart, by the command that made the run; without what it was given."""
+        options, config = (json.loads(self.b[key]) for key in ("options", "config"))
+        if "program.sums" in options:
+            more = "" if self.recorded("MPI_Send", "MPI_Isend") else "fpna run --point-to-point"
+        elif "recording.of_ranks" in options:
+            more = "" if config["recording"].get("reductions") else "fpna.record(..., reductions=True)"
+        else:
+            more = "" if config.get("run", {}).get("record") == "messages" else "--record messages"
+        return f"record {what} to tell them apart ({more})" if more else "no record tells them apart"
+
+    def recorded(self, *calls: str) -> bool:
+        """Whether the second run recorded what one of `calls` sent."""
+        names = self.frames.recorded("fingerprints", *self.comparison.b)
+        return any(name.startswith(tuple(f"{SENT}{call} at" for call in calls)) for name in names)
+
+    def preceding(self) -> Preceding:
+        return preceding.preceding(self.b["path"], self.repeat, self.rank, self.at)
+
+    def order(self, reducer: str, call: int) -> tuple[bool, bool] | None:
+        """(whether the recorded orders of a sum differ, whether they can be compared); None: not recorded."""
+        sides = []
+        for run in (self.comparison.a, self.comparison.b):
+            rows = self.frames.of("order", *run)
+            keep = (rows["step"] == self.at.step) & (rows["name"] == reducer) & (rows["occurrence"] == call)
+            sides.append(rows["ranks"][keep].tolist())
+        if not all(sides):
+            return None
+        (a,), (b,) = sides
+        return a != b, len(a) == len(b)
+
+
+def which_blocks(scene: Scene) -> str:
+    """`block 5`, `blocks 1, 2 (2 of 64)`."""
+    blocks = scene.blocks()
+    differing = blocks["block"][blocks["differs"]].tolist()
+    if scene.at.block < 0:
+        return scene.at.name
+    if len(differing) == len(blocks) > 1:
+        return f"all {len(blocks)} blocks"
+    shown = ", ".join(map(str, differing[:SHOWN])) + (", ..." if len(differing) > SHOWN else "")
+    noun = "block" if len(differing) == 1 else "blocks"
+    return f"{noun} {shown} ({len(differing)} of {len(blocks)})"
+
+
+def which_ranks(scene: Scene) -> str:
+    blocks = scene.blocks()
+    ranks = sorted(set(blocks["rank"][blocks["differs"]].tolist()))
+    return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
+
+
+def event_names(events: Iterable[Event]) -> str:
+    names = list(dict.fromkeys(event.name for event in events))
+    return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -1,0 +1,180 @@
+"""The rows that two runs both recorded, and those that one of them must have and lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from analysis.divergence.points import Lone
+from analysis.divergence.recorded import LAST, OF_A_RANK, Common
+from analysis.load.frames import Frames
+from analysis.load.store import Leaves
+from analysis.load.tree import HASHES
+from analysis.runs import Id
+from kernels import bits
+from miniapps.trace.records import PASSING, is_state
+
+KEY = ["step", "name", "occurrence", "block"]
+
+
+class Shared:
+    """What two (run, repeat) both recorded in one table, by the leaves of their hash trees, as far as it is compared.
+
+    `in_left`, `in_right`: places of the leaves with equal (step, name, occurrence, leaf) in both; `unequal`: whether
+    they differ in blocks or bits; `rows`: how many rows have an equal in the other, by step, name, occurrence and
+    block.
+    """
+
+    def __init__(self, frames: Frames, table: str, a: Id, b: Id, common: Common):
+        self.frames, self.table, self.a, self.b, self.common = frames, table, a, b, common
+        self.left, self.right = frames.leaves(table, *a), frames.leaves(table, *b)
+        self.in_left, self.in_right = _joined(self.left, self.right)
+        self.begin = _both_begun(frames, a, b) if common.restarted else 0
+        self.left_out = self._unaligned() if common.moved else set()
+        kept = self._of(self.left, self._wanted)[self.in_left]
+        if not kept.all():
+            self.in_left, self.in_right = self.in_left[kept], self.in_right[kept]
+        pairs = [
+            (getattr(self.left, key)[self.in_left], getattr(self.right, key)[self.in_right]) for key in HASHES
+        ]
+        self.unequal = np.any([one != other for one, other in pairs], axis=0)
+        other_blocks = pairs[0][0] != pairs[0][1]
+        self.rows = int(self.left.rows[self.in_left[~other_blocks]].sum())
+        state = np.array([is_state(name) for name in frames.names], bool)
+        same = self.in_left[~other_blocks]
+        self.results = int(self.left.rows[same][state[self.left.name[same]]].sum())
+        if other_blocks.any():
+            shared = self.aligned(other_blocks)[0]
+            self.rows += len(shared)
+            self.results += int(state[shared["name"].cat.codes.to_numpy()].sum())
+        self.other_blocks = other_blocks
+
+    def _wanted(self, name: str) -> bool:
+        return name not in self.left_out and not self.common.dropped(self.table, name)
+
+    def _must(self, name: str) -> bool:
+        """Whether both must have the rows of a name. On other rank counts a program may make other calls."""
+        if self.common.unaligned and name.startswith(PASSING):
+            code = self.frames.names.index(name)
+            if not (np.any(self.left.name == code) and np.any(self.right.name == code)):
+                return False
+        return self._wanted(name) and not self.common.may_lack(self.table, name)
+
+    def _unaligned(self) -> set[str]:
+        """Names of what both runs pass on, which the rule leaves out or whose steps are not those of one program: a
+        step counts collective calls on all ranks, and a communicator may have all ranks of one run and a part of
+        another's."""
+        found = set()
+        for code in np.intersect1d(self.left.name, self.right.name).tolist():
+            name = self.frames.names[code]
+            if not name.startswith(PASSING) or OF_A_RANK.fullmatch(name):
+                continue
+            one, other = (np.sort(tree.step[tree.name == code]) for tree in (self.left, self.right))
+            shorter = min(len(one), len(other))
+            moved = self.common.unaligned and not np.array_equal(one[:shorter], other[:shorter])
+            if moved or self.common.partial(name):
+                found.add(name)
+        return found
+
+    def missing(self) -> list[tuple[int, Lone | None]]:
+        """For each run, how many rows it has that the other must have and lacks, and the first of them."""
+        missing_rows = []
+        sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
+        for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):
+            must = self._of(tree, self._must)
+            must &= tree.step <= self.common.until
+            alone = must.copy()
+            alone[joined] = False
+            count, first = int(tree.rows[alone].sum()), []
+            if count:
+                places = np.flatnonzero(alone)
+                first += [
+                    self._rows(run, tree, places[[np.lexsort((tree.seq[places], tree.step[places]))[0]]])
+                ]
+            part = self.other_blocks & must[joined]
+            if part.any():
+                own = self._rows(run, tree, joined[part])
+                theirs = self._rows(self.b if run is self.a else self.a, other, matched[part])
+                keys = pd.MultiIndex.from_frame(own[KEY]).isin(pd.MultiIndex.from_frame(theirs[KEY]))
+                count += int((~keys).sum())
+                first += [own[~keys]] if not keys.all() else []
+            missing_rows.append((count, _lone(run, pd.concat(first)) if first else None))
+        return missing_rows
+
+    def _of(self, tree: Leaves, wanted: Callable[[str], bool]) -> np.ndarray:
+        """Which leaves of the compared steps have a `wanted` name: bool."""
+        known = np.zeros(len(self.frames.names), bool)
+        for code in np.unique(tree.name).tolist():
+            known[code] = wanted(self.frames.names[code])
+        return known[tree.name] & (tree.step >= self.begin)
+
+    def of_names(self, wanted: Callable[[str], bool]) -> np.ndarray:
+        """Which of the shared leaves have a `wanted` name: bool."""
+        return self._of(self.left, wanted)[self.in_left]
+
+    def _rows(self, run: Id, tree: Leaves, places: np.ndarray) -> pd.DataFrame:
+        """The rows of the leaves in `places`, names as text."""
+        rows = self.frames.at(self.table, run[0], tree.places(np.sort(places)))
+        return rows.assign(name=rows["name"].astype("str"))
+
+    def aligned(self, chosen: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The rows below the `chosen` (bool) of the shared leaves that are in both runs, in one order."""
+        left = self.frames.at(self.table, self.a[0], self.left.places(self.in_left[chosen]))
+        right = self.frames.at(self.table, self.b[0], self.right.places(self.in_right[chosen]))
+        if len(left) == len(right) and all(
+            codes(left, key).tobytes() == codes(right, key).tobytes() for key in KEY
+        ):
+            return left, right
+        keys = [
+            pd.DataFrame({key: codes(side, key) for key in KEY} | {f"row_{name}": np.arange(len(side))})
+            for name, side in (("a", left), ("b", right))
+        ]
+        both = keys[0].merge(keys[1], on=KEY)
+        return left.iloc[both["row_a"]], right.iloc[both["row_b"]]
+
+
+def _both_begun(frames: Frames, a: Id, b: Id) -> int:
+    """The first step in which both runs recorded a state."""
+    states = np.array([is_state(name) for name in frames.names], bool)
+    first = []
+    for run in (a, b):
+        trees = [frames.leaves(table, *run) for table in ("fingerprints", "values")]
+        first.append(
+            min((int(tree.step[states[tree.name]].min(initial=LAST)) for tree in trees), default=LAST)
+        )
+    return max(first)
+
+
+def _lone(run: Id, rows: pd.DataFrame) -> Lone:
+    """The first of `rows`."""
+    at = rows.sort_values(["step", "seq", "block"]).iloc[0]
+    return Lone(
+        run, int(at["step"]), str(at["name"]), int(at["block"]), int(at["occurrence"]), int(at["seq"])
+    )
+
+
+def _joined(left: Leaves, right: Leaves) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the leaves that are in both."""
+    keys = ("step", "name", "occurrence", "leaf")
+    if all(np.array_equal(getattr(left, key), getattr(right, key)) for key in keys):
+        same = np.arange(len(left.step))
+        return same, same  # the usual case: no join is needed
+    frames = [
+        pd.DataFrame({key: getattr(side, key) for key in keys} | {f"place_{name}": np.arange(len(side.step))})
+        for name, side in (("a", left), ("b", right))
+    ]
+    both = frames[0].merge(frames[1], on=list(keys)).sort_values("place_a")
+    return both["place_a"].to_numpy(), both["place_b"].to_numpy()
+
+
+def codes(rows: pd.DataFrame, key: str) -> np.ndarray:
+    column = rows[key]
+    return (column.cat.codes if key == "name" else column).to_numpy(np.int32)
+
+
+def differ(table: str, left: pd.DataFrame, right: pd.DataFrame) -> np.ndarray:
+    if table == "values":
+        return bits.differ(left["value"].to_numpy(), right["value"].to_numpy())
+    return np.any([left[word].to_numpy() != right[word].to_numpy() for word in ("hi", "lo")], axis=0)
