@@ -11,10 +11,10 @@ from analysis.divergence.points import Comparison, Point
 from analysis.divergence.preceding import Event
 from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING
 from analysis.divergence.unlike import unlike
-from analysis.headline import in_both, place, sentence, verdict_of
 from analysis.load.frames import Frames
 from analysis.page.text import number
 from analysis.runs import label
+from analysis.sentences import in_both, place, sentence, verdict_of
 from kernels import bits
 from miniapps.trace.records import SOURCE
 

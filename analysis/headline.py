@@ -1,6 +1,4 @@
-"""Every verdict in words: a badge, a sentence over all runs, a clause for each group, a sentence for each pair of runs,
-and the exit code that goes with them. What is said is over what was compared, and says what that is.
-"""
+"""The verdict over all runs: a badge, a sentence that says how much was compared, and the exit code."""
 
 from __future__ import annotations
 
@@ -8,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from analysis.attempts import repeated
+from analysis.clauses import by_ranks, compared_sizes, not_compared
 from analysis.counterparts import REPLAY
 from analysis.divergence.classes import Cause
-from analysis.divergence.points import FINAL, Comparison, Lone, Point
-from analysis.groups import SPANS_LAYOUTS
+from analysis.divergence.points import Comparison
 from analysis.load.frames import Frames
-from analysis.power import unseen
 from analysis.runs import Id, label
+from analysis.sentences import NO_RESULTS, place, rows_text
 from analysis.verdict import (
     BROKEN,
     DIFFERS,
@@ -25,9 +23,7 @@ from analysis.verdict import (
     RANKS,
     SAME,
     UNTESTED,
-    URGENT,
     WORST_FIRST,
-    Cell,
     Group,
     Over,
     counted,
@@ -36,17 +32,13 @@ from analysis.verdict import (
     over,
     ranks,
     together,
-)
-from miniapps.trace.records import PASSING, SOURCE
+)  # fmt: skip
 
 BADGES = {
     FAILED: "FAILED", BROKEN: "BROKEN PROMISE", INCOMPARABLE: "NOT COMPARABLE", OUTSIDE: "OTHER ENVIRONMENT",
     DIFFERS: "DIFFERS", HOLDS: "IDENTICAL", SAME: "IDENTICAL", UNTESTED: "NOTHING TO COMPARE",
 }  # fmt: skip
 AS_RECORDED = "IDENTICAL AS RECORDED"  # of runs that recorded no results, only what they passed on
-NO_RESULTS = "no results were recorded"
-NOTHING = ": nothing to compare with"  # what is said of a run that is alone
-APART = "runs on different numbers of ranks recorded nothing that can be compared between them"
 EQUAL_CODE, DIFFERENT_CODE = 0, 3  # exit codes of commands that compare
 # What a cause means, for people who do not know its name.
 BECAUSE = {
@@ -236,47 +228,13 @@ def _differing(group: Group) -> str:
 def _equal(groups: list[Group]) -> str:
     """All runs that could be compared are equal, in what was compared; what a replay repeats is one of them."""
     on = together(map(_over, groups))
-    sizes = tuple(sorted({size for group in groups for size in _sizes(group)}))
+    sizes = tuple(sorted({size for group in groups for size in compared_sizes(group)}))
     runs = f"{counted(on.compared, 'run')} on {ranks(sizes)}"
     within = [f"each of {len(groups)} ways of computing"] if len(groups) > 1 else []
-    within += ["each number of ranks"] if any(_by_ranks(group) for group in groups) else []
+    within += ["each number of ranks"] if any(by_ranks(group) for group in groups) else []
     among = f", within {' and '.join(within)}" if within else ""
     what = "the same result, to the last bit" if on.results else "the same bits"
-    return f"{runs} gave {what}{among}{_in_brackets(on)}{_left(groups)}"
-
-
-def _sizes(group: Group) -> tuple[int, ...]:
-    """The rank counts of the runs of a group that were compared."""
-    if group.spanned or group.beside:
-        return group.sizes
-    return tuple(sorted({size for cell in group.cells if cell.over.compared for size in cell.sizes}))
-
-
-def _by_ranks(group: Group) -> bool:
-    """Whether the runs of a group are said to be equal on each number of ranks alone."""
-    return (len([cell for cell in group.cells if cell.over.compared]) > 1 and not group.spanned) or bool(
-        group.across
-    )
-
-
-def _left(groups: list[Group]) -> str:
-    """What was not compared, behind a sentence on what was."""
-    alone = sum(group.runs - group.over.compared for group in groups if not group.beside)
-    parts = [f"{counted(alone, 'other run')} had nothing to be compared with"] if alone else []
-    parts += [APART] if any(_unspanned(group) for group in groups) else []
-    return "".join(f"; {part}" for part in parts)
-
-
-def _unspanned(group: Group) -> bool:
-    """Whether there are rank counts that could not be compared, although nothing is said to differ between them."""
-    return bool(group.across is None and group.beyond and not group.spanned)
-
-
-def rows_text(on: Over) -> str:
-    """`222 fingerprints and values and the final state`."""
-    count = f"{on.most:,}" if on.least == on.most else f"{on.least:,} to {on.most:,}"
-    rows = [f"{count} fingerprints and values"] if on.most else []
-    return " and ".join([*rows, *(["the final state"] if on.ended else [])])
+    return f"{runs} gave {what}{among}{_in_brackets(on)}{not_compared(groups)}"
 
 
 def _in_brackets(on: Over) -> str:
@@ -285,196 +243,3 @@ def _in_brackets(on: Over) -> str:
     parts += [NO_RESULTS] if not on.results else []
     parts += ["each with one of them alone"] if not on.whole else []
     return f" ({'; '.join(parts)})"
-
-
-def clause(group: Group) -> str:
-    """What is to be said of one group, without its name."""
-    return "; ".join(filter(None, (*group.failures, _of_bits(group), _of_beside(group))))
-
-
-def _of_bits(group: Group) -> str:
-    """What the runs of a group say of each other."""
-    verdicts = {cell.verdict for cell in group.cells}
-    verdict = next((each for each in (*URGENT, HOLDS, SAME) if each in verdicts), UNTESTED)
-    if verdict == UNTESTED and group.spanned:
-        verdict = SAME
-    if verdict == UNTESTED:
-        return _untested(group)
-    if verdict == INCOMPARABLE:
-        cell, comparison = next(
-            (cell, cell.lacking) for cell in group.cells if cell.verdict == verdict and cell.lacking
-        )
-        return f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} cannot be compared: {lacks(comparison)}"
-    if verdict == OUTSIDE:
-        return _outside(next(cell for cell in group.cells if cell.verdict == OUTSIDE))
-    if verdict in (HOLDS, SAME):
-        return _clause_of_equal(group)
-    several = len([cell for cell in group.cells if cell.runs > 1]) > 1
-    parts = []
-    for cell in group.cells:
-        if cell.verdict == verdict:
-            where = f" on {ranks(cell.sizes)}" if several or group.guarantee in SPANS_LAYOUTS else ""
-            parts.append(_count(cell) + where)
-    promised = "equal bits were promised, but " if verdict == BROKEN else ""
-    at = f", first at {place(group.first.part)}" if group.first else ""
-    return f"{promised}{', '.join(parts)}{at}{_cause(group, group.first)}"
-
-
-def _untested(group: Group) -> str:
-    """What is said of runs of which no two of a cell were compared."""
-    if not group.runs:
-        return f"no complete run ({group.incomplete} incomplete)"
-    runs = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}"
-    if group.across:
-        return f"{runs}: {_apart_by_ranks(group, group.across)}"
-    if any(cell.runs > 1 for cell in group.cells):
-        return f"{counted(group.runs, 'run')} recorded nothing in common to compare"
-    if group.beyond:
-        return f"{runs}: {APART}"
-    return "" if group.beside else f"{runs}{NOTHING}"
-
-
-def _clause_of_equal(group: Group) -> str:
-    """What is said where no cell holds two runs that differ."""
-    on = group.over
-    where = ""
-    if _by_ranks(group):
-        alone = sum(cell.over.compared < 1 for cell in group.cells)
-        more = f" ({counted(alone, 'rank count')} with one run only)" if alone else ""
-        where = f" wherever the number of ranks was the same{more}"
-    text = f"{counted(on.compared, 'run')} on {ranks(_sizes(group))} gave the same bits{where}"
-    part = min((c.least for c in group.cells if c.least), key=lambda c: c.compared, default=None)
-    text += f" {in_both(part)}" if part else f" in {rows_text(on)}"
-    text += f"; {NO_RESULTS}" if not on.results else ""
-    text += "; each compared with one of them alone" if not on.whole else ""
-    text += f" ({unseen(group.tested)})" if group.tested > 1 else ""
-    if group.across:
-        return f"{text}; {_apart_by_ranks(group, group.across)}"
-    return text + _left([group])
-
-
-def _apart_by_ranks(group: Group, across: Comparison) -> str:
-    results = f"{group.distinct} different results" if group.distinct > 1 else "other bits"
-    return (
-        f"{results} on different numbers of ranks, between which nothing is promised, "
-        f"first at {place(across.part)}{_cause(group, across)}"
-    )
-
-
-def _cause(group: Group, of: Comparison | None) -> str:
-    """`; cause: message order (scalars, step 0)`; empty where that of the difference `of` is not known."""
-    if group.cause is None or of is not group.shown:
-        return ""
-    who = "" if group.cause.rank is None else f" on rank {group.cause.rank}"
-    cause_of = "cause" if group.sure else "probable cause"
-    return f"; {cause_of}: {group.why} ({group.cause.name}{who}, step {group.cause.step})"
-
-
-def _of_beside(group: Group) -> str:
-    """What is said of runs that are compared with those of another group."""
-    beside = group.beside
-    if beside is None:
-        return ""
-    relation = "the run that it replays" if beside.kind == REPLAY else "the run without the fault"
-    if beside.lacking:
-        return f"cannot be compared with {relation}: {lacks(beside.lacking)}"
-    if beside.first is None:
-        on = over(2, 2, [beside.shown])
-        none = "" if on.results else f"; {NO_RESULTS}"
-        return f"the same bits as {relation}, {label(beside.source)}, in {rows_text(on)}{none}"
-    outside = f" in another environment ({', '.join(beside.apart)})" if beside.apart else ""
-    at = f"first at {place(beside.first.part)}{_cause(group, beside.first)}"
-    return f"other bits than {relation}{outside}, {label(beside.source)}, {at}"
-
-
-def sentence(comparison: Comparison) -> str:
-    """`a:0 and b:0 differ: first at step 3, vorticity, block 5.`"""
-    a, b = label(comparison.a), label(comparison.b)
-    if not comparison.comparable:
-        return f"{a} and {b} cannot be compared, since records are missing: {lacks(comparison)}."
-    if comparison.differs:
-        return f"{a} and {b} differ: first at {place(comparison.part)}."
-    on = over(2, 2, [comparison])
-    none = "" if on.results else f"; {NO_RESULTS}"
-    if comparison.only_a or comparison.only_b:
-        final = " and in the final state" if comparison.ended else ""
-        until = f", up to step {comparison.through}" if comparison.compared else ""
-        return f"{a} and {b} are equal {in_both(comparison)}{until}{final}{none}."
-    rows = f"{comparison.compared} fingerprints and values up to step {comparison.through}"
-    parts = [rows] if comparison.compared else []
-    parts += ["the final state"] if comparison.ended else []
-    return f"{a} and {b} are equal: the same bits in {' and in '.join(parts)}{none}."
-
-
-def apart_sentence(a: Id, b: Id, why: str) -> str:
-    """What is said of two runs with nothing in common."""
-    return f"{label(a)} and {label(b)} were not compared: {why}."
-
-
-def verdict_of(comparison: Comparison) -> str:
-    """The key of MEANING of two runs compared."""
-    return DIFFERS if comparison.differs else SAME if comparison.comparable else INCOMPARABLE
-
-
-def place(point: Point | Lone) -> str:
-    """`step 2, vorticity, block 17`."""
-    if point.name == FINAL:
-        return f"the final state, after step {point.step}"
-    block = f", block {point.block}" if point.block >= 0 else ""
-    again = f", record {point.occurrence + 1} of this step" if point.occurrence else ""
-    if point.name.startswith(SOURCE):
-        who = f", on rank {point.block}" if point.block >= 0 else ""
-        return f"step {point.step}, the order of messages at {point.name.removeprefix(SOURCE)}{who}{again}"
-    return f"step {point.step}, {point.name}{block}{again}"
-
-
-def lacks(comparison: Comparison) -> str:
-    """`b:0 lacks 278 of the 282 records of a:0, the first at step 0, vorticity, block 0`, and what to do."""
-    parts = []
-    for run, count, other, total in (
-        (comparison.a, comparison.lacks_a, comparison.b, comparison.compared + comparison.only_b),
-        (comparison.b, comparison.lacks_b, comparison.a, comparison.compared + comparison.only_a),
-    ):
-        if count:
-            own = comparison.compared + (comparison.only_a if run == comparison.a else comparison.only_b)
-            parts.append(f"{label(run)} ({own:,} records) lacks {count:,} of the {total:,} of {label(other)}")
-    lone = comparison.lone
-    where = f"; the first that only {label(lone.run)} has is at {place(lone)}" if lone else ""
-    if lone and lone.name.startswith(PASSING):
-        return f"{' and '.join(parts)}{where}. The program made other calls, or records were lost: repeat the runs"
-    return f"{' and '.join(parts)}{where}. Copy the runs again, or repeat them"
-
-
-def in_both(comparison: Comparison) -> str:
-    """`in what both recorded (37 of 222 and 37 records)`."""
-    a, b = comparison.compared + comparison.only_a, comparison.compared + comparison.only_b
-    why = f"; {', '.join(comparison.recordings)}" if comparison.recordings else ""
-    return f"in what both recorded ({comparison.compared:,} of {a:,} and {b:,} records{why})"
-
-
-def _outside(cell: Cell) -> str:
-    """What is said of a cell whose runs are of several environments."""
-    bits = (
-        f"{cell.distinct} different results"
-        if cell.distinct > 1
-        else f"the same bits in {rows_text(cell.over)}"
-    )
-    if cell.distinct < 2 and cell.first:
-        bits = "one result, but differ on the way" if cell.distinct else f"they differ; {NO_RESULTS}"
-    at = f", first at {place(cell.first.part)}" if cell.first else ""
-    where = f"{cell.environments} environments" if cell.environments > 1 else "an environment that is not one"
-    known = cell.over.compared or cell.differs
-    return (
-        f"{counted(cell.runs, 'run')} on {ranks(cell.sizes)} in {where}, for which nothing is promised "
-        f"({', '.join(cell.apart)}): {bits if known else 'nothing to compare'}{at}"
-    )
-
-
-def _count(cell: Cell) -> str:
-    if cell.distinct == cell.runs > 1:
-        return f"{cell.runs} of {cell.runs} runs differ"
-    if cell.distinct > 1:
-        return f"{cell.distinct} different results in {cell.runs} runs"
-    if not cell.distinct:  # nothing of a result was recorded, as of programs that run as they are
-        return f"{cell.runs} runs differ in what passes through their calls ({NO_RESULTS})"
-    return f"{cell.runs} runs end in one result but differ on the way"

@@ -15,8 +15,8 @@ from typing import Any
 
 from analysis.ask.paths import all_paths, path_of, paths_of, shortened, with_checkpoints, with_repeats
 from analysis.ask.probes import ENVIRONMENT, METHOD, RANKS, REPEATS, RESTART, SAME, Evidence, cells
-from analysis.headline import place
 from analysis.runs import Id, ids, label
+from analysis.sentences import place
 from analysis.verdict import counted, ranks
 from miniapps.received.text import printable
 

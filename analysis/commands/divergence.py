@@ -41,9 +41,10 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.divergence.cause import cause
     from analysis.divergence.compare import NothingInCommon, compare
     from analysis.divergence.steps import growth
-    from analysis.headline import apart_sentence, headline_of, sentence
+    from analysis.headline import headline_of
     from analysis.page.tables import calls_table, comparison_frames, steps_table
     from analysis.power import power_note
+    from analysis.sentences import apart_sentence, sentence
 
     places = [split(run) for run in options.runs]
     frames = loaded(options, [directory for directory, _ in places], copies=True)

@@ -157,9 +157,9 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     from analysis.divergence.compare import compare
     from analysis.divergence.points import FINAL
     from analysis.export.marks import mark_of
-    from analysis.headline import place, sentence
     from analysis.load.guard import read_run
     from analysis.load.timeline import timeline
+    from analysis.sentences import place, sentence
 
     other, other_repeat = split(options.against)
     frames = loaded(options, [directory, other], copies=True)

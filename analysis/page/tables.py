@@ -7,10 +7,11 @@ from collections.abc import Iterable, Iterator
 
 import pandas as pd
 
+from analysis.clauses import NOTHING, clause
 from analysis.comparison import COMPARED
 from analysis.divergence.calls import CALLS
 from analysis.divergence.steps import GROWTH
-from analysis.headline import BADGES, NOTHING, badge, clause
+from analysis.headline import BADGES, badge
 from analysis.load.frames import Frames
 from analysis.page.sections import Mark, Table
 from analysis.page.text import below, number

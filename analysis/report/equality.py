@@ -12,7 +12,6 @@ from analysis.comparison import facts
 from analysis.divergence.cause import cause
 from analysis.divergence.points import Comparison
 from analysis.groups import ranks_text
-from analysis.headline import place
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
 from analysis.overview import Overview
@@ -21,6 +20,7 @@ from analysis.page.tables import alone, groups_table, variability_tables
 from analysis.report import figures
 from analysis.report.growth import growth_section
 from analysis.runs import Id, label, samples
+from analysis.sentences import place
 from analysis.variability import variability
 from analysis.verdict import FAILED, MEANING, UNTESTED, Group, by_weight, counted
 

@@ -111,8 +111,8 @@ def judge(root: Path, settings: list[str], cases: list[str]) -> list[dict]:
     """One row per setting and case: whether any record has other bits than with nothing set, which first, and what the
     libraries chose otherwise."""
     from analysis.divergence.compare import compare
-    from analysis.headline import place as where
     from analysis.load.frames import load
+    from analysis.sentences import place as where
     from miniapps.system.scope import apart
 
     rows = []

@@ -7,12 +7,14 @@ import re
 
 import pytest
 
+from analysis.clauses import clause
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import NothingInCommon, compare
 from analysis.groups import grouped
-from analysis.headline import AS_RECORDED, NO_RESULTS, clause, headline, headline_of, sentence
+from analysis.headline import AS_RECORDED, headline, headline_of
 from analysis.load.frames import load
 from analysis.runs import ids
+from analysis.sentences import NO_RESULTS, sentence
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, UNTESTED, judge
 from tests.analysis.campaigns import comparable, differ, draw, final, must_differ, shared, some
 

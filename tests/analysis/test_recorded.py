@@ -5,10 +5,11 @@ import pytest
 
 from analysis import comparison
 from analysis.__main__ import main
+from analysis.clauses import clause
 from analysis.divergence.compare import compare
 from analysis.factors import by_factor
 from analysis.growth.runs import cell_growths, equal_cells
-from analysis.headline import clause, headline
+from analysis.headline import headline
 from analysis.load.frames import load
 from analysis.matrix import ALL, matrix
 from analysis.report.build import build

@@ -6,10 +6,11 @@ import pytest
 
 from analysis import comparison
 from analysis.__main__ import main
+from analysis.clauses import clause
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
 from analysis.environment import by_environment
-from analysis.headline import clause, headline
+from analysis.headline import headline
 from analysis.lint.rules import lint
 from analysis.load.frames import load
 from analysis.matrix import matrix

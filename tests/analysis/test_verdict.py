@@ -8,8 +8,9 @@ import pandas as pd
 import pytest
 
 from analysis.attempts import repeated
+from analysis.clauses import clause
 from analysis.groups import grouped, problem_names, sums_in_words
-from analysis.headline import badge, clause, headline
+from analysis.headline import badge, headline
 from analysis.load.frames import load
 from analysis.report.build import build
 from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, OUTSIDE, SAME, UNTESTED, judge
