@@ -5,31 +5,27 @@ from __future__ import annotations
 import argparse
 import contextlib
 import shlex
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from kernels.as_json import document
 from kernels.commands.entry import command_line
-from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.progress import Progress
+from miniapps import launching
 from miniapps.cause.launches import OWN, Plan, launch, spread
 from miniapps.cause.placing import BEYOND, NOT_ROUNDING, OPEN, ROUNDING, WITHIN, Place, Verdict, judge
 from miniapps.cause.sizes import Sizes, read
 from miniapps.errors import UsageError
-from miniapps.received.arguments import Parser
-from miniapps.received.regular import Refused
-from miniapps.received.text import printable, tell
-from miniapps.trace import TraceError, read_run
+from miniapps.received.text import printable
+from miniapps.trace import read_run
 
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
-BAD_USAGE = 2
 STILL = 2  # launches that nobody disturbs
 LAUNCHES, MOST_LAUNCHES = 10, 1000
-TIMEOUT_S = 3600.0
 OBSERVED = "program.sums"  # an option that runs of `fpna run` state
 
 DESCRIPTION = """\
@@ -53,10 +49,9 @@ explain it; 4 open, and the answer says what is missing.
 
 def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:
     """The command line."""
-    top = Parser(
-        prog=prog, usage=f"{prog} A B [options] -- PROGRAM [ARGUMENTS]", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+    top = launching.parser(
+        prog, f"{prog} A B [options] -- PROGRAM [ARGUMENTS]", DESCRIPTION, EPILOG, quiet="the verdict alone"
+    )
     top.add_argument(
         "a", metavar="A", type=Path, help="the directory of a run; launches are made on as many ranks"
     )
@@ -73,30 +68,17 @@ def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:
         "--mpicxx", metavar="PATH", help="the C++ compiler of the program's MPI (mpicxx on PATH)"
     )
     top.add_argument(
-        "--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help="for one launch (3600)"
-    )
-    top.add_argument(
         "--keep", type=Path, metavar="DIR", help="keep all launches there, new or empty (removed at the end)"
     )
-    add_json(top)
-    add_loudness(top, "the verdict alone")
-    add_version(top)
     return top
 
 
 @command_line
 def main(argv: Sequence[str] | None = None, prog: str = "fpna cause") -> int:
     """Make the experiment; the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    own, command = (
-        (words[: words.index("--")], words[words.index("--") + 1 :]) if "--" in words else (words, [])
-    )
+    own, command = launching.around_dashes(argv)
     options = parser(prog).parse_args(own)
-    try:
-        return _answer(options, command, prog)
-    except (UsageError, TraceError, Refused) as error:
-        tell(f"{prog}: {error}", sys.stderr)
-        return BAD_USAGE
+    return launching.code_of(prog, partial(_answer, options, command, prog))
 
 
 def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from miniapps.errors import UsageError
-from miniapps.received.text import printable
+from miniapps.launching import run_to_end
 from miniapps.system.python import module
 
 # One thread: how threads share work must not differ between launches, nor which of them adds first.
@@ -19,7 +18,6 @@ ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 }
 OWN = "{out}"  # in a command: the directory of a program that writes traces of its own
-SHOWN = 2000  # characters of what a launch that failed has printed
 
 
 @dataclass(frozen=True)
@@ -62,18 +60,7 @@ def launch(plan: Plan, out: Path, seed: int | None, timeout: float) -> Path:
         raise UsageError(
             f"no launcher {words[0]!r} on PATH; name one that starts the ranks: --launcher 'srun -n {{ranks}}'"
         )
-    try:
-        done = subprocess.run(
-            words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
-            env=os.environ | ONE_THREAD,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        raise UsageError(
-            f"{what} has not ended after {timeout:.0f} s; give it longer: --timeout SECONDS"
-        ) from error
-    if done.returncode:
-        told = printable(done.stdout.decode(errors="replace")[-SHOWN:], keep="\n").strip()
-        raise UsageError(f"{what} ended with {done.returncode}: {shlex.join(words)}\n{told}")
+    run_to_end(what, words, shlex.join(words), timeout, os.environ | ONE_THREAD)
     return plan.own(out)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -11,20 +10,18 @@ from functools import partial
 
 from kernels.as_json import document
 from kernels.commands.entry import command_line
-from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
 from kernels.timing import in_turn
+from miniapps import launching
 from miniapps.cost.launches import Command, Launch, command, launch
 from miniapps.cost.ratios import MOST_PAIRS, Price, prices
 from miniapps.errors import UsageError
-from miniapps.received.arguments import Parser
 from miniapps.received.text import printable, tell
 from miniapps.system.environment import cpu_model
 
 SCHEMA = 1
-SHOWN, BAD_USAGE, WITHHELD = 0, 2, 4
+SHOWN, WITHHELD = 0, 4
 PAIRS = 10
-TIMEOUT_S = 3600.0
 
 DESCRIPTION = """\
 Says how many times as long B takes as A. Both are launched in pairs, A first in every other pair, after a launch of
@@ -48,37 +45,24 @@ Exit codes: 0 a ratio is shown; 2 usage, or a launch that failed; 4 not shown, a
 
 def parser(prog: str = "fpna cost") -> argparse.ArgumentParser:
     """The command line, without what stands after `--`."""
-    top = Parser(
-        prog=prog, usage=f"{prog} A B [options] [-- COMMAND]", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
-    )  # fmt: skip
+    top = launching.parser(
+        prog, f"{prog} A B [options] [-- COMMAND]", DESCRIPTION, EPILOG, quiet="the answer alone"
+    )
     top.add_argument("a", metavar="A", help="a command in quotes, or options of COMMAND")
     top.add_argument("b", metavar="B", help="what is compared with it")
     top.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help=f"pairs of launches ({PAIRS})")
-    top.add_argument(
-        "--timeout", type=float, default=TIMEOUT_S, metavar="SECONDS", help=f"for one launch ({TIMEOUT_S:g})"
-    )
-    add_json(top)
-    add_loudness(top, "the answer alone")
-    add_version(top)
     return top
 
 
 @command_line
 def main(argv: Sequence[str] | None = None, prog: str = "fpna cost") -> int:
     """Launch in pairs, and tell the ratios; the exit code."""
-    words = list(sys.argv[1:] if argv is None else argv)
-    end = words.index("--") if "--" in words else len(words)
-    own, common = words[:end], words[end + 1 :]
+    own, common = launching.around_dashes(argv)
     # A and B begin with a dash where they are options of COMMAND, and argparse would take them for its own.
     sides = [f" {word}" if common and place < 2 and word not in ("-h", "--help", "--version") else word
              for place, word in enumerate(own)]  # fmt: skip
     options = parser(prog).parse_args(sides)
-    try:
-        return _answer(options, common)
-    except UsageError as error:
-        tell(f"{prog}: {error}", sys.stderr, keep="\n")
-        return BAD_USAGE
+    return launching.code_of(prog, partial(_answer, options, common))
 
 
 def _answer(options: argparse.Namespace, common: list[str]) -> int:
@@ -86,8 +70,6 @@ def _answer(options: argparse.Namespace, common: list[str]) -> int:
         raise UsageError(
             f"--pairs {options.pairs}: choose 1 to {MOST_PAIRS}; six is the fewest that shows a ratio"
         )
-    if not options.timeout > 0:
-        raise UsageError(f"--timeout {options.timeout:g}: give seconds above 0")
     sides = [command(name, text.strip(), common) for name, text in (("A", options.a), ("B", options.b))]
     if sides[0].text == sides[1].text:
         raise UsageError(f"A and B are one command, {printable(sides[0].text)}; give two that differ")

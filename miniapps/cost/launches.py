@@ -7,7 +7,6 @@ import os
 import re
 import resource
 import shlex
-import subprocess
 import tempfile
 import time
 from collections.abc import Sequence
@@ -16,11 +15,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from miniapps.errors import UsageError
+from miniapps.launching import run_to_end
 from miniapps.received.text import printable
 from miniapps.system.python import PACKAGES
 
-SHOWN = 2000  # characters at the end of what a failed command printed
-END_S = 10.0  # that a launch is given to end after SIGTERM
 RANKS = ("-n", "-np", "-c", "--np", "--ntasks", "-N")  # options of mpirun, mpiexec, srun
 APPLICATION = re.compile(r"miniapps\.([a-z]+)")
 
@@ -75,38 +73,12 @@ def command(name: str, variant: str, common: Sequence[str]) -> Command:
 
 def launch(one: Command, timeout: float) -> Launch:
     """Launch a command once. Raises UsageError where it fails, or does not end in `timeout` seconds."""
-    with tempfile.TemporaryDirectory(prefix="fpna-cost-") as scratch, tempfile.TemporaryFile() as output:
+    with tempfile.TemporaryDirectory(prefix="fpna-cost-") as scratch:
         out = Path(scratch) / "run"
         more = ("--out", str(out), "--no-progress") if one.application else ()
         before, cpu, begin = _busy(), _children(), time.perf_counter()
-        try:
-            process = subprocess.Popen(
-                [*one.words, *more] if one.words else one.text, shell=not one.words,
-                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-        except OSError as error:
-            raise UsageError(
-                f"{one.name} cannot be started: {one.words[0]}: {error.strerror}; name a program that is on PATH"
-            ) from error
-        try:
-            code = process.wait(timeout)
-        except BaseException as error:
-            process.terminate()
-            try:
-                process.wait(END_S)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise UsageError(
-                    f"{one.name} has not ended after {timeout:g} s: {one.text}; give it longer: --timeout SECONDS"
-                ) from None
-            raise
+        run_to_end(one.name, [*one.words, *more] if one.words else one.text, one.text, timeout)
         wall, cpu, after = time.perf_counter() - begin, _children() - cpu, _busy()
-        if code:
-            output.seek(0)
-            told = printable(output.read().decode(errors="replace")[-SHOWN:], keep="\n").strip()
-            raise UsageError(f"{one.name} ended with {code}: {one.text}\n{told}".rstrip())
         others = None if before is None or after is None else max(0.0, (after - before - cpu) / wall)
         if one.application:
             wall, cpu = _of_result(out, one)

@@ -89,6 +89,13 @@ def test_commands_are_launched_in_pairs_and_the_answer_is_a_document(capfd, tmp_
     assert len(answer["launches"]["a"]) == 6
 
 
+@pytest.mark.parametrize("seconds", ["0", "-1", "nan", "soon"])
+def test_no_launch_is_given_no_time(capfd, seconds):
+    with pytest.raises(SystemExit) as end:
+        cost.main(["true", "false", "--timeout", seconds])
+    assert end.value.code == 2 and f"give seconds above 0, not {seconds}" in capfd.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("argv", "why"),
     [
