@@ -94,7 +94,7 @@ def write(log: RawLog, out: Path) -> Unreached:
     storage = Storage(draft, trace.attributes(), log.size)
     for begin in range(0, len(log.records), PIECE):
         tables = trace.tables(begin, log.records[begin : begin + PIECE])
-        storage.append(tables, trace.new_names())
+        storage.append(tables, list(trace.numbers))
     storage.write_tails()
     storage.finish(
         bool(log.ended), {"events": len(log.records), "ns_per_event": 0.0, "flush_ns": 0, "dropped": 0}
@@ -108,8 +108,7 @@ class _Trace:
 
     def __init__(self, log: RawLog):
         self.log = log
-        self.numbers: dict[str, int] = {}
-        self.written = 0
+        self.numbers: dict[str, int] = {}  # of all names so far
         self.steps = np.minimum(steps(log), LAST_STEP).astype(np.int32)
         # Calls of one kind, form, site and communicator: their first records, which of them each record is, how many
         # there are.
@@ -136,11 +135,6 @@ class _Trace:
 
     def number(self, name: str) -> int:
         return self.numbers.setdefault(name, len(self.numbers))
-
-    def new_names(self) -> list[str]:
-        names = list(self.numbers)[self.written :]
-        self.written = len(self.numbers)
-        return names
 
     def tables(self, begin: int, rows: np.ndarray) -> dict[str, Columns]:
         """The tables of these records, of which `begin` came before."""

@@ -142,7 +142,10 @@ class Storage:
         self._commit()
 
     def append(self, tables: Mapping[str, Columns], names: list[str]) -> None:
-        """Take over rows; what fills chunks is written and committed. `names` are all names so far."""
+        """Take over rows; what fills chunks is written and committed. `names` are all names so far. Raises ValueError
+        where there were more of them before."""
+        if len(names) < self._names:
+            raise ValueError(f"{len(names)} names, and there were {self._names} before: give all of them")
         if new := names[self._names :]:
             lines = "".join(f"{json.dumps(name)}\n" for name in new).encode()
             self._names = len(names)

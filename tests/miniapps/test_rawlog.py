@@ -74,6 +74,39 @@ def test_a_line_that_the_library_answers_in_part_promises_what_the_library_does(
     assert (facts["guarantee"], facts["accumulation"], facts["calls"]) == ("none", "working", 20)
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_rows_of_a_long_log_keep_the_names_of_their_calls(seed, monkeypatch, tmp_path):
+    """A log is taken piece by piece; places, types and communicators come up in any of them."""
+    monkeypatch.setattr(calltrace, "PIECE", 16)
+    draw = np.random.default_rng(seed)
+    n, places = 150, 40
+    made = rows(n)
+    made["site"] = 1 + np.minimum(np.arange(n) * places // n, draw.integers(0, places, n))
+    made["comm"], made["type"] = (
+        draw.integers(0, 1 + np.arange(n) // 30),
+        draw.integers(0, 1 + np.arange(n) // 50),
+    )
+    texts = [
+        {"site": site, "functions": [["/nowhere/app", site]], "lines": []} for site in range(1, places + 1)
+    ]
+    texts += [{"comm": number, "name": f"dup {number}" if number else "", "born": 0} for number in range(5)]
+    texts += [{"type": number, "name": f"MPI_T{number}"} for number in range(3)]
+    calltrace.write(rawlog.read(write(tmp_path / "raw-00000.log", made, texts=texts)), tmp_path)
+    (trace,) = read_run(tmp_path)
+    calls = [
+        f"MPI_Allreduce at app+{row['site']:#x}" + f" on dup {row['comm']}" * bool(row["comm"])
+        for row in made
+    ]
+    events, prints, sizes = (trace.tables[table] for table in ("events", "fingerprints", "sizes"))
+    assert [trace.names[name] for name in events["name"]] == calls
+    assert [trace.names[name] for name in prints["name"]] == [
+        name for call in calls for name in (f"added:{call} by rank 0 of 1", f"total:{call}")
+    ]
+    assert [trace.names[name] for name in sizes["dtype"]] == [
+        f"MPI_T{of}" for of in made["type"] for _ in "io"
+    ]
+
+
 def test_calls_stand_in_the_order_in_which_they_began(tmp_path):
     """Requests end in any order; what a call is compared with may not depend on it."""
     ended = rows()[order := np.random.default_rng(3).permutation(20)]
