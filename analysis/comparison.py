@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from analysis.divergence.cause import cause
 from analysis.divergence.classes import Cause
@@ -94,13 +95,25 @@ def facts(comparison: Comparison, frames: Frames, judged: Cause | None = None) -
 
 
 def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
-    """A line on the calls that cannot be compared between two layouts."""
-    names = list(dict.fromkeys(name.partition(":")[2] for name in comparison.left_out))
-    if not names:
-        return []
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    why = "not over all ranks of both runs, or not of the same array there"
-    return [("left out", f"{why}: {', '.join(names[:LISTED])}{more}")]
+    """Lines on the calls that cannot be compared between two layouts, or not to the end."""
+    never = _listed(name for name in comparison.left_out if name not in comparison.moved)
+    later = _listed(comparison.moved)
+    lines = []
+    if never:
+        lines.append(
+            ("left out", f"not over all ranks of both runs, or not of the same array there: {never}")
+        )
+    if later:
+        why = f"from step {comparison.parted} on, the two make other calls, so these are not compared there"
+        lines.append(("left out", f"{why}: {later}"))
+    return lines
+
+
+def _listed(names: Iterable[str]) -> str:
+    """The first few calls of `names`, and how many there are more."""
+    calls = list(dict.fromkeys(name.partition(":")[2] for name in names))
+    more = f" and {len(calls) - LISTED} more" if len(calls) > LISTED else ""
+    return ", ".join(calls[:LISTED]) + more
 
 
 def _rounding(judged: Cause) -> str:

@@ -240,6 +240,8 @@ def _equal(groups: list[Group]) -> str:
 def _in_brackets(on: Over) -> str:
     """` (222 fingerprints and values and the final state of each were compared)`."""
     parts = [f"compared: {rows_text(on)}"]
+    partly = {name.partition(":")[2] for name in on.left_out}
+    parts += [f"{counted(len(partly), 'call')} not, or not to the end"] if partly else []
     parts += [NO_RESULTS] if not on.results else []
     parts += ["each with one of them alone"] if not on.whole else []
     return f" ({'; '.join(parts)})"

@@ -36,6 +36,8 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
     messages: Point | None = None
     shared, results, only, lacks = 0, 0, [0, 0], [0, 0]
     left_out: set[str] = set()
+    moved: set[str] = set()
+    parted: int | None = None
     lone: list[Lone] = []
     through: list[int] = []
     common = common or common_of(frames, a, b)
@@ -44,6 +46,9 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
         shared += both.rows
         results += both.results
         left_out |= both.left_out
+        if both.moved:
+            moved |= both.moved
+            parted = both.parted if parted is None else min(parted, both.parted)
         only[0] += int(both.left.rows.sum()) - both.rows
         only[1] += int(both.right.rows.sum()) - both.rows
         if both.rows:
@@ -60,7 +65,8 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
     if not shared and not lone and not ended:
         raise NothingInCommon(
             f"{a[0]}:{a[1]} and {b[0]}:{b[1]} recorded nothing of the same step, name and block, so there is "
-            f"nothing to compare{_because(left_out)}; give two runs of one problem that record fingerprints"
+            f"nothing to compare{_because(left_out - moved, parted)}; give two runs of one problem that record "
+            "fingerprints"
         )
     fingerprint = points["fingerprints"]
     values, largest = _nearby(frames, a, b, fingerprint, common)
@@ -69,12 +75,15 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
         compared=shared, only_a=only[0], only_b=only[1], through=max(through, default=-1),
         lacks_a=lacks[0], lacks_b=lacks[1], lone=min(lone, key=lambda row: row.step, default=None),
         recordings=common.differ, messages=messages, results=results, ended=ended, final=final,
-        left_out=tuple(sorted(left_out)),
+        left_out=tuple(sorted(left_out)), moved=tuple(sorted(moved)), parted=parted,
     )  # fmt: skip
 
 
-def _because(left_out: set[str]) -> str:
-    return f" (of {len(left_out)} calls, ranks added arrays of their own in another way)" if left_out else ""
+def _because(own: set[str], parted: int | None) -> str:
+    """Why there is nothing to compare: of calls, ranks added `own` arrays, or the two make other calls."""
+    why = [f"of {len(own)} calls, ranks added arrays of their own in another way"] if own else []
+    why += [f"from step {parted} on, the two make other calls"] if parted is not None else []
+    return f" ({'; '.join(why)})" if why else ""
 
 
 def _final(frames: Frames, a: Id, b: Id, common: Common) -> tuple[bool, int | None]:

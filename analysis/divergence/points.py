@@ -55,7 +55,8 @@ class Comparison:
     differs, since a global sum carried the difference everywhere within a step, it is nearest to the origin.
     `compared` rows of fingerprints and values were in both, `only_a` and `only_b` in one; `through` is the last
     step in both, -1 where there is none. `results` of the compared rows are of states and results, and not of what
-    programs pass on; `left_out` are names of both that cannot be compared, since ranks added arrays of their own.
+    programs pass on; `left_out` are names of both that cannot be compared throughout: `moved` ones not from the step
+    `parted` on, in which the two make other calls, the rest not at all, since ranks added arrays of their own.
     `lacks_a` and `lacks_b` rows must be in one and are only in the other, `lone` is the first of them; `recordings`
     says in what methods and recordings differ.
     """
@@ -80,6 +81,8 @@ class Comparison:
     ended: bool = False
     final: int | None = None
     left_out: tuple[str, ...] = ()
+    moved: tuple[str, ...] = ()
+    parted: int | None = None
 
     @property
     def differs(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -32,7 +33,9 @@ class Shared:
         self.left, self.right = frames.leaves(table, *a), frames.leaves(table, *b)
         self.in_left, self.in_right = _joined(self.left, self.right)
         self.begin = _both_begun(frames, a, b) if common.restarted else 0
-        self.left_out = self._unaligned() if common.moved else set()
+        self.unlike, self.moved = self._unaligned() if common.moved else (set(), set())
+        self.left_out = self.unlike | self.moved
+        self.parted = self._parted() if self.moved else LAST
         kept = self._of(self.left, self._wanted)[self.in_left]
         if not kept.all():
             self.in_left, self.in_right = self.in_left[kept], self.in_right[kept]
@@ -52,7 +55,7 @@ class Shared:
         self.other_blocks = other_blocks
 
     def _wanted(self, name: str) -> bool:
-        return name not in self.left_out and not self.common.dropped(self.table, name)
+        return name not in self.unlike and not self.common.dropped(self.table, name)
 
     def _must(self, name: str) -> bool:
         """Whether both must have the rows of a name. On other rank counts a program may make other calls."""
@@ -62,21 +65,44 @@ class Shared:
                 return False
         return self._wanted(name) and not self.common.may_lack(self.table, name)
 
-    def _unaligned(self) -> set[str]:
-        """Names of what both runs pass on, which the rule leaves out or whose steps are not those of one program: a
-        step counts collective calls on all ranks, and a communicator may have all ranks of one run and a part of
-        another's."""
-        found = set()
-        for code in np.intersect1d(self.left.name, self.right.name).tolist():
+    def _unaligned(self) -> tuple[set[str], set[str]]:
+        """Names of what both runs pass on: those that the rule leaves out, and those whose steps are not those of one
+        program all along. A step counts collective calls on all ranks: one run may make more of them, as a solver does
+        that iterates more often, and a communicator may have all ranks of one run and a part of another's."""
+        unlike, moved = set(), set()
+        for code in self._passing(self.left, self.right):
             name = self.frames.names[code]
-            if not name.startswith(PASSING) or OF_A_RANK.fullmatch(name):
-                continue
             one, other = (np.sort(tree.step[tree.name == code]) for tree in (self.left, self.right))
             shorter = min(len(one), len(other))
-            moved = self.common.unaligned and not np.array_equal(one[:shorter], other[:shorter])
-            if moved or self.common.partial(name):
-                found.add(name)
-        return found
+            if self.common.partial(name):
+                unlike.add(name)
+            elif self.common.unaligned and not np.array_equal(one[:shorter], other[:shorter]):
+                moved.add(name)
+        return unlike, moved
+
+    def _passing(self, *trees: Leaves) -> list[int]:
+        """Codes of what all `trees` pass on, but for the contributions of whole ranks."""
+        codes = functools.reduce(np.intersect1d, (tree.name for tree in trees))
+        names = self.frames.names
+        return [
+            code
+            for code in np.unique(codes).tolist()
+            if names[code].startswith(PASSING) and not OF_A_RANK.fullmatch(names[code])
+        ]
+
+    def _parted(self) -> int:
+        """The first step in which the two runs pass on other names: up to there they made the same calls."""
+        steps = []
+        for tree in (self.left, self.right):
+            known = np.zeros(len(self.frames.names), bool)
+            for code in self._passing(tree):
+                known[code] = self._wanted(self.frames.names[code])
+            kept = known[tree.name]
+            steps.append(np.unique(np.stack([tree.step[kept], tree.name[kept]]), axis=1))
+        shorter = min(pairs.shape[1] for pairs in steps)
+        one, other = (pairs[:, :shorter] for pairs in steps)
+        apart = np.flatnonzero((one != other).any(axis=0))
+        return int(min(one[0, apart[0]], other[0, apart[0]])) if len(apart) else LAST
 
     def missing(self) -> list[tuple[int, Lone | None]]:
         """For each run, how many rows it has that the other must have and lacks, and the first of them."""
@@ -105,10 +131,13 @@ class Shared:
 
     def _of(self, tree: Leaves, wanted: Callable[[str], bool]) -> np.ndarray:
         """Which leaves of the compared steps have a `wanted` name: bool."""
-        known = np.zeros(len(self.frames.names), bool)
+        known, until = np.zeros(len(self.frames.names), bool), np.full(len(self.frames.names), LAST)
         for code in np.unique(tree.name).tolist():
-            known[code] = wanted(self.frames.names[code])
-        return known[tree.name] & (tree.step >= self.begin)
+            name = self.frames.names[code]
+            known[code] = wanted(name)
+            if name in self.moved:
+                until[code] = self.parted - 1
+        return known[tree.name] & (tree.step >= self.begin) & (tree.step <= until[tree.name])
 
     def of_names(self, wanted: Callable[[str], bool]) -> np.ndarray:
         """Which of the shared leaves have a `wanted` name: bool."""

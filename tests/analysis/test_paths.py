@@ -1,0 +1,95 @@
+"""Programs that make other calls on another number of ranks, such as solvers that iterate more often."""
+
+import random
+
+import pytest
+
+from analysis.__main__ import main
+from analysis.divergence.compare import compare
+from analysis.load.frames import load
+from miniapps.trace import Tracer
+from miniapps.trace.records import PASSING, TOTAL
+from miniapps.trace.schema import rank_file
+from tests.analysis.synthetic import write_result
+
+INNER, NORM = "MPI_Allreduce at dot (cg.c:7)", "MPI_Allreduce at norm (cg.c:9)"
+
+
+def write(place, calls, ranks):
+    """A run on `ranks` ranks whose collectives of all ranks are `calls`, each a name and the bits of its total."""
+    place.mkdir(parents=True)
+    facts = {"ordering": "library", "accumulation": "working", "wire": "as is", "collective": "allreduce",
+             "guarantee": "none", "operation": "MPI_SUM", "dtype": "float64", "shape": [1], "ranks": ranks}  # fmt: skip
+    known = {
+        "app": "calls", "problem": "p", "guarantee": "none", "seed": 1, "repeats": 1, "allocation_id": "",
+        "started": "2026-01-01T00:00:00+00:00", "run_id": str(place), "environment": {"mpi": "", "variables": {}},
+        "config": {"program": {"sums": "none"}, "recording": {"of_ranks": True}}, "method": {"program.sums": "none"},
+        "options": {
+            "program.sums": {"effect": "reduction"},
+            "recording.of_ranks": {
+                "records": [*(f"fingerprints:{prefix}* by rank *" for prefix in PASSING), "values:source:*"],
+                "of_ranks": True,
+            },
+        },
+        "reductions": {name: facts | {"region": name, "calls": len(calls)} for name in (INNER, NORM)},
+    }  # fmt: skip
+    for rank in range(ranks):
+        tracer = Tracer(place / rank_file(rank), known | {"rank": rank}, size=ranks)
+        for step, (name, bits) in enumerate(calls):
+            tracer.at(0, step)
+            tracer.event(tracer.name(name, "collective"), tracer.clock())
+            if rank == 0:
+                tracer.fingerprint(f"{TOTAL}{name}", -1, bytes([bits] * 16))
+        tracer.close(complete=True)
+    write_result(place, fingerprints=[])
+
+
+def path(rng, most):
+    """The names of a solver's calls: solves of up to `most` iterations with a norm after each."""
+    return [name for _ in range(rng.randint(1, 4)) for name in [INNER] * rng.randint(1, most) + [NORM]]
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_calls_are_compared_up_to_the_step_where_the_paths_part(seed, tmp_path):
+    """Where two runs make other calls is no reason to compare nothing before it: a sum that differs there is named, and
+    what comes later is not compared, whatever its bits."""
+    rng = random.Random(seed)
+    one, other = path(rng, 4), path(rng, 4)
+    alike = next((i for i, names in enumerate(zip(one, other, strict=False)) if names[0] != names[1]), None)
+    part = min(len(one), len(other)) if alike is None else alike
+    from_step = rng.randrange(max(len(one), len(other)))  # the totals differ from here on
+    write(tmp_path / "a", [(name, 0) for name in one], 2)
+    write(tmp_path / "b", [(name, int(step >= from_step)) for step, name in enumerate(other)], 4)
+    comparison = compare(load([tmp_path / "a", tmp_path / "b"]), ("a", 0), ("b", 0))
+    assert comparison.compared >= part
+    if from_step < part:
+        assert comparison.differs and comparison.first.step == from_step
+    if alike is None:
+        assert comparison.parted is None and not comparison.moved
+        assert comparison.differs == (from_step < part)
+    elif comparison.moved:
+        assert comparison.parted == part
+
+
+def test_a_solver_that_iterates_more_often_differs_where_its_first_sum_does(tmp_path, capsys):
+    one, other = [INNER, INNER, NORM, INNER, NORM], [INNER, INNER, INNER, NORM, INNER, NORM]
+    write(tmp_path / "a", [(name, 0) for name in one], 2)
+    write(tmp_path / "b", [(name, int(step > 0)) for step, name in enumerate(other)], 4)
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
+    printed = capsys.readouterr().out
+    assert "differ: first at step 1, total:MPI_Allreduce at dot (cg.c:7)" in printed
+    assert "from step 2 on, the two make other calls, so these are not compared there" in printed
+    main(["variability", str(tmp_path / "a"), str(tmp_path / "b")])
+    assert capsys.readouterr().out.startswith("DIFFERS")
+
+
+def test_equal_bits_up_to_where_the_paths_part_are_said_to_be_no_more(tmp_path, capsys):
+    one = [INNER, INNER, NORM, INNER, NORM]
+    write(tmp_path / "a", [(name, 0) for name in one], 2)
+    write(tmp_path / "b", [(name, 0) for name in [INNER, *one]], 4)
+    write(tmp_path / "c", [(name, 0) for name in [NORM, *one]], 4)
+    runs = [str(tmp_path / name) for name in "abc"]
+    main(["variability", *runs[:2]])
+    assert "compared: 2 fingerprints and values; 2 calls not, or not to the end" in capsys.readouterr().out
+    assert main(["divergence", runs[0], runs[2]]) == 2
+    assert "from step 0 on, the two make other calls" in capsys.readouterr().err
