@@ -25,6 +25,9 @@ from kernels import _native
 KEPT = 4  # numbers up to which an array is kept whole
 COLUMNS = ("l1", "largest", "p0", "p1", "p2", "p3")
 LANES, BLOCK = 8, 64
+# Unit roundoffs by type. A long double is recorded as float64.
+UNITS = {"float64": 2.0**-53, "complex128": 2.0**-53, "float32": 2.0**-24, "complex64": 2.0**-24, "float16": 2.0**-11,
+         "bfloat16": 2.0**-8, "longdouble": 2.0**-53, "clongdouble": 2.0**-53}  # fmt: skip
 # The types that the C++ code reads; others become float64.
 DIRECT = ("float64", "float32", "float16", "bfloat16", "bool",
           *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)))  # fmt: skip

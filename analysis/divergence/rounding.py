@@ -22,6 +22,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from kernels.sizes import UNITS
 from miniapps.received.text import printable
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
@@ -30,9 +31,6 @@ FEW = (
 )
 MOST = 2.0**40  # additions or cancellation above this do not occur
 LEFT_OVER = 2.0**-20  # of the largest number recorded: what is smaller may be left of numbers that cancel
-# Unit roundoffs. A long double is recorded as float64.
-UNITS = {"float64": 2.0**-53, "complex128": 2.0**-53, "float32": 2.0**-24, "complex64": 2.0**-24, "float16": 2.0**-11,
-         "bfloat16": 2.0**-8, "longdouble": 2.0**-53, "clongdouble": 2.0**-53}  # fmt: skip
 KEPT = 4  # numbers that sizes keep whole
 ADDED_UP = ("sum", "prod")
 EXTREMES = ("max", "min")

@@ -16,7 +16,17 @@ from kernels.commands.entry import command_line
 from kernels.progress import Progress
 from miniapps import launching
 from miniapps.cause.launches import OWN, Plan, launch, spread
-from miniapps.cause.placing import BEYOND, NOT_ROUNDING, OPEN, ROUNDING, WITHIN, Place, Verdict, judge
+from miniapps.cause.placing import (
+    BEYOND,
+    NOT_ROUNDING,
+    OPEN,
+    ROUNDING,
+    WITHIN,
+    Directed,
+    Place,
+    Verdict,
+    judge,
+)
 from miniapps.cause.sizes import Sizes, read
 from miniapps.errors import UsageError
 from miniapps.received.text import printable
@@ -88,7 +98,10 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
         raise UsageError(f"--launches {options.launches}: choose 3 to {MOST_LAUNCHES}")
     names: dict[str, int] = {}
     runs = [read(run, names) for run in (options.a, options.b)]
-    plan = _plan(options, command, replayed=bool(runs[0].sources))
+    plan, other = (
+        _plan(options, run, command, bool(sizes.sources))
+        for run, sizes in zip((options.a, options.b), runs, strict=True)
+    )
     seeds = range(options.seed, options.seed + options.launches)
     with _directory(options.keep) as directory:
         progress = Progress("cause", quiet=options.quiet)
@@ -97,13 +110,18 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
         for number, (out, seed) in enumerate(launches):
             progress.show(number / len(launches), f"launch {number + 1} of {len(launches)}")
             recorded[seed is None].append(read(launch(plan, out, seed, options.timeout), names))
-        verdict = judge(runs[0], runs[1], recorded[True], recorded[False], names)
+        again: dict[int, Sizes] = {}
+        verdict = judge(*runs, recorded[True], recorded[False], names)
         if verdict.kind == ROUNDING and verdict.launch is not None:  # does it come from the disturbance?
             seed = seeds[verdict.launch]
             repeated = read(launch(plan, directory / f"again-{seed}", seed, options.timeout), names)
-            verdict = judge(
-                runs[0], runs[1], recorded[True], recorded[False], names, {verdict.launch: repeated}
-            )
+            again = {verdict.launch: repeated}
+            verdict = judge(*runs, recorded[True], recorded[False], names, again)
+        if (
+            verdict.kind != NOT_ROUNDING and verdict.worst is not None and verdict.repeats
+        ):  # does it stay where rounding changes?
+            directed = _directed(plan, other, directory, options.timeout, names)
+            verdict = judge(*runs, recorded[True], recorded[False], names, again, directed)
         progress.clear()
     if options.json:
         print(_document(options, plan, verdict))
@@ -113,8 +131,23 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
     return CODES[verdict.kind]
 
 
-def _plan(options: argparse.Namespace, command: list[str], replayed: bool) -> Plan:
-    """How the program of A is launched; `replayed`: in its order of messages.
+def _directed(a: Plan, b: Plan, directory: Path, timeout: float, names: dict[str, int]) -> Directed:
+    """Launches as in B, and as in both runs rounded upward and downward."""
+    still, *sides = (
+        read(launch(plan, directory / f"{side}-{how or 'still'}", how, timeout), names)
+        for side, plan, how in (
+            ("b", b, None),
+            ("a", a, "up"),
+            ("a", a, "down"),
+            ("b", b, "up"),
+            ("b", b, "down"),
+        )
+    )
+    return Directed(still, (sides[0], sides[1]), (sides[2], sides[3]))
+
+
+def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: bool) -> Plan:
+    """How the program of `run`, A or B, is launched; `replayed`: in its order of messages.
 
     Raises UsageError where A and B are not runs of one problem, or where a program records itself and the command
     names no directory.
@@ -127,11 +160,12 @@ def _plan(options: argparse.Namespace, command: list[str], replayed: bool) -> Pl
         raise UsageError(
             f"{options.a} is of a program that records itself: write {OWN} where the command names its directory"
         )
-    settings = heads[0]["config"]["program"] if observed else {}
+    head = heads[run is options.b]
+    settings = head["config"]["program"] if observed else {}
     observer: tuple[str, ...] = ("--guarantee", settings["sums"]) if settings.get("sums") else ()
     observer += ("--mpicxx", options.mpicxx) if options.mpicxx else ()
-    replay = options.a if observed and replayed else None
-    return Plan(tuple(command), options.launcher, heads[0]["size"], replay, observer)
+    replay = run if observed and replayed else None
+    return Plan(tuple(command), options.launcher, head["size"], replay, observer)
 
 
 @contextlib.contextmanager
@@ -166,6 +200,10 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
         f"  launches   {options.launches} disturbed (from seed {options.seed} on) and {STILL} undisturbed, each on "
         f"{plan.ranks} ranks and one thread{order}"
     )
+    if verdict.stay is not None:
+        lines.append(
+            "             and 5 as A and B, of which 4 round all operations upward or downward: what rounding makes changes there"
+        )
     lines.append(
         f"  compared   {verdict.compared} records, of which {verdict.differing} differ between the runs"
     )
@@ -178,9 +216,8 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
             f"  left out   {verdict.whole} records of whole numbers, which no disturbed launch changed"
         )
     if verdict.kind == ROUNDING and verdict.worst is not None:
-        lines.append(
-            f"  unseen     a bug that moves results by less than rounding does, {verdict.worst.reach:.2g} here"
-        )
+        reach = verdict.stay.error * verdict.stay.rare if verdict.stay else verdict.worst.reach
+        lines.append(f"  unseen     a bug that moves results by less than rounding does, {reach:.2g} here")
     return [*lines, f"  next       {_next(options, plan, verdict)}"]
 
 
@@ -207,6 +244,16 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
     return f"launch more: fpna cause {options.a} {options.b} --launches {4 * options.launches} -- {command}"
 
 
+def _stays(verdict: Verdict) -> dict[str, Any] | None:
+    """What launches that round upward and downward told."""
+    if verdict.stay is None or verdict.at is None:
+        return None
+    name, step = verdict.at
+    return {"name": name, "step": step} | {
+        key: getattr(verdict.stay, key) for key in ("error", "ratio", "likely", "rare")
+    }
+
+
 def _document(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
     def place(at: Place | None) -> dict[str, Any] | None:
         return None if at is None else vars(at)
@@ -217,5 +264,5 @@ def _document(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
         first=place(verdict.first), farthest=place(verdict.worst), compared=verdict.compared,
         differing=verdict.differing, unstable=verdict.unstable, whole=verdict.whole, within=WITHIN, beyond=BEYOND,
         launches=options.launches, undisturbed=STILL, seed=options.seed, ranks=plan.ranks, threads=1,
-        replay=plan.replay is not None, next=_next(options, plan, verdict),
+        replay=plan.replay is not None, stays=_stays(verdict), next=_next(options, plan, verdict),
     )  # fmt: skip

@@ -36,8 +36,9 @@ class Plan:
         """Whether the program writes traces of its own."""
         return any(OWN in word for word in self.command)
 
-    def words(self, out: Path, seed: int | None) -> list[str]:
-        """The command line of one launch into the new directory `out`, disturbed by `seed` unless that is None."""
+    def words(self, out: Path, seed: int | str | None) -> list[str]:
+        """The command line of one launch into the new directory `out`, disturbed by `seed`, or rounded "up" or "down",
+        unless that is None."""
         observed = out / "calls" if self.records_itself else out
         words = [*shlex.split(self.launcher.replace("{ranks}", str(self.ranks))), *module("fpna", "run")]
         words += ["--quiet", "--out", str(observed), *self.observer]
@@ -50,12 +51,19 @@ class Plan:
         return out / "own" if self.records_itself else out
 
 
-def launch(plan: Plan, out: Path, seed: int | None, timeout: float) -> Path:
+def launch(plan: Plan, out: Path, seed: int | str | None, timeout: float) -> Path:
     """Launch the program once; the directory of its traces. Raises UsageError where it fails or does not end."""
     words = plan.words(out, seed)
     if plan.records_itself:
         out.mkdir(parents=True)
-    what = f"the launch {'without disturbance' if seed is None else f'disturbed by seed {seed}'}"
+    how = (
+        "without disturbance"
+        if seed is None
+        else f"rounded {seed}"
+        if isinstance(seed, str)
+        else f"disturbed by seed {seed}"
+    )
+    what = f"the launch {how} on {plan.ranks} ranks"
     if shutil.which(words[0]) is None:
         raise UsageError(
             f"no launcher {words[0]!r} on PATH; name one that starts the ranks: --launcher 'srun -n {{ranks}}'"

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from miniapps.cause.sizes import KEY, Sizes, common, on_ranks_alone
+from miniapps.cause import directions
+from miniapps.cause.directions import Launched, Stay
+from miniapps.cause.sizes import KEY, Sizes, added, common, on_ranks_alone
 from miniapps.trace.records import RECEIVED, SOURCE
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
@@ -19,7 +21,6 @@ BEYOND = 8.0  # from here on rounding is ruled out
 # Undisturbed launches on one thread that differ by such a share of the numbers differ by something else than rounding,
 # which then repeats.
 LARGE = 2.0**-32
-LEAST = 2.0**-53  # of the sum of absolute values: below it float64 does not resolve a total
 
 
 @dataclass(frozen=True)
@@ -47,12 +48,23 @@ class Loose:
 
 
 @dataclass(frozen=True)
+class Directed:
+    """Launches of B's kind to nearest, and launches of both kinds that round upward and downward."""
+
+    still: Sizes
+    a: tuple[Sizes, Sizes]
+    b: tuple[Sizes, Sizes]
+
+
+@dataclass(frozen=True)
 class Verdict:
     """`kind`: ROUNDING, NOT_ROUNDING or OPEN, with the reason in words. `first`: the first record that differs and can
     be judged, `worst`: the one in which the runs lie farthest apart, measured by what rounding reaches. Counts of
     records: `compared` in all runs, `differing` between the two, `unstable` ones of these, whose names differ
     between launches that are alike, and `whole` ones, which hold whole numbers that no launch moved. `launch`: which
-    disturbed launch reaches farthest in `worst`."""
+    disturbed launch reaches farthest in `worst`. `repeats`: an undisturbed launch gave A again. `stay`: how far the
+    difference stays in launches that round upward and downward, where these were made and B came again, too; `at`: the
+    name and the step of its first record."""
 
     kind: str
     why: str
@@ -64,6 +76,9 @@ class Verdict:
     unstable: int
     whole: int
     launch: int | None = None
+    repeats: bool = False
+    stay: Stay | None = None
+    at: tuple[str, int] | None = None
 
 
 def judge(
@@ -73,9 +88,11 @@ def judge(
     disturbed: Sequence[Sizes],
     names: dict[str, int],
     again: Mapping[int, Sizes] | None = None,
+    directed: Directed | None = None,
 ) -> Verdict:
     """Place the difference of `a` and `b` among those of `disturbed` launches from the first of the undisturbed ones,
-    `still`; `names` as `sizes.read` was given them. `again`: launches of the same seed as `disturbed[i]`, by i.
+    `still`; `names` as `sizes.read` was given them. `again`: launches of the same seed as `disturbed[i]`, by i. With
+    `directed` launches it is also asked whether the difference stays where rounding changes.
 
     Undisturbed launches are alike, and so are two of one seed. Names whose records differ between launches that are
     alike do not follow from the disturbance, and are left out.
@@ -84,6 +101,7 @@ def judge(
     texts = {number: text for text, number in names.items()}
     skipped = _by_arrival(a, b) | {name for name in names if on_ranks_alone(a, b, name)}
     runs = [a, b, *still, *disturbed, *again.values()]
+    runs += [directed.still, *directed.a, *directed.b] if directed else []
     keys, rows = common(runs)
     fields = keys.view(KEY)
     numbers = [run.numbers[row] for run, row in zip(runs, rows, strict=True)]
@@ -105,7 +123,8 @@ def judge(
         reaches[i] = _distance(numbers[base], numbers[begin + i])
     reach = reaches.max(axis=0, initial=0.0)
     size = np.where(np.isfinite(l1[base]), l1[base], 0.0)
-    ratio = _ratio(apart, np.maximum(reach, LEAST * size))
+    unit = a.unit[rows[0]]
+    ratio = _ratio(apart, np.maximum(reach, unit * size))
     whole = _whole(numbers[0]) & _whole(numbers[1]) & (reach == 0)
     telling = differs & stable & ~whole
     extremes = _extremes(telling, fields["step"], ratio)
@@ -128,7 +147,40 @@ def judge(
         "whole": int((differs & stable & whole).sum()),
     }  # fmt: skip
     kind, why = _verdict(first, worst, shaky, told, len(disturbed))
-    return Verdict(kind, why, first, worst, shaky, **told, launch=launch)
+    repeats = bool(np.array_equal(numbers[0][telling], numbers[base][telling], equal_nan=True))
+    stay = at = None
+    if directed and repeats and kind in (ROUNDING, OPEN) and worst is not None:
+        given = np.maximum(*(added(run, names, keys) * run.size for run in (a, b)))
+        stay = _stay(
+            [part[telling] for part in (numbers[0], numbers[1], *numbers[-5:])], fields[telling],
+            np.maximum(reach, unit * size)[telling], (unit * np.maximum(given, size))[telling],
+        )  # fmt: skip
+    if stay is not None:
+        key = fields[telling][stay.row]
+        at = texts[int(key["name"])], int(key["step"])
+        kind, why = _where_it_stays(kind, why, stay, *at)
+    return Verdict(kind, why, first, worst, shaky, **told, launch=launch, repeats=repeats, stay=stay, at=at)
+
+
+def _stay(parts: list[np.ndarray], keys: np.ndarray, scale: np.ndarray, least: np.ndarray) -> Stay | None:
+    """How far the difference stays; `parts`: the numbers of A, B, a launch as B, and A and B upward and downward. None
+    where a launch as B is not B, or where nothing tells."""
+    a, b, still, a_up, a_down, b_up, b_down = parts
+    if not np.array_equal(b, still, equal_nan=True):
+        return None
+    return directions.judge(
+        Launched(a, a_up, a_down), Launched(b, b_up, b_down), keys["name"], keys["step"], scale, least
+    )
+
+
+def _where_it_stays(kind: str, why: str, stay: Stay, name: str, step: int) -> tuple[str, str]:
+    """The verdict after launches that round upward and downward."""
+    if stay.moves:
+        return kind, why
+    words = f"in {name} from step {step} on it is {stay.ratio:.2g} times what rounding changes"
+    if stay.stays:
+        return NOT_ROUNDING, f"the difference stays where all operations round upward or downward: {words}"
+    return OPEN, f"the difference may stay where all operations round upward or downward: {words}"
 
 
 def _verdict(

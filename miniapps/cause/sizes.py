@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from kernels.sizes import UNITS
 from miniapps.trace import read_run
-from miniapps.trace.records import CHAIN, SOURCE
+from miniapps.trace.records import ADDED, CHAIN, SOURCE, TOTAL
 
 KEY = np.dtype([(field, ">u4") for field in ("repeat", "step", "name", "block", "occurrence")])
 OF_A_RANK = "added:* by rank *"  # what a rank gave to a sum
@@ -22,7 +23,8 @@ class Sizes:
     """What a run recorded of its numbers, in the order of `keys`.
 
     `keys`: (n,) of KEY as bytes, ascending. `numbers`: (n, 4) projections, the numbers themselves where there are at
-    most four. `l1`: (n,) sums of absolute values. `count`: (n,) how many numbers. `sources`: whose messages were
+    most four. `l1`: (n,) sums of absolute values. `count`: (n,) how many numbers. `unit`: (n,) the unit roundoff of
+    their type, 0 of whole numbers. `sources`: whose messages were
     taken from any source, by the name of the call. `size`: how many ranks. `of_ranks`: patterns of names whose records
     depend on what a rank has.
     """
@@ -31,6 +33,7 @@ class Sizes:
     numbers: np.ndarray
     l1: np.ndarray
     count: np.ndarray
+    unit: np.ndarray
     sources: dict[str, list[int]]
     size: int = 1
     of_ranks: tuple[str, ...] = ()
@@ -60,14 +63,19 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
             sources.setdefault(name, []).extend(int(rank) for rank in taken)
         told = ~source[values["name"]] if len(values["name"]) else np.zeros(0, bool)
         value = values["value"][told]
-        parts.append(_rows(values, known, told, value[:, None], np.abs(value), np.ones(len(value), np.int64)))
+        ones = np.ones(len(value), np.int64)
+        parts.append(_rows(values, known, told, value[:, None], np.abs(value), ones, ones * UNITS["float64"]))
         every = np.ones(len(sizes["name"]), bool)
         projections = np.stack([sizes[p] for p in PROJECTIONS], axis=1)
-        parts.append(_rows(sizes, known, every, projections, sizes["l1"], sizes["count"]))
+        units = np.array([UNITS.get(text, 0.0) for text in texts] or [0.0])
+        unit = units[sizes["dtype"]] if len(every) else np.zeros(0)
+        parts.append(_rows(sizes, known, every, projections, sizes["l1"], sizes["count"], unit))
     keys = np.concatenate([keys for keys, *_ in parts])
     order = np.argsort(keys, kind="stable")
-    numbers, l1, count = (np.concatenate(columns)[order] for columns in list(zip(*parts, strict=True))[1:])
-    return Sizes(keys[order], numbers, l1, count, sources, size, tuple(dict.fromkeys(of_ranks)))
+    numbers, l1, count, unit = (
+        np.concatenate(columns)[order] for columns in list(zip(*parts, strict=True))[1:]
+    )
+    return Sizes(keys[order], numbers, l1, count, unit, sources, size, tuple(dict.fromkeys(of_ranks)))
 
 
 def _rows(
@@ -77,8 +85,9 @@ def _rows(
     numbers: np.ndarray,
     l1: np.ndarray,
     count: np.ndarray,
+    unit: np.ndarray,
 ) -> tuple[np.ndarray, ...]:
-    """(keys as bytes, numbers, l1, count) of the rows of one table of one rank that are `kept`."""
+    """(keys as bytes, numbers, l1, count, unit) of the rows of one table of one rank that are `kept`."""
     keys = np.zeros(int(kept.sum()), KEY)
     for field in ("repeat", "step", "block"):
         keys[field] = table[field][kept].astype(np.int64) & 0xFFFFFFFF
@@ -86,7 +95,7 @@ def _rows(
     keys["occurrence"] = _occurrences(keys)
     padded = np.zeros((len(keys), len(PROJECTIONS)))
     padded[:, : numbers.shape[1]] = numbers
-    return keys.view(f"V{KEY.itemsize}"), padded, np.asarray(l1, float), np.asarray(count, np.int64)
+    return keys.view(f"V{KEY.itemsize}"), padded, np.asarray(l1, float), np.asarray(count, np.int64), unit
 
 
 def _occurrences(keys: np.ndarray) -> np.ndarray:
@@ -105,6 +114,23 @@ def common(runs: Sequence[Sizes]) -> tuple[np.ndarray, list[np.ndarray]]:
     for run in runs[1:]:
         keys = np.intersect1d(keys, run.keys)
     return keys, [np.searchsorted(run.keys, keys) for run in runs]
+
+
+def added(run: Sizes, names: dict[str, int], keys: np.ndarray) -> np.ndarray:
+    """(n,) for each of `keys`: the sum of absolute values of all that ranks gave to this total; 0 where `run` has not
+    recorded it, or it is none."""
+    calls = {number: name.removeprefix(ADDED).partition(" by rank ")[0]
+             for name, number in names.items() if name.startswith(ADDED)}  # fmt: skip
+    totals = {number: names[f"{TOTAL}{call}"] for number, call in calls.items() if f"{TOTAL}{call}" in names}
+    of_run = run.keys.view(KEY)
+    given = np.isin(of_run["name"], list(totals))
+    own = of_run[given].copy()
+    own["name"] = [totals[int(number)] for number in own["name"]]
+    known, where = np.unique(own.view(f"V{KEY.itemsize}"), return_inverse=True)
+    found = np.zeros(len(keys))
+    both = np.isin(keys, known)
+    found[both] = np.bincount(where, run.l1[given], len(known))[np.searchsorted(known, keys[both])]
+    return found
 
 
 def on_ranks_alone(a: Sizes, b: Sizes, name: str) -> bool:

@@ -25,6 +25,7 @@ from miniapps.errors import UsageError
 from miniapps.programs import calltrace, coverage, rawlog
 from miniapps.programs.building import build, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
+from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.programs.sources import require_same_program, write_sources
 from miniapps.received.regular import Refused
 from miniapps.received.text import printable, tell
@@ -136,6 +137,16 @@ def _settings(
     return env | {"FPNA_OBSERVE": str(out.resolve()), "FPNA_OBSERVE_TEXT": json.dumps(text)}
 
 
+def _disturbance(word: str) -> int | str:
+    """A seed, or a direction of rounding."""
+    if word in DIRECTIONS:
+        return word
+    try:
+        return int(word)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{word!r} is neither a seed, such as 1, nor up or down") from None
+
+
 def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
     """The command line, up to the program's own."""
     own = Parser(
@@ -159,9 +170,9 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
         help="record all sends and receives, not only those that take a message from any source",
     )  # fmt: skip
     own.add_argument(
-        "--disturb", type=int, metavar="SEED",
+        "--disturb", type=_disturbance, metavar="SEED",
         help="an experiment: disturb the program's arithmetic and what it gives to sums by at most a unit in the last "
-        "place, drawn from this seed (fpna cause makes such runs)",
+        "place, drawn from this seed; up or down: round all of its arithmetic there (fpna cause makes such runs)",
     )  # fmt: skip
     own.add_argument(
         "--mpicxx", metavar="PATH", help="the C++ compiler of the program's MPI (mpicxx on PATH)"

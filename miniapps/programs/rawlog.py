@@ -55,6 +55,7 @@ BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "comp
 MOST = 2**40  # bytes of a log: it is mapped, not read
 TEXTS = 64 * 2**20  # bytes of the file beside it
 RANKS = 2**24
+DIRECTIONS = ("up", "down")  # in which all arithmetic of a launch may be rounded
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class RawLog:
     same_but: list[str] = field(default_factory=list)
     guarantee: str = "none"
     replay: str = ""
-    disturb: int | None = None  # the seed
+    disturb: int | str | None = None  # the seed, or the direction of rounding
     point_to_point: bool = False
     run_id: str = ""
     started: str = ""
@@ -201,7 +202,7 @@ def _read_texts(path: Path, log: RawLog) -> None:
                 log.command, log.guarantee = [str(word) for word in command], guarantee
                 log.point_to_point = entry.get("point_to_point") is True
                 seed = entry.get("disturb")
-                log.disturb = seed if type(seed) is int else None
+                log.disturb = seed if type(seed) is int or seed in DIRECTIONS else None
                 same_but = entry.get("same_but")
                 log.same_but = [str(word) for word in same_but] if isinstance(same_but, list) else []
                 for field_name in ("replay", "run_id", "started"):

@@ -1,9 +1,12 @@
-// Disturbance of the size of rounding, by a seed: an experiment that shows how far rounding can move a program's results.
+// Disturbance of the size of rounding: an experiment that shows how far rounding can move a program's results. By a seed:
 //
 //   arithmetic      between two calls of MPI that are seen, a rank rounds to nearest, upward or downward: drawn anew after
 //                   each call. Every operation of the program is then off by less than one unit in the last place.
 //   contributions   what a rank gives to a sum or product of floating-point numbers moves by at most one unit in the last
 //                   place, drawn for each element. Whole numbers stay: sums of them are not rounded.
+//
+// By a direction, up or down: all arithmetic of the program is rounded there, and contributions stay. The middle between
+// both launches has other rounding errors than a launch to nearest, of the same size.
 //
 // The library's own work and ours runs to nearest. Threads round as the thread that started them did.
 #pragma once
@@ -19,6 +22,7 @@
 namespace fpna {
 
 inline bool disturbing = false;
+inline int direction = -1;             // of all arithmetic; negative: drawn
 inline std::uint64_t disturbance = 0;  // the seed and the rank
 inline thread_local std::uint64_t drawn = 0;
 
@@ -30,10 +34,10 @@ inline std::uint64_t mixed(std::uint64_t seed, std::uint64_t index) {
     return z ^ (z >> 31);
 }
 
-// From here on the program computes: in a direction of rounding that is drawn.
+// From here on the program computes: rounded in the direction of this launch, or in one that is drawn.
 inline void disturb_arithmetic() {
     static const int ways[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD};
-    if (disturbing) std::fesetround(ways[mixed(disturbance, drawn++) % 3]);
+    if (disturbing) std::fesetround(direction >= 0 ? direction : ways[mixed(disturbance, drawn++) % 3]);
 }
 
 // From here on the library works, or this one.
@@ -55,11 +59,14 @@ inline void open_hdf5() {
     release(state);
 }
 
-inline void begin_disturbance(const char *seed, int rank) {
-    if (!*seed) return;
+// `how`: a seed, up, down, or nothing.
+inline void begin_disturbance(const char *how, int rank) {
+    if (!*how) return;
     open_hdf5();
     disturbing = true;
-    disturbance = mixed(std::strtoull(seed, nullptr, 10), std::uint64_t(rank));
+    if (!std::strcmp(how, "up")) direction = FE_UPWARD;
+    if (!std::strcmp(how, "down")) direction = FE_DOWNWARD;
+    disturbance = mixed(std::strtoull(how, nullptr, 10), std::uint64_t(rank));
 }
 
 // Moves each number by at most one unit in its last place, unless all are whole: then no sum of them is rounded.

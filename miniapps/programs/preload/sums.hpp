@@ -216,7 +216,7 @@ inline int reduce_by_library(const Shape &shape) {
 
 // Whether the contribution to this reduction is disturbed: what is rounded, where this rank gives one.
 inline bool disturbs(const Shape &shape) {
-    if (!disturbing || (shape.op != MPI_SUM && shape.op != MPI_PROD) || !shape.send) return false;
+    if (!disturbing || direction >= 0 || (shape.op != MPI_SUM && shape.op != MPI_PROD) || !shape.send) return false;
     int inter = 0;
     PMPI_Comm_test_inter(shape.comm, &inter);
     const MPI_Aint each = elements_of(shape.type).each;
