@@ -15,7 +15,7 @@ from kernels.as_json import document
 from kernels.commands.entry import command_line
 from kernels.progress import Progress
 from miniapps import launching
-from miniapps.cause.launches import OWN, Plan, launch, spread
+from miniapps.cause.launches import OWN, Plan, launch
 from miniapps.cause.placing import (
     BEYOND,
     NOT_ROUNDING,
@@ -29,12 +29,16 @@ from miniapps.cause.placing import (
 )
 from miniapps.cause.sizes import Sizes, read
 from miniapps.errors import UsageError
+from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.received.text import printable
 from miniapps.trace import read_run
 
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
 STILL = 2  # launches that nobody disturbs
+MORE = (
+    6  # launches after the disturbed ones: one again, one as B, two of each run that round in one direction
+)
 LAUNCHES, MOST_LAUNCHES = 10, 1000
 OBSERVED = "program.sums"  # an option that runs of `fpna run` state
 
@@ -43,7 +47,9 @@ Says whether rounding explains why the runs A and B differ. The program is launc
 under disturbances no larger than rounding. Between two calls of MPI a rank rounds to nearest, upward or downward, and
 what it gives to a sum of floating-point numbers moves by at most a unit in the last place; a seed draws both. Where A
 and B lie much farther apart than all of these launches, they do not differ by rounding: look for a bug, or another
-input. All launches use one thread, and messages from any source come in the order of A.
+input. Where they do not, both are launched rounding all operations upward, and downward: what rounding makes
+changes, and what a bug makes stays. All launches use one thread, and messages from any source come in the order of A
+(or of B, where B is launched).
 """
 EPILOG = f"""\
 examples:
@@ -102,26 +108,9 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
         _plan(options, run, command, bool(sizes.sources))
         for run, sizes in zip((options.a, options.b), runs, strict=True)
     )
-    seeds = range(options.seed, options.seed + options.launches)
     with _directory(options.keep) as directory:
         progress = Progress("cause", quiet=options.quiet)
-        recorded: dict[bool, list[Sizes]] = {True: [], False: []}
-        launches = spread(directory, STILL, seeds)
-        for number, (out, seed) in enumerate(launches):
-            progress.show(number / len(launches), f"launch {number + 1} of {len(launches)}")
-            recorded[seed is None].append(read(launch(plan, out, seed, options.timeout), names))
-        again: dict[int, Sizes] = {}
-        verdict = judge(*runs, recorded[True], recorded[False], names)
-        if verdict.kind == ROUNDING and verdict.launch is not None:  # does it come from the disturbance?
-            seed = seeds[verdict.launch]
-            repeated = read(launch(plan, directory / f"again-{seed}", seed, options.timeout), names)
-            again = {verdict.launch: repeated}
-            verdict = judge(*runs, recorded[True], recorded[False], names, again)
-        if (
-            verdict.kind != NOT_ROUNDING and verdict.worst is not None and verdict.repeats
-        ):  # does it stay where rounding changes?
-            directed = _directed(plan, other, directory, options.timeout, names)
-            verdict = judge(*runs, recorded[True], recorded[False], names, again, directed)
+        verdict = _experiment(options, (plan, other), runs, names, directory, progress)
         progress.clear()
     if options.json:
         print(_document(options, plan, verdict))
@@ -131,19 +120,40 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
     return CODES[verdict.kind]
 
 
-def _directed(a: Plan, b: Plan, directory: Path, timeout: float, names: dict[str, int]) -> Directed:
-    """Launches as in B, and as in both runs rounded upward and downward."""
-    still, *sides = (
-        read(launch(plan, directory / f"{side}-{how or 'still'}", how, timeout), names)
-        for side, plan, how in (
-            ("b", b, None),
-            ("a", a, "up"),
-            ("a", a, "down"),
-            ("b", b, "up"),
-            ("b", b, "down"),
+def _experiment(
+    options: argparse.Namespace,
+    plans: tuple[Plan, Plan],
+    runs: list[Sizes],
+    names: dict[str, int],
+    directory: Path,
+    progress: Progress,
+) -> Verdict:
+    """Launch as often as the answer needs, and judge. `plans` and `runs`: of A and of B."""
+    seeds = range(options.seed, options.seed + options.launches)
+    launched = 0
+
+    def made(plan: Plan, name: str, how: int | str | None) -> Sizes:
+        nonlocal launched
+        launched += 1
+        progress.show(launched / (STILL + len(seeds) + MORE), f"launch {launched}")
+        return read(launch(plan, directory / name, how, options.timeout), names)
+
+    still = [made(plans[0], f"still-{i}", None) for i in range(STILL)]
+    disturbed = [made(plans[0], f"disturbed-{seed}", seed) for seed in seeds]
+    verdict = judge(*runs, still, disturbed, names)
+    again: dict[int, Sizes] = {}
+    if verdict.kind == ROUNDING and verdict.launch is not None:  # does it come from the disturbance?
+        seed = seeds[verdict.launch]
+        again[verdict.launch] = made(plans[0], f"again-{seed}", seed)
+        verdict = judge(*runs, still, disturbed, names, again)
+    if verdict.kind != NOT_ROUNDING and verdict.worst is not None and verdict.repeats:
+        a, b = (
+            [made(plan, f"{side}-{way}", way) for way in DIRECTIONS]
+            for side, plan in zip("ab", plans, strict=True)
         )
-    )
-    return Directed(still, (sides[0], sides[1]), (sides[2], sides[3]))
+        directed = Directed(made(plans[1], "b-still", None), a, b)
+        verdict = judge(*runs, still, disturbed, names, again, directed)
+    return verdict
 
 
 def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: bool) -> Plan:
@@ -201,9 +211,7 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
         f"{plan.ranks} ranks and one thread{order}"
     )
     if verdict.stay is not None:
-        lines.append(
-            "             and 5 as A and B, of which 4 round all operations upward or downward: what rounding makes changes there"
-        )
+        lines.append("             and 5 as A and as B, of which 4 round all operations upward or downward")
     lines.append(
         f"  compared   {verdict.compared} records, of which {verdict.differing} differ between the runs"
     )

@@ -18,14 +18,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# The chance that rounding alone gives such a ratio in one of all names: up to LIKELY it is taken for rounding, from RARE
-# on for something else. Both are upper bounds: of 40,000 drawn sums none reached 0.3 times the ratio of RARE.
+# The chance that rounding alone gives such a ratio in one of all names: up to LIKELY it is taken for rounding, from
+# RARE on for something else. Both are upper bounds (tests/miniapps/test_cause_directions.py).
 LIKELY, RARE = 0.1, 1e-4
 FIRST = 8  # records of a name that are also added up alone: what comes later may have grown
 MOST_FREEDOM = 20  # degrees of freedom that are believed
-# Of errors with variance 1 a difference of two runs, nearest or middle, has variance 2, both correlate by -1/2, and each z
-# has variance 3. So the product of the differences is ((their sum)^2 - (their difference)^2) / 4, at most a quarter of
-# a square of variance 2, and the ratio at most this times a variable of Student's distribution.
+# Of errors with variance 1 a difference of two runs, nearest or middle, has variance 2, both correlate by -1/2, and
+# each z has variance 3. So the product of the differences is ((their sum)^2 - (their difference)^2) / 4, at most a
+# quarter of a square of variance 2, and the ratio at most this times a variable of Student's distribution.
 SCALE = 1 / math.sqrt(12)
 
 
@@ -46,8 +46,8 @@ class Launched:
 @dataclass(frozen=True)
 class Stay:
     """How far the difference stays in the records of one `name`: `ratio` of what stays to what rounding changed;
-    `likely` and `rare`: ratios that rounding alone exceeds in fewer than one case of ten and of ten thousand. `row`: the
-    first of these records; `error`: how much rounding changed there."""
+    `likely` and `rare`: ratios that rounding alone exceeds in fewer than one case of ten and of ten thousand.
+    `row`: the first of these records; `error`: how much rounding changed there."""
 
     name: int
     row: int

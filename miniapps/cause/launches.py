@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,13 +55,7 @@ def launch(plan: Plan, out: Path, seed: int | str | None, timeout: float) -> Pat
     words = plan.words(out, seed)
     if plan.records_itself:
         out.mkdir(parents=True)
-    how = (
-        "without disturbance"
-        if seed is None
-        else f"rounded {seed}"
-        if isinstance(seed, str)
-        else f"disturbed by seed {seed}"
-    )
+    how = "without disturbance" if seed is None else f"disturbed by {seed}"
     what = f"the launch {how} on {plan.ranks} ranks"
     if shutil.which(words[0]) is None:
         raise UsageError(
@@ -70,9 +63,3 @@ def launch(plan: Plan, out: Path, seed: int | str | None, timeout: float) -> Pat
         )
     run_to_end(what, words, shlex.join(words), timeout, os.environ | ONE_THREAD)
     return plan.own(out)
-
-
-def spread(directory: Path, still: int, disturbed: Sequence[int]) -> list[tuple[Path, int | None]]:
-    """(directory, seed) of each launch: `still` ones that nobody disturbs, and one for each seed of `disturbed`."""
-    launches: list[tuple[Path, int | None]] = [(directory / f"still-{i}", None) for i in range(still)]
-    return launches + [(directory / f"disturbed-{seed}", seed) for seed in disturbed]

@@ -49,11 +49,11 @@ class Loose:
 
 @dataclass(frozen=True)
 class Directed:
-    """Launches of B's kind to nearest, and launches of both kinds that round upward and downward."""
+    """`still`: a launch as B, undisturbed. `a`, `b`: launches as A and as B, (upward, downward) each."""
 
     still: Sizes
-    a: tuple[Sizes, Sizes]
-    b: tuple[Sizes, Sizes]
+    a: Sequence[Sizes]
+    b: Sequence[Sizes]
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from miniapps.cause.placing import NOT_ROUNDING, OPEN, ROUNDING, judge
+from miniapps.cause.placing import NOT_ROUNDING, OPEN, ROUNDING, Directed, judge
 from miniapps.cause.sizes import KEY, Sizes
 
 NAMES = {"total:sum": 0, "received:MPI_Recv at f": 1}
@@ -22,6 +22,7 @@ def recorded(*rows, sources=None):
         numbers[order],
         l1[order],
         np.ones(len(rows), np.int64),
+        np.full(len(rows), 2.0**-53),
         sources or {},
     )
 
@@ -96,6 +97,33 @@ def test_a_launch_that_does_not_repeat_says_nothing_of_rounding():
     same = judge(own, b, [own, own], others, NAMES, {excused.launch: others[excused.launch]})
     assert same.kind == ROUNDING
     assert judge(own, b, [own, own], others, NAMES, {excused.launch: total(1.1, 2.31)}).kind == NOT_ROUNDING
+
+
+def directed(a, b, changed, still=None):
+    """Launches as B, and as both runs upward and downward, between whose middle and A and B `changed` lies."""
+    return Directed(
+        still or total(*b),
+        *([total(*(x * (1 + changed + w) for x in side)) for w in (3 * EPS, -3 * EPS)] for side in (a, b)),
+    )
+
+
+@pytest.mark.parametrize(("apart", "kind"), [(500 * EPS, NOT_ROUNDING), (20 * EPS, OPEN), (EPS, ROUNDING)])
+def test_a_bug_below_the_reach_of_launches_stays_where_rounding_changes(apart, kind):
+    a = [1.1, 2.3, 1.7]
+    b = [x * (1 + apart) for x in a]
+    own = total(*a)
+    far = launches(a, 1000 * EPS)
+    assert judge(own, total(*b), [own, own], far, NAMES).kind == ROUNDING
+    verdict = judge(own, total(*b), [own, own], far, NAMES, None, directed(a, b, 2 * EPS))
+    assert verdict.kind == kind, verdict
+    assert verdict.at[0] == "total:sum"
+
+
+def test_it_is_not_asked_where_a_launch_as_b_is_not_b():
+    a, b = [1.1, 2.3], [1.1 * (1 + 500 * EPS), 2.3 * (1 + 500 * EPS)]
+    own, far = total(*a), launches([1.1, 2.3], 1000 * EPS)
+    verdict = judge(own, total(*b), [own, own], far, NAMES, None, directed(a, b, 2 * EPS, still=own))
+    assert verdict.kind == ROUNDING and verdict.stay is None
 
 
 def test_whole_numbers_that_no_launch_changed_are_left_open():
