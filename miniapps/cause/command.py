@@ -103,7 +103,7 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
     if not 3 <= options.launches <= MOST_LAUNCHES:
         raise UsageError(f"--launches {options.launches}: choose 3 to {MOST_LAUNCHES}")
     names: dict[str, int] = {}
-    runs = [read(run, names) for run in (options.a, options.b)]
+    runs = read(options.a, names), read(options.b, names)
     plan, other = (
         _plan(options, run, command, bool(sizes.sources))
         for run, sizes in zip((options.a, options.b), runs, strict=True)
@@ -123,7 +123,7 @@ def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
 def _experiment(
     options: argparse.Namespace,
     plans: tuple[Plan, Plan],
-    runs: list[Sizes],
+    runs: tuple[Sizes, Sizes],
     names: dict[str, int],
     directory: Path,
     progress: Progress,
@@ -140,19 +140,20 @@ def _experiment(
 
     still = [made(plans[0], f"still-{i}", None) for i in range(STILL)]
     disturbed = [made(plans[0], f"disturbed-{seed}", seed) for seed in seeds]
-    verdict = judge(*runs, still, disturbed, names)
+    judged = partial(judge, *runs, still, disturbed, names)
+    verdict = judged()
     again: dict[int, Sizes] = {}
     if verdict.kind == ROUNDING and verdict.launch is not None:  # does it come from the disturbance?
         seed = seeds[verdict.launch]
         again[verdict.launch] = made(plans[0], f"again-{seed}", seed)
-        verdict = judge(*runs, still, disturbed, names, again)
+        verdict = judged(again)
     if verdict.kind != NOT_ROUNDING and verdict.worst is not None and verdict.repeats:
         a, b = (
             [made(plan, f"{side}-{way}", way) for way in DIRECTIONS]
             for side, plan in zip("ab", plans, strict=True)
         )
         directed = Directed(made(plans[1], "b-still", None), a, b)
-        verdict = judge(*runs, still, disturbed, names, again, directed)
+        verdict = judged(again, directed)
     return verdict
 
 

@@ -138,9 +138,9 @@ def judge(
     unstable = _extremes(differs & (loose > 0), fields["step"], loose)
     shaky = None
     if unstable:
-        at = unstable[0]
+        row = unstable[0]
         shaky = Loose(
-            texts[int(fields["name"][at])], int(fields["step"][at]), float(loose[at]), float(size[at])
+            texts[int(fields["name"][row])], int(fields["step"][row]), float(loose[row]), float(size[row])
         )
     told = {
         "compared": int(judged.sum()), "differing": int(differs.sum()), "unstable": int((differs & ~stable).sum()),
@@ -148,7 +148,8 @@ def judge(
     }  # fmt: skip
     kind, why = _verdict(first, worst, shaky, told, len(disturbed))
     repeats = bool(np.array_equal(numbers[0][telling], numbers[base][telling], equal_nan=True))
-    stay = at = None
+    stay: Stay | None = None
+    at: tuple[str, int] | None = None
     if directed and repeats and kind in (ROUNDING, OPEN) and worst is not None:
         given = np.maximum(*(added(run, names, keys) * run.size for run in (a, b)))
         stay = _stay(
