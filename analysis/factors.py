@@ -100,7 +100,7 @@ def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> di
     some = here[here["comparison"] == EACH_OTHER]
     same_bits = cells > 0 and counts == cells and whole
     if not cells:
-        note = f"{len(members)} run{'s' * (len(members) != 1)}, no two of one cell: not tested"
+        note = _not_compared(members)
     elif not whole:
         note = "records are missing: not comparable"
     else:
@@ -109,6 +109,14 @@ def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> di
         "against": EACH_OTHER, "cells": cells, "runs": runs, "distinct": counts if cells else np.nan,
         "effective": most, **_largest(some), "bound": bound(runs) if same_bits else np.nan, "note": note,
     }  # fmt: skip
+
+
+def _not_compared(members: pd.DataFrame) -> str:
+    """Why no two of these runs were compared with each other."""
+    most = members.groupby("cell").size().max()
+    if most == 1:
+        return f"{len(members)} run{'s' * (len(members) != 1)}, no two of one cell: not compared"
+    return f"{most} runs of one cell recorded no result that all of them have: not compared"
 
 
 def _against(some: pd.DataFrame, at: str) -> dict:

@@ -7,7 +7,9 @@ from analysis.__main__ import main
 from analysis.factors import DEFAULT, FACTORS, REFERENCE, by_factor
 from analysis.load.frames import load
 from analysis.variability import EACH_OTHER
-from tests.analysis.synthetic import flip_bit, write_run
+from miniapps.trace import Tracer
+from miniapps.trace.schema import rank_file
+from tests.analysis.synthetic import attributes, flip_bit, write_run
 
 
 def differ(block):
@@ -74,10 +76,23 @@ def test_a_single_run_is_not_tested(tmp_path):
     write_run(tmp_path / "r")
     (record,) = by_factor(load([tmp_path]), "app").to_dict("records")
     assert (
-        record["note"] == "1 run, no two of one cell: not tested"
+        record["note"] == "1 run, no two of one cell: not compared"
         and np.isnan(record["bound"])
         and record["pairs"] == 0
     )
+
+
+def test_runs_that_recorded_no_results_were_not_compared(tmp_path):
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        of_run = attributes(0, 1, "none", "arrival", run_id=name)
+        tracer = Tracer(tmp_path / name / rank_file(0), of_run)
+        tracer.at(0, 0)
+        tracer.array("sent:halo", 0, np.ones(3))
+        tracer.close(complete=True)
+    (record,) = by_factor(load([tmp_path]), "app").to_dict("records")
+    assert record["note"] == "2 runs of one cell recorded no result that all of them have: not compared"
+    assert record["pairs"] == 0 and np.isnan(record["distinct"])
 
 
 def test_an_unknown_factor_is_refused(frames):
