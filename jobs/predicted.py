@@ -36,7 +36,7 @@ class Predicted:
         return f"{span}{clock}{some}"
 
     def document(self, task: Task) -> dict[str, Any] | None:
-        """What programs are told of a task; None without a prediction."""
+        """The prediction for a task as --json has it; None without one."""
         if task.id not in self.by_task:
             return None
         prediction, source = self.by_task[task.id]

@@ -121,8 +121,8 @@ def run(
 ) -> Ended:
     """Run what is left of one allocation, in its order, failed tasks again at the end as often as they may.
 
-    `progress` (default: `say`) is told of the beginning and of tasks that are done, `detail` of every command and its
-    log before it is started, `say` of all else.
+    `progress` (default: `say`) gets lines on the beginning and on tasks that are done, `detail` on every command and
+    its log before it starts, `say` on all else.
     `limited`: the allocation ends at the plan's limit; no task is begun that would not be over by then. A signal that
     raises (miniapps.system.interrupts) ends the task that runs, which then is left for the next call. Raises Locked,
     StateError, LauncherError; Refused where something else lies in the place of a file or directory of the campaign.
@@ -188,7 +188,7 @@ def _attempt(
     room: float | None,
     detail: Callable[[str], None],
 ) -> str:
-    """Launch `task` once; a line for people on how it ended. `detail` is told of the command and of its log."""
+    """Launch `task` once; a line for people on how it ended. `detail` gets lines on the command and on its log."""
     attempt = state.next_attempt(task)
     state.move_aside(task, attempt - 1)  # what is there is not finished, or its result is spoilt
     log = state.log(task, attempt)

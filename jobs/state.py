@@ -329,8 +329,10 @@ class Standing:
 def survey(
     out: Path, tasks: Iterable[Task], doubt: Callable[[str], object] = lambda sentence: None
 ) -> list[Standing]:
-    """Where all tasks stand, in their order; `doubt` is told of every line of a journal that is not believed. Raises
-    StateError, Refused."""
+    """The standing of each task, in order. `doubt` gets a sentence on every line of a journal that is not believed.
+
+    Raises StateError, Refused.
+    """
     states: dict[int, tuple[dict[str, Record], bool]] = {}
     standings = []
     for task in tasks:

@@ -1,4 +1,26 @@
 """Numerical and communication kernels whose order of additions is stated, chosen and tested."""
 
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
 __version__ = "0.1.0"  # of the whole package; pyproject.toml and CITATION.cff have it too
 VERSION = f"fpna-miniapps {__version__}"  # what --version prints
+
+NOT_BUILT = (
+    "the C++ kernels are not built in {place}. Build them: make environment, or pip install -e . there; or start from "
+    "another directory, where Python does not take this checkout for the installed package"
+)
+
+
+def __getattr__(name: str) -> ModuleType:
+    """The module `_native`, with a message that helps where it was not built. Raises AttributeError for other names."""
+    if name != "_native":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return import_module("kernels._native")
+    except ModuleNotFoundError as error:
+        where = Path(__file__).resolve().parent
+        raise ModuleNotFoundError(NOT_BUILT.format(place=where), name=error.name) from None

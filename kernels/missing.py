@@ -39,8 +39,10 @@ OPTIONAL = (
 
 
 def not_installed(error: ModuleNotFoundError) -> str | None:
-    """What to install, in a sentence, where an import failed for want of a package of others; None where it is a module
-    of ours, or of a program of the user's own."""
+    """What to install or build, in a sentence, where an import failed for want of a package of others or of our C++
+    kernels; None where it is another module of ours, or of a program of the user's own."""
+    if error.name == "kernels._native":
+        return str(error)
     name = (error.name or "").partition(".")[0]
     if not name or name not in OPTIONAL:
         return None

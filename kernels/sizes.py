@@ -20,8 +20,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from kernels import _native
-
 KEPT = 4  # numbers up to which an array is kept whole
 COLUMNS = ("l1", "largest", "p0", "p1", "p2", "p3")
 LANES, BLOCK = 8, 64
@@ -36,6 +34,8 @@ DIRECT = ("float64", "float32", "float16", "bfloat16", "bool",
 def sizes(arrays: np.ndarray) -> tuple[int, np.ndarray] | None:
     """The sizes of `arrays[0]`, `arrays[1]`, ...: (numbers in each, float64 (n, 6) with the columns COLUMNS); None for
     a dtype that has no numbers."""
+    from kernels import _native  # reading traces, and `doctor`, need no C++
+
     rows = numbers(arrays)
     if rows is None:
         return None

@@ -1,4 +1,4 @@
-"""What is told while runs are read: how far that is, and, where it is asked for, every file with its time."""
+"""Reports while runs are read: the progress, and with --verbose every file and its time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NAME = "analysis"
 
 
 class Watch:
-    """Tells on stderr what is done and left of long work, unless `quiet`; if `verbose` every file and run too."""
+    """Shows the progress of long work on stderr, unless `quiet`; if `verbose` every file and run too."""
 
     def __init__(self, quiet: bool = True, verbose: bool = False):
         self.progress = None if quiet else Progress(NAME)

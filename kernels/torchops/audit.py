@@ -31,7 +31,7 @@ from kernels.torchops.differences import Seen
 from kernels.torchops.pools import Pools, aside, unset
 from kernels.torchops.results import Result
 
-MOST_NAMES = 20  # of what is not compared
+MOST_NAMES = 20  # results listed that cannot be compared
 
 
 class Untried(Exception):

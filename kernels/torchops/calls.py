@@ -25,7 +25,7 @@ class Nothing(Exception):
 class Calls:
     """Calls of one case with the numbers of one seed, on a device ("cpu", "cuda"). Raises what torch raises.
 
-    `ended(seconds)` is told of every call that has ended.
+    After every call that has ended, `ended(seconds)` is called with its duration.
     """
 
     def __init__(

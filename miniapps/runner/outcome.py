@@ -94,7 +94,7 @@ def _checked(checks: list[dict[str, Any]]) -> str:
     names = list(dict.fromkeys(check["name"] for check in checks))
     passed = sum(check["passed"] for check in checks)
     of = f"{passed} of {len(checks)} passed: {', '.join(names)}" if checks else "none is made of this run"
-    return f"CHECKS {of}; whether another run has the same bits is told by comparing both (fpna divergence)"
+    return f"CHECKS {of}; to know whether another run has the same bits, compare the two (fpna divergence)"
 
 
 def write(place: Place, result: dict[str, Any]) -> None:

@@ -38,7 +38,7 @@ class Bucket:
         return used is not None and used.feedback
 
     def over(self) -> dict[str, Any]:
-        """What a reduction of the bucket is told of its wire: one that loses something encodes tensor by tensor."""
+        """The arguments of a reduction that state its wire: a lossy wire encodes tensor by tensor."""
         plain = coding(self.wire) is None
         return {"wire": self.wire} if plain else {"wire": self.wire, "tensors": self.shapes}
 

@@ -145,7 +145,7 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
     assert run.returncode == 0
     assert len(set(states(run))) == 2
     *_, note, checks, verification, where = run.stdout.splitlines()
-    assert checks.startswith("CHECKS ") and "whether another run has the same bits is told by" in checks
+    assert checks.startswith("CHECKS ") and "to know whether another run has the same bits, compare" in checks
     assert [note, verification, where] == [
         "NOTE 2 repeats have 2 different states: nothing was promised (--guarantee none); "
         "--guarantee run promises equal repeats",
