@@ -9,7 +9,8 @@ from analysis.commands.choice import loaded, none_usable, warn
 
 SUMMARY = "what is recorded in runs"
 DETAIL = """\
-Attributes, repeats, names with their rows, steps and blocks, and the time spent in each region."""
+Attributes, repeats, names with their rows, steps and blocks, and the time spent in each region. Of programs under
+`fpna run` also the functions that were called and not recorded, and the sums that a guarantee did not reach."""
 EXAMPLES = """\
   python -m analysis show runs/a"""
 

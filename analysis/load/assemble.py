@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -207,7 +208,26 @@ def _row(ranks: list[Head], repeat: int, step: int, complete: bool, result: Resu
         "options": json.dumps(first.get("options", {}), sort_keys=True),
         "regions": json.dumps(_regions(ranks), sort_keys=True),
         "reductions": json.dumps(first.get("reductions", {}), sort_keys=True),
+        "unseen": json.dumps(_unseen(ranks), sort_keys=True),
+        "unreached": json.dumps(_unreached(ranks), sort_keys=True),
     }
+
+
+def _unseen(ranks: list[Head]) -> dict[str, int]:
+    """{function: calls of all ranks} that were counted and not recorded."""
+    counts: Counter[str] = Counter()
+    for rank in ranks:
+        counts.update(rank.attributes.get("unseen", {}))
+    return dict(counts)
+
+
+def _unreached(ranks: list[Head]) -> list[dict[str, Any]]:
+    """The sums that a guarantee did not reach, with the calls of all ranks; the most first."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for rank in ranks:
+        for own in rank.attributes.get("unreached", []):
+            counts[own["call"], own["why"]] += own["calls"]
+    return [{"call": call, "why": why, "calls": calls} for (call, why), calls in counts.most_common()]
 
 
 def _regions(ranks: list[Head]) -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pandas as pd
 
@@ -23,6 +24,8 @@ STATE_SHOWN = 12  # characters of a final state
 GROUPS = ("verdict", "badge", "group", "words", "guarantee", "ordering", "ranks", "runs", "incomplete", "results",
           "state", "text")  # fmt: skip
 RECORDED = ("run", "table", "name", "rows", "steps", "blocks")
+LACKING = ("run", "what", "call", "why", "calls")
+NOT_RECORDED, NOT_REACHED = "not recorded", "not reached"  # `what` a run lacks
 
 
 def groups_frame(groups: list[Group]) -> pd.DataFrame:
@@ -265,6 +268,7 @@ def run_tables(shown: dict[str, pd.DataFrame]) -> Iterator[tuple[str, Table]]:
             for r in recorded[recorded["run"] == run].itertuples(index=False, name="Row")
         ]
         yield "Recorded", Table(heads, rows_of_names, heads[2:])
+        yield from _lacking_tables(shown["lacking"][shown["lacking"]["run"] == run])
         medians = shown["regions"][shown["regions"]["run"] == run]
         if len(medians):
             title = "Wall time per region, mean over ranks, median over repeats"
@@ -275,16 +279,43 @@ def run_tables(shown: dict[str, pd.DataFrame]) -> Iterator[tuple[str, Table]]:
 
 def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:
     """What there is to show of runs: `runs`, a row per (run, repeat); `recorded`, what each run recorded by name, with
-    columns RECORDED; `regions`, for each run what `regions.summary` returned."""
+    columns RECORDED; `lacking`, calls that it did not record and sums that its guarantee did not reach, with columns
+    LACKING; `regions`, for each run what `regions.summary` returned."""
     measured = regions(frames)
-    labels = frames.runs["run"].drop_duplicates().tolist()
+    first = frames.runs.drop_duplicates("run")
+    labels = first["run"].tolist()
+    lacking = [row for run in first.itertuples(index=False) for row in _lacking(run)]
     recorded = [row for run in labels for row in _recorded(frames, run)]
     times = [summary(measured[measured["run"] == run]).assign(run=run) for run in labels]
     return {
         "runs": frames.runs,
         "recorded": pd.DataFrame(recorded, columns=list(RECORDED), dtype=object),
+        "lacking": pd.DataFrame(lacking, columns=list(LACKING), dtype=object),
         "regions": pd.concat(times, ignore_index=True) if times else pd.DataFrame(columns=["run"]),
     }
+
+
+def _lacking(run: Any) -> Iterator[tuple[object, ...]]:
+    """The rows of `lacking` of one row of `Frames.runs`, the most calls first."""
+    unseen = sorted(json.loads(run.unseen).items(), key=lambda of: (-of[1], of[0]))
+    for function, calls in unseen:
+        yield run.run, NOT_RECORDED, function, "", calls
+    for own in json.loads(run.unreached):
+        yield run.run, NOT_REACHED, own["call"], own["why"], own["calls"]
+
+
+def _lacking_tables(lacking: pd.DataFrame) -> Iterator[tuple[str, Table]]:
+    unseen, unreached = (lacking[lacking["what"] == what] for what in (NOT_RECORDED, NOT_REACHED))
+    if len(unseen):
+        rows: list[tuple[object, ...]] = list(zip(unseen["call"], unseen["calls"], strict=True))
+        yield (
+            "Calls that were not recorded",
+            Table(("function", "calls of all ranks"), rows, ("calls of all ranks",)),
+        )
+    if len(unreached):
+        heads = ("sum", "why", "calls of all ranks")
+        rows = list(zip(unreached["call"], unreached["why"], unreached["calls"], strict=True))
+        yield "Sums that the guarantee did not reach", Table(heads, rows, heads[2:])
 
 
 def _recorded(frames: Frames, run: str) -> Iterator[tuple[object, ...]]:

@@ -53,7 +53,7 @@ IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OT
 BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
           "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
 MOST = 2**40  # bytes of a log: it is mapped, not read
-TEXTS = 64 * 2**20  # bytes of the file beside it
+TEXTS = 2**30  # bytes of the file beside it: a place takes some hundred
 RANKS = 2**24
 DIRECTIONS = ("up", "down")  # in which all arithmetic of a launch may be rounded
 
@@ -170,7 +170,7 @@ def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
 
 def _read_texts(path: Path, log: RawLog) -> None:
     """The names in the file beside a log; a last line that a kill cut off is as if not written."""
-    for line in read_bytes(path, TEXTS).decode(errors="replace").splitlines():
+    for line in read_bytes(path, TEXTS).decode(errors="replace").split("\n"):
         try:
             entry = json.loads(line)
         except ValueError:

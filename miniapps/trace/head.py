@@ -57,6 +57,14 @@ class Reduction(msgspec.Struct):
     calls: Count = 0
 
 
+class Unreached(msgspec.Struct):
+    """A reduction that kept the library's order under a guarantee: its `call`, `why`, how many `calls`."""
+
+    call: Short
+    why: Short
+    calls: Count
+
+
 class Between(msgspec.Struct):
     """What passes between neighbouring blocks of a periodic grid of `rows` x `columns` blocks each time, whoever owns
     them: (rows away, columns away, bytes) of each direction."""
@@ -128,6 +136,8 @@ class Head(msgspec.Struct):
     ledger: Ledger | UnsetType = UNSET
     chain: Short | UnsetType = UNSET
     result: dict[str, Short] | UnsetType = UNSET
+    unseen: dict[str, Count] | UnsetType = UNSET
+    unreached: list[Unreached] | UnsetType = UNSET
     tracer: Tracer | UnsetType = UNSET
 
 

@@ -1,5 +1,6 @@
 """`python -m analysis`: exit codes, and messages that name the file and the remedy."""
 
+import json
 import shutil
 
 import h5py
@@ -203,6 +204,32 @@ def test_show_says_what_is_in_a_run(runs, capsys):
     out = capsys.readouterr().out
     for word in ("guarantee", "arrival", "vorticity", "streamfunction", "energy", "whole", "step"):
         assert word in out
+
+
+def test_show_says_what_was_not_recorded_and_which_sums_a_guarantee_did_not_reach(tmp_path, capsys):
+    """Of all ranks; a run that lacks nothing says nothing of it."""
+    (tmp_path / "a").mkdir()
+    for rank, own in enumerate(({"MPI_Put": 3}, {"MPI_Put": 4, "MPI_File_write": 12})):
+        sums = [{"call": f"MPI_Allreduce at {place} (cg.c:57)", "why": "user operation", "calls": 5 + rank}
+                for place in ("dot", "norm")[: rank + 1]]  # fmt: skip
+        given = attributes(rank, 2, "exact", "tree", run_id="a", unseen=own, unreached=sums)
+        with Tracer(tmp_path / "a" / f"rank-{rank:05d}.h5", given, size=2) as tracer:
+            tracer.value("dt", 0.5)
+    assert call("show", tmp_path / "a") == 0
+    out = capsys.readouterr().out
+    _, _, lacking = out.partition("Calls that were not recorded")
+    lines = [line.split() for line in lacking.splitlines()]
+    assert ["MPI_File_write", "12"] in lines and ["MPI_Put", "7"] in lines
+    assert ["MPI_Allreduce", "at", "dot", "(cg.c:57)", "user", "operation", "11"] in lines
+    assert call("show", tmp_path / "a", "--json") == 0
+    rows = json.loads(capsys.readouterr().out)["tables"]["lacking"]
+    assert [(row["what"], row["call"].split()[-2], row["calls"]) for row in rows if row["why"]] == [
+        ("not reached", "dot", 11), ("not reached", "norm", 6)
+    ]  # fmt: skip
+    write_run(tmp_path / "whole")
+    assert call("show", tmp_path / "whole") == 0
+    out = capsys.readouterr().out
+    assert "not recorded" not in out and "not reach" not in out
 
 
 @pytest.mark.parametrize("command", [[], ["report"], ["variability"], ["divergence"], ["show"]])

@@ -117,6 +117,10 @@ HOSTILE = {
     "a reduction of endless axes": (
         attribute("reductions", f'{{"total": {{"ordering": "ring", "shape": {[9] * 99}}}}}'), "shape"
     ),
+    "unseen calls that are no number": (attribute("unseen", '{"MPI_Put": "many"}'), "unseen"),
+    "sums that are not reached below zero": (
+        attribute("unreached", '[{"call": "MPI_Allreduce", "why": "", "calls": -1}]'), "unreached"
+    ),
     "many attributes": (lambda file: [file.attrs.create(f"a{i}", i) for i in range(300)], "attributes"),
     "an empty attribute": (attribute("seed", h5py.Empty("<i8")), "damaged"),
     "another schema": (attribute("schema", 1), "schema 1"),

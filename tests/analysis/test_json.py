@@ -114,8 +114,8 @@ def test_the_document_of_each_command_has_the_documented_keys(root, tmp_path, ca
     filled = [table for table, rows in document["tables"].items() if rows]
     assert filled == [
         table for table in document["tables"]
-        # Calls are of fpna run, links of three nodes.
-        if table not in ("calls", "links") and (table != "decisions" or name in ("solves", "training"))
+        # Calls and what a run lacks are of fpna run, links of three nodes.
+        if table not in ("calls", "lacking", "links") and (table != "decisions" or name in ("solves", "training"))
     ]  # fmt: skip
 
 

@@ -306,6 +306,19 @@ def test_point_to_point_messages_are_recorded_where_asked_for(built, tmp_path):
     assert {f"{SENT}MPI_Send", f"{RECEIVED}MPI_Recv", f"{RECEIVED}MPI_Irecv", f"{RECEIVED}MPI_Bcast"} <= names
 
 
+def test_programs_that_make_new_objects_in_every_step_keep_their_names(built, tmp_path):
+    """More operations and types than numbers of 16 bits, and communicators of communicators of communicators."""
+    times = 66_000
+    observed(1, "mpich", tmp_path / "run", [built("mpich", "many.c"), times])
+    (trace,) = read_run(tmp_path / "run")
+    assert trace.complete and max(map(len, trace.names)) < 200
+    operations = [(facts["operation"], facts["calls"]) for facts in trace.attributes["reductions"].values()]
+    assert sorted(operations)[-2:] == [("of the program", times), ("sum", 1)]
+    assert operations.count(("max", 1)) == 300  # a name for each communicator
+    dtypes = {trace.names[dtype] for dtype in trace.tables["sizes"]["dtype"]}
+    assert dtypes == {"float64", "float32", "", 'caf\xe9 \u2028"\ufffd'}
+
+
 def test_what_is_refused_ends_all_ranks_with_2(built, tmp_path):
     program = built("mpich", "wildcard.c")
     observed(2, "mpich", tmp_path / "used", [program, 1])

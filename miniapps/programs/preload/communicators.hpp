@@ -15,6 +15,7 @@
 
 #include <mpi.h>
 
+#include "data.hpp"
 #include "places.hpp"
 
 namespace fpna {
@@ -101,6 +102,15 @@ inline Communicator &known(MPI_Comm comm) {
     return *introduce(comm, std::move(fresh));
 }
 
+// A name that would grow with every communicator that is made of the last one ends in its hash.
+inline std::string shortened(const std::string &name) {
+    constexpr std::size_t LONGEST = 100, KEPT = 60;
+    if (name.size() <= LONGEST) return name;
+    char hash[20];
+    std::snprintf(hash, sizeof hash, "%016llx", (unsigned long long)XXH3_64bits(name.data(), name.size()));
+    return name.substr(0, KEPT) + "..." + hash;
+}
+
 // A communicator that is being made of `parent` by a call of this kind. The name is settled before the call, which may last.
 class Making {
   public:
@@ -112,7 +122,7 @@ class Making {
         while (place < places.size() && places[place]) ++place;
         if (place == places.size()) places.push_back(false);
         places[place] = true;
-        fresh_.name = (from.name.empty() ? "" : from.name + "/") + kind + " " + std::to_string(place + 1);
+        fresh_.name = shortened((from.name.empty() ? "" : from.name + "/") + kind + " " + std::to_string(place + 1));
         fresh_.parent = from.made;
         fresh_.kind = std::move(kind);
         fresh_.place = place;

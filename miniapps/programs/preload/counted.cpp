@@ -4,10 +4,7 @@
 // every function that nobody declared to be left alone. Those that calls.cpp and fortran.cpp define take the place of the
 // ones here, which are weak. mpi.h is not included, since it declares them otherwise: arguments of these functions are
 // integers and pointers, which fill whole registers and places on the stack.
-#include <cstdio>
-#include <cstdlib>
-
-#include <dlfcn.h>
+#include "next.hpp"
 
 namespace fpna {
 void *begin_counted(int number);  // start.hpp
@@ -24,16 +21,6 @@ using Word = void *;
 
 using Function = Word (*)(WORDS);
 
-Function next(const char *name) {
-    void *place = dlsym(RTLD_NEXT, name);
-    if (!place) {
-        std::fprintf(stderr, "fpna run: no %s behind the one that observes: the program is linked in a way that is not "
-                     "supported\n", name);
-        std::abort();
-    }
-    return reinterpret_cast<Function>(place);
-}
-
 Word passed_on(int number, Function real, WORDS) {
     void *begun = fpna::begin_counted(number);
     const Word code = real(PASSED);
@@ -45,7 +32,7 @@ Word passed_on(int number, Function real, WORDS) {
 
 #define COUNTED_AS(NUMBER, NAME, REAL)                                      \
     extern "C" __attribute__((weak)) Word NAME(WORDS) {                     \
-        static const Function real = next(REAL);                            \
+        static const Function real = fpna::next<Function>(REAL);            \
         return passed_on(NUMBER, real, PASSED);                             \
     }
 #define COUNTED(NUMBER, NAME) COUNTED_AS(NUMBER, NAME, "P" #NAME)

@@ -3,9 +3,7 @@
 //
 // `mpi_x_` is called by programs that include mpif.h or use the module mpi; with the module mpi_f08, Open MPI calls
 // `mpi_x_f08_`, whose arguments are passed alike. So does MPICH where no buffer is passed; else it calls its C functions.
-#include <cstdio>
-#include <cstdlib>
-
+#include "next.hpp"
 #include "start.hpp"
 
 #ifndef MPI_ABI_VERSION  // the ABI of MPI 5 leaves Fortran to libraries of its own
@@ -16,18 +14,6 @@ using namespace fpna;
 #define EACH_BINDING(X, ...) X(_, __VA_ARGS__) X(_f08_, __VA_ARGS__)
 
 namespace {
-
-// The library's own function of this name.
-template <typename Function>
-Function next(const char *name) {
-    void *place = dlsym(RTLD_NEXT, name);
-    if (!place) {
-        std::fprintf(stderr, "fpna run: no %s behind the one that observes: the program is linked in a way that is not "
-                     "supported\n", name);
-        std::abort();
-    }
-    return reinterpret_cast<Function>(place);
-}
 
 // Where Fortran's MPI_IN_PLACE and MPI_BOTTOM lie: in common blocks whose names are the library's.
 const void *sentinel(const char *openmpi, const char *mpich) {

@@ -4,7 +4,9 @@
 // held while the library runs, since a thread may wait there for what another one sends.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 #include <mutex>
 #include <string>
 #include <unordered_map>
@@ -48,11 +50,13 @@ struct Inside {
 };
 
 inline int type_keyval = MPI_KEYVAL_INVALID;
+constexpr std::uint16_t NONE = 0xffff;  // in place of the number of a type or an operation
 
-// A type of the program's has its number with it, since another one may have its handle when it is freed.
+// Types of one name have one number: a program may make new ones in every step. One of the program's has its number with
+// it, since another one may have its handle when it is freed.
 inline int name_type(MPI_Datatype type) {
     static std::unordered_map<std::uint64_t, int> types;
-    static int count = 0;
+    static std::unordered_map<std::string, int> numbers;
     void *value = nullptr;
     int there = 0;
     const bool kept = lasting(type);
@@ -62,15 +66,16 @@ inline int name_type(MPI_Datatype type) {
         PMPI_Type_get_attr(type, type_keyval, &value, &there);
         if (there) return int(reinterpret_cast<std::intptr_t>(value));
     }
-    const int number = count < 0xffff ? count++ : 0xffff;
+    char name[MPI_MAX_OBJECT_NAME] = "";
+    int length = 0;
+    PMPI_Type_get_name(type, name, &length);
+    const auto [place, fresh] = numbers.try_emplace(name, int(std::min(numbers.size(), std::size_t(NONE))));
+    const int number = place->second;
     if (kept)
         types[number_of(type)] = number;
     else
         PMPI_Type_set_attr(type, type_keyval, reinterpret_cast<void *>(std::intptr_t(number)));
-    char name[MPI_MAX_OBJECT_NAME] = "";
-    int length = 0;
-    PMPI_Type_get_name(type, name, &length);
-    if (texts && number < 0xffff) {
+    if (fresh && texts && number < NONE) {
         std::fprintf(texts, "{\"type\": %d, \"name\": %s}\n", number, quoted(name).c_str());
         std::fflush(texts);
     }
@@ -78,20 +83,19 @@ inline int name_type(MPI_Datatype type) {
 }
 
 inline int name_operation(MPI_Op op) {
-    static std::unordered_map<std::uint64_t, int> operations;
+    static bool told[32] = {};  // those of the program are all one
     static const std::pair<MPI_Op, const char *> named[] = {
         {MPI_SUM, "sum"}, {MPI_PROD, "prod"}, {MPI_MIN, "min"}, {MPI_MAX, "max"}, {MPI_LAND, "land"}, {MPI_LOR, "lor"},
         {MPI_LXOR, "lxor"}, {MPI_BAND, "band"}, {MPI_BOR, "bor"}, {MPI_BXOR, "bxor"}, {MPI_MINLOC, "minloc"},
         {MPI_MAXLOC, "maxloc"}, {MPI_REPLACE, "replace"}, {MPI_NO_OP, "no op"}};
-    const auto [place, fresh] = operations.try_emplace(number_of(op), int(operations.size()));
-    if (fresh && texts) {
-        const char *name = "of the program";
-        for (const auto &[known_op, text] : named)
-            if (known_op == op) name = text;
-        std::fprintf(texts, "{\"op\": %d, \"name\": %s}\n", place->second, quoted(name).c_str());
+    int number = 0;
+    while (number < int(std::size(named)) && named[number].first != op) ++number;
+    if (!std::exchange(told[number], true) && texts) {
+        const char *name = number < int(std::size(named)) ? named[number].second : "of the program";
+        std::fprintf(texts, "{\"op\": %d, \"name\": %s}\n", number, quoted(name).c_str());
         std::fflush(texts);
     }
-    return place->second;
+    return number;
 }
 
 inline void commit(const Record &record) {
@@ -122,8 +126,8 @@ inline Record described(const Shape &shape, std::uint64_t site, const Communicat
     record.peer = shape.peer;
     record.tag = shape.tag;
     record.kind = shape.kind;
-    record.type = shape.type == MPI_DATATYPE_NULL ? 0xffff : std::uint16_t(name_type(shape.type));
-    record.op = shape.op == MPI_OP_NULL ? 0xffff : std::uint16_t(name_operation(shape.op));
+    record.type = shape.type == MPI_DATATYPE_NULL ? NONE : std::uint16_t(name_type(shape.type));
+    record.op = shape.op == MPI_OP_NULL ? NONE : std::uint16_t(name_operation(shape.op));
     record.flags = std::uint16_t((shape.in_place ? IN_PLACE : 0) | (shape.wildcard ? WILDCARD : 0) |
                                  (shape.replaced ? REPLACED : 0) | (comm.inter ? INTER : 0));
     if (shape.in.empty()) {
