@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from dataclasses import dataclass, field
 
@@ -40,7 +41,18 @@ KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "contraction": (ROUNDING, CONTRACTION, (C,)),
 }
 PAIRS = ((2, 4), (2, 3), (3, 4), (4, 2))
-LEAST_SIZE = 50  # a bug's effect is 2^-1 to 2^-50 of the true numbers
+LEAST_SIZE = 50  # a bug changes the first sum by about 2^-1 to 2^-50 of its numbers
+# By how much of them a bug in full strength does, about: most are of one point of n.
+OF_A_POINT = (
+    "local-index",
+    "rank-seed",
+    "integer-division",
+    "off-by-one",
+    "doubled",
+    "lost",
+    "uninitialised",
+)
+SHARES = {"forgotten-halo": 1e-6, "stale-buffer": 1e-4, "early-read": 2e-4}
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A program with its arguments, and its two runs."""
+    """A program with its arguments, and its two runs. `exponent`: a bug is of about 2^-exponent of the first sum."""
 
     kind: str
     what: str
@@ -72,8 +84,9 @@ def draw(seed: int, what: str) -> Drawn:
     _, how, languages = KINDS[kind]
     language = numbers.choice(languages)
     exponent = numbers.randint(1, LEAST_SIZE)
+    a, b = _sides(how, numbers)
     n, steps, fields = (
-        numbers.choice((203, 1001, 4099)),
+        numbers.choice(_points(kind, a.ranks, b.ranks)),
         numbers.choice((5, 12, 40)),
         numbers.choice((1, 2, 3, 7)),
     )
@@ -82,8 +95,15 @@ def draw(seed: int, what: str) -> Drawn:
     if kind in ("chaos", "chaos-threads"):
         steps = numbers.choice((12, 80))
     phase = numbers.random()
-    arguments = (kind, repr(2.0**-exponent), str(n), str(steps), str(fields), f"{phase:.3f}")
-    return Drawn(kind, what, language, arguments, exponent, *_sides(how, numbers))
+    share = 1 / n if kind in OF_A_POINT else SHARES.get(kind, 1.0)
+    strength = min(1.0, 2.0**-exponent / share)
+    arguments = (kind, repr(strength), str(n), str(steps), str(fields), f"{phase:.3f}")
+    return Drawn(kind, what, language, arguments, round(-math.log2(strength * share)), a, b)
+
+
+def _points(kind: str, one: int, other: int) -> tuple[int, ...]:
+    """Numbers of points to draw from; an integer division must lose other points on the other number of ranks."""
+    return tuple(n for n in (203, 1001, 4099) if kind != "integer-division" or n % one != n % other)
 
 
 def _sides(how: str, numbers: random.Random) -> tuple[Side, Side]:
