@@ -21,7 +21,7 @@ from analysis.load.rows import Rows
 from analysis.load.store import Leaves, Source, Store
 from analysis.load.watch import Watch
 from miniapps.received.text import printable
-from miniapps.trace import trace_files
+from miniapps.trace import builds, trace_files
 from miniapps.trace.schema import NAMED
 
 TOGETHER = 32  # files that one task reads
@@ -209,13 +209,32 @@ def _exclude_copies(runs: list[Run]) -> None:
         first.setdefault(run_id, run.path)
 
 
+def _called(runs: list[Run]) -> list[list[str]]:
+    """The names of each run, calls of another build as in the first run of its problem, with a note."""
+    first: dict[str, Run] = {}
+    called = []
+    for run in runs:
+        known = first.setdefault(run.rows[0]["problem"], run)
+        renamed = builds.as_in(known.names, run.names) if known is not run else {}
+        called.append([renamed.get(name, name) for name in run.names])
+        if renamed:
+            here, other = (printable(str(path)) for path in (run.path, known.path))
+            reason = (
+                f"{here}: its program was built otherwise than that of {other}: calls of each function are matched in "
+                "the order in which they came; build both with -g to have them matched by line"
+            )
+            run.note("another build", here, reason, "everything")
+    return called
+
+
 def _frames(runs: list[Run], tables: list[dict[str, Rows]], names: list[str]) -> Frames:
     used = [(run, own, label) for run, own, label in zip(runs, tables, names, strict=True) if run.rows]
-    known = list(dict.fromkeys(name for run, _, _ in used for name in run.names))
+    called = _called([run for run, _, _ in used])
+    known = list(dict.fromkeys(name for own in called for name in own))
     places = {name: place for place, name in enumerate(known)}
     sources = [
-        Source(label, own, run.trees, np.array([places[name] for name in run.names], np.int32))
-        for run, own, label in used
+        Source(label, own, run.trees, np.array([places[name] for name in texts], np.int32))
+        for (run, own, label), texts in zip(used, called, strict=True)
     ]
     rows = [{"run": label, "path": str(run.path), **row} for run, _, label in used for row in run.rows]
     assign_orderings(rows)

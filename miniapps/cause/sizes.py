@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels.sizes import UNITS
-from miniapps.trace import read_run
+from miniapps.trace import builds, read_run
 from miniapps.trace.records import ADDED, CHAIN, SOURCE, TOTAL
 
 KEY = np.dtype([(field, ">u4") for field in ("repeat", "step", "name", "block", "occurrence")])
@@ -40,15 +40,18 @@ class Sizes:
 
 
 def read(run: Path, names: dict[str, int]) -> Sizes:
-    """The numbers that the run in the directory `run` recorded. `names` gives each name a number, and grows.
+    """The numbers that the run in the directory `run` recorded. `names` gives each name a number, and grows; calls of
+    another build are named as those of the first run that was read.
 
     Raises TraceError.
     """
+    own = [name for trace in read_run(run, tables=[]) for name in trace.names]
+    renamed = builds.as_in(names, own)
     parts: list[tuple[np.ndarray, ...]] = []
     sources: dict[str, list[int]] = {}
     size, of_ranks = 1, [OF_A_RANK]
     for trace in read_run(run, tables=["sizes", "values"]):
-        texts, size = trace.names, trace.attributes["size"]
+        texts, size = [renamed.get(text, text) for text in trace.names], trace.attributes["size"]
         stated = (option for option in trace.attributes["options"].values() if option.get("of_ranks"))
         of_ranks += [rows.partition(":")[2] for option in stated for rows in option.get("records", ())]
         known = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)

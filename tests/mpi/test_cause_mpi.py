@@ -84,6 +84,29 @@ def test_a_program_that_records_itself(tmp_path, kind, eps, verdict):
 
 
 @pytest.mark.slow
+def test_two_builds_of_a_program_are_compared(tmp_path):
+    """With and without fused multiply-adds: calls have other addresses, results other bits."""
+    words = []
+    for name, flags in (
+        ("fused", ("-march=native", "-ffp-contract=fast")),
+        ("plain", ("-ffp-contract=off",)),
+    ):
+        (tmp_path / name).mkdir()
+        words.append([str(tmp_path / name / "program"), "contraction", "0", *SIZE])
+        source = [PROGRAMS / "program.c", "-o", words[-1][0], "-lm"]
+        compiler = Path(mpirun()[0]).with_name("mpicc")
+        if not compiler.exists() or subprocess.run([compiler, "-O2", "-fopenmp", *flags, *source]).returncode:
+            pytest.skip("no mpicc of MPICH that can build it")
+    a, b = observed(3, tmp_path / "a", words[0]), observed(3, tmp_path / "b", words[1])
+    run = run_python(["-m", "fpna", "divergence", str(a), str(b)])
+    if "another build" not in run.stderr:
+        pytest.skip("a processor without fused multiply-adds: both builds are one")
+    assert run.returncode in (0, 3), run.stderr
+    ended, said = cause(a, b, words[0])
+    assert said["verdict"] == "rounding" or not said["differing"], said
+
+
+@pytest.mark.slow
 def test_messages_come_in_the_order_of_the_first_run(tmp_path, program):
     """A sum in the order of arrival: rounding, and launches that repeat the order are told so."""
     words = [*program, "arrival", "0", *SIZE]
