@@ -206,9 +206,10 @@ def _among(
             None,
             "the numbers are not of one length and type, or not finite, so that nothing measures them",
         )
+    most = max(amplification, _few(a, b, scales))
     words = f"the difference is {_units(amplification)}"
     of = " of what was added" if scales else " of the numbers"
-    if max(amplification, _few(a, b, scales)) <= FEW:
+    if most <= FEW:
         return Judgement(
             ROUNDING, amplification, f"{words}{of}: rounding makes as much, and a smaller bug would not show"
         )
@@ -217,7 +218,9 @@ def _among(
         return Judgement(
             NOT_ROUNDING, amplification, f"{words}{of}: more than rounding makes before 2^40 additions"
         )
-    factor = f"{amplification:.1g}"
+    if most > 2 * amplification and math.isfinite(most):  # of arrays, of which one number alone may differ
+        words = f"the difference is {_units(amplification).partition(' ')[0]} to {_units(most)}"
+    factor = f"{most:.1g}" if math.isfinite(most) else f"{amplification:.1g}"
     only = "the ranks' own partial sums cancel" if scales else "what they were computed from cancels"
     return Judgement(
         OPEN, amplification,
