@@ -4,8 +4,14 @@ import random
 
 from miniapps.trace.builds import as_in
 
-FIRST = ["MPI_Bcast at main+0x1e8", "total:MPI_Allreduce at main+0xda8",
-         "added:MPI_Allreduce at main+0xda8 by rank 0 of 3", "total:MPI_Allreduce at main+0x900", "whole:MPI_Bcast at main+0x1e8, 1 float64", "time"]  # fmt: skip
+FIRST = [
+    "MPI_Bcast at main+0x1e8",
+    "total:MPI_Allreduce at main+0xda8",
+    "added:MPI_Allreduce at main+0xda8 by rank 0 of 3",
+    "total:MPI_Allreduce at main+0x900",
+    "whole:MPI_Bcast at main+0x1e8, 1 float64",
+    "time",
+]
 
 
 def test_calls_are_matched_in_the_order_in_which_they_came():

@@ -102,8 +102,7 @@ def test_two_builds_of_a_program_are_compared(tmp_path):
     if "another build" not in run.stderr:
         pytest.skip("a processor without fused multiply-adds: both builds are one")
     assert run.returncode in (0, 3), run.stderr
-    ended, said = cause(a, b, words[0])
-    assert said["verdict"] == "rounding" or not said["differing"], said
+    assert cause(a, b, words[0])[1]["verdict"] in ("rounding", "open")  # open: where no bits differ
 
 
 @pytest.mark.slow
