@@ -45,6 +45,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path)
     add_quiet(parser)
     options = parser.parse_args()
+    os.environ["PATH"] = f"{Path(mpirun()[0]).parent}{os.pathsep}{os.environ['PATH']}"  # its compilers, too
     rows = []
     with tempfile.TemporaryDirectory() as scratch:
         binaries = build(Path(scratch))
