@@ -43,7 +43,7 @@ from jobs.tables import shown
 from jobs.words import cut
 from miniapps import doctor
 from miniapps.received.regular import Refused, open_regular
-from miniapps.system import environment, interrupts
+from miniapps.system import environment, interrupts, world
 from miniapps.system.python import module
 
 ROOT = Path(miniapps.__file__).resolve().parent.parent
@@ -366,7 +366,7 @@ def _try_launcher(launcher: Launcher, tasks: Collection[Task]) -> None:
             f"{started} belongs to another MPI library than mpi4py: two processes were started and each was alone, so "
             "every rank would be rank 0 of 1 and do all the work. Nothing was run. `python -m miniapps doctor` shows "
             "what is here; use the mpirun of mpi4py's library (--mpirun), or let mpi4py load the launcher's: "
-            "MPI4PY_MPIABI and MPI4PY_LIBMPI; with srun, choose --mpi"
+            f"{world.LOADED}; with srun, choose --mpi"
         )
     raise LauncherError(
         f"{started} cannot start two ranks: {cut(doctor.gist(output))}. Nothing was run. `python -m miniapps doctor` "

@@ -25,7 +25,7 @@ from kernels.threads import cores
 from miniapps.errors import UsageError
 from miniapps.received.text import tell
 from miniapps.system import environment
-from miniapps.system.world import speaks, world
+from miniapps.system.world import LOADED, speaks, world
 
 Tried = Callable[[list[str], float, str], None]  # a command, its seconds, its output
 TIMEOUT_S = 60
@@ -177,8 +177,7 @@ def mpi(tried: Tried) -> Iterator[Finding]:
         "mpirun",
         f"{mpirun} does not fit mpi4py's library: "
         + ("each of two processes was alone" if sizes else gist(two)),
-        remedy=f"use {use}, or let mpi4py load this mpirun's library: MPI4PY_MPIABI=mpich|openmpi and "
-        "MPI4PY_LIBMPI=/path/to/libmpi.so",
+        remedy=f"use {use}, or let mpi4py load this mpirun's library: {LOADED}",
     )
 
 
@@ -193,8 +192,8 @@ def ranks() -> Iterator[Finding]:
         yield Finding(
             "ranks",
             f"{launched.name} started {launched.size} processes, and each is alone in mpi4py's library",
-            remedy="use the mpirun of that library, or let mpi4py load the launcher's (MPI4PY_MPIABI and "
-            "MPI4PY_LIBMPI); with srun, choose --mpi",
+            remedy=f"use the mpirun of that library, or let mpi4py load the launcher's ({LOADED}); with srun, choose "
+            "--mpi",
         )
         return
     nodes = Counter(comm.allgather(platform.node()))

@@ -15,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import mpi4py
 import pytest
 
 from benchmarks.harness import launching
@@ -62,6 +63,12 @@ def launcher(library):
     except launching.NotInstalled as absent:
         pytest.skip(str(absent))
     return command, {"OMPI_MCA_mpi_yield_when_idle": "1"} | extra
+
+
+def home(library):
+    """The directory that the files of `library` lie below: of no other one that the machine may have."""
+    command, _ = launcher(library)
+    return Path(mpi4py.__file__).parents[4] if library == "mpich" else Path(command[0]).parents[1].resolve()
 
 
 def let_waiting_ranks_sleep():

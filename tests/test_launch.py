@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch import descendants, libraries, run_mpi, run_python
+from tests.launch import descendants, home, launcher, libraries, run_mpi, run_python
 
 HANG = """
 import os, sys, time
@@ -29,6 +29,23 @@ def test_ranks_see_each_other_and_one_thread(library):
     run = run_mpi(3, ["-c", "import os, sys; from mpi4py import MPI; " + show], library)
     assert run.returncode == 0, run.stderr
     assert run.stdout.split() == ["3", "1"] * 3
+
+
+LOADED = """
+import sys
+from pathlib import Path
+from mpi4py import MPI
+print({Path(line.split()[-1]).resolve() for line in open("/proc/self/maps") if "/libmpi.so" in line}.pop())
+"""
+
+
+@libraries
+def test_the_library_that_is_asked_for_is_loaded_and_no_other_of_the_machine(library):
+    """By a launcher and without one, which puts its own place before others."""
+    _, variables = launcher(library)
+    for run in (run_mpi(1, ["-c", LOADED], library), run_python(["-c", LOADED], variables)):
+        assert run.returncode == 0, run.stderr
+        assert Path(run.stdout.strip()).is_relative_to(home(library))
 
 
 @libraries

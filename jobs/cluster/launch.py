@@ -118,9 +118,11 @@ def library(mpi: str, mpirun: str | None = None) -> tuple[str, dict[str, str]]:
     on_path = shutil.which(mpirun or "mpirun")
     for place in [*places, *([Path(on_path)] if on_path else [])]:
         if place.exists() and is_openmpi(str(place)) == (mpi == "openmpi"):
-            shared = place.absolute().parent.parent / "lib/libmpi.so"
+            shared = (
+                place.absolute().parent.parent / "lib/libmpi.so.40"
+            )  # beside MPI4PY_MPIABI mpi4py would not look at it
             own = mpi == "openmpi" and shared.exists()
-            return str(place), {"MPI4PY_MPIABI": "openmpi", "MPI4PY_LIBMPI": str(shared)} if own else {}
+            return str(place), {"MPI4PY_LIBMPI": str(shared)} if own else {}
     raise ClusterError(
         f"there is no mpirun of {mpi}; looked at {', '.join(map(str, places))} and on PATH: name it with --mpirun"
     )

@@ -15,6 +15,8 @@ from miniapps.received.text import tell
 from miniapps.system import environment
 
 ADVICE = "`python -m miniapps doctor` shows what is here"
+# mpi4py does not look at the one where the other is set.
+LOADED = "MPI4PY_LIBMPI=/path/to/libmpi.so, MPI4PY_MPIABI unset"
 
 
 def world() -> Any:
@@ -86,7 +88,7 @@ def _start(launched: environment.Launched | None) -> Any:
     except (ImportError, RuntimeError) as error:
         raise UsageError(
             f"mpi4py cannot load an MPI library: {error}; install one (pip install mpich), "
-            f"load the module of this machine's, or correct MPI4PY_MPIABI and MPI4PY_LIBMPI. {ADVICE}"
+            f"load the module of this machine's, or name one: {LOADED}. {ADVICE}"
         ) from error
     library = environment.mpi_library()
     if launched and launched.name == "Open MPI" and "MPICH" in library:
@@ -115,7 +117,7 @@ def _mismatch(launched: environment.Launched, library: str) -> str:
     return (
         f"the launcher ({launched.name}) started {launched.size} processes, but it does not belong to the MPI "
         f"library of mpi4py, {library}, in which each process is alone. Use the mpirun of that library, or "
-        f"let mpi4py load the launcher's (MPI4PY_MPIABI and MPI4PY_LIBMPI); with srun, choose --mpi. {ADVICE}"
+        f"let mpi4py load the launcher's ({LOADED}); with srun, choose --mpi. {ADVICE}"
     )
 
 

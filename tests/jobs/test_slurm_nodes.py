@@ -111,7 +111,6 @@ def test_every_launcher_runs_four_ranks_in_two_nodes_with_the_bits_of_one(slurm_
     except launching.NotInstalled:
         pass
     else:
-        variables = {key: variables[key] for key in ("MPI4PY_MPIABI", "MPI4PY_LIBMPI") if key in variables}
         own = make_site(place, "open", f"{launcher} --allow-run-as-root -n {{ranks}}", **variables)
         jobs["open"] = submitted(slurm, place, own, "open", f"{line} {out.format('open')}", doctor)
     one = run_python([*COUPLED, "--steps", "2", "--out", str(place / "one")])

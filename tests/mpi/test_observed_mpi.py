@@ -24,7 +24,7 @@ from benchmarks.harness.launching import LIBRARIES
 from kernels.sizes import COLUMNS
 from miniapps.trace import read_run
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, WHOLE
-from tests.launch import environment, launcher, run_mpi
+from tests.launch import environment, home, launcher, run_mpi
 
 HERE = Path(__file__).parent / "preload"
 DEBIAN = "/usr/bin/mpicxx.openmpi"  # Debian's Open MPI, which has Fortran
@@ -52,6 +52,9 @@ def built(tmp_path_factory):
             path = {"PATH": f"{compiler.parent}{os.pathsep}{os.environ['PATH']}"}
             command = [compiler, "-g", "-O1", "-o", target, HERE / source, "-lm"]
             subprocess.run(command, check=True, env=os.environ | path, capture_output=True)
+            needed = subprocess.run(["ldd", target], capture_output=True, text=True).stdout
+            found = [Path(line.split()[2]).resolve() for line in needed.splitlines() if "libmpi." in line]
+            assert found and all(at.is_relative_to(home(library)) for at in found), found
             done[library, source] = target
         return done[library, source]
 
