@@ -9,6 +9,8 @@ from analysis.groups import CHOSEN, LEVELS, conditions, grouped
 from analysis.load.frames import Frames
 from analysis.statistics import ratio_interval
 
+FEWEST = 6  # runs, of which a median has an interval
+
 
 def regions(frames: Frames) -> pd.DataFrame:
     """Wall time of each region, one row per (run, repeat, name), in seconds.
@@ -96,3 +98,12 @@ def cost_summary(points: pd.DataFrame) -> pd.DataFrame:
     names = ["group", "size", "base", "runs", "base_runs", "median_s", "relative", "lowest", "highest",
              "relative_low", "relative_high"]  # fmt: skip
     return pd.DataFrame(rows, columns=names)
+
+
+def withheld(row, points: pd.DataFrame, crowded: set[str]) -> str:
+    """Why the cost in `row` of `cost_summary` is not shown, and what to do; empty where it is. `crowded`: the runs whose
+    ranks share cores."""
+    runs = points[(points["size"] == row.size) & points["group"].isin((row.group, row.base))]
+    if set(runs["run"]) & crowded:
+        return "ranks share cores"
+    return "launch six times" if min(row.runs, row.base_runs) < FEWEST else ""

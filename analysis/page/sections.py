@@ -44,13 +44,31 @@ class Mark:
 @dataclass(frozen=True)
 class Table:
     """Rows under `columns`; those in `numbers` are set to the right. A titled table beside figures can be
-    folded, and is at first where it is `folded`. A `grid` keeps its columns however narrow the page is."""
+    folded, and is at first where it is `folded`. A `grid` keeps its columns however narrow the page is. Rows that have
+    the same cell in the column `by` stand below it as their heading, in place of that column."""
 
     columns: tuple[str, ...]
     rows: Sequence[tuple[object, ...]]
     numbers: tuple[str, ...] = ()
     folded: bool = False
     grid: bool = False
+    by: str = ""
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns below whose headings the rows of `parts` stand."""
+        return tuple(column for column in self.columns if not self.by or column != self.by)
+
+    @property
+    def parts(self) -> list[tuple[object, list[tuple[object, ...]]]]:
+        """(cell of the column `by`, its rows without it), in the order of their first rows; all rows below "" without
+        `by`."""
+        if not self.by:
+            return [("", list(self.rows))]
+        at, parts = self.columns.index(self.by), dict[str, tuple[object, list[tuple[object, ...]]]]()
+        for row in self.rows:
+            parts.setdefault(str(row[at]), (row[at], []))[1].append((*row[:at], *row[at + 1 :]))
+        return list(parts.values())
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,19 @@ class Section:
     opened: bool = False
     summary: str = ""
     findings: str = ""
+
+
+def filled(table: Table) -> Table:
+    """`table` without the columns in which no row has anything; the first column stays, and all do where there are no
+    rows."""
+    kept = [
+        i for i in range(len(table.columns)) if i == 0 or not table.rows or any(str(row[i]) for row in table.rows)
+    ]  # fmt: skip
+    if len(kept) == len(table.columns):
+        return table
+    return replace(
+        table, columns=tuple(table.columns[i] for i in kept), rows=[tuple(row[i] for i in kept) for row in table.rows]
+    )  # fmt: skip
 
 
 def folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:

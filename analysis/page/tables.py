@@ -152,30 +152,34 @@ def transport_tables(distances: pd.DataFrame, shifts: pd.DataFrame) -> list[tupl
 
 
 def region_table(medians: pd.DataFrame) -> Table:
-    """What `regions.summary` returned. Group, ranks and runs are columns where there are several groups or rank
-    counts."""
-    columns = (
-        "region",
-        "group",
-        "ranks",
-        "runs",
-        "calls",
-        "s inclusive",
-        "s exclusive",
-        "share",
-        "imbalance",
-    )
-    rows = [
-        (
-            row.name, row.group, row.size, row.runs, int(row.calls), number(row.total_s),
-            number(row.exclusive_s), f"{row.share:.1%}", f"{row.imbalance:.1%}",
-        )
-        for row in medians.itertuples(index=False)
-    ]  # fmt: skip
+    """What `regions.summary` returned: a row per region, below the name of its group where there are several groups or
+    rank counts. Times, shares and imbalances have a column per rank count."""
+    sizes = sorted(set(medians["size"]))
     several = len(medians[["group", "size"]].drop_duplicates()) > 1
-    shown = [i for i in range(len(columns)) if several or i not in (1, 2, 3)]
-    heads = tuple(columns[i] for i in shown)
-    return Table(heads, [tuple(row[i] for i in shown) for row in rows], heads[2 if several else 1 :])
+    on = {size: f" on {size}" if several else "" for size in sizes}
+    rows = []
+    for (group, name), same in medians.groupby(["group", "name"], sort=False):
+        by = {row.size: row for row in same.itertuples(index=False)}
+        calls = {number(row.calls / (row.size if several else 1)) for row in by.values()}
+        texts = {size: _region_texts(by.get(size), size, several) for size in sizes}
+        columns = zip(*texts.values(), strict=True)
+        rows.append((group, name, " to ".join(sorted(calls, key=float)), *(text for column in columns for text in column)))
+    what = ("s inclusive", "s exclusive", "share", "imbalance")
+    heads = ("group", "region", "calls a rank" if several else "calls", *(f"{each}{on[n]}" for each in what for n in sizes))
+    if not several:
+        return Table(heads[1:], [row[1:] for row in rows], heads[2:])
+    order = {group: i for i, group in enumerate(medians["group"].drop_duplicates())}
+    return Table(heads, sorted(rows, key=lambda row: order[row[0]]), heads[2:], by="group")
+
+
+def _region_texts(row, size: int, several: bool) -> tuple[str, str, str, str]:
+    """Inclusive time, exclusive time, share and imbalance; the first is empty beside several others where no region is
+    inside, the last on one rank."""
+    if row is None:
+        return "", "", "", ""
+    inclusive, exclusive = number(row.total_s), number(row.exclusive_s)
+    imbalance = "" if several and size == 1 else f"{row.imbalance:.1%}"
+    return "" if several and inclusive == exclusive else inclusive, exclusive, f"{row.share:.1%}", imbalance
 
 
 def steps_table(frame: pd.DataFrame, steps: int = 12) -> tuple[str, Table]:

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from analysis.page.sections import Mark, Table
+from analysis.page.sections import Mark, Table, filled
 from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSIDE
 from miniapps.received.text import encodable, printable
 
@@ -39,16 +39,20 @@ def printer() -> Callable[..., None]:
 
 
 def _drawn(title: str, table: Table):
-    """`table` for rich, all its text `printable`; of a mark the text, in the colour of its verdict."""
+    """`table` for rich, all its text `printable`; of a mark the text, in the colour of its verdict. A heading of rows
+    stands in the first of them."""
     from rich import box
     from rich.table import Table as Grid
     from rich.text import Text
 
+    table = filled(table)
     grid = Grid(title=printable(title), title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in table.columns:
+    for column in (*filter(None, [table.by]), *table.shown):
         right = column in table.numbers
         grid.add_column(printable(column), justify="right" if right else "left", overflow="fold")
-    for row in table.rows:
-        marks = (cell if isinstance(cell, Mark) else Mark(str(cell), "") for cell in row)
-        grid.add_row(*(Text(printable(mark.text), style=COLOURS.get(mark.verdict, "")) for mark in marks))
+    for heading, rows in table.parts:
+        for i, row in enumerate(rows):
+            cells = ((heading if i == 0 else ""), *row) if table.by else row
+            marks = (cell if isinstance(cell, Mark) else Mark(str(cell), "") for cell in cells)
+            grid.add_row(*(Text(printable(mark.text), style=COLOURS.get(mark.verdict, "")) for mark in marks))
     return grid

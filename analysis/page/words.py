@@ -63,5 +63,5 @@ def _table(table: Table, spoken: Callable[[str], str]) -> Table:
 
     return replace(
         table, columns=tuple(map(spoken, table.columns)), numbers=tuple(map(spoken, table.numbers)),
-        rows=[tuple(map(cell, row)) for row in table.rows],
+        rows=[tuple(map(cell, row)) for row in table.rows], by=spoken(table.by),
     )  # fmt: skip

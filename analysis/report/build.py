@@ -19,7 +19,7 @@ from analysis.load.watch import Watch
 from analysis.nodes.sections import nodes_sections
 from analysis.operations.sections import operations_sections
 from analysis.overview import Overview
-from analysis.page.sections import Section
+from analysis.page.sections import Section, filled
 from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.page.words import in_words
 from analysis.predict.sections import predict_sections
@@ -128,6 +128,7 @@ def build(
         series=len(SERIES),
         cards=CARDS,
         link=link,
+        filled=filled,
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )

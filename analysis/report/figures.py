@@ -11,7 +11,7 @@ from analysis.groups import ranks_text
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, log_ticks
 from analysis.page.svg import Figure
-from analysis.regions import cost_summary
+from analysis.regions import cost_summary, withheld
 from analysis.variability import EACH_OTHER
 
 ROW_IN = 0.46  # height of a row that has its label above the points
@@ -69,7 +69,7 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
             continue
         by = same.groupby(["group", "cell", "against"], sort=False)
         rows = [
-            (_row_text(cell, group, against), groups.index(group), row[column].abs().to_numpy())
+            (_row_text(cell, group, against), groups.index(group), row[column].abs().to_numpy(), False)
             for (group, cell, against), row in by
         ]
         caption = (
@@ -114,29 +114,37 @@ def time_figures(table: pd.DataFrame, groups: list[str]) -> list[Figure]:
     return figures
 
 
-def cost_figures(points: pd.DataFrame, runs: pd.DataFrame, groups: list[str]) -> list[Figure]:
-    """Relative wall time, every run a point and the median a bar, one row per (rank count, group); the same against the
-    rank count, with intervals, and the wall time of `runs` (grouped), where there are several rank counts."""
+def cost_figures(
+    points: pd.DataFrame, runs: pd.DataFrame, groups: list[str], crowded: set[str]
+) -> list[Figure]:
+    """Relative wall time, every run a point and the median a bar where the cost is shown, one row per (rank count,
+    group); the same against the rank count, with intervals, and the wall time of `runs` (grouped), where there are
+    several rank counts. `crowded`: the runs whose ranks share cores."""
     figures = []
+    summary = cost_summary(points)
+    told = [not withheld(row, points, crowded) for row in summary.itertuples(index=False)]
+    shown = summary[np.array(told, bool)]
+    barred = set(zip(shown["size"], shown["group"], strict=True))
     if len(points):
         order = points.assign(place=points["group"].map(groups.index)).groupby(["size", "place"])
         rows = [
-            (f"{ranks_text(size)}, n = {len(same)}", place, same["relative"].to_numpy())
+            (f"{ranks_text(size)}, n = {len(same)}", place, same["relative"].to_numpy(), (size, groups[place]) in barred)
             for (size, place), same in order
-        ]
+        ]  # fmt: skip
         caption = (
             "Wall time of a whole repeat over the median of the weakest guarantee on the same problem and "
-            "rank count. Every run is a point, the bar is the median."
+            f"rank count. Every run is a point{', the bar is the median where a cost is shown' if barred else ''}."
         )
-        plot = _rows(rows, "wall time relative to the weakest guarantee", log=False, median=True)
+        plot = _rows(rows, "wall time relative to the weakest guarantee", log=False)
         data = points[["group", "size", "run", "repeat", "wall_s", "base", "relative"]]
         figures.append(_figure("cost", "What a guarantee costs", plot, caption, data, groups, len(rows)))
     if points["size"].nunique() > 1:
         caption = (
-            "The same against the rank count: every run a point, and the ratio of medians as a dark bar, with its 95 % "
-            "interval by bootstrap where there are six runs of both."
-        )
-        plot = _costs_by_size(points, groups)
+            "The same against the rank count: every run a point"
+            + (", and the ratio of medians as a dark bar, with its 95 % interval by bootstrap, where a cost is shown."
+               if barred else ".")
+        )  # fmt: skip
+        plot = _costs_by_size(points, shown, groups)
         title = "What a guarantee costs, and the rank count"
         data = points[["group", "size", "run", "repeat", "wall_s", "base", "relative"]]
         figures.append(_figure("cost-ranks", title, plot, caption, data, groups))
@@ -193,12 +201,12 @@ def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[frame["step"].isin(steps[:: max(1, -(-len(frame) // POINTS))])]
 
 
-def _rows(rows: list[tuple[str, int, np.ndarray]], label: str, log: bool, median: bool = False) -> Callable:
-    """One row of points per (text, series, numbers), the text above its points."""
+def _rows(rows: list[tuple[str, int, np.ndarray, bool]], label: str, log: bool) -> Callable:
+    """One row of points per (text, series, numbers, whether their median is a bar), the text above its points."""
 
     def plot(axes) -> None:
-        floor = floor_of(np.concatenate([numbers for _, _, numbers in rows])) if log else 0.0
-        for y, (text, series, numbers) in enumerate(rows):
+        floor = floor_of(np.concatenate([numbers for _, _, numbers, _ in rows])) if log else 0.0
+        for y, (text, series, numbers, median) in enumerate(rows):
             x = np.where(numbers == 0, floor, numbers)
             offset = SPREAD * (np.arange(len(x)) % 3 - 1)
             axes.plot(
@@ -246,7 +254,7 @@ def _regions(table: pd.DataFrame, column: str, label: str, names: list[str], gro
     return plot
 
 
-def _costs_by_size(points: pd.DataFrame, groups: list[str]) -> Callable:
+def _costs_by_size(points: pd.DataFrame, shown: pd.DataFrame, groups: list[str]) -> Callable:
     sizes = sorted(set(points["size"]))
     present = [group for group in groups if group in set(points["group"])]
 
@@ -260,7 +268,7 @@ def _costs_by_size(points: pd.DataFrame, groups: list[str]) -> Callable:
         for group, same in points.groupby("group", sort=False):
             look = svg.series(groups.index(group))
             axes.plot(place(same, group), same["relative"], linestyle="none", alpha=0.45, **look)
-        for group, same in cost_summary(points).groupby("group", sort=False):
+        for group, same in shown.groupby("group", sort=False):
             x, colour = place(same, group), svg.series(groups.index(group))["color"]
             axes.vlines(x, same["relative_low"], same["relative_high"], color=colour, linewidth=2.2)
             axes.hlines(same["relative"], x - 0.12, x + 0.12, color=svg.INK, linewidth=1.6)

@@ -12,11 +12,10 @@ from analysis.overview import Overview
 from analysis.page.sections import Section, Table
 from analysis.page.tables import region_table
 from analysis.page.text import interval, number
-from analysis.regions import cost_summary, costs, regions, summary
+from analysis.regions import cost_summary, costs, regions, summary, withheld
 from analysis.report import figures
 
 FOLD_FROM = 24  # rows
-FEWEST = 6  # runs, of which a median has an interval
 
 
 def times_sections(overview: Overview) -> list[Section]:
@@ -31,6 +30,10 @@ def times_sections(overview: Overview) -> list[Section]:
         "both are means over ranks, and medians over runs. Share is exclusive time over the wall time of "
         "the run. Imbalance is the slowest rank over the mean, less one."
     )
+    if medians["size"].nunique() > 1:
+        intro += (
+            " A column ends with its number of ranks; where nothing stands for inclusive time, no region is inside."
+        )
     table = replace(region_table(medians), folded=len(medians) > FOLD_FROM)
     drawn = figures.time_figures(measured, overview.labels)
     return [Section("Wall time per region", "", intro, drawn, [("All regions", table)])]
@@ -50,6 +53,10 @@ def _costs(frames: Frames, labels: list[str], crowded: set[str]) -> Section:
     runs = runs[runs["complete"] & runs["wall_s"].notna()]
     intro = "No guarantee was measured beside another way on the same problem and rank count, so no cost can be given."
     tables = []
+
+    def order(groups):
+        return groups.map(labels.index)
+
     if len(points):
         columns = ("group", "ranks", "runs", "median, s", "relative", "95 % interval", "lowest", "highest",
                    "relative to")  # fmt: skip
@@ -58,25 +65,22 @@ def _costs(frames: Frames, labels: list[str], crowded: set[str]) -> Section:
                 row.group, row.size, row.runs, number(row.median_s), *_relative(row, points, crowded),
                 f"{row.base} (n = {row.base_runs})",
             )
-            for row in cost_summary(points).itertuples(index=False)
+            for row in cost_summary(points).sort_values("group", key=order, kind="stable").itertuples(index=False)
         ]  # fmt: skip
-        tables = [("", Table(columns, rows, columns[1:8]))]
+        tables = [("", Table(columns, rows, columns[1:8], by="group"))]
         intro = (
             "Medians of whole repeats. A cost is shown from six runs on each side, on cores that no ranks share; "
             "fpna cost A B measures it by launches in pairs. Only runs are compared that "
             "agree in all but the guarantee and what it chooses: orderings, and kernels by block or by rank."
         )
-    return Section("Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels), tables)
+    return Section("Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels, crowded), tables)
 
 
 def _relative(row, points, crowded: set[str]) -> tuple[str, str, str, str]:
     """The cost of a group with its interval, its least and its greatest; or why it is not shown."""
     if row.group == row.base:
         return "1", "", f"{row.lowest:.3f}", f"{row.highest:.3f}"
-    runs = points[(points["size"] == row.size) & points["group"].isin((row.group, row.base))]
-    if set(runs["run"]) & crowded:
-        return "not shown: ranks share cores", "", "", ""
-    if min(row.runs, row.base_runs) < FEWEST:
-        return "not shown: launch six times", "", "", ""
+    if reason := withheld(row, points, crowded):
+        return f"not shown: {reason}", "", "", ""
     return (f"{row.relative:.3f}", interval(row.relative_low, row.relative_high), f"{row.lowest:.3f}",
             f"{row.highest:.3f}")  # fmt: skip

@@ -49,7 +49,7 @@ def speedup_tables(results: Study) -> list[tuple[str, Table]]:
         )
         for row in results.speedups.itertuples(index=False)
     ]  # fmt: skip
-    return [("Speedup", Table(columns, rows, columns[2:]))] if rows else []
+    return [("Speedup", Table(columns, rows, columns[2:], by="series"))] if rows else []
 
 
 def base_notes(results: Study) -> list[str]:
@@ -71,7 +71,7 @@ def fit_tables(results: Study) -> list[tuple[str, Table]]:
         )
         for row in results.fits.itertuples(index=False)
     ]  # fmt: skip
-    return [("Laws fitted to the run time", Table(columns, rows, columns[2:4]))] if rows else []
+    return [("Laws fitted to the run time", Table(columns, rows, columns[2:4], by="series"))] if rows else []
 
 
 def efficiency_tables(results: Study) -> list[tuple[str, Table]]:

@@ -210,5 +210,5 @@ def test_the_cost_of_a_guarantee_is_drawn_against_the_rank_count(tmp_path):
     assert (of_layout["relative_low"] < of_layout["relative"]).all()
     assert (of_layout["relative"] < of_layout["relative_high"]).all()
     groups = list(dict.fromkeys(points["group"]))
-    titles = [figure.title for figure in cost_figures(points, grouped(frames.runs), groups)]
+    titles = [figure.title for figure in cost_figures(points, grouped(frames.runs), groups, set())]
     assert "What a guarantee costs, and the rank count" in titles
