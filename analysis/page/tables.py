@@ -163,9 +163,21 @@ def region_table(medians: pd.DataFrame) -> Table:
         calls = {number(row.calls / (row.size if several else 1)) for row in by.values()}
         texts = {size: _region_texts(by.get(size), size, several) for size in sizes}
         columns = zip(*texts.values(), strict=True)
-        rows.append((group, name, " to ".join(sorted(calls, key=float)), *(text for column in columns for text in column)))
+        rows.append(
+            (
+                group,
+                name,
+                " to ".join(sorted(calls, key=float)),
+                *(text for column in columns for text in column),
+            )
+        )
     what = ("s inclusive", "s exclusive", "share", "imbalance")
-    heads = ("group", "region", "calls a rank" if several else "calls", *(f"{each}{on[n]}" for each in what for n in sizes))
+    heads = (
+        "group",
+        "region",
+        "calls a rank" if several else "calls",
+        *(f"{each}{on[n]}" for each in what for n in sizes),
+    )
     if not several:
         return Table(heads[1:], [row[1:] for row in rows], heads[2:])
     order = {group: i for i, group in enumerate(medians["group"].drop_duplicates())}

@@ -31,9 +31,7 @@ def times_sections(overview: Overview) -> list[Section]:
         "the run. Imbalance is the slowest rank over the mean, less one."
     )
     if medians["size"].nunique() > 1:
-        intro += (
-            " A column ends with its number of ranks; where nothing stands for inclusive time, no region is inside."
-        )
+        intro += " A column ends with its number of ranks; where nothing stands for inclusive time, no region is inside."
     table = replace(region_table(medians), folded=len(medians) > FOLD_FROM)
     drawn = figures.time_figures(measured, overview.labels)
     return [Section("Wall time per region", "", intro, drawn, [("All regions", table)])]
@@ -73,7 +71,9 @@ def _costs(frames: Frames, labels: list[str], crowded: set[str]) -> Section:
             "fpna cost A B measures it by launches in pairs. Only runs are compared that "
             "agree in all but the guarantee and what it chooses: orderings, and kernels by block or by rank."
         )
-    return Section("Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels, crowded), tables)
+    return Section(
+        "Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels, crowded), tables
+    )
 
 
 def _relative(row, points, crowded: set[str]) -> tuple[str, str, str, str]:
