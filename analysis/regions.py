@@ -101,8 +101,8 @@ def cost_summary(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def withheld(row, points: pd.DataFrame, crowded: set[str]) -> str:
-    """Why the cost in `row` of `cost_summary` is not shown, and what to do; empty where it is. `crowded`: the runs whose
-    ranks share cores."""
+    """Why the cost in `row` of `cost_summary` is not shown, or what to do; empty where it is. `crowded`: the runs
+    whose ranks share cores."""
     runs = points[(points["size"] == row.size) & points["group"].isin((row.group, row.base))]
     if set(runs["run"]) & crowded:
         return "ranks share cores"

@@ -128,7 +128,8 @@ def cost_figures(
     if len(points):
         order = points.assign(place=points["group"].map(groups.index)).groupby(["size", "place"])
         rows = [
-            (f"{ranks_text(size)}, n = {len(same)}", place, same["relative"].to_numpy(), (size, groups[place]) in barred)
+            (f"{ranks_text(size)}, n = {len(same)}", place, same["relative"].to_numpy(),
+             (size, groups[place]) in barred)
             for (size, place), same in order
         ]  # fmt: skip
         caption = (

@@ -31,7 +31,9 @@ def times_sections(overview: Overview) -> list[Section]:
         "the run. Imbalance is the slowest rank over the mean, less one."
     )
     if medians["size"].nunique() > 1:
-        intro += " A column ends with its number of ranks; where nothing stands for inclusive time, no region is inside."
+        intro += (
+            " A column ends with its number of ranks. Inclusive time is given where other regions are inside."
+        )
     table = replace(region_table(medians), folded=len(medians) > FOLD_FROM)
     drawn = figures.time_figures(measured, overview.labels)
     return [Section("Wall time per region", "", intro, drawn, [("All regions", table)])]

@@ -1,9 +1,12 @@
 """Wall time: known times in, the same times out."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.load.frames import load
+from analysis.page.sections import Table, filled
+from analysis.page.tables import region_table
 from analysis.regions import cost_summary, costs, regions, summary
 from tests.analysis.synthetic import region, write_run, write_timed
 
@@ -121,3 +124,33 @@ def test_incomplete_runs_have_no_price(tmp_path):
     write_run(tmp_path / "a", guarantee="none")
     write_run(tmp_path / "b", guarantee="layout", stop={0: 3}, result=False)
     assert costs(load([tmp_path])).empty
+
+
+def test_rank_counts_are_columns_of_the_table_of_regions():
+    rows = [
+        (group, size, name, 12 * size, total, own, 0.1 * size - 0.1, 0.5, 4)
+        for group in ("a", "b")
+        for size in (1, 4)
+        for name, total, own in (("step", 3.0, 0.5), ("halo", 1.5, 1.5))
+        if (group, size, name) != ("b", 4, "halo")
+    ]
+    columns = ["group", "size", "name", "calls", "total_s", "exclusive_s", "imbalance", "share", "runs"]
+    table = filled(region_table(pd.DataFrame(rows, columns=columns)))
+    assert table.by == "group"
+    assert table.shown == (
+        "region", "calls a rank", "s inclusive on 1", "s inclusive on 4", "s exclusive on 1", "s exclusive on 4",
+        "share on 1", "share on 4", "imbalance on 4",
+    )  # fmt: skip
+    assert table.parts == [
+        ("a", [("step", "12", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
+               ("halo", "12", "", "", "1.5", "1.5", "50.0%", "50.0%", "30.0%")]),
+        ("b", [("step", "12", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
+               ("halo", "12", "", "", "1.5", "", "50.0%", "", "")]),
+    ]  # fmt: skip
+
+
+def test_columns_without_anything_are_left_out_but_the_first():
+    table = Table(("a", "b", "c"), [("", "", "1"), ("", "", "2")], numbers=("b", "c"))
+    assert (filled(table).columns, filled(table).rows) == (("a", "c"), [("", "1"), ("", "2")])
+    assert filled(Table(("a", "b"), [])).columns == ("a", "b")
+    assert filled(Table(("a", "b"), [("", 0)])).columns == ("a", "b")  # a zero is something

@@ -84,11 +84,15 @@ def section(page, title):
 
 
 def cells(page, title):
-    """The rows of the first table of a section, as text."""
+    """The rows of the first table of a section, {column: text} each."""
     body = re.search(r"<tbody>.*?</tbody>", section(page, title), flags=re.S)[0]
     rows = re.findall(r"<tr>(.*?)</tr>", body, flags=re.S)
     return [
-        [html.unescape(text) for text in re.findall(r"<td[^>]*>(.*?)</td>", row, flags=re.S)] for row in rows
+        {
+            html.unescape(column): html.unescape(text)
+            for column, text in re.findall(r'<td data-label="([^"]*)"[^>]*>(.*?)</td>', row, flags=re.S)
+        }
+        for row in rows
     ]
 
 
@@ -111,11 +115,11 @@ def test_reductions_that_recorded_no_sum_have_no_section_on_sums(tmp_path):
 
 
 def test_the_price_list_has_the_times_that_were_recorded(report):
-    rows = {(row[0], row[1]): row for row in cells(report.html, SUMS[0])}
-    assert rows["100", "spa (native)"][6] == "100 ms"
-    assert rows["100", "sptr (native)"][6] == "200 ms"
-    assert rows["100", "exact (native)"][9] == "4.000"
-    assert rows["100", "ao (emulated)"][6] == "emulated"
+    rows = {(row["n"], row["variant"]): row for row in cells(report.html, SUMS[0])}
+    assert rows["100", "spa (native)"]["median time"] == "100 ms"
+    assert rows["100", "sptr (native)"]["median time"] == "200 ms"
+    assert rows["100", "exact (native)"]["ratio to spa (native)"] == "4.000"
+    assert rows["100", "ao (emulated)"]["median time"] == "emulated"
 
 
 def test_cases_are_in_words(report):
@@ -228,7 +232,7 @@ def test_the_growth_has_alpha_in_its_legend_and_marks_of_the_search(results):
 
 def test_worst_orders_are_listed(report):
     rows = cells(report.html, SUMS[4])
-    assert [row[:3] for row in rows] == [[f"{n:,}", "ao (emulated)", "3"] for n in SIZES]
+    assert [list(row.values())[:3] for row in rows] == [[f"{n:,}", "ao (emulated)", "3"] for n in SIZES]
 
 
 def test_one_sample_says_what_cannot_be_concluded(tmp_path):
@@ -243,7 +247,7 @@ def test_emulated_variants_alone_have_no_price_figure(tmp_path):
     values = {f"sum:ao:emulated:{n}": spread(n) for n in SIZES}
     page = build(load([write_sums(tmp_path / "r", values)])).html
     assert "<svg" not in section(page, SUMS[0])
-    assert {row[6] for row in cells(page, SUMS[0])} == {"emulated"}
+    assert {row["median time"] for row in cells(page, SUMS[0])} == {"emulated"}
     assert "only differences of a variant from itself are given" in section(page, SUMS[0])
     assert "No search for the worst orders was made" in section(page, SUMS[4])
 
