@@ -132,7 +132,7 @@ def of_total(scene: Scene, name: str) -> Cause:
     if given.equal and judgement.verdict == NOT_ROUNDING:  # a wrong sum, or memory that changed under it
         return replace(found, why=tuple(why))
     if a != b and not given.equal:
-        return _over_other_ranks(found, why, how, judgement)
+        return _over_other_ranks(found, why, how, judgement, rounding.order_cannot(how, *pair))
     if order == (False, True):
         return replace(found, why=tuple(why))
     if ordering == LIBRARY:
@@ -156,31 +156,29 @@ def of_whole(scene: Scene, name: str) -> Cause:
     return Cause(KERNEL, scene.at, call, None, scene.event(call), tuple(why), rounding=judgement)
 
 
-def _over_other_ranks(found: Cause, why: list[str], how: rounding.Sum, judgement: Judgement) -> Cause:
-    """Of a total over another number of ranks, whose contributions are not the same."""
+def _over_other_ranks(
+    found: Cause, why: list[str], how: rounding.Sum, judgement: Judgement, no_order: str
+) -> Cause:
+    """Of a total over another number of ranks, whose contributions are not the same; `no_order` says why no order
+    changes it, and is empty where one can."""
     a, b = how.ranks
-    reason = "no order of the contributions was seen to matter"
     if judgement.verdict == NOT_ROUNDING:
         return replace(found, kind=KERNEL, why=(*why, "so a rank computed something else"))
-    if judgement.verdict == ROUNDING and how.operation in rounding.ADDED_UP and how.guarantee != "exact":
+    if judgement.verdict == ROUNDING and how.operation in rounding.ADDED_UP and not no_order:
         why.append(f"{a} and {b} ranks group the additions in other ways")
         return replace(
             found, why=tuple(why), instead=KERNEL, instead_why="what a rank added before it gave its part"
         )
-    kind = (
-        UNDECIDED
-        if how.operation in (*rounding.ADDED_UP, *rounding.UNKNOWN) and how.guarantee != "exact"
-        else KERNEL
+    if how.operation in (*rounding.ADDED_UP, *rounding.UNKNOWN) and not no_order:
+        reason = "no order of the contributions was seen to matter"
+        return replace(found, kind=UNDECIDED, why=tuple(why), instead=KERNEL, instead_why=reason)
+    whole = how.dtype and how.dtype not in rounding.UNITS
+    reason = (
+        "whole numbers may count or choose by rounded ones"
+        if whole
+        else "partial sums of other ranks round otherwise"
     )
-    if kind == KERNEL:
-        return replace(
-            found,
-            kind=KERNEL,
-            why=tuple(why),
-            instead=INSIDE,
-            instead_why="partial sums of other ranks round otherwise",
-        )
-    return replace(found, kind=kind, why=tuple(why), instead=KERNEL, instead_why=reason)
+    return replace(found, kind=KERNEL, why=tuple(why), instead=INSIDE, instead_why=reason)
 
 
 def of_block(scene: Scene, name: str) -> Cause:

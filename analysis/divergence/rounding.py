@@ -108,7 +108,7 @@ def of_total(a: Size | None, b: Size | None, how: Sum, given: Given, largest: fl
     largest floating-point number that either run recorded."""
     if given.equal:
         return _of_equal(a, b, how, given)
-    order = _order_cannot(how, a, b)
+    order = order_cannot(how, a, b)
     prefix = f"no order changes the {how.words}{order}, so what the ranks gave differs: " if order else ""
     if how.dtype not in UNITS and how.dtype:
         return Judgement(
@@ -158,7 +158,7 @@ def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgeme
                 0.0,
                 f"zeros of both signs are equal, and the {how.words} takes the one it meets first",
             )
-    if reason := _order_cannot(how, a, b):
+    if reason := order_cannot(how, a, b):
         return Judgement(
             NOT_ROUNDING, amplification,
             f"the contributions have equal bits, and no order changes the {how.words}{reason}",
@@ -174,7 +174,7 @@ def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgeme
     return Judgement(NOT_ROUNDING, amplification, f"{words} lie at most {bound:g} apart")
 
 
-def _order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
+def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
     """Why no order of equal contributions changes this reduction, as the rest of a clause; empty where one can."""
     if how.operation in UNKNOWN:
         return ""

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from analysis.__main__ import main
+from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
 from analysis.load.frames import load
 from miniapps.trace import Tracer
@@ -15,11 +16,11 @@ from tests.analysis.synthetic import write_result
 INNER, NORM = "MPI_Allreduce at dot (cg.c:7)", "MPI_Allreduce at norm (cg.c:9)"
 
 
-def write(place, calls, ranks):
+def write(place, calls, ranks, operation="sum", dtype="float64"):
     """A run on `ranks` ranks whose collectives of all ranks are `calls`, each a name and the bits of its total."""
     place.mkdir(parents=True)
     facts = {"ordering": "library", "accumulation": "working", "wire": "as is", "collective": "allreduce",
-             "guarantee": "none", "operation": "MPI_SUM", "dtype": "float64", "shape": [1], "ranks": ranks}  # fmt: skip
+             "guarantee": "none", "operation": operation, "dtype": dtype, "shape": [1], "ranks": ranks}  # fmt: skip
     known = {
         "app": "calls", "problem": "p", "guarantee": "none", "seed": 1, "repeats": 1, "allocation_id": "",
         "started": "2026-01-01T00:00:00+00:00", "run_id": str(place), "environment": {"mpi": "", "variables": {}},
@@ -81,6 +82,19 @@ def test_a_solver_that_iterates_more_often_differs_where_its_first_sum_does(tmp_
     assert "from step 2 on, the two make other calls, so these are not compared there" in printed
     main(["variability", str(tmp_path / "a"), str(tmp_path / "b")])
     assert capsys.readouterr().out.startswith("DIFFERS")
+
+
+@pytest.mark.parametrize("operation", ["sum", "prod", "max", "land", ""])
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "MPI_INTEGER8", "MPI_C_BOOL"])
+def test_an_order_is_blamed_only_where_an_order_can_matter(operation, dtype, tmp_path):
+    """The total of whole numbers, a logical one and the largest are the same in every order, on any number of ranks."""
+    for name, ranks in (("a", 2), ("b", 4)):
+        write(tmp_path / name, [(INNER, ranks)], ranks, operation, dtype)
+    frames = load([tmp_path / "a", tmp_path / "b"])
+    judged = cause(frames, compare(frames, ("a", 0), ("b", 0)))
+    can = operation == "" or (operation in ("sum", "prod") and dtype.startswith("float"))
+    assert judged.kind == ("contributions or order" if can else "local kernel")
+    assert ("partial sums of other ranks" in judged.instead_why) == (not can and dtype.startswith("float"))
 
 
 def test_equal_bits_up_to_where_the_paths_part_are_said_to_be_no_more(tmp_path, capsys):
