@@ -46,7 +46,9 @@ def main() -> int:
     add_quiet(parser)
     options = parser.parse_args()
     os.environ["PATH"] = f"{Path(mpirun()[0]).parent}{os.pathsep}{os.environ['PATH']}"  # its compilers, too
-    rows = []
+    path = options.out or Path(f"benchmarks/results/causes-{options.seed}.json")
+    rows: list[dict] = []
+    tables = {}
     with tempfile.TemporaryDirectory() as scratch:
         binaries = build(Path(scratch))
         for what in options.what:
@@ -54,26 +56,13 @@ def main() -> int:
                 drawn = draw(seed, what)
                 if options.kind not in (None, drawn.kind) or options.language not in (None, drawn.language):
                     continue
-                row = asked(drawn, seed, binaries, options.always)
-                rows.append(row)
+                rows.append(asked(drawn, seed, binaries, options.always))
+                tables = {after: table(rows, after) for after in ("after_divergence", "after_cause")}
+                save({"machine": machine(), "seed": options.seed, "programs": options.programs, "tables": tables,
+                      "rows": rows}, path)  # fmt: skip
                 if not options.quiet:
-                    told = {
-                        key: row[key]
-                        for key in ("seed", "kind", "language", "exponent", "after_divergence", "after_cause")
-                    }
-                    print(json.dumps(told), flush=True)
-    tables = {after: table(rows, after) for after in ("after_divergence", "after_cause")}
-    path = options.out or Path(f"benchmarks/results/causes-{options.seed}.json")
-    save(
-        {
-            "machine": machine(),
-            "seed": options.seed,
-            "programs": options.programs,
-            "tables": tables,
-            "rows": rows,
-        },
-        path,
-    )
+                    told = ("seed", "kind", "language", "exponent", "after_divergence", "after_cause")
+                    print(json.dumps({key: rows[-1][key] for key in told}), flush=True)
     print(json.dumps(tables, indent=1))
     wrong = sum(counts.get(other, 0) for after in tables.values()
                 for what, counts in after.items() for other in (BUG, ROUNDING) if other != what)  # fmt: skip
