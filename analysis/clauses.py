@@ -86,7 +86,7 @@ def _clause_of_equal(group: Group) -> str:
     part = min((c.least for c in group.cells if c.least), key=lambda c: c.compared, default=None)
     text += f" {in_both(part)}" if part else f" in {rows_text(on)}"
     text += f"; {NO_RESULTS}" if not on.results else ""
-    text += "; each compared with one of them alone" if not on.whole else ""
+    text += "; each compared with one other run only" if not on.every_pair else ""
     text += f" ({unseen(group.tested)})" if group.tested > 1 else ""
     if group.across:
         return f"{text}; {_apart_by_ranks(group, group.across)}"

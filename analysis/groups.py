@@ -55,7 +55,7 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     runs["faulty"] = [any(v not in UNSET for v in of_effect(*each, "fault").values()) for each in stated]
     runs["group"] = runs["words"] = ""
     for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
-        telling = told_apart([own_factors[i] for i in same.index])
+        telling = differing_factors([own_factors[i] for i in same.index])
         for i in same.index:
             extra = [
                 f"{key}={own_factors[i][key]}" for key in telling if own_factors[i].get(key) not in UNSET
@@ -267,7 +267,7 @@ def _plain(value: Any) -> str | int | float | None:
     return value if isinstance(value, str | int | float | None) else " ".join(map(str, value))
 
 
-def told_apart(methods: list[dict[str, Any]]) -> list[str]:
+def differing_factors(methods: list[dict[str, Any]]) -> list[str]:
     """The factors in which some of `methods` differ."""
     keys = dict.fromkeys(key for factors in methods for key in factors)
     return [key for key in keys if len({factors.get(key) for factors in methods}) > 1]

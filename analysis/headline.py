@@ -243,5 +243,5 @@ def _in_brackets(on: Over) -> str:
     partly = {name.partition(":")[2] for name in on.left_out}
     parts += [f"{counted(len(partly), 'call')} not, or not to the end"] if partly else []
     parts += [NO_RESULTS] if not on.results else []
-    parts += ["each with one of them alone"] if not on.whole else []
+    parts += ["each with one other run only"] if not on.every_pair else []
     return f" ({'; '.join(parts)})"

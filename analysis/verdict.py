@@ -47,10 +47,12 @@ DAMAGED = ("unreadable", "missing ranks", "damaged result")  # what is left of t
 
 @dataclass(frozen=True)
 class Over:
-    """What a statement on several runs is over: `compared` of `runs` runs, in `least` to `most` fingerprints and values
-    of two of them. `results`: in every comparison there were states or results among these, or final states;
-    `ended`: final states in every one. `whole`: any two of these runs were compared, directly or by a third that
-    recorded the same rows. `left_out`: names that cannot be compared between other layouts."""
+    """The coverage of a statement on several runs.
+
+    Of `runs` runs `compared` were compared, each pair in `least` to `most` fingerprints and values. `results`: every
+    pair had states, results or final states among these; `ended`: every pair had final states. `every_pair`: every pair
+    was compared, directly or through a third run with the same rows. `left_out`: names that cannot be compared between
+    layouts."""
 
     runs: int
     compared: int = 0
@@ -58,24 +60,24 @@ class Over:
     most: int = 0
     results: bool = False
     ended: bool = False
-    whole: bool = True
+    every_pair: bool = True
     left_out: tuple[str, ...] = ()
 
 
-def over(runs: int, compared: int, comparisons: Iterable[Comparison], whole: bool = True) -> Over:
-    """What `comparisons` of `compared` of `runs` runs are over."""
+def over(runs: int, compared: int, comparisons: Iterable[Comparison], every_pair: bool = True) -> Over:
+    """The coverage of `comparisons` of `compared` of `runs` runs."""
     own = list(comparisons)
     if not own:
         return Over(runs)
     rows = [comparison.compared for comparison in own]
     return Over(
         runs, compared, min(rows), max(rows), all(each.results or each.ended for each in own),
-        all(each.ended for each in own), whole, tuple(sorted({name for each in own for name in each.left_out})),
+        all(each.ended for each in own), every_pair, tuple(sorted({name for each in own for name in each.left_out})),
     )  # fmt: skip
 
 
 def together(parts: Iterable[Over]) -> Over:
-    """What several statements together are over."""
+    """The coverage of several statements together."""
     parts = list(parts)
     of = [part for part in parts if part.compared]
     runs = sum(part.runs for part in parts)
@@ -83,7 +85,7 @@ def together(parts: Iterable[Over]) -> Over:
         return Over(runs)
     return Over(
         runs, sum(part.compared for part in of), min(part.least for part in of), max(part.most for part in of),
-        all(part.results for part in of), all(part.ended for part in of), all(part.whole for part in of),
+        all(part.results for part in of), all(part.ended for part in of), all(part.every_pair for part in of),
         tuple(sorted({name for part in of for name in part.left_out})),
     )  # fmt: skip
 
@@ -276,7 +278,7 @@ def _across(
     counts = len({of[run] for run in seen.compared}) if comparable else 0
     if any(not pair.comparable for pair in pairs):
         counts = 0
-    return differing, over(len(firsts), counts, comparable, seen.whole)
+    return differing, over(len(firsts), counts, comparable, seen.every_pair)
 
 
 def _of_counterpart(beside: Counterpart) -> str:
@@ -335,9 +337,9 @@ def _cell(frames: Frames, name: str, members: pd.DataFrame) -> tuple[Cell, list[
     guarantee = members["guarantee"].iloc[0]
     environments = [members.iloc[places] for places in by_environment(members, guarantee)]
     parts = [among(frames, ids(same)) for same in environments]
-    comparisons, whole = (
+    comparisons, every_pair = (
         [pair for part in parts for pair in part.comparisons],
-        all(part.whole for part in parts),
+        all(part.every_pair for part in parts),
     )
     distinct = [_results(frames, same, part) for same, part in zip(environments, parts, strict=True)]
     within = any(pair.differs for pair in comparisons) or max(distinct) > 1
@@ -346,14 +348,15 @@ def _cell(frames: Frames, name: str, members: pd.DataFrame) -> tuple[Cell, list[
         distinct.append(len(set(outcomes(frames, members) or ())))
         if not within:
             others = among(frames, [ids(same)[0] for same in environments])
-            comparisons, whole = [*comparisons, *others.comparisons], whole and others.whole
+            comparisons = [*comparisons, *others.comparisons]
+            every_pair = every_pair and others.every_pair
             compared = max(compared, len(others.compared))
     differing = [pair for pair in comparisons if pair.differs]
     partial = [pair for pair in comparisons if pair.equal and (pair.only_a or pair.only_b)]
     cell = Cell(
         name, guarantee, tuple(sorted(set(members["size"].tolist()))), len(members), max(distinct),
         min(differing, key=lambda pair: pair.when, default=None),
-        over(len(members), compared, [pair for pair in comparisons if pair.comparable], whole), within,
+        over(len(members), compared, [pair for pair in comparisons if pair.comparable], every_pair), within,
         next((pair for pair in comparisons if not pair.comparable), None),
         min(partial, key=lambda pair: pair.compared, default=None),
         len(environments), tuple(several(members, guarantee)),

@@ -1,1 +1,1 @@
-"""Where two runs part: the first difference, its cause, the event and the element."""
+"""The first difference of two runs: its place, its cause, its event and its element."""

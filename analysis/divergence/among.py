@@ -15,27 +15,31 @@ from analysis.divergence.recorded import TELLING, common, recording, row_of
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
 
-KINDS = 8  # kinds of recordings of which every two are compared
+KINDS = 8  # kinds of recordings up to which every pair of kinds is compared
 
 
 @dataclass(frozen=True)
 class Among:
-    """What is known of several runs together: `comparisons` of as many pairs as it takes, `whole` where these stand for
-    every pair, and not for the pairs with the first run alone. `compared` of the runs could be compared with each
-    other, directly or over a third; the rest has nothing in common with these. `kinds`: runs that recorded the same
-    rows in the same way."""
+    """Several runs compared with each other.
+
+    comparisons   of as few pairs as suffice
+    compared      the runs that could be compared, directly or through a third run; the others have no record in
+                  common with them
+    kinds         runs with the same rows, recorded in the same way
+    every_pair    whether `comparisons` answer for every pair, and not only for pairs with the first run
+    """
 
     comparisons: tuple[Comparison, ...]
     compared: tuple[Id, ...]
     kinds: tuple[tuple[Id, ...], ...]
-    whole: bool
+    every_pair: bool
 
 
 def among(frames: Frames, runs: Iterable[Id]) -> Among:
-    """`runs` compared with each other.
+    """Compare `runs` with each other.
 
-    Runs that recorded the same rows in the same way are compared with the first of them: equality is passed on among
-    them. Of runs that recorded other rows every two kinds are compared, since the first may lack what the others have.
+    Runs of one kind are compared with the first of them, since equality is transitive there. Every pair of kinds is
+    compared, since one kind may lack rows that two others share.
     """
     runs = list(runs)
     rows = {
@@ -66,7 +70,7 @@ def among(frames: Frames, runs: Iterable[Id]) -> Among:
 
 
 def _recorded_rows(frames: Frames, run: Id) -> bytes:
-    """A hash of which rows a run recorded: equal for runs that recorded the same ones."""
+    """A hash of the keys of all rows of a run, without their bits."""
     digest = hashlib.blake2b(digest_size=16)
     for table in ("fingerprints", "values"):
         tree = frames.leaves(table, *run)

@@ -1,4 +1,4 @@
-"""Which calls of MPI repeat and which do not, of programs that run as they are (`fpna run`)."""
+"""Which MPI calls of a program under `fpna run` had the same data in two runs, and which had not."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from analysis.runs import Id
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
 
 SIDES = {ADDED: "given", SENT: "given", TOTAL: "got", RECEIVED: "got", WHOLE: "got", SOURCE: "sources"}
-OF_A_RANK = re.compile(r" by rank \d+ of \d+$|, \d+ \w+$")  # and what is told of arrays that all ranks hold
+OF_A_RANK = re.compile(
+    r" by rank \d+ of \d+$|, \d+ \w+$"
+)  # or the length and type of an array that all ranks hold
 CALLS = ("call", "step", "given", "given_differing", "got", "got_differing", "sources", "sources_differing")
 
 
 def by_call(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """What calls were given and got in both runs, and how much of it differs; columns CALLS, a row per call and site.
+    """How many inputs, outputs and message sources of each call differ; columns CALLS, a row per call and site.
 
-    `step` is the first with a difference, -1 where there is none: calls that differ come first, the earliest on top.
+    `step` is the first step with a difference, -1 without one. Calls that differ come first, the earliest on top.
     """
     frame = by_step(frames, a, b)
     parts = frame["name"].astype("object").str.partition(":", expand=False)

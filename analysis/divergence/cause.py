@@ -1,4 +1,4 @@
-"""What made two runs part: the class of the first difference, the event that made it, and what to do now."""
+"""The cause of the first difference of two runs, whether rounding explains it, and what to do now."""
 
 from __future__ import annotations
 
@@ -40,11 +40,11 @@ from analysis.load.frames import Frames
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
 
 LONG = 120  # characters of a command that is shown
-GROWN = 4 * FEW  # units in the last place from which on a later difference has to be explained, too
+GROWN = 4 * FEW  # units in the last place from which on a later difference needs an explanation of its own
 
 
 def cause(frames: Frames, comparison: Comparison) -> Cause | None:
-    """What made the runs of `comparison` part; None where they are equal."""
+    """The cause of the first difference of `comparison`; None if the runs are equal."""
     at = comparison.first
     if at is None or at.name == FINAL:
         return None
@@ -64,7 +64,7 @@ def cause(frames: Frames, comparison: Comparison) -> Cause | None:
 
 
 def _first_shown(scene: Scene) -> Cause:
-    """The class by the records alone."""
+    """The cause by the records alone, without methods and environments."""
     at = scene.at
     for prefix, judge in (
         (INPUT, of_input), (COMPUTED, of_computed), (NODE, of_node), (RECEIVED, of_received), (SOURCE, of_received),
@@ -77,7 +77,7 @@ def _first_shown(scene: Scene) -> Cause:
 
 
 def _judged(scene: Scene, shown: Cause) -> Cause:
-    """`shown`, with the judgement of its difference where its judge has left that out."""
+    """`shown` with a judgement on rounding, if it has none yet."""
     if shown.rounding.why:
         return shown
     if shown.kind in (MEMORY, HALO) and not shown.instead:
@@ -87,21 +87,23 @@ def _judged(scene: Scene, shown: Cause) -> Cause:
     if shown.kind == KERNEL and not shown.instead and threads != 1 and judgement.amplification is not None:
         return replace(
             shown, rounding=judgement, instead=INSIDE,
-            instead_why="threads or atomic additions that add in another order, which no record tells",
+            instead_why="threads or atomic additions may add in another order, which no record shows",
         )  # fmt: skip
     return replace(shown, rounding=judgement)
 
 
 def _command(run: pd.Series) -> str:
-    """What `fpna run` started, as far as that fits into a line; COMMAND for other programs."""
+    """The command that `fpna run` started, if it fits into a line. For a program that records itself COMMAND {out}."""
+    if "program.sums" not in json.loads(run["options"]):
+        return "COMMAND {out}"
     command = str(json.loads(run["environment"]).get("command", ""))
-    observed = "program.sums" in json.loads(run["options"])
-    return command if observed and 0 < len(command) <= LONG else "COMMAND"
+    return command if 0 < len(command) <= LONG else "COMMAND"
 
 
 def _grown(scene: Scene, shown: Cause) -> Cause:
-    """`shown`, left open where rounding explains the first difference and a later one is many times as large: it may
-    have grown, or something else may lie behind it."""
+    """`shown`, left open if rounding explains the first difference but a later one is many times as large.
+
+    The first difference may have grown, or there may be a second cause."""
     if shown.rounding.verdict != ROUNDING:
         return shown
     a, b = scene.comparison.a, scene.comparison.b
@@ -109,22 +111,20 @@ def _grown(scene: Scene, shown: Cause) -> Cause:
     if later is None or later.amplification <= GROWN:
         return shown
     why = (
-        f"{shown.rounding.why}; but {later.name} of step {later.step} lies {later.amplification:.2g} units in the last "
-        "place apart: the difference grew, or something else lies behind it"
+        f"{shown.rounding.why}; but {later.name} of step {later.step} differs by {later.amplification:.2g} units in "
+        "the last place: the difference grew, or there is a second cause"
     )
     return replace(shown, rounding=Judgement(OPEN, later.amplification, why))
 
 
 def _next(scene: Scene, shown: Cause) -> str:
-    """What to do now, in one line."""
+    """The next thing to do, in one line."""
     if shown.rounding.verdict == OPEN:
         runs = f"{scene.a['path']} {scene.b['path']}"
-        return (
-            f"launches that are disturbed as by rounding can tell: fpna cause {runs} -- {_command(scene.a)}"
-        )
+        return f"an experiment can tell rounding from a bug: fpna cause {runs} -- {_command(scene.a)}"
     if shown.rounding.verdict == NOT_ROUNDING:
         if shown.kind in (MEMORY, HALO):
-            return "repeat the run: what memory or the network changed does not come back, and a bug does"
+            return "repeat the run: a bug shows again, a fault of memory or of the network does not"
         return f"look for a bug, or another input, in or before {shown.name} of step {shown.step}"
     if scene.a["size"] != scene.b["size"]:
         return "a difference of this size needs no bug; fpna.wrap with rows makes sums equal (docs/own-programs.md)"

@@ -1,28 +1,28 @@
-"""The classes of first differences, and the evidence for each.
+"""The classes of causes of a first difference, and the evidence for each.
 
 | class | evidence |
 |---|---|
-| `method` | the runs were told to compute in different ways, or chose these from a clock: it may be as intended |
-| `environment` | processors, libraries or settings differ, for which no bits are promised |
-| `input` | what a run starts from differs (`input:*`), or its first records do, before any event |
-| `local kernel` | the result of a kernel differs, or what one rank's blocks hold, and nothing they were given does |
-| `halo exchange` | every block sent the same, and some received something else: a message lost or changed |
-| `message order` | equal contributions, another total, and another recorded order of arrival of that very sum; |
+| `method` | the runs had other options that change the method, or made other choices from a clock: maybe intended |
+| `environment` | processors, libraries or settings differ; guarantees do not cover that |
+| `input` | the input differs (`input:*`), or the first records do, before any event |
+| `local kernel` | the result of a kernel or the blocks of one rank differ, and their inputs do not |
+| `halo exchange` | every block sent the same, and some received something else: a message was lost or changed |
+| `message order` | contributions are equal, the total and the recorded order of arrival of that sum differ; |
 | | or a receive from any source took another rank's message |
-| `collective` | equal contributions and another total, without such an order: another schedule, or a wrong sum; |
-| | or a total over another number of ranks that differs as little as rounding makes it |
-| `contributions or order` | a total over another number of ranks that differs by more, so that rounding would have to |
-| | be amplified by what a rank added |
+| `collective` | contributions are equal, the total differs, and no recorded order does: another schedule, or a wrong |
+| | sum; or a total over another number of ranks differs by as little as rounding makes |
+| `contributions or order` | a total over another number of ranks differs by more: it is rounding only if the partial |
+| | sums of the ranks amplify it |
 | `memory` | the state changed between two records, although nothing ran on it: a flipped bit |
 
-A run with `--record messages` holds a record at every one of these places (miniapps.runner.watch), and the first record
-that differs is the answer. Runs that record only states are judged by what differs after the step, which leaves more
-than one answer: the other one is then named too. What was recorded of methods and environments is asked first: where
-these differ, a kernel or a sum is only where it shows. A lost message is told apart from a local kernel, although a
-halo exchange computes nothing, because who has to repair it is another.
+A run with `--record messages` has a record at every one of these places (miniapps.runner.watch), and the first record
+that differs is the answer (`from_messages`). If only states were recorded, the blocks that differ after the step decide
+(`from_states`); that leaves a second class, which is named too. Methods and environments come first: if these differ,
+the kernel or sum is only the place where it shows. A lost message has a class of its own, since another person has
+to repair it.
 
-Whether rounding explains the difference is judged from the sizes of the numbers (`analysis.divergence.rounding`), after
-operation, type and guarantee were asked whether an order can change the total at all.
+The sizes of the numbers decide whether rounding explains the difference (`analysis.divergence.rounding`), after
+operation, type and guarantee have shown that an order can change the total at all.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ UNJUDGED = Judgement(OPEN, None, "")
 
 @dataclass(frozen=True)
 class Cause:
-    """The class of the first difference and its place, in the second run of a comparison.
+    """The class of the first difference, and its place in the second run of a comparison.
 
-    `at` is the record by which it was found, `name` the kernel, exchange or reducer, `rank` the one that did it, None
-    where all ranks do it together; `event` its region, None where events were not recorded. `instead`: the class that
-    the evidence does not rule out, with the reason, empty where it rules out all others. `rounding`: whether rounding
-    explains the difference; `next`: what to do now.
+    `at` is the record that differs, `name` the kernel, exchange or reducer. `rank` did it; None: all ranks together.
+    `event` is its region; None: events were not recorded. `instead` is a second class that the evidence does not rule
+    out, with the reason; empty: there is none. `rounding` states whether rounding explains the difference, `next` what
+    to do now.
     """
 
     kind: str

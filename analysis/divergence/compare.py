@@ -1,8 +1,8 @@
-"""Where two runs part, and how the difference grows.
+"""The comparison of two runs, row by row.
 
-Runs are compared by (step, name, block), never by rank, so that runs on different rank counts compare. They are equal
-only where both recorded all that they must (`analysis.divergence.recorded`): a run that lost rows is not comparable.
-The final states of `result.json` are compared as well, since the last step may have left no record.
+Rows are matched by (step, name, block), never by rank, so that runs on different rank counts can be compared. Two runs
+are equal only if neither lacks a row (`analysis.divergence.recorded`). The final states of `result.json` are compared
+as well, since the last step may have left no record.
 """
 
 from __future__ import annotations

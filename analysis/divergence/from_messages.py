@@ -1,4 +1,7 @@
-"""The class of a first difference, from what was recorded of every message, sum and kernel."""
+"""The class of a first difference, from records of messages, sums and kernels.
+
+Each function takes the record that differs first, of one kind, and the name behind the prefix of that kind.
+"""
 
 from __future__ import annotations
 
@@ -24,16 +27,18 @@ from analysis.divergence.scene import Scene, event_names, which_blocks, which_ra
 from analysis.load.timeline import WAITING
 from miniapps.trace.records import ADDED, RECEIVED, SENT
 
-# Orderings of reductions of programs that run as they are (miniapps.programs.calltrace).
+# Orderings of reductions under `fpna run` (miniapps.programs.calltrace).
 LIBRARY, OF_RANKS = "library", "tree over ranks"
 
 
 def of_input(scene: Scene, name: str) -> Cause:
+    """The input of the run differs."""
     why = [f"{name} differs in {which_blocks(scene)} as the run begins, before anything is computed"]
     return Cause(FROM_INPUT, scene.at, name, scene.rank, None, tuple(why))
 
 
 def of_computed(scene: Scene, name: str) -> Cause:
+    """The result of a kernel differs."""
     blocks = scene.blocks()
     why = [f"{name} gave other bits in {which_blocks(scene)}", "all that was recorded before it is equal"]
     instead, reason = "", ""
@@ -46,7 +51,7 @@ def of_computed(scene: Scene, name: str) -> Cause:
 
 
 def of_node(scene: Scene, name: str) -> Cause:
-    """A value of a partitioned program: `NODE`, `NODE.K` of several results, `NODE@CUT` of one that was moved."""
+    """A value of a partitioned program differs: `NODE`, the result `NODE.K` of several, or `NODE@CUT` after a move."""
     node, _, moved = name.partition("@")
     head, _, number = node.rpartition(".")
     cause = of_computed(scene, node)
@@ -55,12 +60,13 @@ def of_node(scene: Scene, name: str) -> Cause:
 
 
 def of_received(scene: Scene, name: str) -> Cause:
+    """A received message differs, or its sender."""
     at = scene.at
     if sources := scene.sources(name):
         why = [
-            f"message {at.occurrence + 1} from any source is of rank {sources[0]} in one run, of rank "
+            f"message {at.occurrence + 1} from any source came from rank {sources[0]} in one run, from rank "
             f"{sources[1]} in the other",
-            "messages come in any order; a replay keeps the recorded one (fpna run --replay)",
+            "messages may come in any order; a replay keeps the recorded one (fpna run --replay)",
         ]
         return Cause(
             ORDER, at, name, scene.rank, scene.event(name), tuple(why), rounding=_of_messages(scene, name)
@@ -71,14 +77,15 @@ def of_received(scene: Scene, name: str) -> Cause:
         return Cause(KERNEL, at, name, scene.rank, scene.event(name), tuple(why), HALO, advice)
     why = [
         f"before the exchange every block held the same bits in both runs ({SENT}{name})",
-        f"after it {which_ranks(scene)} holds something else around {which_blocks(scene)}",
+        f"after it {which_ranks(scene)} received other bits around {which_blocks(scene)}",
     ]
     return Cause(HALO, scene.at, name, scene.rank, scene.event(name), tuple(why))
 
 
 def _of_messages(scene: Scene, name: str) -> Judgement:
-    """Whether rounding explains what messages in another order led to: by the first array that differs afterwards and
-    is not itself a message that the call `name` took."""
+    """Whether rounding explains the effect of messages in another order.
+
+    Judged by the first later array that differs and is not itself a message of the call `name`."""
     found: list[tuple[int, int, Point]] = []
     a, b = scene.comparison.a, scene.comparison.b
     for other in scene.frames.recorded("fingerprints", *b):
@@ -94,13 +101,14 @@ def _of_messages(scene: Scene, name: str) -> Judgement:
                 )
                 found.append((step, row["seq"], point))
     if not found:
-        return Judgement(OPEN, None, "no array that was recorded afterwards shows what the order led to")
+        return Judgement(OPEN, None, "no array that was recorded afterwards shows the effect of the order")
     point = min(found, key=lambda each: each[:2])[2]
     judgement = rounding.of_local(*scene.sizes(point))
     return replace(judgement, why=f"of {point.name}, which differs next, {judgement.why}")
 
 
 def of_total(scene: Scene, name: str) -> Cause:
+    """The total of a reduction differs."""
     at, event = scene.at, scene.event(scene.region(name))
     call = f"call {at.occurrence + 1} of {name} in the step"
     a, b = int(scene.a["size"]), int(scene.b["size"])
@@ -111,15 +119,15 @@ def of_total(scene: Scene, name: str) -> Cause:
     judgement = rounding.of_total(*pair, how, given, sized.largest(scene.frames, *runs))
     why = [f"the total of {call} differs"]
     if given.equal:
-        why.append("what was contributed to it is equal")
+        why.append("its contributions are equal")
     elif given.equal is None:
         why.append(
             "contributions to it were not recorded in both runs"
             if a == b
-            else "what ranks gave to it cannot be compared"
+            else "its contributions cannot be compared"
         )
     else:
-        why.append(f"the contributions of {a} and {b} ranks are not the same")
+        why.append(f"the contributions of {a} and {b} ranks differ")
     found = Cause(COLLECTIVE, at, name, None, event, (), rounding=judgement)
     order = scene.order(name, at.occurrence)
     if order and all(order) and judgement.verdict != NOT_ROUNDING:
@@ -144,7 +152,7 @@ def of_total(scene: Scene, name: str) -> Cause:
 
 
 def of_whole(scene: Scene, name: str) -> Cause:
-    """What ranks hold, gather or scatter together, on any number of them."""
+    """The arrays of all ranks together differ, which they hold, gather or scatter."""
     call, _, held = name.rpartition(", ")
     why = [f"{held} in {call}, of all ranks together, differ", "no sum that was compared before it differs"]
     a, b = scene.sizes()

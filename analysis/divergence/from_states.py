@@ -1,4 +1,4 @@
-"""The class of a first difference, where states alone were recorded: by what differs once a step is over."""
+"""The class of a first difference, if only states were recorded: from the blocks that differ after a step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from miniapps.trace.schema import COLLECTIVE as SUMS
 
 
 def after_a_step(scene: Scene, name: str) -> Cause:
-    """Only states are recorded: judged by what differs once a step is over."""
+    """The class of a difference in the state `name` after a step."""
     at, comparison, before = scene.at, scene.comparison, scene.preceding()
     blocks = scene.blocks()
     differing, count = int(blocks["differs"].sum()), len(blocks)
@@ -44,7 +44,7 @@ def after_a_step(scene: Scene, name: str) -> Cause:
     if at.block >= 0 and differing == 1 < count:
         if sums and not _other_names_differ(scene):
             why.append(
-                f"nothing else does, although {sums[-1].name} came in between and carries differences to all"
+                f"nothing else does, although {sums[-1].name} followed, which carries differences to all blocks"
             )
             return Cause(
                 MEMORY, at, name, scene.rank, None, tuple(why), KERNEL, f"after {sums[-1].name}; {advice}"
@@ -89,7 +89,7 @@ def after_a_step(scene: Scene, name: str) -> Cause:
 
 
 def _other_names_differ(scene: Scene) -> bool:
-    """Whether blocks differ in this step under another name of what is recorded by block."""
+    """Whether blocks of another name differ in this step."""
     a, b, step = scene.comparison.a, scene.comparison.b, scene.at.step
     for name in set(scene.frames.recorded("fingerprints", *b)) - {scene.at.name}:
         sides = [scene.frames.segment("fingerprints", *run, name, step) for run in (a, b)]
@@ -100,7 +100,7 @@ def _other_names_differ(scene: Scene) -> bool:
 
 
 def _largest(scene: Scene) -> Point | None:
-    """The value with the largest relative difference at the first differing step; None where no value differs there."""
+    """The value with the largest relative difference at the first differing step; None if no value differs there."""
     points = [
         p
         for p in (*scene.comparison.values, scene.comparison.largest, scene.comparison.value)

@@ -1,4 +1,4 @@
-"""How far two runs lie apart behind their first difference: rounding that grows, or a bug that shows only later."""
+"""The largest difference of two runs after the first one: rounding may have grown, or a bug shows only later."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ KEY = ["step", "name", "occurrence", "block"]
 
 @dataclass(frozen=True)
 class Farthest:
-    """The record in which two runs lie farthest apart, and how many units in the last place of the sum of its absolute
-    values, of a total of those of all contributions."""
+    """The record in which two runs differ most, and by how many units in the last place of the sum of its absolute
+    values (for a total: of those of all contributions)."""
 
     name: str
     step: int
@@ -28,9 +28,9 @@ class Farthest:
 
 
 def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
-    """The record of both runs that differs most for its size, of floating-point numbers; None where none differs.
+    """The record of floating-point numbers that differs most relative to its size; None if none differs.
 
-    Compared are the records that `common` leaves in, but for messages from any source of which another rank's came.
+    `common` decides which records are compared. Messages from any source that came from another rank are left out.
     """
     sides = [frames.of("sizes", *run) for run in (a, b)]
     for index, side in enumerate(sides):
@@ -56,13 +56,13 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
 
 
 def _compared(name: str, common: Common) -> bool:
-    """Whether records of this name say something of both runs."""
+    """Whether records of this name can be compared between the runs."""
     alone = common.moved and (common.partial(name) or OF_A_RANK.fullmatch(name) is not None)
     return not (alone or common.dropped("fingerprints", name))
 
 
 def _by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
-    """Names of receives from any source that did not take the same ranks' messages in both runs."""
+    """Names of receives from any source that took messages of other ranks in the other run."""
     taken = []
     for run in (a, b):
         values = frames.of("values", *run)
@@ -75,7 +75,7 @@ def _by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
 
 
 def _contributed(frames: Frames, run: Id, both: pd.DataFrame) -> np.ndarray:
-    """Of each row the sum of absolute values of what ranks gave to it, 0 where it is no total or that is not known."""
+    """For each row the sum of absolute values of all contributions; 0 if it is no total or they are unknown."""
     sizes = frames.of("sizes", *run)
     names = sizes["name"].astype(str)
     added = sizes[names.str.startswith(ADDED).to_numpy()]

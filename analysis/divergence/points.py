@@ -1,4 +1,4 @@
-"""Where two runs part: rows that differ, rows that one run lacks, and the comparison of two runs."""
+"""The result of comparing two runs: rows that differ, rows that one run lacks, and how much was compared."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ FINAL = "final state"  # the name of a point at which the hashes in result.json 
 
 @dataclass(frozen=True)
 class Point:
-    """A row of two runs whose bits differ: `occurrence` counts rows of equal step, name and block from 0;
-    the ranks are those that recorded it; `differing` of `recorded` blocks of this step, name and occurrence
-    differ. `a` and `b` are the numbers, NaN for fingerprints."""
+    """A row whose bits differ in two runs.
+
+    `occurrence` counts rows of equal step, name and block from 0. `rank_a` and `rank_b` recorded the row. Of the
+    `recorded` blocks of this step, name and occurrence `differing` differ. `a` and `b` are the numbers, NaN for
+    fingerprints."""
 
     step: int
     name: str
@@ -34,7 +36,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Lone:
-    """A row that `run` recorded and the other run did not, although it must have."""
+    """A row that `run` recorded and the other run lacks, although it must have it."""
 
     run: Id
     step: int
@@ -46,19 +48,24 @@ class Lone:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two (run, repeat), and the first row in which they differ: of fingerprints, of values, of the ranks whose
-    messages receives from any source took (`messages`), and of the orders in which contributions arrived. `final` is
-    the step after which the hashes of their final states differ, `ended` whether both have such a hash of one step.
+    """Two (run, repeat), `a` and `b`, compared.
 
-    `values` are the differing values of the block and step of `fingerprint`, else of the whole at that step;
-    `largest` is the value of a block with the largest relative difference in that step: where every block
-    differs, since a global sum carried the difference everywhere within a step, it is nearest to the origin.
-    `compared` rows of fingerprints and values were in both, `only_a` and `only_b` in one; `through` is the last
-    step in both, -1 where there is none. `results` of the compared rows are of states and results, and not of what
-    programs pass on; `left_out` are names of both that cannot be compared throughout: `moved` ones not from the step
-    `parted` on, in which the two make other calls, the rest not at all, since ranks added arrays of their own.
-    `lacks_a` and `lacks_b` rows must be in one and are only in the other, `lone` is the first of them; `recordings`
-    says in what methods and recordings differ.
+    fingerprint, value   the first row of each table that differs; None: none does
+    messages     the first receive from any source that took another rank's message
+    order        the first recorded order of arrival that differs: step, reduction, call, and both orders
+    final        the step after which the hashes of the final states differ
+    values       the differing values of the block and step of `fingerprint`, else the global ones of that step
+    largest      the value of a block with the largest relative difference in that step; if a global sum carried the
+                 difference into every block, this block is nearest to its origin
+    compared     rows of fingerprints and values in both; `results` of them hold states and results, not messages
+    only_a, only_b   rows in one run alone
+    through      the last step of rows in both, -1 without any
+    lacks_a, lacks_b   rows that the run must have and lacks; `lone`: the first of them
+    recordings   differences of methods and recordings, in words
+    ended        whether both have the hash of a final state of the same step
+    left_out     names in both that cannot be compared, or not to the end: names in `moved` only before the step
+                 `parted`, in which the runs begin to make different calls; the others nowhere, since ranks added
+                 arrays of their own
     """
 
     a: Id
@@ -86,23 +93,24 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether a fingerprint, a value, the source of a message or the final state in both is another."""
+        """Whether a fingerprint, a value, the source of a message or the final state differs."""
         return self.first is not None
 
     @property
     def comparable(self) -> bool:
-        """Whether something can be said: a difference is one whatever else is missing."""
+        """Whether there is a verdict: the runs differ, or neither lacks a row."""
         return self.differs or self.lone is None
 
     @property
     def equal(self) -> bool:
-        """Whether both have all rows that they must, and every fingerprint and value in both has the same bits."""
+        """Whether neither run lacks a row, and all common rows have the same bits."""
         return self.comparable and not self.differs
 
     @property
     def first(self) -> Point | None:
-        """The earliest of `fingerprint`, `messages` and `value`; of one step in this order, but `messages` before what
-        ranks got or gave to a sum, which these may have changed. Else the final state."""
+        """The earliest of `fingerprint`, `messages` and `value`, else the final state.
+
+        Within a step in this order; but `messages` precedes contributions and totals, which it may have changed."""
         points = [point for point in (self.fingerprint, self.messages, self.value) if point is not None]
         first = min(points, key=lambda point: point.step, default=None)
         if first is not None and self.messages is not None and self.messages.step == first.step:
@@ -113,14 +121,14 @@ class Comparison:
 
     @property
     def part(self) -> Point:
-        """`first`, where the two part; raises ValueError for two that differ nowhere."""
+        """The first difference. Raises ValueError if there is none."""
         if self.first is None:
-            raise ValueError(f"{self.a} and {self.b} differ nowhere, so that they part nowhere")
+            raise ValueError(f"{self.a} and {self.b} do not differ")
         return self.first
 
     @property
     def when(self) -> tuple[int, ...]:
-        """Sorts comparisons that differ, the earliest divergence first."""
+        """A key that sorts comparisons by their first difference."""
         return (
             self.part.step,
             self.part.name == FINAL,

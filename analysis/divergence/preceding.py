@@ -1,4 +1,4 @@
-"""What one rank did between two of its records: rows and events of a run side by side, in the order of recording."""
+"""The events of one rank between two of its records, in the order of recording."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.records import INPUT, LEFT, PASSING
 from miniapps.trace.schema import FILE, OTHER
 
-# Kinds of regions that read the state, or stand around others: that one ended explains no change.
+# Kinds of regions that only read the state, or enclose others: their end explains no change.
 NO_WORK = (OTHER, FILE)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One region of one rank, of this `kind`: the `call`-th of this `name` in its step, from 0, and number `index` of
-    its rank's trace; `start`, `end`: ns from the first event of that rank, on the clock of rank 0."""
+    """One region of one rank: the `call`-th of this `name` in its step, from 0, and the event `index` in its rank's
+    trace. `start` and `end` are in ns from the first event of that rank, on the clock of rank 0."""
 
     rank: int
     repeat: int
@@ -36,12 +36,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Preceding:
-    """What happened on one rank before it recorded something.
+    """The events of one rank before one of its records.
 
-    since   the last record of the same block before it (of a state: of the same state), as (step, name); None: none
+    since   the last earlier record of the same block (for a state: of the same state), as (step, name); None: none
     ended   the events that ended since then, in that order
-    inside  the innermost region that was open when it was recorded; None: none
-    known   False where the trace has no events, or does not say what came when
+    inside  the innermost region that was open at the record; None: none
+    known   False if the trace has no events, or not their order
     """
 
     since: tuple[int, str] | None
@@ -51,7 +51,7 @@ class Preceding:
 
 
 def preceding(run: str, repeat: int, rank: int, point: Point) -> Preceding:
-    """What `rank` of the directory `run` did before it recorded `point`; nothing known where the trace cannot tell."""
+    """The events of `rank` before it recorded `point`; `known` is False if the trace does not have them."""
     nothing = Preceding(None, (), None, False)
     try:
         (trace,) = read_run(run, ("fingerprints", "values"), [rank])
@@ -86,8 +86,8 @@ def preceding(run: str, repeat: int, rank: int, point: Point) -> Preceding:
 
 
 def numbered(run: str, repeat: int, rank: int, steps: set[int]) -> pd.DataFrame:
-    """The timeline of one rank in some steps, with the column `call`: how many of the same name came before in the
-    step. Empty where events were not recorded or cannot be read."""
+    """The timeline of one rank in some steps, with the column `call`: the number of earlier events of the same name in
+    the step. Empty if events were not recorded or cannot be read."""
     try:
         events = timeline(run, repeat, steps, [rank])
     except TraceError:
@@ -97,7 +97,7 @@ def numbered(run: str, repeat: int, rank: int, steps: set[int]) -> pd.DataFrame:
 
 
 def nth(run: str, repeat: int, rank: int, step: int, name: str, call: int) -> Event | None:
-    """The `call`-th event `name` of a rank in a step, None where the trace has none."""
+    """The `call`-th event `name` of a rank in a step; None if the trace has none."""
     events = numbered(run, repeat, rank, {step})
     if events.empty:
         return None

@@ -1,20 +1,20 @@
-"""What two runs must both have recorded, so that the bits that they have in common stand for all of them.
+"""The rows that two runs must both have recorded before they can be called equal.
 
-Complete runs of one problem, one method and one recording record the same rows: a row that one of them lacks was lost.
-Options state which rows they decide on, and the layout says who records them:
+Complete runs of one problem, one method and one recording have the same rows: a row that one of them lacks was lost.
+Options state which rows they decide on, and the layout decides which rank records a row:
 
-| what differs | rows that one may have alone | rows that are not compared |
+| the runs differ in | rows that one may have alone | rows that are not compared |
 |---|---|---|
-| `--record` | what passes between records | none |
-| another option that decides on rows | the names that it decides on | what passes between records |
-| the variants | those of one run | what passes between records |
-| where they stop | those of later steps | none |
-| how fingerprints are computed | none | fingerprints |
-| where they continue from | none | steps before both have begun, what is counted from the start |
-| rank count, ownership | contributions of whole ranks | these, and what else depends on a rank's blocks |
-| the same, ranks with arrays of their own | none | what passes between records, but the totals of all ranks |
-| the same, an array of another shape | none | its totals |
-| method, by SAME_STATES alone | what passes between records | none |
+| `--record` | messages and sums | none |
+| another option that decides on rows | the names that it decides on | messages and sums |
+| the variants | those of one run | messages and sums |
+| their last step | those of later steps | none |
+| the hash of fingerprints | none | fingerprints |
+| their checkpoint | none | steps before both have begun, rows that count from the start |
+| rank count, ownership | contributions of whole ranks | these, and other rows that depend on a rank's blocks |
+| the same, and ranks added arrays of their own | none | messages and sums, but for the totals of all ranks |
+| the same, and an array has another shape | none | its totals |
+| method, by SAME_STATES alone | messages and sums | none |
 | another factor of the method | all | none |
 | a run ended early | all | none |
 """
@@ -30,7 +30,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.groups import CHOSEN, FREE, effects, factors, of_effect, told_apart
+from analysis.groups import CHOSEN, FREE, differing_factors, effects, factors, of_effect
 from analysis.load.frames import Frames
 from analysis.runs import Id, apart
 from miniapps.trace.records import INPUT, NODE, PASSING, SOURCE, TOTAL, is_state
@@ -49,11 +49,17 @@ Row = Callable[[str, str], bool]  # of the table ("fingerprints", "values") and 
 
 @dataclass(frozen=True)
 class Common:
-    """What two runs are compared in: all rows but those that are `dropped`, where they were `restarted` at different
-    places from the step on in which both have begun; and which rows one of them `may_lack`, all of those after the step
-    `until`. `differ` says in words what is not the same in their methods and recordings. `hashed`: fingerprints are
-    computed in other ways; `moved`: the layouts differ, and what is passed on under names that are `partial` cannot be
-    compared; `unaligned`: nor need the same step be the same place of the program, since it counts calls."""
+    """The rule by which two runs are compared.
+
+    restarted   the runs continue from different steps, and are compared from the step on in which both have begun
+    dropped     whether rows of a table and name are not compared
+    may_lack    whether one run may lack rows of a table and name
+    differ      the differences of methods and recordings, in words
+    until       one run may lack all rows after this step
+    hashed      fingerprints of the runs have different hashes
+    moved       the layouts differ; then messages and sums with `partial` names cannot be compared
+    unaligned   one step may be two places of the program, since steps count calls
+    """
 
     restarted: bool
     dropped: Row
@@ -67,8 +73,9 @@ class Common:
 
 
 def recording(run: Mapping[str, Any]) -> str:
-    """How a row of `Frames.runs` with the columns TELLING was recorded: between complete runs of one problem with the
-    same text `common` leaves nothing out."""
+    """The recording of a run, a row of `Frames.runs` with the columns TELLING, as text.
+
+    Between complete runs of one problem with the same text `common` leaves out no row."""
     stated, config = json.loads(run["options"]), json.loads(run["config"])
     own = {
         key: _of(config, key)
@@ -84,7 +91,7 @@ def recording(run: Mapping[str, Any]) -> str:
 
 
 def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
-    """What two runs, rows of `Frames.runs` of one problem with the columns TELLING, must both have recorded."""
+    """The rule for two runs, rows of `Frames.runs` of one problem with the columns TELLING."""
     if a["run"] == b["run"] and a["complete"] and b["complete"]:
         return Common(False, _nothing, _nothing, ())
     configs = [json.loads(run["config"]) for run in (a, b)]
@@ -107,7 +114,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     passing = [key for key in changed if all(_of_passing(rows) for rows in stated[key]["records"])]
     only = tuple(f"{name}:" for name in sorted(variants[0] ^ variants[1]))
     moved = a["size"] != b["size"] or owners[0] != owners[1]
-    others = told_apart(methods)
+    others = differing_factors(methods)
     known = {key.rpartition(".")[2]: e for run in (a, b) for key, e in effects(run["options"]).items()}
     renumbered = bool(only) or len(changed) > len(passing)
     early = not (a["complete"] and b["complete"])
@@ -130,7 +137,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
         return renumbered and name.startswith(PASSING)
 
     def partial(name: str) -> bool:
-        """Whether what is passed on as `name` is no array of all ranks alike."""
+        """Whether the array of `name` is not one that all ranks have alike."""
         sums = [own.get(name.removeprefix(TOTAL)) for own in stated_sums]
         if not name.startswith(TOTAL) or not all(sums):
             return own_arrays
@@ -174,13 +181,12 @@ def _nothing(table: str, name: str) -> bool:
 
 
 def _of_passing(rows: str) -> bool:
-    """Whether rows that an option states are of what passes between records."""
+    """Whether rows that an option states are messages or sums."""
     return rows.partition(":")[2].startswith((*PASSING, NODE))
 
 
 def _any_matches(stated: Iterable[str], table: str, name: str) -> bool:
-    """Whether a row of this table and name is among those that an option states; of states alone, unless it says what
-    passes between them."""
+    """Whether an option states rows of this table and name. Messages and sums match only if named."""
     return any(
         (is_state(name) or _of_passing(rows)) and fnmatchcase(f"{table}:{name}", rows) for rows in stated
     )
@@ -198,7 +204,7 @@ def value_text(value: Any) -> str:
 
 
 def common_of(frames: Frames, a: Id, b: Id) -> Common:
-    """What two (run, repeat) must both have recorded."""
+    """The rule for two (run, repeat)."""
     return common(*(row_of(frames, run) for run in (a, b)))
 
 

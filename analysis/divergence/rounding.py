@@ -1,19 +1,20 @@
-"""Can rounding make this difference? Judged from the sizes of the numbers (docs/trace.md#sizes), by pure functions.
+"""Whether rounding can make a difference, judged from the sizes of the numbers (docs/trace.md#sizes).
 
-The amplification of a difference d is A = |d| / (u S): u is the unit roundoff of the type, S the sum of the absolute
-values of the numbers that were added, over ranks and elements (of a product: of the totals). What it says:
+The amplification of a difference d is A = |d| / (u S), with the unit roundoff u of the type and the sum S of the
+absolute values of all numbers that were added, over ranks and elements (of a product: of the totals). The verdict:
 
 | contributions | A | verdict |
 |---|---|---|
 | equal as a set, and no order changes the total: whole numbers, logical operations, an exact sum | any | not rounding |
 | equal as a set | at most 2 (P - 1) | rounding: any two orders of P numbers lie so near (Higham 2002, equation 4.4) |
 | equal as a set | more | not rounding |
-| not equal, or not recorded | at most FEW | rounding, as far as sizes tell: a few units in the last place |
-| not equal | above MOST, of numbers that are not themselves left over from larger ones | not rounding |
+| not equal, or not recorded | at most FEW | rounding: a few units in the last place |
+| not equal | above MOST, unless the numbers may be left over from larger ones that cancelled | not rounding |
 | not equal, or not recorded | between | open |
 
-Up to four numbers are compared one by one. Of more the sums with signs are: none exceeds the sum of |d|, so that A is
-a lower bound there and "not rounding" is certain; their root mean square estimates that of d, and is held against FEW.
+Up to four numbers are compared one by one. For more, the sums with signs are compared. None of them exceeds the sum of
+|d|, so A is a lower bound there and "not rounding" is certain. Their root mean square estimates that of d, and must not
+exceed FEW.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ FEW = (
     4.0  # units up to which sums over a few ranks and vectorised partial sums differ; a bug of 2^-50 makes 8
 )
 MOST = 2.0**40  # additions or cancellation above this do not occur
-LEFT_OVER = 2.0**-20  # of the largest number recorded: what is smaller may be left of numbers that cancel
+LEFT_OVER = 2.0**-20  # of the largest recorded number: smaller numbers may be left over from cancellation
 KEPT = 4  # numbers that sizes keep whole
 ADDED_UP = ("sum", "prod")
 EXTREMES = ("max", "min")
-UNKNOWN = ("", "of the program")  # operations of which nothing is known
+UNKNOWN = ("", "of the program")  # operations with unknown properties
 
 
 @dataclass(frozen=True)
@@ -49,19 +50,19 @@ class Size:
 
     @property
     def finite(self) -> bool:
-        """Whether it consists of numbers, none of them NaN or infinite."""
+        """Whether the array has numbers, and none is NaN or infinite."""
         return self.count > 0 and all(map(math.isfinite, (self.l1, self.largest, *self.p)))
 
     @property
     def unit(self) -> float | None:
-        """The unit roundoff of its type; None where it is of no floating-point numbers."""
+        """The unit roundoff of its type; None for other types than floating-point numbers."""
         return UNITS.get(self.dtype)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """`verdict` is ROUNDING, NOT_ROUNDING or OPEN; `amplification` of the difference, None where it is not known;
-    `why`, a clause with the numbers."""
+    """`verdict` is ROUNDING, NOT_ROUNDING or OPEN; `amplification` is that of the difference, None if unknown; `why` is
+    a clause with the numbers."""
 
     verdict: str
     amplification: float | None
@@ -70,8 +71,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Sum:
-    """How a reduction adds: its operation, type and guarantee, as traces state them, and the numbers of ranks in both
-    runs."""
+    """A reduction in two runs: its operation, type and guarantee, as traces state them, and both numbers of ranks."""
 
     operation: str
     dtype: str
@@ -86,8 +86,8 @@ class Sum:
 
 @dataclass(frozen=True)
 class Given:
-    """What both runs gave to one reduction: `sides` by run, a Size for each contribution; `equal` where the
-    contributions are the same set of bits, None where they were not recorded in both."""
+    """The contributions to one reduction in both runs: `sides` by run, a Size for each contribution; `equal`: whether
+    the contributions are the same set of bits, None if they were not recorded in both."""
 
     sides: tuple[tuple[Size, ...], tuple[Size, ...]] = ((), ())
     equal: bool | None = None
@@ -99,7 +99,7 @@ class Given:
 
     @property
     def most(self) -> int:
-        """How many contributions a run has."""
+        """The larger number of contributions of both runs."""
         return max(map(len, self.sides))
 
 
@@ -124,15 +124,16 @@ def of_total(a: Size | None, b: Size | None, how: Sum, given: Given, largest: fl
 
 
 def of_local(a: Size | None, b: Size | None) -> Judgement:
-    """Whether rounding explains that numbers which a rank computed are `a` in one run and `b` in the other. What they
-    were computed from is not known, so that a large difference stays open."""
+    """Whether rounding explains that numbers which a rank computed are `a` in one run and `b` in the other.
+
+    Their inputs are unknown, so a large difference stays open."""
     return _among(a, b, None, math.inf)
 
 
 def of_moved(a: Size | None, b: Size | None) -> Judgement:
-    """The judgement of data that arrived other than it was sent."""
+    """The judgement of data that changed on their way: never rounding."""
     return Judgement(
-        NOT_ROUNDING, _amplification(a, b), "nothing is computed in between, so nothing is rounded"
+        NOT_ROUNDING, _amplification(a, b), "nothing was computed in between, so nothing was rounded"
     )
 
 
@@ -143,7 +144,7 @@ def rearranged(a: Size, b: Size) -> bool:
 
 
 def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgement:
-    """Of a total whose contributions have equal bits."""
+    """The judgement of a total whose contributions have equal bits."""
     amplification = None if a is None or b is None else _amplification(a, b, _scales(how, given))
     if how.operation in UNKNOWN:
         return Judgement(
@@ -165,7 +166,9 @@ def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgeme
         )  # fmt: skip
     if not how.dtype or amplification is None or not given.known:
         return Judgement(
-            OPEN, amplification, "the contributions have equal bits, and sizes that would tell are not finite"
+            OPEN,
+            amplification,
+            "the contributions have equal bits, but their sizes are unknown or not finite",
         )
     bound = 2.0 * max(given.most - 1, 0)
     words = f"the difference is {_units(amplification)}, and any two orders of {given.most} contributions"
@@ -175,7 +178,7 @@ def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgeme
 
 
 def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
-    """Why no order of equal contributions changes this reduction, as the rest of a clause; empty where one can."""
+    """Why no order of equal contributions changes this reduction, as the end of a clause; empty if one can."""
     if how.operation in UNKNOWN:
         return ""
     if how.operation not in (*ADDED_UP, *EXTREMES):
@@ -194,9 +197,9 @@ def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
 def _among(
     a: Size | None, b: Size | None, scales: list[tuple[float, ...]] | None, largest: float
 ) -> Judgement:
-    """Of numbers whose contributions are not the same, by the sizes `scales` of what was added, or their own."""
+    """The judgement of numbers with unequal contributions, by the sizes `scales` of these, or by their own sizes."""
     if a is None or b is None:
-        return Judgement(OPEN, None, "how large the numbers are was not recorded in both runs")
+        return Judgement(OPEN, None, "the sizes of the numbers were not recorded in both runs")
     if a.count and b.count and a.unit is None:
         return Judgement(OPEN, None, "whole numbers are not rounded, but may count or choose by rounded ones")
     amplification = _amplification(a, b, scales)
@@ -204,14 +207,14 @@ def _among(
         return Judgement(
             OPEN,
             None,
-            "the numbers are not of one length and type, or not finite, so that nothing measures them",
+            "the numbers differ in length or type, or are not finite, so their difference has no size",
         )
     most = max(amplification, _few(a, b, scales))
     words = f"the difference is {_units(amplification)}"
     of = " of what was added" if scales else " of the numbers"
     if most <= FEW:
         return Judgement(
-            ROUNDING, amplification, f"{words}{of}: rounding makes as much, and a smaller bug would not show"
+            ROUNDING, amplification, f"{words}{of}: rounding makes as much; a bug this small would not show"
         )
     added = max((max(side) for side in scales), default=0.0) if scales else 0.0
     if amplification > MOST and scales and added >= largest * LEFT_OVER:
@@ -221,11 +224,11 @@ def _among(
     if most > 2 * amplification and math.isfinite(most):  # of arrays, of which one number alone may differ
         words = f"the difference is {_units(amplification).partition(' ')[0]} to {_units(most)}"
     factor = f"{most:.1g}" if math.isfinite(most) else f"{amplification:.1g}"
-    only = "the ranks' own partial sums cancel" if scales else "what they were computed from cancels"
+    only = "the ranks' own partial sums cancel" if scales else "their inputs cancel"
     return Judgement(
         OPEN, amplification,
-        f"{words}{of}: rounding only if {only} by a factor of {factor}, or add that many terms, or if it grew "
-        "before it was recorded",
+        f"{words}{of}: it is rounding only if {only} by a factor of {factor}, if they add that many terms, or if the "
+        "difference grew before it was recorded",
     )  # fmt: skip
 
 
@@ -275,7 +278,7 @@ def _by_element(sizes: tuple[Size, ...]) -> tuple[float, ...]:
 
 
 def _scales(how: Sum, given: Given) -> list[tuple[float, ...]] | None:
-    """What a difference is held against: contributions of a sum, the totals of another operation."""
+    """The sizes that a difference is compared with: contributions of a sum, the totals of another operation."""
     return [_by_element(side) for side in given.sides] if how.operation == "sum" and given.known else None
 
 

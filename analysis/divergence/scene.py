@@ -1,4 +1,4 @@
-"""The records of two runs around their first difference, as those who judge it ask for them."""
+"""The records, events and statements of two runs around their first difference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SHOWN = 4  # blocks, or names, listed
 
 
 class Scene:
-    """What the judges look at."""
+    """Two runs at their first difference, the record `at`. `rank` recorded it in the second run."""
 
     def __init__(self, frames: Frames, comparison: Comparison, at: Point):
         self.frames, self.comparison, self.at = frames, comparison, at
@@ -31,7 +31,7 @@ class Scene:
         self.with_messages = any(name.startswith((SENT, TOTAL)) for name in names)
 
     def sizes(self, at: Point | None = None) -> tuple[rounding.Size | None, rounding.Size | None]:
-        """The sizes of this record, or of another, in both runs."""
+        """The sizes of the record `at`, by default the first difference, in both runs."""
         table = self.table if at is None or at is self.at else "fingerprints" if np.isnan(at.a) else "values"
         return sized.pair(self.frames, self.comparison.a, self.comparison.b, at or self.at, table)
 
@@ -42,7 +42,7 @@ class Scene:
         return sized.farthest(self.frames, self.comparison.a, self.comparison.b, self.at)
 
     def blocks(self) -> pd.DataFrame:
-        """Columns block, rank (in the second run), differs: all records of this name and occurrence."""
+        """All records of this name and occurrence; columns block, rank (in the second run), differs."""
         sides = []
         for run in (self.comparison.a, self.comparison.b):
             rows = self.frames.segment(self.table, *run, self.at.name, self.at.step)
@@ -55,7 +55,7 @@ class Scene:
         return pd.DataFrame({"block": both["block"], "rank": both["rank_b"], "differs": differs})
 
     def event(self, name: str, call: int | None = None) -> Event | None:
-        """The event `name` of this record, or another `call` of it in this step."""
+        """The event `name` of this record, or that of another `call` in this step."""
         call = self.at.occurrence if call is None else call
         return preceding.nth(self.b["path"], self.repeat, self.rank, self.at.step, name, call)
 
@@ -64,17 +64,17 @@ class Scene:
         return json.loads(self.b["reductions"]).get(reducer, {}).get("region", reducer)
 
     def reducer(self, region: str) -> str:
-        """The reduction of a region; the region itself where it is of none."""
+        """The reduction of a region; the region itself if it has none."""
         stated = json.loads(self.b["reductions"])
         return next((name for name, own in stated.items() if own.get("region") == region), region)
 
     def regrouped(self, region: str) -> bool:
-        """Whether this planned reduction may have other bits in the second run because of its number of ranks."""
+        """Whether the number of ranks may change the bits of this planned reduction."""
         own = json.loads(self.b["reductions"]).get(self.reducer(region), {})
         return self.a["size"] != self.b["size"] and own.get("guarantee") in ("none", "run")
 
     def fixed(self, region: str) -> bool:
-        """Whether the guarantee of this reduction leaves its contributions no order to choose, in both runs."""
+        """Whether the guarantee of this reduction fixes the order of its contributions in both runs."""
         own = [json.loads(run["reductions"]).get(self.reducer(region), {}) for run in (self.a, self.b)]
         levels = {each.get("guarantee", "none") for each in own}
         return levels <= (
@@ -82,7 +82,7 @@ class Scene:
         )
 
     def sources(self, name: str) -> tuple[int, int] | None:
-        """Whose message this receive from any source took, in both runs, where these are two ranks; else None."""
+        """The ranks whose messages this receive from any source took in both runs; None if they are the same."""
         sides = []
         for run in (self.comparison.a, self.comparison.b):
             rows = self.frames.segment("values", *run, f"{SOURCE}{name}", self.at.step)
@@ -91,11 +91,11 @@ class Scene:
         return (sides[0][0], sides[1][0]) if all(sides) and sides[0] != sides[1] else None
 
     def recorded_as_sent(self, name: str) -> bool:
-        """Whether the second run recorded what went into this exchange."""
+        """Whether the second run recorded the blocks before this exchange."""
         return f"{SENT}{name}" in self.frames.recorded("fingerprints", *self.comparison.b)
 
     def advice(self, what: str) -> str:
-        """Which record would tell two causes apart, by the command that made the run; without what it was given."""
+        """The option that would record `what`, for a run of the kind of the second one, unless it had that option."""
         options, config = (json.loads(self.b[key]) for key in ("options", "config"))
         if "program.sums" in options:
             more = "" if self.recorded("MPI_Send", "MPI_Isend") else "fpna run --point-to-point"
@@ -106,11 +106,12 @@ class Scene:
         return f"record {what} to tell them apart ({more})" if more else "no record tells them apart"
 
     def recorded(self, *calls: str) -> bool:
-        """Whether the second run recorded what one of `calls` sent."""
+        """Whether the second run recorded a message of one of `calls`."""
         names = self.frames.recorded("fingerprints", *self.comparison.b)
         return any(name.startswith(tuple(f"{SENT}{call} at" for call in calls)) for name in names)
 
     def preceding(self) -> Preceding:
+        """What the rank of this record did before it."""
         return preceding.preceding(self.b["path"], self.repeat, self.rank, self.at)
 
     def order(self, reducer: str, call: int) -> tuple[bool, bool] | None:
@@ -140,11 +141,13 @@ def which_blocks(scene: Scene) -> str:
 
 
 def which_ranks(scene: Scene) -> str:
+    """`rank 2`, `3 ranks`: the owners of differing blocks."""
     blocks = scene.blocks()
     ranks = sorted(set(blocks["rank"][blocks["differs"]].tolist()))
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
 
 
 def event_names(events: Iterable[Event]) -> str:
+    """The names of `events`, each once, at most SHOWN."""
     names = list(dict.fromkeys(event.name for event in events))
     return ", ".join(names[:SHOWN]) + (", ..." if len(names) > SHOWN else "")

@@ -1,4 +1,4 @@
-"""The rows that two runs both recorded, and those that one of them must have and lacks."""
+"""The rows that two runs both recorded, and the rows that one of them lacks."""
 
 from __future__ import annotations
 
@@ -21,11 +21,10 @@ KEY = ["step", "name", "occurrence", "block"]
 
 
 class Shared:
-    """What two (run, repeat) both recorded in one table, by the leaves of their hash trees, as far as it is compared.
+    """The rows of one table that two (run, repeat) both recorded and that are compared, as leaves of hash trees.
 
-    `in_left`, `in_right`: places of the leaves with equal (step, name, occurrence, leaf) in both; `unequal`: whether
-    they differ in blocks or bits; `rows`: how many rows have an equal in the other, by step, name, occurrence and
-    block.
+    `in_left`, `in_right`: the indices of leaves with equal (step, name, occurrence, leaf) in both; `unequal`: whether
+    they differ in blocks or bits; `rows`: how many rows both have, by step, name, occurrence and block.
     """
 
     def __init__(self, frames: Frames, table: str, a: Id, b: Id, common: Common):
@@ -58,7 +57,7 @@ class Shared:
         return name not in self.unlike and not self.common.dropped(self.table, name)
 
     def _must(self, name: str) -> bool:
-        """Whether both must have the rows of a name. On other rank counts a program may make other calls."""
+        """Whether both runs must have the rows of a name. On another number of ranks a program may make other calls."""
         if self.common.unaligned and name.startswith(PASSING):
             code = self.frames.names.index(name)
             if not (np.any(self.left.name == code) and np.any(self.right.name == code)):
@@ -66,9 +65,10 @@ class Shared:
         return self._wanted(name) and not self.common.may_lack(self.table, name)
 
     def _unaligned(self) -> tuple[set[str], set[str]]:
-        """Names of what both runs pass on: those that the rule leaves out, and those whose steps are not those of one
-        program all along. A step counts collective calls on all ranks: one run may make more of them, as a solver does
-        that iterates more often, and a communicator may have all ranks of one run and a part of another's."""
+        """Names of messages and sums in both runs: those that no comparison uses, and those whose steps differ.
+
+        A step counts collective calls on all ranks. One run may make more of them, as a solver does that iterates more
+        often; and a communicator may have all ranks of one run, but only some of the other's."""
         unlike, moved = set(), set()
         for code in self._passing(self.left, self.right):
             name = self.frames.names[code]
@@ -81,7 +81,7 @@ class Shared:
         return unlike, moved
 
     def _passing(self, *trees: Leaves) -> list[int]:
-        """Codes of what all `trees` pass on, but for the contributions of whole ranks."""
+        """Codes of messages and sums in all `trees`, without contributions of whole ranks."""
         codes = functools.reduce(np.intersect1d, (tree.name for tree in trees))
         names = self.frames.names
         return [
@@ -91,7 +91,7 @@ class Shared:
         ]
 
     def _parted(self) -> int:
-        """The first step in which the two runs pass on other names: up to there they made the same calls."""
+        """The first step in which the two runs make different calls."""
         steps = []
         for tree in (self.left, self.right):
             known = np.zeros(len(self.frames.names), bool)
@@ -105,7 +105,7 @@ class Shared:
         return int(min(one[0, apart[0]], other[0, apart[0]])) if len(apart) else LAST
 
     def missing(self) -> list[tuple[int, Lone | None]]:
-        """For each run, how many rows it has that the other must have and lacks, and the first of them."""
+        """For each run, the number of rows that the other one lacks, and the first of them."""
         missing_rows = []
         sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
         for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):
@@ -130,7 +130,7 @@ class Shared:
         return missing_rows
 
     def _of(self, tree: Leaves, wanted: Callable[[str], bool]) -> np.ndarray:
-        """Which leaves of the compared steps have a `wanted` name: bool."""
+        """A mask of the leaves of compared steps that have a `wanted` name."""
         known, until = np.zeros(len(self.frames.names), bool), np.full(len(self.frames.names), LAST)
         for code in np.unique(tree.name).tolist():
             name = self.frames.names[code]
@@ -140,7 +140,7 @@ class Shared:
         return known[tree.name] & (tree.step >= self.begin) & (tree.step <= until[tree.name])
 
     def of_names(self, wanted: Callable[[str], bool]) -> np.ndarray:
-        """Which of the shared leaves have a `wanted` name: bool."""
+        """A mask of the shared leaves that have a `wanted` name."""
         return self._of(self.left, wanted)[self.in_left]
 
     def _rows(self, run: Id, tree: Leaves, places: np.ndarray) -> pd.DataFrame:
@@ -149,7 +149,7 @@ class Shared:
         return rows.assign(name=rows["name"].astype("str"))
 
     def aligned(self, chosen: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
-        """The rows below the `chosen` (bool) of the shared leaves that are in both runs, in one order."""
+        """The rows in both runs below the shared leaves of the mask `chosen`, in the same order."""
         left = self.frames.at(self.table, self.a[0], self.left.places(self.in_left[chosen]))
         right = self.frames.at(self.table, self.b[0], self.right.places(self.in_right[chosen]))
         if len(left) == len(right) and all(
@@ -185,7 +185,7 @@ def _lone(run: Id, rows: pd.DataFrame) -> Lone:
 
 
 def _joined(left: Leaves, right: Leaves) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the leaves that are in both."""
+    """The indices in `left` and in `right` of leaves that both have."""
     keys = ("step", "name", "occurrence", "leaf")
     if all(np.array_equal(getattr(left, key), getattr(right, key)) for key in keys):
         same = np.arange(len(left.step))
@@ -199,11 +199,13 @@ def _joined(left: Leaves, right: Leaves) -> tuple[np.ndarray, np.ndarray]:
 
 
 def codes(rows: pd.DataFrame, key: str) -> np.ndarray:
+    """The column `key` as int32; names as their codes."""
     column = rows[key]
     return (column.cat.codes if key == "name" else column).to_numpy(np.int32)
 
 
 def differ(table: str, left: pd.DataFrame, right: pd.DataFrame) -> np.ndarray:
+    """A mask of the aligned rows whose bits differ."""
     if table == "values":
         return bits.differ(left["value"].to_numpy(), right["value"].to_numpy())
     return np.any([left[word].to_numpy() != right[word].to_numpy() for word in ("hi", "lo")], axis=0)

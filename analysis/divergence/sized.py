@@ -1,4 +1,4 @@
-"""The sizes of recorded arrays, as `rounding` judges them: of a record in both runs, and of what ranks gave a sum."""
+"""The sizes of recorded arrays that `rounding` judges: of a record in both runs, and of contributions to a sum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ P = ("p0", "p1", "p2", "p3")
 
 
 def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | None, Size | None]:
-    """The sizes of the record `at` in both runs; None where they have none."""
+    """The sizes of the record `at` in both runs; None where a run has none."""
     sides: list[Size | None] = []
     for run in (a, b):
         if table == "values":
@@ -36,7 +36,7 @@ def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | No
 
 
 def farthest(frames: Frames, a: Id, b: Id, at: Point) -> tuple[Size | None, Size | None]:
-    """The sizes in both runs of that block of the record `at` that differs most for its size; None without any."""
+    """The sizes in both runs of the block of the record `at` that differs most relative to its size; None: no block."""
     one, other = (_rows(frames, "sizes", run, at.name, at) for run in (a, b))
     both = one.merge(other, on="block", suffixes=("", "_b"))
     if both.empty:
@@ -51,7 +51,7 @@ def farthest(frames: Frames, a: Id, b: Id, at: Point) -> tuple[Size | None, Size
 
 
 def given(frames: Frames, a: Id, b: Id, total: Point, name: str) -> Given:
-    """What the ranks gave to the reduction `name` whose total is the record `total`."""
+    """The contributions to the reduction `name` whose total is the record `total`."""
     base, sets, sizes = BY_RANK.sub("", name), [], []
     for run in (a, b):
         prints, own = [], []
@@ -68,13 +68,12 @@ def given(frames: Frames, a: Id, b: Id, total: Point, name: str) -> Given:
 
 
 def sum_of(a: pd.Series, b: pd.Series, name: str, dtype: str = "") -> Sum:
-    """What both runs, rows of `Frames.runs`, state of the reduction `name`: of two guarantees the lower, of two
-    operations or types neither."""
+    """The reduction `name` as `a` and `b`, rows of `Frames.runs`, state it.
+
+    If the guarantees differ it has the lower one; if operations or types differ, these stay empty."""
     stated = [json.loads(run["reductions"]).get(BY_RANK.sub("", name), {}) for run in (a, b)]
     if any(each.get("wire", "as is") != "as is" for each in stated):
-        stated = [
-            each | {"operation": ""} for each in stated
-        ]  # numbers are rounded on their way by another unit
+        stated = [each | {"operation": ""} for each in stated]  # a wire rounds the numbers by another unit
     operation, kind = (
         str(stated[0].get(key, "")) if stated[0].get(key) == stated[1].get(key) else ""
         for key in ("operation", "dtype")
@@ -97,7 +96,7 @@ def largest(frames: Frames, *runs: Id) -> float:
 
 
 def size_of(row: Mapping[str, Any] | pd.Series) -> Size:
-    """A row of `sizes`."""
+    """The Size of a row of the table `sizes`."""
     p0, p1, p2, p3 = (float(row[key]) for key in P)
     l1, largest = abs(float(row["l1"])), abs(float(row["largest"]))
     return Size(str(row["dtype"]), int(row["count"]), l1, largest, (p0, p1, p2, p3))

@@ -21,16 +21,16 @@ GROWTH = {"step": "int32", "kind": "str", "name": "str", "elements": "int64", "d
 
 
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How `b` differs from `a` step by step: `by_step` of states and results."""
+    """How `b` differs from `a` step by step: the rows of `by_step` for states and results."""
     frame = by_step(frames, a, b)
     return frame[[is_state(name) for name in frame["name"]]].astype(GROWTH)
 
 
 def by_step(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How `b` differs from `a`; columns GROWTH, a row per (kind, step, name) of all that was recorded.
+    """How `b` differs from `a`; columns GROWTH, a row per (kind, step, name) of all records.
 
-    `kind` is "fingerprints" (elements are blocks) or "values"; the maxima are over the defined differences of
-    values, NaN for fingerprints, and `undefined` counts the others (kernels.bits).
+    `kind` is "fingerprints" (elements are blocks) or "values". The maxima are over defined differences of values, NaN
+    for fingerprints; `undefined` counts the undefined ones (kernels.bits).
     """
     pieces = []
     common = common_of(frames, a, b)

@@ -1,4 +1,4 @@
-"""In which methods, choices and environments two runs are unlike, as far as these may change bits."""
+"""Differences of two runs in methods, choices and environments that may change bits."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import pandas as pd
 from analysis.divergence.points import Comparison
 from analysis.divergence.recorded import value_text
 from analysis.environment import short
-from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, factors, told_apart
+from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, differing_factors, factors
 from analysis.load.frames import Frames
 from analysis.runs import label
 from miniapps.system.scope import NOT_SET, apart, mixed
 from miniapps.trace.records import STAGES
 
-# Effects of options whose difference explains nothing by itself: injected faults are what is looked for, a replay has
-# the orders of what it replays.
+# Effects of options that explain no difference: the cause of an injected fault is what the user looks for, and a
+# replay has the orders of its source.
 NO_CAUSE = ("fault", "replay")
 SHOWN = 4  # sentences
 
 
 def unlike(frames: Frames, comparison: Comparison) -> list[str]:
-    """A few sentences on how methods, choices and environments of two runs differ; empty where they are alike."""
+    """A few sentences on different methods, choices and environments of two runs; empty if there are none."""
     runs = frames.runs.set_index(["run", "repeat"])
     a, b = runs.loc[comparison.a], runs.loc[comparison.b]
     sentences = [
@@ -35,8 +35,8 @@ def unlike(frames: Frames, comparison: Comparison) -> list[str]:
 
 
 def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
-    """(factor, its value in a, in b) of the methods, where they differ in what may change bits. Rank counts and owners
-    are no other method: what they change, sums say."""
+    """(factor, its value in a, in b) of methods that differ and may change bits. Rank counts and owners are not among
+    them: the guarantees of sums cover these."""
     promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
     left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else ("ownership",)))
     one, other = (
@@ -44,12 +44,13 @@ def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
         | factors(run["method"], run["options"], left_out)
         for run in (a, b)
     )
-    return [(key, value_text(one.get(key)), value_text(other.get(key))) for key in told_apart([one, other])]
+    return [
+        (key, value_text(one.get(key)), value_text(other.get(key))) for key in differing_factors([one, other])
+    ]
 
 
 def choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
-    """(the choice, what it is in a, in b) of what both runs decided from a clock, where they decided otherwise; up to
-    the first difference of their bits, where there is one."""
+    """(choice, its value in a, in b) of different decisions from a clock, up to the first difference of bits."""
     key = ["step", "name", "block"]
     a, b = (
         frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}).drop_duplicates(key)
@@ -66,8 +67,8 @@ def choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]
 
 
 def environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
-    """(entry, its value in a, in b) of the environments, where they differ in what no guarantee is independent of, or
-    where the ranks of a run do."""
+    """(entry, its value in a, in b) of environments that differ in what guarantees do not cover, between the runs or
+    between the ranks of one."""
     one, other = (json.loads(run["environment"]) for run in (a, b))
     entries = {key: (key, short(x), short(y)) for key, x, y in apart(one, other, "run")}
     for key, _ in (*mixed(one, "run"), *mixed(other, "run")):

@@ -17,7 +17,16 @@ import math
 import numpy as np
 import pandas as pd
 
-from analysis.groups import IN_LABEL, UNSET, conditions, effects, factors, grouped, problem_names, told_apart
+from analysis.groups import (
+    IN_LABEL,
+    UNSET,
+    conditions,
+    differing_factors,
+    effects,
+    factors,
+    grouped,
+    problem_names,
+)
 from analysis.load.frames import Frames
 from analysis.runs import apart
 from analysis.statistics import median_interval, ratio_interval
@@ -142,7 +151,7 @@ def _labels(usable: pd.DataFrame, members: list, factored: list[dict]) -> list[s
         one = usable.iloc[rows[0]]
         base = f"{one['app']} {one['guarantee']}/{one['ordering'].replace(',', '+')}"
         alike = [r[0] for _, r in members if _same_base(usable.iloc[r[0]], one)]
-        telling = told_apart([factored[i] for i in alike])
+        telling = differing_factors([factored[i] for i in alike])
         extra = [f"{k}={factored[rows[0]][k]}" for k in telling if factored[rows[0]].get(k) not in UNSET]
         if kind == STRONG and names[one["problem"]]:
             extra.append(names[one["problem"]])

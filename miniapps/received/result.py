@@ -108,7 +108,7 @@ def parts_of(content: dict[str, Any]) -> dict[str, str]:
     return {key: hashlib.sha256(text.encode()).hexdigest()[:32] for key, text in texts.items()}
 
 
-def told_apart(result: Result, stated: Mapping[str, str]) -> str:
+def differing_parts(result: Result, stated: Mapping[str, str]) -> str:
     """What `result` has otherwise than the trace of rank 0 `stated` when it was closed, in words; empty where nothing
     differs."""
     keys = sorted(

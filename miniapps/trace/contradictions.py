@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from miniapps.received.result import RESULT, Result, told_apart
+from miniapps.received.result import RESULT, Result, differing_parts
 from miniapps.received.text import printable
 
 SAME = (
@@ -77,7 +77,7 @@ def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection
     changed = sorted({head.path.name for head in heads if result.traces.get(head.path.name) != head.digest})
     if changed:
         sentences.append(f"{RESULT} was written for another {changed[0]}")
-    if "result" in stated and (parts := told_apart(result, stated["result"])):
+    if "result" in stated and (parts := differing_parts(result, stated["result"])):
         sentences.append(f"{RESULT} has other {parts} than the trace of rank {stated['rank']} says of it")
     failed = sum(not check.passed for check in result.checks)
     if (result.exit_code == 0) == bool(failed):

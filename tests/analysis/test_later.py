@@ -36,4 +36,4 @@ def test_rounding_is_no_excuse_for_what_comes_later(tmp_path, later, verdict):
     assert found.at.step == 1
     assert found.rounding.verdict == verdict, found.rounding
     if verdict == "open":
-        assert "of step 2 lies" in found.rounding.why and "fpna cause" in found.next
+        assert "of step 2 differs by" in found.rounding.why and "fpna cause" in found.next
