@@ -3,9 +3,12 @@
     python -m benchmarks.apps.observing                     # both parts
     python -m benchmarks.apps.observing hpl --rounds 9 --json benchmarks/results/observing.json
 
-calls     an all-reduce of one float64, observed minus bare, in microseconds: of one rank by itself, and of two together
+calls     microseconds, observed minus bare, all messages recorded: an all-reduce of one float64 by one rank by itself
+          and by two together, and a message of one float64 there and back
 hpl       the HPL phase of hpcc on 2 ranks, observed over bare, in turn: Debian's hpcc with its Open MPI
           (apt-get install hpcc libopenmpi-dev), `all messages` with every send and receive recorded
+
+--than TREE measures the recorder of another checkout in turn with this one: what a change of it costs.
 """
 
 import os
@@ -29,38 +32,40 @@ ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def calls_rows(options) -> list[dict]:
-    """Microseconds that a small call takes longer."""
+    """Microseconds that small calls take longer."""
     launcher = mpirun()
-    bin_directory = Path(launcher[0]).parent
-    environment = os.environ | {"PATH": f"{bin_directory}{os.pathsep}{os.environ['PATH']}"}
+    path = {"PATH": f"{Path(launcher[0]).parent}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/calls"
-        compiler = shutil.which("mpicc", path=environment["PATH"])
-        subprocess.run([compiler, "-O2", "-o", program, HERE / "small_calls.c"], check=True, env=environment)
-        seconds = {"bare": [], "observed": []}
-        for turn in range(options.rounds):
-            for how in seconds:
-                command = [program] if how == "bare" else [*_observed(Path(folder) / f"run-{turn}"), program]
-                out = subprocess.run(
-                    [*launcher, "-n", "2", *command],
-                    check=True,
-                    env=environment,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                ).stdout
-                seconds[how].append([float(word) / 1000 for word in out.split()])
-    rows = []
-    for i, what in enumerate(("one rank", "two ranks")):
-        more = [b[i] - a[i] for a, b in zip(seconds["bare"], seconds["observed"], strict=True)]
-        figure = f"{statistics.median(more):.2f} us ({min(more):.2f} to {max(more):.2f})"
-        rows.append(
-            {
-                "part": "calls",
-                "what": f"all-reduce of {what}, observed - bare",
-                "figure": figure,
-                "raw": seconds,
-            }
+        compiler = shutil.which("mpicc", path=path["PATH"])
+        subprocess.run(
+            [compiler, "-O2", "-o", program, HERE / "small_calls.c"], check=True, env=os.environ | path
         )
+        trees = _trees(options)
+        seconds: dict[str, list[list[float]]] = {"bare": [], **{f"observed{tree}": [] for tree in trees}}
+        for turn in range(options.rounds + 1):  # the first one builds
+            for how in list(seconds)[:: -1 if turn % 2 else 1]:
+                tree = trees.get(how.removeprefix("observed"))
+                out = Path(folder) / f"run-{turn}{how}"
+                command = (
+                    [program] if tree is None else [*_observed(out, "mpicxx", "--point-to-point"), program]
+                )
+                printed = subprocess.run(
+                    [*launcher, "-n", "2", *command], check=True, stdout=subprocess.PIPE, text=True,
+                    env=os.environ | path | ({"PYTHONPATH": str(tree)} if tree else {}),
+                ).stdout  # fmt: skip
+                if turn:
+                    seconds[how].append([float(word) / 1000 for word in printed.split()])
+    rows = []
+    differences = [(f"observed{tree}", "bare") for tree in trees]
+    differences += [("observed", f"observed{tree}") for tree in trees if tree]
+    for i, what in enumerate(("all-reduce of one rank", "all-reduce of two ranks", "there and back")):
+        for one, other in differences:
+            more = [b[i] - a[i] for a, b in zip(seconds[other], seconds[one], strict=True)]
+            figure = f"{statistics.median(more):.2f} us ({min(more):.2f} to {max(more):.2f})"
+            rows.append(
+                {"part": "calls", "what": f"{what}, {one} - {other}", "figure": figure, "raw": seconds}
+            )
     return rows
 
 
@@ -68,33 +73,44 @@ def hpl_rows(options) -> list[dict]:
     """The time of HPL, observed over bare."""
     if not (shutil.which("hpcc") and all(map(os.path.exists, (*DEBIAN, DECK)))):
         return [{"part": "hpl", "what": "hpcc", "figure": "not installed", "raw": []}]
-    ways = {"bare": None, "observed": (), "all messages": ("--point-to-point",)}
+    trees = _trees(options)
+    ways: dict[str, tuple[Path, tuple[str, ...]] | None] = {"bare": None}
+    for tree, place in trees.items():
+        ways |= {f"observed{tree}": (place, ()), f"all messages{tree}": (place, ("--point-to-point",))}
     seconds: dict[str, list[float]] = {way: [] for way in ways}
-    for turn in range(options.rounds):
+    for turn in range(options.rounds + 1):  # the first one builds
         for way in list(ways)[:: -1 if turn % 2 else 1]:
-            seconds[way].append(_hpl_seconds(ways[way]))
+            took = _hpl_seconds(ways[way])
+            if turn:
+                seconds[way].append(took)
+    pairs = [(way, "bare") for way in list(ways)[1:]]
+    pairs += [(how, f"{how}{tree}") for tree in trees if tree for how in ("observed", "all messages")]
     return [
         {
-            "part": "hpl", "what": f"{way} / bare", "raw": seconds[way] + seconds["bare"],
-            "figure": ratio(seconds[way], seconds["bare"]),
+            "part": "hpl", "what": f"{one} / {other}", "raw": seconds[one] + seconds[other],
+            "figure": ratio(seconds[one], seconds[other]),
         }
-        for way in list(ways)[1:]
+        for one, other in pairs
     ]  # fmt: skip
+
+
+def _trees(options) -> dict[str, Path]:
+    """Checkouts whose recorders are measured, by what a row says of them."""
+    here = {"": HERE.parents[1]}
+    return here | ({f" by {options.than.name}": options.than.resolve()} if options.than else {})
 
 
 PARTS = {"calls": calls_rows, "hpl": hpl_rows}
 
 
-def _hpl_seconds(options: tuple[str, ...] | None) -> float:
-    """Seconds that HPL says it took, of one launch of hpcc."""
+def _hpl_seconds(way: tuple[Path, tuple[str, ...]] | None) -> float:
+    """Seconds that HPL says it took, of one launch of hpcc, observed by a checkout with options."""
     deck = DECK.read_text().replace("1000         Ns", f"{ORDER}         Ns")
     deck = deck.replace("2            Ps", "1            Ps")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "hpccinf.txt").write_text(deck)
-        command = (
-            ["hpcc"] if options is None else [*_observed(Path(folder) / "run", DEBIAN[1], *options), "hpcc"]
-        )
-        environment = os.environ | ROOT | {"PYTHONPATH": str(HERE.parents[1])}
+        command = ["hpcc"] if way is None else [*_observed(Path(folder) / "run", DEBIAN[1], *way[1]), "hpcc"]
+        environment = os.environ | ROOT | ({"PYTHONPATH": str(way[0])} if way else {})
         subprocess.run(
             [DEBIAN[0], "-n", "2", *command], check=True, cwd=folder, env=environment, capture_output=True
         )
@@ -109,4 +125,8 @@ def _observed(out: Path, compiler: str = "mpicxx", *options: str) -> list[str]:
 
 
 if __name__ == "__main__":
-    run_parts("apps.observing", parts_parser("apps.observing", __doc__, PARTS, 7), PARTS, None)
+    command_line = parts_parser("apps.observing", __doc__, PARTS, 7)
+    command_line.add_argument(
+        "--than", type=Path, metavar="TREE", help="another checkout, built, to compare with"
+    )
+    run_parts("apps.observing", command_line, PARTS, None)
