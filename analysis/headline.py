@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from analysis.attempts import repeated
 from analysis.clauses import by_ranks, compared_sizes, not_compared
 from analysis.counterparts import REPLAY
-from analysis.divergence.classes import Cause
+from analysis.divergence.classes import INSIDE, UNDECIDED, Cause
 from analysis.divergence.points import Comparison
 from analysis.load.frames import Frames
 from analysis.runs import Id, label
@@ -45,6 +45,8 @@ BECAUSE = {
     RANKS: "another number of ranks adds numbers in another order",
     "message order": "messages were taken or added in the order in which they arrived",
     "collective": "a sum over ranks came out differently",
+    UNDECIDED: "ranks contributed other numbers, or numbers were added in another order",
+    INSIDE: "a rank added numbers in another order",
     "local kernel": "a computation on one rank came out differently",
     "halo exchange": "a message between ranks was lost or changed",
     "memory": "the state changed in memory",

@@ -21,6 +21,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock
 from typing import Any
+from weakref import WeakSet
 
 from miniapps.received.text import printable
 from miniapps.trace import RankTrace, TraceError, reader
@@ -40,10 +41,28 @@ class NotStarted(RuntimeError):
     """The other process does not run: the machine's trouble, no file's."""
 
 
+of_this_process: WeakSet[Guard] = WeakSet()
+
+
+def _forked() -> None:
+    for guard in list(of_this_process):
+        guard._forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+
+
 class Guard:
-    """One other process, started by the first call and again after one that ended it. One call at a time."""
+    """One other process, started by the first call and again after one that ended it. One call at a time. A process
+    that is forked starts one of its own: over one pipe each would get answers to calls of the other."""
 
     def __init__(self):
+        self._forget()
+        of_this_process.add(self)
+
+    def _forget(self) -> None:
+        """Start over, and leave the other process to whom it belongs."""
         self._process: Any = None
         self._pipe: Any = None
         self._lock = Lock()

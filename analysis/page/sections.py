@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from analysis.page.svg import Figure
@@ -102,6 +102,14 @@ def filled(table: Table) -> Table:
     return replace(
         table, columns=tuple(table.columns[i] for i in kept), rows=[tuple(row[i] for i in kept) for row in table.rows]
     )  # fmt: skip
+
+
+def verdicts(sections: Iterable[Section]) -> set[str]:
+    """The verdicts of all cells that have one."""
+    tables = (table for section in sections for _, table in section.tables)
+    return {
+        cell.verdict for table in tables for row in table.rows for cell in row if isinstance(cell, Mark)
+    } - {""}
 
 
 def folded(tables: list[tuple[str, Table]]) -> list[tuple[str, Table]]:

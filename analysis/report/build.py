@@ -11,7 +11,7 @@ from importlib import resources
 
 from analysis.components.sections import components_section
 from analysis.export.tables import link
-from analysis.headline import Headline, headline
+from analysis.headline import AS_RECORDED, BADGES, Headline, headline
 from analysis.inference.sections import inference_sections
 from analysis.lint.rules import lint
 from analysis.load.frames import SILENT, Frames
@@ -19,7 +19,7 @@ from analysis.load.watch import Watch
 from analysis.nodes.sections import nodes_sections
 from analysis.operations.sections import operations_sections
 from analysis.overview import Overview
-from analysis.page.sections import Section, filled
+from analysis.page.sections import SIGNS, Section, filled, verdicts
 from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.page.words import in_words
 from analysis.predict.sections import predict_sections
@@ -41,7 +41,7 @@ from analysis.solves.sections import solves_sections
 from analysis.sums.sections import sums_sections
 from analysis.training.mesh import section as mesh_section
 from analysis.training.sections import training_sections
-from analysis.verdict import MEANING, Group, counted
+from analysis.verdict import HOLDS, MEANING, Group, counted
 from miniapps.received.ledger import Ledger
 from miniapps.received.text import printable
 
@@ -118,7 +118,7 @@ def build(
         text=verdict.text,
         sections=sections,
         limits=1 + next(i for i, section in enumerate(sections) if section.title == LIMITS),
-        meaning=MEANING,
+        meaning=_legend(sections, verdict),
         scope=(
             f"Read: {counted(len(frames.runs), 'run')} (each repeat is one) from "
             f"{counted(launches, 'launch', 'launches')}, in {counted(len(groups), 'group')}"
@@ -129,12 +129,31 @@ def build(
         cards=CARDS,
         link=link,
         filled=filled,
+        badges=BADGES,
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     )
     # Names may hold characters that UTF-8 cannot write, or that hide others.
     html = printable(html, keep="\n")
     return Report(html, verdict, groups, overview, [f for section in keyed for f in section.figures])
+
+
+def _legend(sections: list[Section], headline: Headline) -> list[tuple[str, str, str]]:
+    """(verdict, badge, meaning) of the badges that the page shows."""
+    shown = verdicts(sections) | {headline.verdict}
+    legend = [
+        (verdict, " ".join(filter(None, [SIGNS.get(verdict, ""), BADGES[verdict]])), meaning)
+        for verdict, meaning in MEANING.items()
+        if verdict in shown
+    ]
+    texts = [
+        str(cell) for section in sections for _, table in section.tables for row in table.rows for cell in row
+    ]
+    if any(AS_RECORDED in text for text in (headline.badge, *texts)):
+        legend.append(
+            (HOLDS, AS_RECORDED, "the same of runs that recorded no results, but what passes through calls")
+        )
+    return legend
 
 
 def _apps(frames: Frames) -> str:

@@ -12,6 +12,7 @@ from analysis.comparison import facts
 from analysis.divergence.cause import cause
 from analysis.divergence.points import Comparison
 from analysis.groups import ranks_text
+from analysis.headline import BADGES
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
 from analysis.overview import Overview
@@ -75,7 +76,7 @@ def _mark(row, group: str) -> Mark:
     on = "all rank counts" if row.size == ALL else ranks_text(row.size)
     note = f"{group}, {on}: {counted(row.distinct, 'different result')} in {counted(row.runs, 'run')}"
     if row.verdict:
-        note += f"; {row.verdict}: {MEANING[row.verdict]}"
+        note += f"; {BADGES[row.verdict]}: {MEANING[row.verdict]}"
     if row.runs and row.compared < row.runs:
         note += f"; {row.runs - row.compared} of them with nothing to be compared with"
     if row.on_the_way and row.distinct == 1:
@@ -90,7 +91,9 @@ def _signs(counts: pd.DataFrame) -> list[str]:
     """What the signs of the cells mean."""
     known = dict.fromkeys(counts["verdict"])
     signs = [
-        f"{SIGNS[verdict]} {verdict}: {meaning}" for verdict, meaning in MEANING.items() if verdict in known
+        f"{SIGNS[verdict]} {BADGES[verdict]}: {meaning}"
+        for verdict, meaning in MEANING.items()
+        if verdict in known
     ]
     return [f"{'; '.join(signs)}. Without a sign: no promise spans rank counts."] if signs else []
 

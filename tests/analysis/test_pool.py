@@ -123,3 +123,21 @@ def test_a_reading_process_that_cannot_be_started_is_the_trouble_of_no_file(tmp_
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(guard.NotStarted, match="cannot be started: it ended with exit code 1"):
         load([tmp_path / "run"])
+
+
+def test_a_forked_process_reads_by_a_process_of_its_own():
+    mine, (receive, send) = guard.Guard(), os.pipe()
+    try:
+        before = mine.call(os.getpid)
+        child = os.fork()
+        if child == 0:
+            os.write(send, str(mine.call(os.getpid)).encode())
+            mine.close()
+            os._exit(0)
+        os.waitpid(child, 0)
+        assert int(os.read(receive, 20)) not in (before, os.getpid(), child)
+        assert mine.call(os.getpid) == before
+    finally:
+        mine.close()
+        os.close(receive)
+        os.close(send)

@@ -324,3 +324,26 @@ def test_steps_are_thinned_where_there_are_too_many_points_and_runs_are_not(tmp_
     assert POINTS / 2 < drawing.count("<use ") <= POINTS + 50 * runs
     assert len(re.findall(r'id="blocks-line2d_\d+"', drawing)) >= 2 * (runs - 1)
     assert len(html) < 5_000_000
+
+
+def test_the_page_explains_the_badges_that_it_shows_and_no_others(report):
+    legend = report.html[report.html.index('<section id="method">') :]
+    explained = re.findall(r'<dt><span class="badge [^"]*">(.*?)</span></dt>', legend)
+    assert explained == ["✓ IDENTICAL", "≠ DIFFERS", "– NOTHING TO COMPARE"]
+    page = report.html[: report.html.index('<section id="method">')]
+    assert all(badge.split()[1] in page for badge in explained)
+    assert "holds:" not in page and "no difference seen" not in page
+
+
+def test_a_first_divergence_has_the_cause_that_the_verdict_names(report):
+    badge = re.search(r'<span class="badge differs">DIFFERS \((?:probably )?(.*?)\)</span>', report.html)[1]
+    card = re.search(r'<div class="card">.*?<dt>cause</dt><dd>(.*?)</dd>', report.html, flags=re.S)[1]
+    assert card.split(":")[0] == badge
+
+
+def test_runs_are_counted_alike_in_the_verdict_and_below_it(tmp_path):
+    for name in "ab":
+        write_run(tmp_path / name, repeats=3)
+    report = build(load([tmp_path]))
+    assert "6 runs on 2 ranks gave the same result" in report.verdict
+    assert "Read: 6 runs (each repeat is one) from 2 launches, in 1 group." in report.html
