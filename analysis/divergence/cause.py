@@ -23,11 +23,11 @@ from analysis.divergence.classes import (
 from analysis.divergence.from_messages import (
     of_block,
     of_computed,
+    of_global,
     of_input,
     of_node,
     of_received,
     of_total,
-    of_whole,
 )
 from analysis.divergence.from_states import after_a_step
 from analysis.divergence.later import farthest
@@ -37,7 +37,7 @@ from analysis.divergence.rounding import FEW, NOT_ROUNDING, OPEN, ROUNDING, Judg
 from analysis.divergence.scene import SHOWN, Scene
 from analysis.divergence.unlike import choices, environments, methods, unlike
 from analysis.load.frames import Frames
-from miniapps.trace.records import ADDED, COMPUTED, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
+from miniapps.trace.records import ADDED, COMPUTED, GLOBAL, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL
 
 LONG = 120  # characters of a command that is shown
 GROWN = 4 * FEW  # units in the last place from which on a later difference needs an explanation of its own
@@ -68,7 +68,7 @@ def _first_shown(scene: Scene) -> Cause:
     at = scene.at
     for prefix, judge in (
         (INPUT, of_input), (COMPUTED, of_computed), (NODE, of_node), (RECEIVED, of_received), (SOURCE, of_received),
-        (TOTAL, of_total), (WHOLE, of_whole), (ADDED, of_block),
+        (TOTAL, of_total), (GLOBAL, of_global), (ADDED, of_block),
     ):  # fmt: skip
         if at.name.startswith(prefix):
             return judge(scene, at.name.removeprefix(prefix))

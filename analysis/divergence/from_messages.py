@@ -151,7 +151,7 @@ def of_total(scene: Scene, name: str) -> Cause:
     return replace(found, why=tuple(why), instead=ORDER, instead_why=reason)
 
 
-def of_whole(scene: Scene, name: str) -> Cause:
+def of_global(scene: Scene, name: str) -> Cause:
     """The arrays of all ranks together differ, which they hold, gather or scatter."""
     call, _, held = name.rpartition(", ")
     why = [f"{held} in {call}, of all ranks together, differ", "no sum that was compared before it differs"]

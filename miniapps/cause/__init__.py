@@ -1,1 +1,1 @@
-"""`fpna cause A B -- PROGRAM`: whether rounding explains why two runs differ, by an experiment."""
+"""`fpna cause A B -- PROGRAM`: an experiment that decides whether rounding explains the difference of two runs."""

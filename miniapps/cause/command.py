@@ -1,4 +1,4 @@
-"""`fpna cause A B -- PROGRAM`: whether rounding explains the difference of two runs, by an experiment."""
+"""The command `fpna cause A B -- PROGRAM`: its options, its launches and its answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from miniapps.trace import read_run
 
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
-STILL = 2  # launches that nobody disturbs
+STILL = 2  # undisturbed launches
 MORE = (
     6  # launches after the disturbed ones: one again, one as B, two of each run that round in one direction
 )
@@ -43,23 +43,23 @@ LAUNCHES, MOST_LAUNCHES = 10, 1000
 OBSERVED = "program.sums"  # an option that runs of `fpna run` state
 
 DESCRIPTION = """\
-Says whether rounding explains why the runs A and B differ. The program is launched again as in A: twice as it is, then
-under disturbances no larger than rounding. Between two calls of MPI a rank rounds to nearest, upward or downward, and
-what it gives to a sum of floating-point numbers moves by at most a unit in the last place; a seed draws both. Where A
-and B lie much farther apart than all of these launches, they do not differ by rounding: look for a bug, or another
-input. Where they do not, both are launched rounding all operations upward, and downward: what rounding makes
-changes, and what a bug makes stays. All launches use one thread, and messages from any source come in the order of A
-(or of B, where B is launched).
+Decides whether rounding explains the difference of the runs A and B. It launches the program again as in A: twice
+undisturbed, then with disturbances no larger than rounding. Between two MPI calls a rank rounds to nearest, upward or
+downward, and its contributions to sums of floating-point numbers move by at most a unit in the last place; a seed
+draws both. If A and B lie much farther apart than all of these launches, rounding does not explain the difference:
+look for a bug, or another input. Otherwise it launches both with all operations rounded upward, and downward: a
+difference by rounding changes, and a difference by a bug stays. All launches use one thread. Messages from any
+source come in the order of A (or of B, for launches as B).
 """
 EPILOG = f"""\
 examples:
   fpna cause runs/a runs/b -- ./app input.txt
   fpna cause runs/a runs/b --launcher 'srun -n {{ranks}}' -- ./app input.txt
   fpna cause runs/a runs/b -- python app.py --out {OWN}
-      a program that records itself (fpna.record, or one of ours): {OWN} is where it is to write
+      a program that records itself (fpna.record, or an application of this suite) writes into {OWN}
 
-Exit codes: 0 rounding explains the difference; 1 failure; 2 usage, or a launch that failed; 3 rounding does not
-explain it; 4 open, and the answer says what is missing.
+Exit codes: 0 rounding explains the difference; 1 failure; 2 usage, or a launch failed; 3 rounding does not explain
+the difference; 4 open, and the answer says what is missing.
 """
 
 
@@ -91,7 +91,7 @@ def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: Sequence[str] | None = None, prog: str = "fpna cause") -> int:
-    """Make the experiment; the exit code."""
+    """Make the experiment and print the answer; the exit code."""
     own, command = launching.around_dashes(argv)
     options = parser(prog).parse_args(own)
     return launching.code_of(prog, partial(_answer, options, command, prog))
@@ -128,7 +128,7 @@ def _experiment(
     directory: Path,
     progress: Progress,
 ) -> Verdict:
-    """Launch as often as the answer needs, and judge. `plans` and `runs`: of A and of B."""
+    """Launch as often as the answer needs, and judge. `plans` and `runs` are those of A and of B."""
     seeds = range(options.seed, options.seed + options.launches)
     launched = 0
 
@@ -158,10 +158,10 @@ def _experiment(
 
 
 def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: bool) -> Plan:
-    """How the program of `run`, A or B, is launched; `replayed`: in its order of messages.
+    """The plan to launch the program of `run`, A or B; `replayed`: in its order of messages.
 
-    Raises UsageError where A and B are not runs of one problem, or where a program records itself and the command
-    names no directory.
+    Raises UsageError if A and B are runs of different problems, or if a program records itself and its command has no
+    {out}.
     """
     heads = [next(iter(read_run(run, tables=[], ranks=[0]))).attributes for run in (options.a, options.b)]
     if heads[0]["problem"] != heads[1]["problem"]:
@@ -169,7 +169,7 @@ def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: 
     observed = OBSERVED in heads[0]["options"]
     if not observed and not any(OWN in word for word in command):
         raise UsageError(
-            f"{options.a} is of a program that records itself: write {OWN} where the command names its directory"
+            f"{options.a} is of a program that records itself: write {OWN} in place of its directory in the command"
         )
     head = heads[run is options.b]
     settings = head["config"]["program"] if observed else {}
@@ -181,7 +181,7 @@ def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: 
 
 @contextlib.contextmanager
 def _directory(kept: Path | None) -> Iterator[Path]:
-    """Where launches write: `kept`, new or empty, or a directory that is removed. Raises UsageError."""
+    """The directory of the launches: `kept`, new or empty, else one that is removed. Raises UsageError."""
     if kept is None:
         with tempfile.TemporaryDirectory(prefix="fpna-cause-", ignore_cleanup_errors=True) as scratch:
             yield Path(scratch)
@@ -193,7 +193,7 @@ def _directory(kept: Path | None) -> Iterator[Path]:
 
 
 def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list[str]:
-    """The answer as lines of text: the verdict, the numbers behind it, what it cannot see, what to do."""
+    """The answer as lines of text: the verdict, its numbers, its blind spot, what to do."""
     heads = {
         ROUNDING: "rounding explains the difference",
         NOT_ROUNDING: "rounding does not explain the difference",
@@ -218,11 +218,11 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
     )
     if verdict.unstable:
         lines.append(
-            f"  left out   {verdict.unstable} records of names that differ between launches that are alike"
+            f"  left out   {verdict.unstable} records with names that differ between identical launches"
         )
-    if verdict.whole:
+    if verdict.integers:
         lines.append(
-            f"  left out   {verdict.whole} records of whole numbers, which no disturbed launch changed"
+            f"  left out   {verdict.integers} records of integers, which no disturbed launch changed"
         )
     if verdict.kind == ROUNDING and verdict.worst is not None:
         reach = verdict.stay.error * verdict.stay.rare if verdict.stay else verdict.worst.reach
@@ -236,10 +236,11 @@ def _place(place: Place) -> str:
 
 
 def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
-    """What to do with this verdict, in one line."""
+    """The next thing to do, in one line."""
     command = shlex.join(plan.command)
-    if verdict.kind == NOT_ROUNDING and verdict.loose is not None and verdict.first is None:
-        return f"find out why {verdict.loose.name} of step {verdict.loose.step} differs from launch to launch; times do"
+    if verdict.kind == NOT_ROUNDING and verdict.unrepeated is not None and verdict.first is None:
+        at = verdict.unrepeated
+        return f"find out why {at.name} of step {at.step} differs from launch to launch, as a time would"
     if verdict.kind == NOT_ROUNDING and verdict.first is not None:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
     if verdict.kind == ROUNDING:
@@ -269,9 +270,9 @@ def _document(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
 
     return document(
         SCHEMA, "cause", a=str(options.a), b=str(options.b), verdict=verdict.kind, why=verdict.why,
-        loose=verdict.loose and vars(verdict.loose),
+        unrepeated=verdict.unrepeated and vars(verdict.unrepeated),
         first=place(verdict.first), farthest=place(verdict.worst), compared=verdict.compared,
-        differing=verdict.differing, unstable=verdict.unstable, whole=verdict.whole, within=WITHIN, beyond=BEYOND,
+        differing=verdict.differing, unstable=verdict.unstable, integers=verdict.integers, within=WITHIN, beyond=BEYOND,
         launches=options.launches, undisturbed=STILL, seed=options.seed, ranks=plan.ranks, threads=1,
         replay=plan.replay is not None, stays=_stays(verdict), next=_next(options, plan, verdict),
     )  # fmt: skip

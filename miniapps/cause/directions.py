@@ -1,14 +1,15 @@
-"""Does the difference of two runs stay where rounding changes? Both are launched rounding upward, and downward.
+"""Whether the difference of two runs stays where rounding changes, from launches that round upward and downward.
 
-To first order the middle of an upward and a downward launch errs as a launch to nearest does, by as much and in other
-places: an operation whose exact result lies the share f between two numbers errs by -f or 1 - f where it rounds to
-nearest, and by 1/2 - f in the middle. So a difference that rounding makes is another one in the middle, of either sign.
-What a bug makes is the same. This sees bugs far below what an upward launch reaches, since there the errors of n
-operations add up to n, and here to their root. Where all operations err alike, as in a sum of equal terms, nearest and
-middle differ by half a unit each, which is more than they err, so that such a sum is not taken for a bug.
+Take an operation whose exact result lies the fraction f of the way between two numbers. To nearest its error is -f or
+1 - f; the middle of its results upward and downward has the error 1/2 - f. So to first order the middle of an upward
+and a downward launch has errors as large as those of a launch to nearest, but other ones. A difference that rounding
+makes is therefore another one in the middle, of either sign; a difference that a bug makes is the same. This test sees
+bugs far below the reach of an upward launch, where the errors of n operations add up to n units: here they add up to
+the root of n. If all operations have the same error, as in a sum of equal terms, nearest and middle differ by half a
+unit in each, more than either error, so that such a sum is not taken for a bug.
 
-Of one record z = nearest - middle tells in each run how large the errors are, and the product of the differences
-(nearest in A - nearest in B) (middle in A - middle in B) whether these agree. Records of one name are added up.
+For one record z = nearest - middle measures the size of the errors in each run. The product of the differences
+(nearest in A - nearest in B) (middle in A - middle in B) shows whether the two agree. Records of one name are added up.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# The chance that rounding alone gives such a ratio in one of all names: up to LIKELY it is taken for rounding, from
-# RARE on for something else. Both are upper bounds (tests/miniapps/test_cause_directions.py).
+# The chance that rounding alone gives such a ratio in one of all names: above LIKELY the difference counts as rounding,
+# below RARE as something else. Both are upper bounds (tests/miniapps/test_cause_directions.py).
 LIKELY, RARE = 0.1, 1e-4
-FIRST = 8  # records of a name that are also added up alone: what comes later may have grown
-MOST_FREEDOM = 20  # degrees of freedom that are believed
+FIRST = 8  # the first records of a name are also added up alone, since later differences may have grown
+MOST_FREEDOM = 20  # degrees of freedom, at most
 # Of errors with variance 1 a difference of two runs, nearest or middle, has variance 2, both correlate by -1/2, and
 # each z has variance 3. So the product of the differences is ((their sum)^2 - (their difference)^2) / 4, at most a
 # quarter of a square of variance 2, and the ratio at most this times a variable of Student's distribution.

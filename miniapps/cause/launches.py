@@ -1,4 +1,4 @@
-"""Launches of a program under observation, some of them disturbed by no more than rounding."""
+"""Launches of a program under `fpna run`, some of them disturbed by no more than rounding."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from miniapps.errors import UsageError
 from miniapps.launching import run_to_end
 from miniapps.system.python import module
 
-# One thread: how threads share work must not differ between launches, nor which of them adds first.
+# With one thread, launches do not differ in how threads share work, nor in which thread adds first.
 ONE_THREAD = {
     name: "1" for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 }
-OWN = "{out}"  # in a command: the directory of a program that writes traces of its own
+OWN = "{out}"  # in a command: the directory of a program that records itself
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Plan:
 
     @property
     def records_itself(self) -> bool:
-        """Whether the program writes traces of its own."""
+        """Whether the program records itself."""
         return any(OWN in word for word in self.command)
 
     def words(self, out: Path, seed: int | str | None) -> list[str]:

@@ -1,4 +1,4 @@
-"""Where the difference of two runs lies among those that rounding makes."""
+"""The difference of two runs, compared with the differences that rounding makes."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from miniapps.cause.sizes import KEY, Sizes, added, common, on_ranks_alone
 from miniapps.trace.records import RECEIVED, SOURCE
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
-# Two runs may lie so many times as far apart as the farthest disturbed launch. Were they two more such launches, and
-# the distances normal, they would lie farther apart than ten of them in one record of 11, twice as far in one of 200,
-# four times as far in one of 30,000 and eight times in none of two million.
-WITHIN = 3.0
+# Bounds of the ratio of the difference of two runs to that of the farthest of ten disturbed launches. If the runs were
+# two more such launches and distances normal, the ratio would exceed 1 in one record of 11, 2 in one of 200, 4 in one
+# of 30,000 and 8 in less than one of two million.
+WITHIN = 3.0  # up to here rounding explains the difference
 BEYOND = 8.0  # from here on rounding is ruled out
-# Undisturbed launches on one thread that differ by such a share of the numbers differ by something else than rounding,
-# which then repeats.
+# If undisturbed launches on one thread differ by this share of the numbers or more, the cause is not rounding, which
+# repeats there.
 LARGE = 2.0**-32
 
 
 @dataclass(frozen=True)
 class Place:
-    """A record of both runs: `apart`, how far they lie apart there; `reach`, how far disturbed launches lie from an
-    undisturbed one, at most; `ratio`, how many times as far apart they lie as rounding reaches."""
+    """A record of both runs: `apart` is their distance, `reach` the largest distance of a disturbed launch from an
+    undisturbed one, `ratio` the first over the second."""
 
     name: str
     step: int
@@ -37,9 +37,9 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Loose:
-    """The first record that differs between the two runs and between launches that are alike, too: `apart`, how far
-    these lie apart there, and the sum of absolute values, `size`."""
+class Unrepeated:
+    """The first record that differs between the two runs and also between identical launches: `apart` is the distance
+    of these launches, `size` the sum of absolute values."""
 
     name: str
     step: int
@@ -58,23 +58,30 @@ class Directed:
 
 @dataclass(frozen=True)
 class Verdict:
-    """`kind`: ROUNDING, NOT_ROUNDING or OPEN, with the reason in words. `first`: the first record that differs and can
-    be judged, `worst`: the one in which the runs lie farthest apart, measured by what rounding reaches. Counts of
-    records: `compared` in all runs, `differing` between the two, `unstable` ones of these, whose names differ
-    between launches that are alike, and `whole` ones, which hold whole numbers that no launch moved. `launch`: which
-    disturbed launch reaches farthest in `worst`. `repeats`: an undisturbed launch gave A again. `stay`: how far the
-    difference stays in launches that round upward and downward, where these were made and B came again, too; `at`: the
-    name and the step of its first record."""
+    """The answer of the experiment.
+
+    kind, why    ROUNDING, NOT_ROUNDING or OPEN, and the reason in words
+    first, worst the first record that differs and can be judged, and the one with the largest `ratio`
+    unrepeated   the first record that differs between identical launches, too
+    compared     how many records all runs and launches have
+    differing    how many of these differ between A and B
+    unstable     how many of the differing ones have names whose records differ between identical launches
+    integers     how many of the other differing ones hold integers that no launch changed
+    launch       the disturbed launch that reaches farthest in `worst`
+    repeats      whether an undisturbed launch gave the bits of A
+    stay, at     how far the difference stays in launches that round upward and downward, and the name and the step of
+                 its first record; None unless these launches were made and a launch as B gave the bits of B
+    """
 
     kind: str
     why: str
     first: Place | None
     worst: Place | None
-    loose: Loose | None
+    unrepeated: Unrepeated | None
     compared: int
     differing: int
     unstable: int
-    whole: int
+    integers: int
     launch: int | None = None
     repeats: bool = False
     stay: Stay | None = None
@@ -90,12 +97,12 @@ def judge(
     again: Mapping[int, Sizes] | None = None,
     directed: Directed | None = None,
 ) -> Verdict:
-    """Place the difference of `a` and `b` among those of `disturbed` launches from the first of the undisturbed ones,
-    `still`; `names` as `sizes.read` was given them. `again`: launches of the same seed as `disturbed[i]`, by i. With
-    `directed` launches it is also asked whether the difference stays where rounding changes.
+    """Compare the difference of `a` and `b` with the differences of `disturbed` launches from `still[0]`.
 
-    Undisturbed launches are alike, and so are two of one seed. Names whose records differ between launches that are
-    alike do not follow from the disturbance, and are left out.
+    `still` are undisturbed launches, and `again[i]` a second launch with the seed of `disturbed[i]`. Launches that must
+    be identical, but differ in records of a name, differ by something else than the disturbance, so that name is left
+    out. `names` are those of `sizes.read`. With `directed` launches `judge` also asks whether the difference stays
+    where rounding changes.
     """
     again = again or {}
     texts = {number: text for text, number in names.items()}
@@ -114,10 +121,10 @@ def judge(
     base, begin = 2, 2 + len(still)
     alike = [(base, other) for other in range(base + 1, begin)]
     alike += [(begin + i, begin + len(disturbed) + k) for k, i in enumerate(again)]
-    loose = np.zeros(len(keys))
+    scatter = np.zeros(len(keys))
     for one, other in alike:
-        loose = np.maximum(loose, _distance(numbers[one], numbers[other]))
-    stable = ~np.isin(fields["name"], fields["name"][loose > 0])
+        scatter = np.maximum(scatter, _distance(numbers[one], numbers[other]))
+    stable = ~np.isin(fields["name"], fields["name"][scatter > 0])
     reaches = np.zeros((len(disturbed), len(keys)))
     for i in range(len(disturbed)):
         reaches[i] = _distance(numbers[base], numbers[begin + i])
@@ -125,8 +132,8 @@ def judge(
     size = np.where(np.isfinite(l1[base]), l1[base], 0.0)
     unit = a.unit[rows[0]]
     ratio = _ratio(apart, np.maximum(reach, unit * size))
-    whole = _whole(numbers[0]) & _whole(numbers[1]) & (reach == 0)
-    telling = differs & stable & ~whole
+    integers = _integers(numbers[0]) & _integers(numbers[1]) & (reach == 0)
+    telling = differs & stable & ~integers
     extremes = _extremes(telling, fields["step"], ratio)
     places = [
         Place(texts[int(fields["name"][i])], int(fields["step"][i]), _signed(fields["block"][i]), float(apart[i]),
@@ -135,18 +142,18 @@ def judge(
     ]  # fmt: skip
     first, worst = places or (None, None)
     launch = int(np.argmax(reaches[:, extremes[1]])) if extremes and len(disturbed) else None
-    unstable = _extremes(differs & (loose > 0), fields["step"], loose)
-    shaky = None
+    unstable = _extremes(differs & (scatter > 0), fields["step"], scatter)
+    unrepeated = None
     if unstable:
         row = unstable[0]
-        shaky = Loose(
-            texts[int(fields["name"][row])], int(fields["step"][row]), float(loose[row]), float(size[row])
+        unrepeated = Unrepeated(
+            texts[int(fields["name"][row])], int(fields["step"][row]), float(scatter[row]), float(size[row])
         )
-    told = {
+    counts_by_kind = {
         "compared": int(judged.sum()), "differing": int(differs.sum()), "unstable": int((differs & ~stable).sum()),
-        "whole": int((differs & stable & whole).sum()),
+        "integers": int((differs & stable & integers).sum()),
     }  # fmt: skip
-    kind, why = _verdict(first, worst, shaky, told, len(disturbed))
+    kind, why = _verdict(first, worst, unrepeated, counts_by_kind, len(disturbed))
     repeats = bool(np.array_equal(numbers[0][telling], numbers[base][telling], equal_nan=True))
     stay: Stay | None = None
     at: tuple[str, int] | None = None
@@ -160,12 +167,24 @@ def judge(
         key = fields[telling][stay.row]
         at = texts[int(key["name"])], int(key["step"])
         kind, why = _where_it_stays(kind, why, stay, *at)
-    return Verdict(kind, why, first, worst, shaky, **told, launch=launch, repeats=repeats, stay=stay, at=at)
+    return Verdict(
+        kind,
+        why,
+        first,
+        worst,
+        unrepeated,
+        **counts_by_kind,
+        launch=launch,
+        repeats=repeats,
+        stay=stay,
+        at=at,
+    )
 
 
 def _stay(parts: list[np.ndarray], keys: np.ndarray, scale: np.ndarray, least: np.ndarray) -> Stay | None:
-    """How far the difference stays; `parts`: the numbers of A, B, a launch as B, and A and B upward and downward. None
-    where a launch as B is not B, or where nothing tells."""
+    """How far the difference stays where rounding changes; None if a launch as B differs from B, or no record can tell.
+
+    `parts`: the numbers of A, of B, of a launch as B, of A upward and downward, and of B upward and downward."""
     a, b, still, a_up, a_down, b_up, b_down = parts
     if not np.array_equal(b, still, equal_nan=True):
         return None
@@ -185,41 +204,45 @@ def _where_it_stays(kind: str, why: str, stay: Stay, name: str, step: int) -> tu
 
 
 def _verdict(
-    first: Place | None, worst: Place | None, shaky: Loose | None, told: dict[str, int], launches: int
+    first: Place | None,
+    worst: Place | None,
+    unrepeated: Unrepeated | None,
+    counts_by_kind: dict[str, int],
+    launches: int,
 ) -> tuple[str, str]:
     if worst is not None and worst.ratio >= BEYOND:
         return NOT_ROUNDING, f"changes of the size of rounding move {worst.name} by at most {worst.reach:.2g}"
-    if not told["compared"]:
+    if not counts_by_kind["compared"]:
         return OPEN, "the runs and the launches have no numbers in common"
-    if not told["differing"]:
+    if not counts_by_kind["differing"]:
         return OPEN, "nothing that all launches recorded differs between the two runs"
-    if worst is None and shaky is not None:
-        return (NOT_ROUNDING if shaky.apart > LARGE * shaky.size else OPEN), (
-            f"{shaky.name} differs by {shaky.apart:.2g} between two launches that are alike, and rounding repeats "
-            "there: a clock, random numbers, memory that nobody set, or a race"
+    if worst is None and unrepeated is not None:
+        return (NOT_ROUNDING if unrepeated.apart > LARGE * unrepeated.size else OPEN), (
+            f"{unrepeated.name} differs by {unrepeated.apart:.2g} between two identical launches, in which "
+            "rounding repeats: a clock, random numbers, uninitialised memory, or a race"
         )
-    if worst is None and told["unstable"]:
-        return OPEN, "all that differs between the runs also differs between launches that are alike"
+    if worst is None and counts_by_kind["unstable"]:
+        return OPEN, "all records that differ between the runs also differ between identical launches"
     if worst is None:
         return OPEN, f"only whole numbers differ, and none of {launches} disturbed launches changed one"
     if worst.ratio > WITHIN:
         return (
             OPEN,
-            f"the runs lie {worst.ratio:.1f} times as far apart as the farthest of {launches} disturbed launches",
+            f"in one record A and B lie {worst.ratio:.1f} times as far apart as {launches} disturbed launches at most",
         )
     return ROUNDING, (
-        f"in all records the runs lie at most {worst.ratio:.2g} times as far apart as disturbed launches do"
+        f"in all records A and B lie at most {worst.ratio:.2g} times as far apart as disturbed launches"
     )
 
 
 def _by_arrival(a: Sizes, b: Sizes) -> set[str]:
-    """Names of receives from any source that took other ranks' messages: what came there is another message."""
+    """Names of receives from any source that took messages of other ranks: these are other messages."""
     moved = {name for name in {*a.sources, *b.sources} if a.sources.get(name) != b.sources.get(name)}
     return {f"{RECEIVED}{name.removeprefix(SOURCE)}" for name in moved}
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """How far the numbers of two runs lie apart, by the largest projection; infinite where one alone is not finite."""
+    """The distance of the numbers of two runs, by the largest projection; infinite if only one is not finite."""
     with np.errstate(invalid="ignore"):
         parts = np.abs(a - b)
     same = (a == b) | (np.isnan(a) & np.isnan(b))
@@ -227,19 +250,20 @@ def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return parts.max(axis=1) if len(parts) else np.zeros(0)
 
 
-def _whole(numbers: np.ndarray) -> np.ndarray:
+def _integers(numbers: np.ndarray) -> np.ndarray:
+    """A mask of the records whose numbers are all integers."""
     with np.errstate(invalid="ignore"):
         return (numbers == np.rint(numbers)).all(axis=1) if len(numbers) else np.zeros(0, bool)
 
 
 def _ratio(apart: np.ndarray, reach: np.ndarray) -> np.ndarray:
-    """How many times `reach` two runs lie apart: 0 where they are equal, or where a launch lies infinitely far, too."""
+    """`apart` over `reach`: 0 if the runs are equal, or if a launch lies infinitely far, too."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((apart == 0) | np.isinf(reach), 0.0, apart / reach)
 
 
 def _extremes(telling: np.ndarray, step: np.ndarray, ratio: np.ndarray) -> list[int]:
-    """The rows of the first record and of the one farthest apart; none where no record is `telling`."""
+    """The rows of the first record and of the one with the largest ratio; none if no record is `telling`."""
     rows = np.flatnonzero(telling)
     return [int(rows[np.argmin(step[rows])]), int(rows[np.argmax(ratio[rows])])] if len(rows) else []
 

@@ -1,4 +1,4 @@
-"""The numbers that runs recorded, side by side: what can be compared of several runs of one program."""
+"""The recorded numbers of several runs of one program, matched with each other."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from miniapps.trace import builds, read_run
 from miniapps.trace.records import ADDED, CHAIN, SOURCE, TOTAL
 
 KEY = np.dtype([(field, ">u4") for field in ("repeat", "step", "name", "block", "occurrence")])
-OF_A_RANK = "added:* by rank *"  # what a rank gave to a sum
+OF_A_RANK = "added:* by rank *"  # contributions of a whole rank
 PROJECTIONS = ("p0", "p1", "p2", "p3")
 
 
@@ -64,10 +64,10 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
                 else []
             )
             sources.setdefault(name, []).extend(int(rank) for rank in taken)
-        told = ~source[values["name"]] if len(values["name"]) else np.zeros(0, bool)
-        value = values["value"][told]
+        kept = ~source[values["name"]] if len(values["name"]) else np.zeros(0, bool)
+        value = values["value"][kept]
         ones = np.ones(len(value), np.int64)
-        parts.append(_rows(values, known, told, value[:, None], np.abs(value), ones, ones * UNITS["float64"]))
+        parts.append(_rows(values, known, kept, value[:, None], np.abs(value), ones, ones * UNITS["float64"]))
         every = np.ones(len(sizes["name"]), bool)
         projections = np.stack([sizes[p] for p in PROJECTIONS], axis=1)
         units = np.array([UNITS.get(text, 0.0) for text in texts] or [0.0])
@@ -102,7 +102,7 @@ def _rows(
 
 
 def _occurrences(keys: np.ndarray) -> np.ndarray:
-    """Of each row, how many rows before it have the same key."""
+    """For each row, the number of earlier rows with the same key."""
     _, which, counts = np.unique(keys, return_inverse=True, return_counts=True)
     order = np.argsort(which, kind="stable")
     begins = np.repeat(np.cumsum(counts) - counts, counts)
@@ -112,7 +112,7 @@ def _occurrences(keys: np.ndarray) -> np.ndarray:
 
 
 def common(runs: Sequence[Sizes]) -> tuple[np.ndarray, list[np.ndarray]]:
-    """The keys that all `runs` have, and the rows in which each has them."""
+    """The keys that all `runs` have, and for each run the rows with these keys."""
     keys = runs[0].keys
     for run in runs[1:]:
         keys = np.intersect1d(keys, run.keys)
@@ -137,5 +137,5 @@ def added(run: Sizes, names: dict[str, int], keys: np.ndarray) -> np.ndarray:
 
 
 def on_ranks_alone(a: Sizes, b: Sizes, name: str) -> bool:
-    """Whether records of this name cannot be compared, since `a` and `b` have not the same number of ranks."""
+    """Whether records of this name cannot be compared, since `a` and `b` have different numbers of ranks."""
     return a.size != b.size and any(fnmatchcase(name, rows) for rows in {*a.of_ranks, *b.of_ranks})

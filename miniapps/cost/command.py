@@ -1,4 +1,4 @@
-"""`fpna cost A B`: what a guarantee, or any other choice, costs: the ratio of the times of paired launches."""
+"""The command `fpna cost A B`: the price of a guarantee or another choice, as a ratio of times of paired launches."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ SHOWN, WITHHELD = 0, 4
 PAIRS = 10
 
 DESCRIPTION = """\
-Says how many times as long B takes as A. Both are launched in pairs, A first in every other pair, after a launch of
-each that does not count. The answer is the median of the ratios of the pairs and its 95 % interval, by CPU time and
-by wall time. It is withheld, with what to do, where the launches do not show it: too few pairs, a
-difference smaller than their scatter, ranks that share cores.
+Measures how many times as long B takes as A. It launches each once to warm up, then both in pairs, A first in every
+other pair. The answer is the median of the ratios of the pairs and its 95 % interval, by CPU time and by wall time.
+If the launches do not show a ratio, it says why and what to do: too few pairs, a difference smaller than their
+scatter, ranks that share cores.
 
-A and B are commands in quotes; or options, where the command that takes them follows after --. There an application of
-this suite is timed from after its start (CPU time: of rank 0). Any other command is timed as a whole, with all that it
+A and B are commands in quotes; or options of the command that follows after --. An application of this suite after --
+is timed without its start (CPU time: of rank 0). Any other command is timed as a whole, with all processes that it
 starts on this machine.
 """
 EPILOG = """\
@@ -39,24 +39,24 @@ examples:
   fpna cost 'mpirun -n 2 ./app input.txt' 'mpirun -n 2 fpna run --guarantee layout --out runs/x$$ -- ./app input.txt'
   fpna cost ./old ./new --pairs 30
 
-Exit codes: 0 a ratio is shown; 2 usage, or a launch that failed; 4 not shown, and the answer says what to do.
+Exit codes: 0 a ratio is shown; 2 usage, or a launch failed; 4 no ratio is shown, and the answer says what to do.
 """
 
 
 def parser(prog: str = "fpna cost") -> argparse.ArgumentParser:
-    """The command line, without what stands after `--`."""
+    """The command line before `--`."""
     top = launching.parser(
         prog, f"{prog} A B [options] [-- COMMAND]", DESCRIPTION, EPILOG, quiet="the answer alone"
     )
     top.add_argument("a", metavar="A", help="a command in quotes, or options of COMMAND")
-    top.add_argument("b", metavar="B", help="what is compared with it")
+    top.add_argument("b", metavar="B", help="the same, compared with A")
     top.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help=f"pairs of launches ({PAIRS})")
     return top
 
 
 @command_line
 def main(argv: Sequence[str] | None = None, prog: str = "fpna cost") -> int:
-    """Launch in pairs, and tell the ratios; the exit code."""
+    """Launch in pairs and print the ratios; the exit code."""
     own, common = launching.around_dashes(argv)
     # A and B begin with a dash where they are options of COMMAND, and argparse would take them for its own.
     sides = [f" {word}" if common and place < 2 and word not in ("-h", "--help", "--version") else word

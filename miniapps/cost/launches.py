@@ -1,4 +1,4 @@
-"""One launch of a command, timed; what else the machine did meanwhile."""
+"""One timed launch of a command, and the load of other programs meanwhile."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ APPLICATION = re.compile(r"miniapps\.([a-z]+)")
 
 @dataclass(frozen=True)
 class Command:
-    """A command, `name` A or B: `words` are started as they are, or, where there are none, `text` by the shell.
-    `application`: one of ours, which says itself how long it ran."""
+    """The command `name`, A or B. Its `words` are started; if it has none, the shell starts `text`.
+    `application`: one of ours, which reports its own times."""
 
     name: str
     text: str
@@ -35,7 +35,7 @@ class Command:
 
     @property
     def ranks(self) -> int:
-        """Of the launcher in it; 1 where it names none."""
+        """The number of ranks that its launcher starts; 1 without a launcher."""
         try:
             words = self.words or tuple(shlex.split(self.text))
         except ValueError:  # quotes of a shell that Python does not know
@@ -47,8 +47,8 @@ class Command:
 
 @dataclass(frozen=True)
 class Launch:
-    """Seconds of one launch. `wall`, `cpu`: of the run after its start where it is an application, else of the whole
-    process and all that it started here. `others`: processors that other programs used meanwhile; None: unknown."""
+    """One launch. `wall`, `cpu`: seconds of the run after its start, for an application; else of the whole process and
+    all processes that it started here. `others`: processors that other programs used meanwhile; None: unknown."""
 
     wall: float
     cpu: float
@@ -56,8 +56,9 @@ class Launch:
 
 
 def command(name: str, variant: str, common: Sequence[str]) -> Command:
-    """The command of one side: the shell's line `variant`, or the words `common` and those of `variant`. Raises
-    UsageError."""
+    """The command of one side: the shell's line `variant`, or the words of `common` followed by those of `variant`.
+
+    Raises UsageError."""
     if not common:
         if not variant.strip():
             raise UsageError(
@@ -86,7 +87,7 @@ def launch(one: Command, timeout: float) -> Launch:
 
 
 def _application(words: Sequence[str]) -> bool:
-    """Whether these words start an application of ours that is not told where to write."""
+    """Whether these words start an application of ours without `--out`."""
     if "--out" in words or any(word.startswith("--out=") for word in words):
         return False
     names = [found[1] for word in words if (found := APPLICATION.fullmatch(word))]
@@ -106,13 +107,13 @@ def _of_result(out: Path, one: Command) -> tuple[float, float]:
 
 
 def _children() -> float:
-    """CPU seconds of all processes that this one started and that have ended."""
+    """CPU seconds of all ended processes that this one started."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
 def _busy() -> float | None:
-    """CPU seconds that all programs of this machine have used; None where nobody counts them."""
+    """CPU seconds of all programs of this machine; None if the system does not count them."""
     try:
         used = Path("/proc/stat").read_text().split("\n")[0].split()[1:9]
         user, nice, system, _, _, irq, soft, steal = map(int, used)

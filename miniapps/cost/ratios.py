@@ -1,4 +1,4 @@
-"""What paired launches show of a ratio of times, and when they show nothing."""
+"""The ratio of times that paired launches show, and the reasons to withhold it."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ from dataclasses import dataclass
 from kernels.timing import FEWEST, median_interval
 from miniapps.cost.launches import Launch
 
-CROWDED = 0.25  # processors too few at which launches count as having shared them
-LEAST_USED = 0.1  # CPU time over wall time, below which the processors' time is spent elsewhere
+CROWDED = 0.25  # missing processors from which on launches count as sharing them
+LEAST_USED = 0.1  # CPU time over wall time; below it the command works elsewhere, or waits
 MOST_PAIRS = 1000
 
 
 @dataclass(frozen=True)
 class Price:
-    """B over A by one clock. `why`: why the ratio is not shown, and what to do; empty where it is. `low` to `high`
-    holds the median of all ratios with 95 %, and is None where there are too few pairs."""
+    """The ratio of B to A by one clock.
+
+    `why`: the reason to withhold the ratio, and what to do; empty if it is shown. `low` to `high` is the 95 % interval
+    of the median of all ratios; None if there are too few pairs."""
 
     clock: str
     a_s: float
@@ -30,7 +32,7 @@ class Price:
 
 
 def prices(a: Sequence[Launch], b: Sequence[Launch], ranks: int, cores: int) -> list[Price]:
-    """CPU time and wall time of B over A, by launches in pairs on `cores`, with `ranks` processes each."""
+    """The prices by CPU time and by wall time, from paired launches with `ranks` processes each on `cores`."""
     cpu = _price("CPU time", [each.cpu for each in a], [each.cpu for each in b], _unused([*a, *b]))
     wall = _price(
         "wall time", [each.wall for each in a], [each.wall for each in b], _shared([*a, *b], ranks, cores)
@@ -50,14 +52,14 @@ def _price(clock: str, a: list[float], b: list[float], withheld: str) -> Price:
         why = f"{len(ratios)} pair{'s' * (len(ratios) > 1)} cannot show it: launch six times or more (--pairs {FEWEST})"
     elif not why and low is not None and high is not None and low <= 1.0 <= high:
         why = (
-            f"B takes {low:.3g} to {high:.3g} times as long as A (95 %), which does not tell them apart: "
+            f"B takes {low:.3g} to {high:.3g} times as long as A (95 %), which does not distinguish them: "
             f"{_more(len(ratios), ratio, low, high)}"
         )
     return Price(clock, *medians, ratio, low, high, why)
 
 
 def _more(pairs: int, ratio: float, low: float, high: float) -> str:
-    """How many pairs would tell this ratio from 1: an interval shrinks with the root of their number."""
+    """How many pairs would distinguish this ratio from 1: the interval shrinks with the root of their number."""
     half, effect = (math.log(high) - math.log(low)) / 2, abs(math.log(ratio))
     needed = pairs * (half / effect) ** 2 * 1.5 if effect > 0 else math.inf
     if needed > MOST_PAIRS:
@@ -77,7 +79,7 @@ def _unused(launches: Sequence[Launch]) -> str:
 def _shared(launches: Sequence[Launch], ranks: int, cores: int) -> str:
     if ranks > cores:
         return (
-            f"{ranks} ranks share {cores} core{'s' * (cores > 1)}, and wall times tell who waits for whom: launch "
+            f"{ranks} ranks share {cores} core{'s' * (cores > 1)}, so wall times include waiting for a core: launch "
             f"fewer ranks, or on {ranks} cores"
         )
     others = statistics.median(each.others or 0.0 for each in launches)

@@ -5,7 +5,7 @@
 | `added:CALL by rank R of P` | what this rank gave to a reduction |
 | `total:CALL` | what all ranks got of it, recorded by rank 0; `... by rank R of P` where it is this rank's own |
 | `sent:CALL`, `received:CALL` | what other calls took and gave; the block is the rank |
-| `whole:CALL, COUNT TYPE` | floating-point numbers that all ranks hold after a Bcast or Allgather(v), or that a root |
+| `global:CALL, COUNT TYPE` | floating-point numbers that all ranks hold after a Bcast or Allgather(v), or that a root |
 | | gathers or scatters, recorded once: where their count is the same on any ranks, so are they |
 | `source:CALL` (value) | whose message a receive from any source took, -1 for none; the block is the rank |
 
@@ -33,7 +33,7 @@ from miniapps.programs.rawlog import BASICS, INTER, KINDS, REPLACED, SIZES, WILD
 from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
-from miniapps.trace.records import ADDED, ARGUMENTS, RECEIVED, SENT, SOURCE, TOTAL, WHOLE
+from miniapps.trace.records import ADDED, ARGUMENTS, GLOBAL, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, rank_file
 from miniapps.trace.storage import Columns, Storage
 
@@ -218,7 +218,7 @@ class _Trace:
         shared = got and (kind in ROOTED or log.rank == 0) if side == "out" else given
         if whole and side and shared and row[f"{side}_basic"] in FLOATS:
             held = f"{int(row[f'{side}_sizes']['count'])} {BASICS[row[f'{side}_basic']]}"
-            yield f"{WHOLE}{call}, {held}", -1, side
+            yield f"{GLOBAL}{call}, {held}", -1, side
 
     def attributes(self) -> dict[str, Any]:
         """The attributes of the trace."""

@@ -8,7 +8,7 @@ SENT, RECEIVED = "sent:", "received:"
 SOURCE = "source:"  # the rank whose message a receive from any source took
 COMPUTED = "computed:"
 ADDED, TOTAL = "added:", "total:"
-WHOLE = "whole:"  # what all ranks hold, gather or scatter together, by call, count and type: the same on any ranks
+GLOBAL = "global:"  # arrays that all ranks hold, gather or scatter together, by call, count and type
 LEFT = "left:"
 NODE = "node:"  # a value of a partitioned program, by the blocks of the problem: the same whoever owns them
 # Choices: the trees of a reduction by `trees`, behind it the reduction's name; what a plan over a mesh comes to, in
@@ -25,7 +25,7 @@ ASKED = ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES, ASKED_CLASS, ASKED_LOOKUPS, AS
 WRONG = "wrong_rank"  # a value by block, of blocks that ranks computed twice
 CHAIN = "chain:"  # heads of the chain of the run (miniapps.trace.chain)
 
-PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, WHOLE, LEFT)  # with --record messages only
+PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, GLOBAL, LEFT)  # with --record messages only
 
 
 def is_state(name: str) -> bool:

@@ -77,7 +77,7 @@ def test_what_differs_without_disturbance_by_much_is_no_rounding():
     a = [1.1, 2.3]
     verdict = told(a, [1.1, 2.3 * (1 + 1e-3)], 2 * EPS, still=[total(*a), total(1.1, 9.9)])
     assert verdict.kind == NOT_ROUNDING
-    assert verdict.unstable == 1 and verdict.worst is None and verdict.loose.step == 1
+    assert verdict.unstable == 1 and verdict.worst is None and verdict.unrepeated.step == 1
 
 
 def test_undisturbed_launches_that_differ_as_rounding_does_leave_it_open():
@@ -128,7 +128,7 @@ def test_it_is_not_asked_where_a_launch_as_b_is_not_b():
 
 def test_whole_numbers_that_no_launch_changed_are_left_open():
     verdict = told([3.0], [4.0], 0.0)
-    assert verdict.kind == OPEN and verdict.whole == 1
+    assert verdict.kind == OPEN and verdict.integers == 1
 
 
 def test_messages_of_other_ranks_are_no_difference_of_numbers():

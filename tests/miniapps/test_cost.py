@@ -46,7 +46,7 @@ def test_no_price_is_named_where_there_is_none():
         (launches([1.0] * 6, others=1.5), launches([2.0] * 6, others=1.5), 1, "wall time", "other programs used 1.5"),
         (launches([1.0] * 6, cpu=0.01), launches([2.0] * 6, cpu=0.01), 1, "CPU time", "hardly any processor"),
         (launches([1.0] * 6, cpu=0.0), launches([2.0] * 6), 1, "CPU time", "took no time"),
-        (launches([1.0, 2.0] * 3), launches([2.0, 1.0] * 3), 1, "wall time", "does not tell them apart"),
+        (launches([1.0, 2.0] * 3), launches([2.0, 1.0] * 3), 1, "wall time", "does not distinguish them"),
     ],
 )  # fmt: skip
 def test_a_ratio_is_withheld_where_launches_do_not_show_it(a, b, ranks, clock, why):

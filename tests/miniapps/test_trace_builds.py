@@ -9,7 +9,7 @@ FIRST = [
     "total:MPI_Allreduce at main+0xda8",
     "added:MPI_Allreduce at main+0xda8 by rank 0 of 3",
     "total:MPI_Allreduce at main+0x900",
-    "whole:MPI_Bcast at main+0x1e8, 1 float64",
+    "global:MPI_Bcast at main+0x1e8, 1 float64",
     "time",
 ]
 

@@ -23,7 +23,7 @@ from analysis.verdict import DIFFERS, judge
 from benchmarks.harness.launching import LIBRARIES
 from kernels.sizes import COLUMNS
 from miniapps.trace import read_run
-from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE, WHOLE
+from miniapps.trace.records import ADDED, GLOBAL, RECEIVED, SENT, SOURCE
 from tests.launch import environment, home, launcher, run_mpi
 
 HERE = Path(__file__).parent / "preload"
@@ -94,7 +94,7 @@ def test_every_collective_in_every_form_has_the_hashes_of_what_went_in_and_came_
         recorded = {}
         for name, after, hi, lo in zip(table["name"], table["after"], table["hi"], table["lo"], strict=True):
             prefix = trace.names[name].partition(":")[0] + ":"
-            if prefix == WHOLE:
+            if prefix == GLOBAL:
                 continue
             recorded[int(after) - 1, prefix in (ADDED, SENT)] = f"{hi:016x}{lo:016x}"
         for i, (name, given, got) in enumerate(expected):
@@ -145,7 +145,7 @@ def test_what_all_ranks_hold_is_compared_over_rank_counts_and_a_bug_is_no_roundi
     assert (
         said["0"] is None
     )  # all that can be compared is equal: points, their square sum in one order, a maximum
-    assert said["1"].at.name.startswith(f"{WHOLE}MPI_Allgather at ") and said["1"].at.name.endswith(
+    assert said["1"].at.name.startswith(f"{GLOBAL}MPI_Allgather at ") and said["1"].at.name.endswith(
         ", 64 float64"
     )
     assert said["1"].rounding.verdict == "open" and "fpna cause" in said["1"].next
