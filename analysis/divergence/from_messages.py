@@ -61,16 +61,19 @@ def of_node(scene: Scene, name: str) -> Cause:
 
 def of_received(scene: Scene, name: str) -> Cause:
     """A received message differs, or its sender."""
-    at = scene.at
+    at, call, found = scene.at, name, "from any source"
     if sources := scene.sources(name):
+        which, *taken = at.occurrence, *sources
+    elif probe := scene.probed() if "recv" in name.partition(" ")[0].lower() else None:
+        call, which, *taken = probe
+        found = f"that {call} found"
+    if sources or probe:
         why = [
-            f"message {at.occurrence + 1} from any source came from rank {sources[0]} in one run, from rank "
-            f"{sources[1]} in the other",
+            f"message {which + 1} {found} came from rank {taken[0]} in one run, from rank {taken[1]} in the other",
             "messages may come in any order; a replay keeps the recorded one (fpna run --replay)",
         ]
-        return Cause(
-            ORDER, at, name, scene.rank, scene.event(name), tuple(why), rounding=_of_messages(scene, name)
-        )  # fmt: skip
+        judgement = _of_messages(scene, name)
+        return Cause(ORDER, at, call, scene.rank, scene.event(name), tuple(why), rounding=judgement)
     if not scene.recorded_as_sent(name):
         why = [f"{which_ranks(scene)} received other bits, and all that was recorded before is equal"]
         advice = scene.advice("what was sent")

@@ -90,6 +90,24 @@ class Scene:
             sides.append([int(value) for value in rows["value"]])
         return (sides[0][0], sides[1][0]) if all(sides) and sides[0] != sides[1] else None
 
+    def probed(self) -> tuple[str, int, int, int] | None:
+        """(call, which of them, rank, rank in the other run): the last probe of this rank before this record, if it
+        found the message of another rank in the other run; None if there is none."""
+        at, (a, b) = self.at, (self.comparison.a, self.comparison.b)
+        here = self.frames.segment("fingerprints", *b, at.name, at.step)
+        until = here["after"][(here["occurrence"] == at.occurrence) & (here["block"] == at.block)].min()
+        found = []
+        for name in self.frames.recorded("values", *b):
+            if not name.startswith(SOURCE):
+                continue
+            one, other = (self.frames.segment("values", *run, name, at.step) for run in (a, b))
+            both = other.merge(one, on=["occurrence", "block"], suffixes=("", "_a"))
+            both = both[(both["block"] == at.block) & (both["after"] <= until)]
+            for row in both.sort_values("after").tail(1).itertuples():
+                found.append((row.after, name.removeprefix(SOURCE), row.occurrence, row.value_a, row.value))
+        _, call, which, first, second = max(found, default=(0, "", 0, 0.0, 0.0))
+        return (call, which, int(first), int(second)) if first != second else None
+
     def recorded_as_sent(self, name: str) -> bool:
         """Whether the second run recorded the blocks before this exchange."""
         return f"{SENT}{name}" in self.frames.recorded("fingerprints", *self.comparison.b)

@@ -249,6 +249,26 @@ def test_messages_from_any_source_are_the_cause_and_a_replay_repeats_them(librar
     assert sources == [1, 2, 3] * 3
 
 
+@pytest.mark.parametrize("form", ["any", pytest.param("named", marks=pytest.mark.slow)])
+def test_messages_that_probes_found_are_an_order_and_no_computation(form, tmp_path):
+    """mpi4py's `recv` probes and receives what it found: the probe took another rank's message, so that what came next
+    is another rank's, and no rank computed anything else."""
+    for name, order, options in (
+        ("a", "12", ()),
+        ("b", "21", ()),
+        ("again", "21", ("--replay", tmp_path / "a")),
+    ):
+        program = [Path(sys.executable), HERE / "probed.py", form]
+        observed(3, "mpich", tmp_path / name, program, *options, env={"ORDER": order})
+    judged = cause(*compared(tmp_path / "a", tmp_path / "b"))
+    assert (judged.kind, judged.rank, judged.step) == ("message order", 0, 1)
+    assert "MPI_Probe at" in judged.name if form == "named" else "MPI_Mprobe at" in judged.name
+    assert any("came from rank 1 in one run, from rank 2 in the other" in why for why in judged.why), (
+        judged.why
+    )
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "again")]) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_another_number_of_ranks_is_seen_at_the_first_sum(library, built, tmp_path):
