@@ -20,6 +20,7 @@ from analysis.divergence.classes import (
     UNDECIDED,
     Cause,
 )
+from analysis.divergence.later import by_arrival
 from analysis.divergence.points import Point
 from analysis.divergence.preceding import NO_WORK
 from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING, Judgement
@@ -88,12 +89,11 @@ def of_received(scene: Scene, name: str) -> Cause:
 def _of_messages(scene: Scene, name: str) -> Judgement:
     """Whether rounding explains the effect of messages in another order.
 
-    Judged by the first later array that differs and is not itself a message of the call `name`."""
+    Judged by the first later array that differs and is not itself a message of another rank."""
     found: list[tuple[int, int, Point]] = []
     a, b = scene.comparison.a, scene.comparison.b
-    for other in scene.frames.recorded("fingerprints", *b):
-        if other == f"{RECEIVED}{name}":
-            continue
+    skipped = {f"{RECEIVED}{name}"} | by_arrival(scene.frames, a, b)
+    for other in set(scene.frames.recorded("fingerprints", *b)) - skipped:
         for step in (scene.at.step, scene.at.step + 1):
             sides = [scene.frames.segment("fingerprints", *run, other, step) for run in (a, b)]
             both = sides[0].merge(sides[1], on=["occurrence", "block"], suffixes=("", "_b"))

@@ -36,7 +36,7 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
     for index, side in enumerate(sides):
         side = side[side["dtype"].isin(list(UNITS)).to_numpy()]
         names = side["name"].astype(str)
-        kept = {name for name in names.unique() if _compared(name, common)} - _by_arrival(frames, a, b)
+        kept = {name for name in names.unique() if _compared(name, common)} - by_arrival(frames, a, b)
         sides[index] = side.assign(name=names)[names.isin(kept).to_numpy()]
     both = sides[0].merge(sides[1], on=KEY, suffixes=("", "_b"))
     both = both[(both["count"] == both["count_b"]) & (both["count"] > 0)]
@@ -61,7 +61,7 @@ def _compared(name: str, common: Common) -> bool:
     return not (alone or common.dropped("fingerprints", name))
 
 
-def _by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
+def by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
     """Names of receives from any source that took messages of other ranks in the other run."""
     taken = []
     for run in (a, b):
