@@ -36,6 +36,7 @@ from miniapps.trace import read_run
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
 STILL = 2  # undisturbed launches
+AMPLIFIED = 2.0**20  # units in the last place, which local sums alone do not reach
 MORE = (
     6  # launches after the disturbed ones: one again, one as B, two of each run that round in one direction
 )
@@ -225,14 +226,19 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
             f"  left out   {verdict.integers} records of integers, which no disturbed launch changed"
         )
     if verdict.kind == ROUNDING and verdict.worst is not None:
-        reach = verdict.stay.error * verdict.stay.rare if verdict.stay else verdict.worst.reach
+        reach = verdict.worst.reach
+        if verdict.stay is not None:
+            reach = min(reach, verdict.stay.error * verdict.stay.rare)
         lines.append(f"  unseen     a bug that moves results by less than rounding does, {reach:.2g} here")
     return [*lines, f"  next       {_next(options, plan, verdict)}"]
 
 
 def _place(place: Place) -> str:
     where = f"{place.name}, step {place.step}" + (f", block {place.block}" if place.block >= 0 else "")
-    return f"{where}: A and B lie {place.apart:.2g} apart, disturbed launches at most {place.reach:.2g}"
+    units = f" ({place.units:.2g} units in the last place)" if place.units else ""
+    return (
+        f"{where}: A and B lie {place.apart:.2g} apart, disturbed launches at most {place.reach:.2g}{units}"
+    )
 
 
 def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
@@ -243,6 +249,11 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
         return f"find out why {at.name} of step {at.step} differs from launch to launch, as a time would"
     if verdict.kind == NOT_ROUNDING and verdict.first is not None:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
+    if verdict.kind == ROUNDING and verdict.worst is not None and verdict.worst.units > AMPLIFIED:
+        return (
+            "find what amplifies rounding so: float32 (an index in it, too), a difference of large numbers, chaos; "
+            "where none of these should be, it is a bug"
+        )
     if verdict.kind == ROUNDING:
         return (
             "a difference of this size needs no bug; docs/own-programs.md shows how to make such runs equal"

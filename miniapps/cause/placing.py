@@ -26,7 +26,8 @@ LARGE = 2.0**-32
 @dataclass(frozen=True)
 class Place:
     """A record of both runs: `apart` is their distance, `reach` the largest distance of a disturbed launch from an
-    undisturbed one, `ratio` the first over the second."""
+    undisturbed one, `ratio` the first over the second, `units` the reach in units in the last place of the numbers, by
+    their sum of absolute values (0 of integers)."""
 
     name: str
     step: int
@@ -34,6 +35,7 @@ class Place:
     apart: float
     reach: float
     ratio: float
+    units: float
 
 
 @dataclass(frozen=True)
@@ -132,12 +134,13 @@ def judge(
     size = np.where(np.isfinite(l1[base]), l1[base], 0.0)
     unit = a.unit[rows[0]]
     ratio = _ratio(apart, np.maximum(reach, unit * size))
+    units = np.divide(reach, unit * size, out=np.zeros(len(reach)), where=unit * size > 0)
     integers = _integers(numbers[0]) & _integers(numbers[1]) & (reach == 0)
     telling = differs & stable & ~integers
     extremes = _extremes(telling, fields["step"], ratio)
     places = [
         Place(texts[int(fields["name"][i])], int(fields["step"][i]), _signed(fields["block"][i]), float(apart[i]),
-              float(reach[i]), float(ratio[i]))
+              float(reach[i]), float(ratio[i]), float(units[i]))
         for i in extremes
     ]  # fmt: skip
     first, worst = places or (None, None)
