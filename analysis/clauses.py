@@ -1,4 +1,4 @@
-"""Each group of runs in one clause: what was compared in it, and how it came out."""
+"""The verdict on a group of runs, in one clause with its coverage."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from analysis.verdict import (
     ranks,
 )
 
-NOTHING = ": nothing to compare with"  # what is said of a run that is alone
+NOTHING = ": nothing to compare with"  # the end of a clause on a single run
 APART = "runs on different numbers of ranks recorded nothing that can be compared between them"
 
 
 def clause(group: Group) -> str:
-    """What is to be said of one group, without its name."""
+    """The clause on a group, without its name."""
     return "; ".join(filter(None, (*group.failures, _of_bits(group), _of_beside(group))))
 
 
 def _of_bits(group: Group) -> str:
-    """What the runs of a group say of each other."""
+    """The comparison of the runs of a group with each other."""
     verdicts = {cell.verdict for cell in group.cells}
     verdict = next((each for each in (*URGENT, HOLDS, SAME) if each in verdicts), UNTESTED)
     if verdict == UNTESTED and group.spanned:
@@ -61,7 +61,7 @@ def _of_bits(group: Group) -> str:
 
 
 def _untested(group: Group) -> str:
-    """What is said of runs of which no two of a cell were compared."""
+    """The clause on a group in which no two runs of a cell were compared."""
     if not group.runs:
         return f"no complete run ({group.incomplete} incomplete)"
     runs = f"{counted(group.runs, 'run')} on {ranks(group.sizes)}"
@@ -75,7 +75,7 @@ def _untested(group: Group) -> str:
 
 
 def _clause_of_equal(group: Group) -> str:
-    """What is said where no cell holds two runs that differ."""
+    """The clause on a group in which no cell has runs that differ."""
     on = group.over
     where = ""
     if by_ranks(group):
@@ -102,7 +102,7 @@ def _apart_by_ranks(group: Group, across: Comparison) -> str:
 
 
 def _cause(group: Group, of: Comparison | None) -> str:
-    """`; cause: message order (scalars, step 0)`; empty where that of the difference `of` is not known."""
+    """`; cause: message order (scalars, step 0)`; empty if the cause of `of` is unknown."""
     if group.cause is None or of is not group.shown:
         return ""
     who = "" if group.cause.rank is None else f" on rank {group.cause.rank}"
@@ -111,7 +111,7 @@ def _cause(group: Group, of: Comparison | None) -> str:
 
 
 def _of_beside(group: Group) -> str:
-    """What is said of runs that are compared with those of another group."""
+    """The comparison of a group with its counterpart: the source of a replay, or a run without the fault."""
     beside = group.beside
     if beside is None:
         return ""
@@ -128,7 +128,7 @@ def _of_beside(group: Group) -> str:
 
 
 def _outside(cell: Cell) -> str:
-    """What is said of a cell whose runs are of several environments."""
+    """The clause on a cell with runs of several environments."""
     bits = (
         f"{cell.distinct} different results"
         if cell.distinct > 1
@@ -163,14 +163,14 @@ def compared_sizes(group: Group) -> tuple[int, ...]:
 
 
 def by_ranks(group: Group) -> bool:
-    """Whether the runs of a group are said to be equal on each number of ranks alone."""
+    """Whether the runs of a group are equal on each number of ranks, but not between numbers of ranks."""
     return (len([cell for cell in group.cells if cell.over.compared]) > 1 and not group.spanned) or bool(
         group.across
     )
 
 
 def not_compared(groups: list[Group]) -> str:
-    """What was not compared, behind a sentence on what was."""
+    """The end of a sentence: the runs that were not compared."""
     alone = sum(group.runs - group.over.compared for group in groups if not group.beside)
     parts = [f"{counted(alone, 'other run')} had nothing to be compared with"] if alone else []
     parts += [APART] if any(_unspanned(group) for group in groups) else []
@@ -178,5 +178,5 @@ def not_compared(groups: list[Group]) -> str:
 
 
 def _unspanned(group: Group) -> bool:
-    """Whether there are rank counts that could not be compared, although nothing is said to differ between them."""
+    """Whether runs on different numbers of ranks could not be compared."""
     return bool(group.across is None and group.beyond and not group.spanned)

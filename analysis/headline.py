@@ -38,9 +38,9 @@ BADGES = {
     FAILED: "FAILED", BROKEN: "BROKEN PROMISE", INCOMPARABLE: "NOT COMPARABLE", OUTSIDE: "OTHER ENVIRONMENT",
     DIFFERS: "DIFFERS", HOLDS: "IDENTICAL", SAME: "IDENTICAL", UNTESTED: "NOTHING TO COMPARE",
 }  # fmt: skip
-AS_RECORDED = "IDENTICAL AS RECORDED"  # of runs that recorded no results, only what they passed on
+AS_RECORDED = "IDENTICAL AS RECORDED"  # for runs that recorded messages and sums, but no results
 EQUAL_CODE, DIFFERENT_CODE = 0, 3  # exit codes of commands that compare
-# What a cause means, for people who do not know its name.
+# The end of a sentence for each cause, without its name.
 BECAUSE = {
     RANKS: "another number of ranks adds numbers in another order",
     "message order": "messages were taken or added in the order in which they arrived",
@@ -58,9 +58,10 @@ BECAUSE = {
 
 @dataclass(frozen=True)
 class Headline:
-    """What is said of all runs: `verdict` is a key of MEANING, `badge` the words for it with the cause, `text` the
-    sentence. `code` is the exit code of a command that compares runs; `refused` says why there is no verdict although
-    nothing differs."""
+    """The verdict over all runs.
+
+    `verdict` is a key of MEANING, `badge` its words with the cause, `text` the sentence. `code` is the exit code of a
+    command that compares runs. `refused` is the reason if there is no verdict although nothing differs."""
 
     verdict: str
     badge: str
@@ -74,9 +75,10 @@ class Headline:
 
 @dataclass(frozen=True)
 class Finding:
-    """What is known beside the groups, such as of a run that needs no other to be compared with: its `verdict`, a key
-    of MEANING; `alone`, the sentence where no group has this verdict, without its full stop; `beside`, a clause after
-    the sentence on a group."""
+    """A finding that no comparison of runs makes, such as a failed check of one run.
+
+    `verdict` is a key of MEANING. `alone` is the sentence if no group has this verdict, without its full stop; `beside`
+    is a clause after the sentence on a group."""
 
     verdict: str
     alone: str
@@ -84,19 +86,19 @@ class Finding:
 
 
 def badge(group: Group) -> str:
-    """`DIFFERS (message order)`, with `probably` where the evidence leaves another cause."""
+    """`DIFFERS (message order)`, with `probably` if the evidence leaves another cause."""
     verdict, likely = group.verdict, "" if group.sure else "probably "
     cause = f" ({likely}{group.why})" if group.why and verdict in (FAILED, BROKEN, DIFFERS) else ""
     return f"{_badge(verdict, _over(group))}{cause}"
 
 
 def _badge(verdict: str, on: Over) -> str:
-    """The words for a verdict; IDENTICAL is said of results alone."""
+    """The words for a verdict; IDENTICAL only if results were compared."""
     return AS_RECORDED if verdict in (HOLDS, SAME) and not on.results else BADGES[verdict]
 
 
 def _over(group: Group) -> Over:
-    """What a group of equal runs was compared in, with its counterpart in another group."""
+    """The coverage of a group of equal runs, with its counterpart in another group."""
     parts = [group.over]
     if group.beside and group.beside.shown.comparable:
         count = 1 if group.over.compared else 1 + group.runs
@@ -105,8 +107,7 @@ def _over(group: Group) -> Over:
 
 
 def headline(groups: list[Group], frames: Frames, findings: Iterable[Finding] = ()) -> Headline:
-    """The verdict over all runs in one sentence: the worst that there is to say, and what limits it. `findings` are of
-    the same weight as groups."""
+    """The worst verdict over all runs in one sentence, with its limits. `findings` count as much as groups."""
     failed, findings = failures(frames), list(findings)
     verdicts = [group.verdict for group in groups] + [finding.verdict for finding in findings]
     verdict = FAILED if failed else min(verdicts, key=WORST_FIRST.index, default=UNTESTED)
@@ -124,7 +125,7 @@ def headline(groups: list[Group], frames: Frames, findings: Iterable[Finding] = 
         beside = [each.beside for each in findings if each.verdict != verdict]
         beside += [_equal(equal)] if equal else []
     else:
-        text = "No usable run: nothing can be said"
+        text = "No run can be used, so there is no verdict"
     return Headline(verdict, shown, f"{'; '.join([text, *beside, *doubts(frames, groups)])}.")
 
 
@@ -135,8 +136,10 @@ def headline_of(
     apart: Sequence[Id] = (),
     early: bool = False,
 ) -> Headline:
-    """The verdict over `comparisons` of one run with others, whose causes are `judged`, and over the runs `apart` that
-    have nothing in common with it: the first that differs, else what cannot be compared. `early`: a run ended early."""
+    """The verdict over `comparisons` of one run with others: the first difference, else what cannot be compared.
+
+    `judged` are the causes of the comparisons, `apart` the runs that have no record in common with the first. `early`:
+    a run ended early."""
     doubt, count = doubts(frames, ()), len(comparisons) + len(apart)
     differing = [pair for pair in zip(comparisons, judged, strict=True) if pair[0].differs]
     lacking = [comparison for comparison in comparisons if not comparison.comparable]
@@ -180,7 +183,7 @@ def _failed(failed: dict[str, list[str]], frames: Frames) -> str:
 
 
 def _worst(verdict: str, groups: list[Group], equal: list[Group]) -> str:
-    """A sentence on the first of `groups`, which have this verdict, and how many more there are."""
+    """A sentence on the first of `groups`, which all have this verdict, and the number of the others."""
     group = groups[0]
     others = counted(len(groups) - 1, "other group") if len(groups) > 1 else ""
     too, more = (f"; {words} {others}" if others else "" for words in ("so it is with", "runs differ in"))
@@ -228,7 +231,7 @@ def _differing(group: Group) -> str:
 
 
 def _equal(groups: list[Group]) -> str:
-    """All runs that could be compared are equal, in what was compared; what a replay repeats is one of them."""
+    """A sentence that all compared runs are equal, with its coverage; a replay's source is one of the runs."""
     on = together(map(_over, groups))
     sizes = tuple(sorted({size for group in groups for size in compared_sizes(group)}))
     runs = f"{counted(on.compared, 'run')} on {ranks(sizes)}"

@@ -30,12 +30,12 @@ def sentence(comparison: Comparison) -> str:
 
 
 def apart_sentence(a: Id, b: Id, why: str) -> str:
-    """What is said of two runs with nothing in common."""
+    """The sentence on two runs without a common record."""
     return f"{label(a)} and {label(b)} were not compared: {why}."
 
 
 def verdict_of(comparison: Comparison) -> str:
-    """The key of MEANING of two runs compared."""
+    """The verdict on two runs, a key of MEANING."""
     return DIFFERS if comparison.differs else SAME if comparison.comparable else INCOMPARABLE
 
 

@@ -214,7 +214,7 @@ def test_no_usable_run_at_all(tmp_path):
     bad = write_run(tmp_path / "c", size=1)
     (bad / "rank-00000.h5").write_text("")
     frames = load([tmp_path])
-    assert said(frames) == "NOTHING TO COMPARE: No usable run: nothing can be said; 1 run left out."
+    assert said(frames) == "NOTHING TO COMPARE: No run can be used, so there is no verdict; 1 run left out."
 
 
 def test_layout_spans_rank_counts_ownership_and_threads_and_run_does_not(tmp_path):
