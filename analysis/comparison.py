@@ -132,8 +132,7 @@ def _cause_lines(comparison: Comparison, frames: Frames, judged: Cause | None) -
     if judged:
         who = "" if judged.rank is None else f" on rank {judged.rank}"
         again = f" in block {judged.at.block}" if judged.at.block >= 0 and judged.rank is not None else ""
-        step = judged.event.step if judged.event else judged.at.step
-        lines.append(("cause", f"{judged.kind}: {judged.name}{again}{who}, step {step}"))
+        lines.append(("cause", f"{judged.kind}: {judged.name}{again}{who}, step {judged.step}"))
         if judged.event:
             lines.append(("event", event_text(judged.event, label(comparison.b))))
         lines.append(("why", "; ".join(judged.why)))
@@ -173,7 +172,9 @@ def _index(index: tuple[int, ...]) -> str:
 
 
 def _unequal_lengths(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
-    """A line that says so where one run has more steps than the other."""
+    """A line that says so where one run has more steps than the other, or counts them otherwise."""
+    if comparison.counted:
+        return _counted(comparison)
     last = frames.runs.set_index(["run", "repeat"])["last_step"]
     a, b = int(last[comparison.a]), int(last[comparison.b])
     if a == b:
@@ -184,6 +185,15 @@ def _unequal_lengths(comparison: Comparison, frames: Frames) -> list[tuple[str, 
             f"{label(comparison.a)} has steps up to {a}, {label(comparison.b)} up to {b}: only those in both count",
         )
     ]
+
+
+def _counted(comparison: Comparison) -> list[tuple[str, str]]:
+    steps = comparison.first.steps if comparison.first else (0, 0)
+    if steps[0] == steps[1]:
+        return []
+    a, b = label(comparison.a), label(comparison.b)
+    why = f"before it, {a if steps[0] > steps[1] else b} made more calls that were on all of its ranks"
+    return [("steps", f"step {steps[0]} of {a} is step {steps[1]} of {b}: {why}")]
 
 
 def compared(comparison: Comparison) -> str:

@@ -6,6 +6,8 @@ import json
 
 import pandas as pd
 
+from miniapps.trace.layouts import Layout
+
 Id = tuple[str, int]  # (run, repeat)
 
 
@@ -21,7 +23,7 @@ def ids(runs: pd.DataFrame) -> list[Id]:
 
 def apart(reductions: str, size: int) -> bool:
     """Whether ranks of a run added up arrays of their own: its `reductions` (JSON) were over fewer than `size`."""
-    return any(0 < stated.get("ranks", 0) < size for stated in json.loads(reductions).values())
+    return Layout(size, {}, json.loads(reductions)).own_arrays
 
 
 def samples(runs: pd.DataFrame) -> pd.Series:

@@ -65,4 +65,5 @@ class Cause:
     @property
     def step(self) -> int:
         """The step in which it happened, as far as known."""
-        return self.at.step if self.event is None else self.event.step
+        one, other = self.at.steps  # events are those of the second run
+        return one if self.event is None else self.event.step - other + one

@@ -76,6 +76,7 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
         lacks_a=lacks[0], lacks_b=lacks[1], lone=min(lone, key=lambda row: row.step, default=None),
         recordings=common.differ, messages=messages, results=results, ended=ended, final=final,
         left_out=tuple(sorted(left_out)), moved=tuple(sorted(moved)), parted=parted,
+        counted=common.unaligned,
     )  # fmt: skip
 
 
@@ -125,11 +126,12 @@ def _point(
     """Row `i` of aligned rows; `equal` more rows of its step, name and occurrence are equal in both runs."""
     row, other = left.iloc[i], right.iloc[i]
     same = np.all([codes(left, key) == codes(left.iloc[[i]], key)[0] for key in KEY[:-1]], axis=0)
-    numbers = (float(row["value"]), float(other["value"])) if table == "values" else ()
+    numbers = (float(row["value"]), float(other["value"])) if table == "values" else (np.nan, np.nan)
     return Point(
         int(row["step"]), str(row["name"]), int(row["block"]), int(row["occurrence"]),
         int(row["rank"]), int(other["rank"]), int(row["seq"]),
         int(changed[same].sum()), int(same.sum()) + equal, *numbers,
+        int(other["own_step"]) if "own_step" in right else None,
     )  # fmt: skip
 
 

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.recorded import OF_A_RANK, Common
+from analysis.divergence.recorded import Common
 from analysis.divergence.rounding import UNITS
+from analysis.divergence.shared import Shared
 from analysis.divergence.sized import BY_RANK, P
 from analysis.load.frames import Frames
 from analysis.runs import Id
@@ -32,19 +33,22 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
 
     `common` decides which records are compared. Messages from any source that came from another rank are left out.
     """
-    sides = [frames.of("sizes", *run) for run in (a, b)]
-    for index, side in enumerate(sides):
+    shared, sides = Shared(frames, "fingerprints", a, b, common), []
+    for run in (a, b):
+        side = frames.of("sizes", *run)
         side = side[side["dtype"].isin(list(UNITS)).to_numpy()]
         names = side["name"].astype(str)
-        kept = {name for name in names.unique() if _compared(name, common)} - by_arrival(frames, a, b)
-        sides[index] = side.assign(name=names)[names.isin(kept).to_numpy()]
+        kept = {name for name in names.unique() if _compared(name, shared)} - by_arrival(frames, a, b)
+        side = shared.at_steps_of_a(run, side.assign(name=names, own_step=side["step"]))
+        parted = side["name"].isin(shared.moved) & (side["step"] >= shared.parted)
+        sides.append(side[(names.isin(kept) & ~parted).to_numpy()])
     both = sides[0].merge(sides[1], on=KEY, suffixes=("", "_b"))
     both = both[(both["count"] == both["count_b"]) & (both["count"] > 0)]
     if both.empty:
         return None
     scale = np.maximum(both["l1"].abs().to_numpy(), both["l1_b"].abs().to_numpy())
-    scale = np.maximum(scale, _contributed(frames, a, both))
-    scale = np.maximum(scale, _contributed(frames, b, both))
+    scale = np.maximum(scale, _contributed(frames, a, both, both["own_step"]))
+    scale = np.maximum(scale, _contributed(frames, b, both, both["own_step_b"]))
     with np.errstate(all="ignore"):
         far = np.max([np.abs((both[p] - both[f"{p}_b"]).to_numpy()) for p in P], axis=0)
         units = far / (scale * both["dtype"].astype(str).map(UNITS).to_numpy())
@@ -55,10 +59,9 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
     return Farthest(both["name"].iloc[most], int(both["step"].iloc[most]), float(units[most]))
 
 
-def _compared(name: str, common: Common) -> bool:
+def _compared(name: str, shared: Shared) -> bool:
     """Whether records of this name can be compared between the runs."""
-    alone = common.moved and (common.partial(name) or OF_A_RANK.fullmatch(name) is not None)
-    return not (alone or common.dropped("fingerprints", name))
+    return not (name in shared.unlike or shared.common.dropped("fingerprints", name))
 
 
 def by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
@@ -74,8 +77,9 @@ def by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
     return {f"{RECEIVED}{name.removeprefix(SOURCE)}" for name in names}
 
 
-def _contributed(frames: Frames, run: Id, both: pd.DataFrame) -> np.ndarray:
-    """For each row the sum of absolute values of all contributions; 0 if it is no total or they are unknown."""
+def _contributed(frames: Frames, run: Id, both: pd.DataFrame, steps: pd.Series) -> np.ndarray:
+    """For each row, of these `steps` of the run, the sum of absolute values of all contributions; 0 if it is no total
+    or they are unknown."""
     sizes = frames.of("sizes", *run)
     names = sizes["name"].astype(str)
     added = sizes[names.str.startswith(ADDED).to_numpy()]
@@ -83,5 +87,5 @@ def _contributed(frames: Frames, run: Id, both: pd.DataFrame) -> np.ndarray:
     totals = added["l1"].abs().groupby([added["step"], base, added["occurrence"]]).sum()
     wanted = both["name"].str.removeprefix(TOTAL).str.replace(BY_RANK, "", regex=True)
     wanted = wanted.where(both["name"].str.startswith(TOTAL), "")
-    keys = pd.MultiIndex.from_arrays([both["step"], wanted, both["occurrence"]])
+    keys = pd.MultiIndex.from_arrays([steps, wanted, both["occurrence"]])
     return totals.reindex(keys).fillna(0.0).to_numpy()

@@ -19,7 +19,7 @@ class Point:
 
     `occurrence` counts rows of equal step, name and block from 0. `rank_a` and `rank_b` recorded the row. Of the
     `recorded` blocks of this step, name and occurrence `differing` differ. `a` and `b` are the numbers, NaN for
-    fingerprints."""
+    fingerprints. `step_b` is the step in the second run, if that counts differently."""
 
     step: int
     name: str
@@ -32,6 +32,12 @@ class Point:
     recorded: int
     a: float = np.nan
     b: float = np.nan
+    step_b: int | None = None
+
+    @property
+    def steps(self) -> tuple[int, int]:
+        """The step in both runs."""
+        return self.step, self.step if self.step_b is None else self.step_b
 
 
 @dataclass(frozen=True)
@@ -66,6 +72,7 @@ class Comparison:
     left_out     names in both that cannot be compared, or not to the end: names in `moved` only before the step
                  `parted`, in which the runs begin to make different calls; the others nowhere, since ranks added
                  arrays of their own
+    counted      steps count calls of all ranks: one place of the program may have another step in each run
     """
 
     a: Id
@@ -90,6 +97,7 @@ class Comparison:
     left_out: tuple[str, ...] = ()
     moved: tuple[str, ...] = ()
     parted: int | None = None
+    counted: bool = False
 
     @property
     def differs(self) -> bool:

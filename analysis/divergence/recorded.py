@@ -12,8 +12,8 @@ Options state which rows they decide on, and the layout decides which rank recor
 | the hash of fingerprints | none | fingerprints |
 | their checkpoint | none | steps before both have begun, rows that count from the start |
 | rank count, ownership | contributions of whole ranks | these, and other rows that depend on a rank's blocks |
-| the same, and ranks added arrays of their own | none | messages and sums, but for the totals of all ranks |
-| the same, and an array has another shape | none | its totals |
+| the same, and ranks added arrays of their own | none | messages and sums, but for those of all ranks |
+| the same, and an array has another length | none | its records, one by one |
 | method, by SAME_STATES alone | messages and sums | none |
 | another factor of the method | all | none |
 | a run ended early | all | none |
@@ -22,22 +22,20 @@ Options state which rows they decide on, and the layout decides which rank recor
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 import pandas as pd
 
 from analysis.groups import CHOSEN, FREE, differing_factors, effects, factors, of_effect
 from analysis.load.frames import Frames
-from analysis.runs import Id, apart
-from miniapps.trace.records import INPUT, NODE, PASSING, SOURCE, TOTAL, is_state
+from analysis.runs import Id
+from miniapps.trace import layouts
+from miniapps.trace.layouts import Layout, any_matches, of_passing
+from miniapps.trace.records import INPUT, NODE, PASSING
 from miniapps.trace.schema import FINGERPRINTS
 
-# Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch).
-OF_A_RANK = re.compile(r"added:.* by rank \d+ of \d+")
 TELLING = ("run", "repeat", "complete", "size", "method", "config", "promises", "options", "reductions")
 # Effects of options of the method that may change bits but not which states are recorded.
 SAME_STATES = (*CHOSEN, *FREE, "device", "fault")
@@ -57,7 +55,8 @@ class Common:
     differ      the differences of methods and recordings, in words
     until       one run may lack all rows after this step
     hashed      fingerprints of the runs have different hashes
-    moved       the layouts differ; then messages and sums with `partial` names cannot be compared
+    moved       the layouts differ; then messages and sums with `partial` names cannot be compared, nor
+                with `resized` ones, unless sizes say that the array is the same
     unaligned   one step may be two places of the program, since steps count calls
     """
 
@@ -70,6 +69,7 @@ class Common:
     moved: bool = False
     unaligned: bool = False
     partial: Callable[[str], bool] = lambda name: False
+    resized: Callable[[str], bool] = lambda name: False
 
 
 def recording(run: Mapping[str, Any]) -> str:
@@ -111,7 +111,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
         (step for c in configs for key in stops if isinstance(step := _of(c, key), int)), default=LAST
     )
     changed = [key for key in differing if stated[key].get("records") and key not in restarts]
-    passing = [key for key in changed if all(_of_passing(rows) for rows in stated[key]["records"])]
+    passing = [key for key in changed if all(of_passing(rows) for rows in stated[key]["records"])]
     only = tuple(f"{name}:" for name in sorted(variants[0] ^ variants[1]))
     moved = a["size"] != b["size"] or owners[0] != owners[1]
     others = differing_factors(methods)
@@ -119,38 +119,25 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     renumbered = bool(only) or len(changed) > len(passing)
     early = not (a["complete"] and b["complete"])
     anything = early or any(known.get(key) not in SAME_STATES for key in others)
-    of_ranks = [
-        rows for option in stated.values() if option.get("of_ranks") for rows in option.get("records", ())
-    ]
-    calls = f"values:{SOURCE}*" in of_ranks  # a program that runs as it is
+    own = [Layout(run["size"], json.loads(run["options"]), json.loads(run["reductions"])) for run in (a, b)]
+    calls = all(layout.counts_calls for layout in own)
     counted = [rows for key in restarts for rows in stated[key].get("records", ())]
-    stated_sums = [json.loads(run["reductions"]) for run in (a, b)]
-    own_arrays = any(apart(run["reductions"], run["size"]) for run in (a, b))
 
     def dropped(table: str, name: str) -> bool:
         if hashed and table == "fingerprints":
             return True
-        if moved and (OF_A_RANK.fullmatch(name) or _any_matches(of_ranks, table, name)):
+        if moved and layouts.of_a_rank(table, name, *own):
             return True
-        if restarts and (name.startswith(INPUT) or _any_matches(counted, table, name)):
+        if restarts and (name.startswith(INPUT) or any_matches(counted, table, name)):
             return True
         return renumbered and name.startswith(PASSING)
-
-    def partial(name: str) -> bool:
-        """Whether the array of `name` is not one that all ranks have alike."""
-        sums = [own.get(name.removeprefix(TOTAL)) for own in stated_sums]
-        if not name.startswith(TOTAL) or not all(sums):
-            return own_arrays
-        one, other = sums
-        few = any(0 < own.get("ranks", 0) < run["size"] for own, run in zip(sums, (a, b), strict=True))
-        return few or any(one.get(key) != other.get(key) for key in ("shape", "dtype", "operation"))
 
     def may_lack(table: str, name: str) -> bool:
         if anything or dropped(table, name) or name.startswith(only):
             return True
         if name.startswith((*PASSING, NODE)):
             return bool(passing) or bool(others)
-        return any(_any_matches(stated[key]["records"], table, name) for key in changed)
+        return any(any_matches(stated[key]["records"], table, name) for key in changed)
 
     words = [
         f"{key}: {value_text(_of(configs[0], key))}, {value_text(_of(configs[1], key))}" for key in changed
@@ -172,24 +159,13 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
         hashed,
         moved,
         moved and calls,
-        partial,
+        lambda name: layouts.partial(name, *own),
+        lambda name: layouts.resized(name, *own),
     )
 
 
 def _nothing(table: str, name: str) -> bool:
     return False
-
-
-def _of_passing(rows: str) -> bool:
-    """Whether rows that an option states are messages or sums."""
-    return rows.partition(":")[2].startswith((*PASSING, NODE))
-
-
-def _any_matches(stated: Iterable[str], table: str, name: str) -> bool:
-    """Whether an option states rows of this table and name. Messages and sums match only if named."""
-    return any(
-        (is_state(name) or _of_passing(rows)) and fnmatchcase(f"{table}:{name}", rows) for rows in stated
-    )
 
 
 def _of(options: dict[str, Any], key: str) -> Any:

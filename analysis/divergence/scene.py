@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -44,8 +45,8 @@ class Scene:
     def blocks(self) -> pd.DataFrame:
         """All records of this name and occurrence; columns block, rank (in the second run), differs."""
         sides = []
-        for run in (self.comparison.a, self.comparison.b):
-            rows = self.frames.segment(self.table, *run, self.at.name, self.at.step)
+        for run, step in zip((self.comparison.a, self.comparison.b), self.at.steps, strict=True):
+            rows = self.frames.segment(self.table, *run, self.at.name, step)
             sides.append(rows[rows["occurrence"] == self.at.occurrence])
         both = sides[0].merge(sides[1], on="block", suffixes=("_a", "_b"))
         if self.table == "values":
@@ -57,7 +58,7 @@ class Scene:
     def event(self, name: str, call: int | None = None) -> Event | None:
         """The event `name` of this record, or that of another `call` in this step."""
         call = self.at.occurrence if call is None else call
-        return preceding.nth(self.b["path"], self.repeat, self.rank, self.at.step, name, call)
+        return preceding.nth(self.b["path"], self.repeat, self.rank, self.at.steps[1], name, call)
 
     def region(self, reducer: str) -> str:
         """The region of a reduction, in the second run."""
@@ -84,8 +85,8 @@ class Scene:
     def sources(self, name: str) -> tuple[int, int] | None:
         """The ranks whose messages this receive from any source took in both runs; None if they are the same."""
         sides = []
-        for run in (self.comparison.a, self.comparison.b):
-            rows = self.frames.segment("values", *run, f"{SOURCE}{name}", self.at.step)
+        for run, step in zip((self.comparison.a, self.comparison.b), self.at.steps, strict=True):
+            rows = self.frames.segment("values", *run, f"{SOURCE}{name}", step)
             rows = rows[(rows["occurrence"] == self.at.occurrence) & (rows["block"] == self.at.block)]
             sides.append([int(value) for value in rows["value"]])
         return (sides[0][0], sides[1][0]) if all(sides) and sides[0] != sides[1] else None
@@ -130,14 +131,15 @@ class Scene:
 
     def preceding(self) -> Preceding:
         """What the rank of this record did before it."""
-        return preceding.preceding(self.b["path"], self.repeat, self.rank, self.at)
+        at = replace(self.at, step=self.at.steps[1])
+        return preceding.preceding(self.b["path"], self.repeat, self.rank, at)
 
     def order(self, reducer: str, call: int) -> tuple[bool, bool] | None:
         """(whether the recorded orders of a sum differ, whether they can be compared); None: not recorded."""
         sides = []
-        for run in (self.comparison.a, self.comparison.b):
+        for run, step in zip((self.comparison.a, self.comparison.b), self.at.steps, strict=True):
             rows = self.frames.of("order", *run)
-            keep = (rows["step"] == self.at.step) & (rows["name"] == reducer) & (rows["occurrence"] == call)
+            keep = (rows["step"] == step) & (rows["name"] == reducer) & (rows["occurrence"] == call)
             sides.append(rows["ranks"][keep].tolist())
         if not all(sides):
             return None

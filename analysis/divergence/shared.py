@@ -4,38 +4,59 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 
 from analysis.divergence.points import Lone
-from analysis.divergence.recorded import LAST, OF_A_RANK, Common
+from analysis.divergence.recorded import LAST, Common
 from analysis.load.frames import Frames
 from analysis.load.store import Leaves
 from analysis.load.tree import HASHES
 from analysis.runs import Id
 from kernels import bits
+from miniapps.trace.layouts import OF_A_RANK, Alignment, align
 from miniapps.trace.records import PASSING, is_state
 
 KEY = ["step", "name", "occurrence", "block"]
+ARRAY = ["dtype", "count"]
 
 
 class Shared:
     """The rows of one table that two (run, repeat) both recorded and that are compared, as leaves of hash trees.
 
     `in_left`, `in_right`: the indices of leaves with equal (step, name, occurrence, leaf) in both; `unequal`: whether
-    they differ in blocks or bits; `rows`: how many rows both have, by step, name, occurrence and block.
+    they differ in blocks or bits; `rows`: how many rows both have, by step, name, occurrence and block. Steps of `b`
+    are given as those of `a`, as `alignment` says.
     """
 
     def __init__(self, frames: Frames, table: str, a: Id, b: Id, common: Common):
         self.frames, self.table, self.a, self.b, self.common = frames, table, a, b, common
         self.left, self.right = frames.leaves(table, *a), frames.leaves(table, *b)
-        self.in_left, self.in_right = _joined(self.left, self.right)
+        self.numbers = {name: number for number, name in enumerate(frames.names)}
         self.begin = _both_begun(frames, a, b) if common.restarted else 0
-        self.unlike, self.moved = self._unaligned() if common.moved else (set(), set())
-        self.left_out = self.unlike | self.moved
-        self.parted = self._parted() if self.moved else LAST
+        self.alignment: Alignment | None = None
+        self.unlike: set[str] = set()
+        self.moved: set[str] = set()
+        if common.moved:
+            names = filter(self._wanted, self._passing(self.left, self.right))
+            self.unlike = {name for name in names if self._of_no_array(name)}
+        if common.unaligned:
+            self.alignment = align(self._calls(self.left), self._calls(self.right))
+            self.right = replace(self.right, step=self.alignment.in_a(self.right.step))
+            self.moved = self._unaligned()
+        self.in_left, self.in_right = _joined(self.left, self.right)
+        parted = self.alignment.parted if self.alignment and self.moved else None
+        self.parted = LAST if parted is None else parted
         kept = self._of(self.left, self._wanted)[self.in_left]
+        resized = np.zeros(len(kept), bool)
+        if common.unaligned and table == "fingerprints":
+            resized = kept & self._resized()
+            kept &= ~resized
+        self.resized = self.in_left[resized], self.in_right[resized]
+        names = np.unique(self.left.name[self.resized[0]]).tolist()
+        self.left_out = self.unlike | self.moved | {frames.names[code] for code in names}
         if not kept.all():
             self.in_left, self.in_right = self.in_left[kept], self.in_right[kept]
         pairs = [
@@ -59,60 +80,84 @@ class Shared:
     def _must(self, name: str) -> bool:
         """Whether both runs must have the rows of a name. On another number of ranks a program may make other calls."""
         if self.common.unaligned and name.startswith(PASSING):
-            code = self.frames.names.index(name)
+            code = self.numbers[name]
             if not (np.any(self.left.name == code) and np.any(self.right.name == code)):
                 return False
         return self._wanted(name) and not self.common.may_lack(self.table, name)
 
-    def _unaligned(self) -> tuple[set[str], set[str]]:
-        """Names of messages and sums in both runs: those that no comparison uses, and those whose steps differ.
+    def _of_no_array(self, name: str) -> bool:
+        """Whether records of this message or sum are not of the same array in both runs, as far as names tell."""
+        if self.common.partial(name):
+            return True
+        return self.common.resized(name) and not all(len(sizes) for sizes in self._sizes([name]))
 
-        A step counts collective calls on all ranks. One run may make more of them, as a solver does that iterates more
-        often; and a communicator may have all ranks of one run, but only some of the other's."""
-        unlike, moved = set(), set()
-        for code in self._passing(self.left, self.right):
-            name = self.frames.names[code]
+    def _unaligned(self) -> set[str]:
+        """Names of messages and sums in both runs whose steps differ. One run may make more calls, as a solver does
+        that iterates more often."""
+        moved = set()
+        for name in set(self._passing(self.left, self.right)) - self.unlike:
+            code = self.numbers[name]
             one, other = (np.sort(tree.step[tree.name == code]) for tree in (self.left, self.right))
             shorter = min(len(one), len(other))
-            if self.common.partial(name):
-                unlike.add(name)
-            elif self.common.unaligned and not np.array_equal(one[:shorter], other[:shorter]):
+            if not np.array_equal(one[:shorter], other[:shorter]):
                 moved.add(name)
-        return unlike, moved
+        return moved
 
-    def _passing(self, *trees: Leaves) -> list[int]:
-        """Codes of messages and sums in all `trees`, without contributions of whole ranks."""
+    def _passing(self, *trees: Leaves) -> list[str]:
+        """Names of messages and sums in all `trees`, without contributions of whole ranks."""
         codes = functools.reduce(np.intersect1d, (tree.name for tree in trees))
-        names = self.frames.names
-        return [
-            code
-            for code in np.unique(codes).tolist()
-            if names[code].startswith(PASSING) and not OF_A_RANK.fullmatch(names[code])
-        ]
+        names = [self.frames.names[code] for code in np.unique(codes).tolist()]
+        return [name for name in names if name.startswith(PASSING) and not OF_A_RANK.fullmatch(name)]
 
-    def _parted(self) -> int:
-        """The first step in which the two runs make different calls."""
-        steps = []
-        for tree in (self.left, self.right):
-            known = np.zeros(len(self.frames.names), bool)
-            for code in self._passing(tree):
-                known[code] = self._wanted(self.frames.names[code])
-            kept = known[tree.name]
-            steps.append(np.unique(np.stack([tree.step[kept], tree.name[kept]]), axis=1))
-        shorter = min(pairs.shape[1] for pairs in steps)
-        one, other = (pairs[:, :shorter] for pairs in steps)
-        apart = np.flatnonzero((one != other).any(axis=0))
-        return int(min(one[0, apart[0]], other[0, apart[0]])) if len(apart) else LAST
+    def _calls(self, tree: Leaves) -> np.ndarray:
+        """(step, name) of what is compared of the calls that both runs make: int64 (2, n), sorted and unique."""
+        known = np.zeros(len(self.frames.names), bool)
+        for name in self._passing(self.left, self.right):
+            known[self.numbers[name]] = self._wanted(name)
+        kept = known[tree.name]
+        return np.unique(np.stack([tree.step[kept], tree.name[kept]]).astype(np.int64), axis=1)
+
+    def _sizes(self, names: list[str]) -> list[pd.DataFrame]:
+        """The sizes of whole arrays that each run recorded under these names, its steps as those of `a`: the columns
+        ARRAY, by (step, name, occurrence)."""
+        sides = []
+        for run in (self.a, self.b):
+            rows = self.frames.of("sizes", *run)
+            rows = self.at_steps_of_a(
+                run, rows[(rows["name"].isin(names) & (rows["block"] == -1)).to_numpy()]
+            )
+            keys = [codes(rows, key) for key in KEY[:-1]]
+            frame = pd.DataFrame({key: codes(rows, key) for key in ARRAY}, pd.MultiIndex.from_arrays(keys))
+            sides.append(frame[~frame.index.duplicated()])
+        return sides
+
+    def _resized(self) -> np.ndarray:
+        """Which of the shared leaves are of arrays of other lengths or types in both runs: bool."""
+        tree, at = self.left, self.in_left
+        keys = pd.MultiIndex.from_arrays([tree.step[at], tree.name[at], tree.occurrence[at]])
+        names = [self.frames.names[code] for code in np.unique(tree.name[at]).tolist()]
+        one, other = (sizes.reindex(keys).to_numpy() for sizes in self._sizes(names))
+        known = ~(np.isnan(one) | np.isnan(other)).any(axis=1)
+        return known & (one != other).any(axis=1)
+
+    def at_steps_of_a(self, run: Id, rows: pd.DataFrame) -> pd.DataFrame:
+        """`rows` of one of the runs, its steps as those of `a`; where they change, `own_step` is as they were."""
+        if self.alignment is None or run != self.b:
+            return rows
+        return rows.assign(own_step=rows["step"], step=self.alignment.in_a(rows["step"].to_numpy()))
 
     def missing(self) -> list[tuple[int, Lone | None]]:
         """For each run, the number of rows that the other one lacks, and the first of them."""
         missing_rows = []
-        sides = ((self.a, self.left, self.in_left), (self.b, self.right, self.in_right))
-        for (run, tree, joined), (_, other, matched) in zip(sides, sides[::-1], strict=True):
+        sides = (
+            (self.a, self.left, self.in_left, self.resized[0]),
+            (self.b, self.right, self.in_right, self.resized[1]),
+        )
+        for (run, tree, joined, resized), (_, other, matched, _) in zip(sides, sides[::-1], strict=True):
             must = self._of(tree, self._must)
             must &= tree.step <= self.common.until
             alone = must.copy()
-            alone[joined] = False
+            alone[joined] = alone[resized] = False
             count, first = int(tree.rows[alone].sum()), []
             if count:
                 places = np.flatnonzero(alone)
@@ -146,12 +191,13 @@ class Shared:
     def _rows(self, run: Id, tree: Leaves, places: np.ndarray) -> pd.DataFrame:
         """The rows of the leaves in `places`, names as text."""
         rows = self.frames.at(self.table, run[0], tree.places(np.sort(places)))
-        return rows.assign(name=rows["name"].astype("str"))
+        return self.at_steps_of_a(run, rows.assign(name=rows["name"].astype("str")))
 
     def aligned(self, chosen: np.ndarray) -> tuple[pd.DataFrame, pd.DataFrame]:
         """The rows in both runs below the shared leaves of the mask `chosen`, in the same order."""
         left = self.frames.at(self.table, self.a[0], self.left.places(self.in_left[chosen]))
         right = self.frames.at(self.table, self.b[0], self.right.places(self.in_right[chosen]))
+        right = self.at_steps_of_a(self.b, right)
         if len(left) == len(right) and all(
             codes(left, key).tobytes() == codes(right, key).tobytes() for key in KEY
         ):
@@ -199,9 +245,9 @@ def _joined(left: Leaves, right: Leaves) -> tuple[np.ndarray, np.ndarray]:
 
 
 def codes(rows: pd.DataFrame, key: str) -> np.ndarray:
-    """The column `key` as int32; names as their codes."""
+    """The column `key` as int64; names as their codes."""
     column = rows[key]
-    return (column.cat.codes if key == "name" else column).to_numpy(np.int32)
+    return (column.cat.codes if key in ("name", "dtype") else column).to_numpy(np.int64)
 
 
 def differ(table: str, left: pd.DataFrame, right: pd.DataFrame) -> np.ndarray:

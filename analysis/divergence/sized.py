@@ -24,12 +24,12 @@ P = ("p0", "p1", "p2", "p3")
 def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | None, Size | None]:
     """The sizes of the record `at` in both runs; None where a run has none."""
     sides: list[Size | None] = []
-    for run in (a, b):
+    for run, step in zip((a, b), at.steps, strict=True):
         if table == "values":
             x = at.a if run == a else at.b
             sides.append(Size("float64", 1, abs(x), abs(x), (x, 0.0, 0.0, 0.0)))
             continue
-        rows = _rows(frames, "sizes", run, at.name, at)
+        rows = _rows(frames, "sizes", run, at.name, step, at)
         rows = rows[rows["block"] == at.block]
         sides.append(size_of(rows.iloc[0]) if len(rows) else None)
     return sides[0], sides[1]
@@ -37,7 +37,9 @@ def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | No
 
 def farthest(frames: Frames, a: Id, b: Id, at: Point) -> tuple[Size | None, Size | None]:
     """The sizes in both runs of the block of the record `at` that differs most relative to its size; None: no block."""
-    one, other = (_rows(frames, "sizes", run, at.name, at) for run in (a, b))
+    one, other = (
+        _rows(frames, "sizes", run, at.name, step, at) for run, step in zip((a, b), at.steps, strict=True)
+    )
     both = one.merge(other, on="block", suffixes=("", "_b"))
     if both.empty:
         return None, None
@@ -53,12 +55,12 @@ def farthest(frames: Frames, a: Id, b: Id, at: Point) -> tuple[Size | None, Size
 def given(frames: Frames, a: Id, b: Id, total: Point, name: str) -> Given:
     """The contributions to the reduction `name` whose total is the record `total`."""
     base, sets, sizes = BY_RANK.sub("", name), [], []
-    for run in (a, b):
+    for run, step in zip((a, b), total.steps, strict=True):
         prints, own = [], []
         for added in frames.recorded("fingerprints", *run):
             if added.startswith(ADDED) and BY_RANK.sub("", added.removeprefix(ADDED)) == base:
-                prints.append(_rows(frames, "fingerprints", run, added, total))
-                own.append(_rows(frames, "sizes", run, added, total))
+                prints.append(_rows(frames, "fingerprints", run, added, step, total))
+                own.append(_rows(frames, "sizes", run, added, step, total))
         printed = pd.concat(prints) if prints else pd.DataFrame(columns=["hi", "lo"])
         sets.append(sorted(zip(printed["hi"].tolist(), printed["lo"].tolist(), strict=True)))
         sizes.append(tuple(size_of(row) for each in own for _, row in each.iterrows()))
@@ -102,6 +104,6 @@ def size_of(row: Mapping[str, Any] | pd.Series) -> Size:
     return Size(str(row["dtype"]), int(row["count"]), l1, largest, (p0, p1, p2, p3))
 
 
-def _rows(frames: Frames, table: str, run: Id, name: str, at: Point) -> pd.DataFrame:
-    rows = frames.segment(table, *run, name, at.step)
+def _rows(frames: Frames, table: str, run: Id, name: str, step: int, at: Point) -> pd.DataFrame:
+    rows = frames.segment(table, *run, name, step)
     return rows[rows["occurrence"] == at.occurrence]

@@ -9,7 +9,7 @@ import numpy as np
 
 from miniapps.cause import directions
 from miniapps.cause.directions import Launched, Stay
-from miniapps.cause.sizes import KEY, Sizes, added, common, on_ranks_alone
+from miniapps.cause.sizes import KEY, Sizes, added, at_steps_of, common, on_ranks_alone
 from miniapps.trace.records import RECEIVED, SOURCE
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
@@ -111,6 +111,7 @@ def judge(
     skipped = _by_arrival(a, b) | {name for name in names if on_ranks_alone(a, b, name)}
     runs = [a, b, *still, *disturbed, *again.values()]
     runs += [directed.still, *directed.a, *directed.b] if directed else []
+    runs = [at_steps_of(a, run, names) for run in runs]
     keys, rows = common(runs)
     fields = keys.view(KEY)
     numbers = [run.numbers[row] for run, row in zip(runs, rows, strict=True)]
@@ -161,7 +162,7 @@ def judge(
     stay: Stay | None = None
     at: tuple[str, int] | None = None
     if directed and repeats and kind in (ROUNDING, OPEN) and worst is not None:
-        given = np.maximum(*(added(run, names, keys) * run.size for run in (a, b)))
+        given = np.maximum(*(added(run, names, keys) * run.layout.size for run in runs[:2]))
         stay = _stay(
             [part[telling] for part in (numbers[0], numbers[1], *numbers[-5:])], fields[telling],
             np.maximum(reach, unit * size)[telling], (unit * np.maximum(given, size))[telling],

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from kernels.sizes import UNITS
-from miniapps.trace import builds, read_run
-from miniapps.trace.records import ADDED, CHAIN, SOURCE, TOTAL
+from miniapps.trace import builds, layouts, read_run
+from miniapps.trace.layouts import NOWHERE, Layout
+from miniapps.trace.records import ADDED, CHAIN, PASSING, SOURCE, TOTAL
 
 KEY = np.dtype([(field, ">u4") for field in ("repeat", "step", "name", "block", "occurrence")])
-OF_A_RANK = "added:* by rank *"  # contributions of a whole rank
 PROJECTIONS = ("p0", "p1", "p2", "p3")
 
 
@@ -25,8 +24,7 @@ class Sizes:
     `keys`: (n,) of KEY as bytes, ascending. `numbers`: (n, 4) projections, the numbers themselves where there are at
     most four. `l1`: (n,) sums of absolute values. `count`: (n,) how many numbers. `unit`: (n,) the unit roundoff of
     their type, 0 of whole numbers. `sources`: whose messages were
-    taken from any source, by the name of the call. `size`: how many ranks. `of_ranks`: patterns of names whose records
-    depend on what a rank has.
+    taken from any source, by the name of the call. `layout`: how many ranks, and what is stated of their records.
     """
 
     keys: np.ndarray
@@ -35,8 +33,7 @@ class Sizes:
     count: np.ndarray
     unit: np.ndarray
     sources: dict[str, list[int]]
-    size: int = 1
-    of_ranks: tuple[str, ...] = ()
+    layout: Layout
 
 
 def read(run: Path, names: dict[str, int]) -> Sizes:
@@ -49,11 +46,13 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
     renamed = builds.as_in(names, own)
     parts: list[tuple[np.ndarray, ...]] = []
     sources: dict[str, list[int]] = {}
-    size, of_ranks = 1, [OF_A_RANK]
+    layout = Layout(1, {}, {})
     for trace in read_run(run, tables=["sizes", "values"]):
-        texts, size = [renamed.get(text, text) for text in trace.names], trace.attributes["size"]
-        stated = (option for option in trace.attributes["options"].values() if option.get("of_ranks"))
-        of_ranks += [rows.partition(":")[2] for option in stated for rows in option.get("records", ())]
+        texts = [renamed.get(text, text) for text in trace.names]
+        if trace.attributes["rank"] == 0:
+            sums = trace.attributes.get("reductions", {})
+            stated = {renamed.get(name, name): own for name, own in sums.items()}
+            layout = Layout(trace.attributes["size"], trace.attributes.get("options", {}), stated)
         known = np.array([names.setdefault(text, len(names)) for text in texts] or [0], np.int64)
         values, sizes = trace.tables["values"], trace.tables["sizes"]
         source = np.array([text.startswith((SOURCE, CHAIN)) for text in texts] or [False])
@@ -78,7 +77,7 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
     numbers, l1, count, unit = (
         np.concatenate(columns)[order] for columns in list(zip(*parts, strict=True))[1:]
     )
-    return Sizes(keys[order], numbers, l1, count, unit, sources, size, tuple(dict.fromkeys(of_ranks)))
+    return Sizes(keys[order], numbers, l1, count, unit, sources, layout)
 
 
 def _rows(
@@ -138,4 +137,36 @@ def added(run: Sizes, names: dict[str, int], keys: np.ndarray) -> np.ndarray:
 
 def on_ranks_alone(a: Sizes, b: Sizes, name: str) -> bool:
     """Whether records of this name cannot be compared, since `a` and `b` have different numbers of ranks."""
-    return a.size != b.size and any(fnmatchcase(name, rows) for rows in {*a.of_ranks, *b.of_ranks})
+    both = a.layout, b.layout
+    if both[0].size == both[1].size:
+        return False
+    if any(layouts.of_a_rank(table, name, *both) for table in ("fingerprints", "values")):
+        return True
+    return name.startswith(PASSING) and layouts.partial(name, *both)
+
+
+def at_steps_of(a: Sizes, run: Sizes, names: dict[str, int]) -> Sizes:
+    """`run` with its steps as those of `a`: where both count calls of all ranks, on other numbers of ranks, up to where
+    they make other calls."""
+    both = a.layout, run.layout
+    if both[0].size == both[1].size or not all(layout.counts_calls for layout in both):
+        return run
+    kept = [number for name, number in names.items()
+            if name.startswith(PASSING) and not on_ranks_alone(a, run, name)]  # fmt: skip
+    fields = [each.keys.view(KEY) for each in (a, run)]
+    shared = np.intersect1d(np.intersect1d(fields[0]["name"], fields[1]["name"]), kept)
+    calls = []
+    for each in fields:
+        own = each[np.isin(each["name"], shared)]
+        calls.append(np.unique(np.stack([own["step"], own["name"]]).astype(np.int64), axis=1))
+    alignment = layouts.align(*calls)
+    moved = fields[1].copy()
+    steps = alignment.in_a(moved["step"])
+    there = steps != NOWHERE
+    if alignment.parted is not None:
+        there &= steps < alignment.parted
+    moved["step"] = np.where(there, steps, 0)
+    keys = moved.view(f"V{KEY.itemsize}")[there]
+    order = np.argsort(keys, kind="stable")
+    numbers, l1, count, unit = (column[there][order] for column in (run.numbers, run.l1, run.count, run.unit))
+    return replace(run, keys=keys[order], numbers=numbers, l1=l1, count=count, unit=unit)

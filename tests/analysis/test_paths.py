@@ -2,9 +2,12 @@
 
 import random
 
+import numpy as np
 import pytest
 
 from analysis.__main__ import main
+from analysis.comparison import facts
+from analysis.divergence.calls import by_call
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
 from analysis.load.frames import load
@@ -14,10 +17,12 @@ from miniapps.trace.schema import rank_file
 from tests.analysis.synthetic import write_result
 
 INNER, NORM = "MPI_Allreduce at dot (cg.c:7)", "MPI_Allreduce at norm (cg.c:9)"
+ROW = "MPI_Allreduce at row (cg.c:11) on split 1"  # of two ranks
 
 
-def write(place, calls, ranks, operation="sum", dtype="float64"):
-    """A run on `ranks` ranks whose collectives of all ranks are `calls`, each a name and the bits of its total."""
+def write(place, calls, ranks, operation="sum", dtype="float64", lengths=None):
+    """A run on `ranks` ranks whose collectives are `calls`, each a name and the bits of its total, with arrays of the
+    `lengths` where these are given. Those over two ranks are of all ranks where there are no more."""
     place.mkdir(parents=True)
     facts = {"ordering": "library", "accumulation": "working", "wire": "as is", "collective": "allreduce",
              "guarantee": "none", "operation": operation, "dtype": dtype, "shape": [1], "ranks": ranks}  # fmt: skip
@@ -32,15 +37,23 @@ def write(place, calls, ranks, operation="sum", dtype="float64"):
                 "of_ranks": True,
             },
         },
-        "reductions": {name: facts | {"region": name, "calls": len(calls)} for name in (INNER, NORM)},
+        "reductions": {
+            name: facts | {"region": name, "calls": len(calls), "ranks": of}
+            for name, of in ((INNER, ranks), (NORM, ranks), (ROW, 2))
+        },
     }  # fmt: skip
     for rank in range(ranks):
-        tracer = Tracer(place / rank_file(rank), known | {"rank": rank}, size=ranks)
-        for step, (name, bits) in enumerate(calls):
+        tracer, step = Tracer(place / rank_file(rank), known | {"rank": rank}, size=ranks), 0
+        for i, (name, bits) in enumerate(calls):
+            of_all = name != ROW or ranks == 2
             tracer.at(0, step)
             tracer.event(tracer.name(name, "collective"), tracer.clock())
-            if rank == 0:
-                tracer.fingerprint(f"{TOTAL}{name}", -1, bytes([bits] * 16))
+            total = f"{TOTAL}{name}" if of_all else f"{TOTAL}{name} by rank {rank} of {ranks}"
+            if (rank == 0 or not of_all) and lengths:
+                tracer.array(total, -1, np.full(lengths[i], 1.0 + bits))
+            elif rank == 0 or not of_all:
+                tracer.fingerprint(total, -1, bytes([bits] * 16))
+            step += of_all
         tracer.close(complete=True)
     write_result(place, fingerprints=[])
 
@@ -107,3 +120,50 @@ def test_equal_bits_up_to_where_the_paths_part_are_said_to_be_no_more(tmp_path, 
     assert "compared: 2 fingerprints and values; 2 calls not, or not to the end" in capsys.readouterr().out
     assert main(["divergence", runs[0], runs[2]]) == 2
     assert "from step 0 on, the two make other calls" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_sums_over_few_ranks_shift_no_call_of_all_ranks(seed, tmp_path):
+    """Two ranks are all ranks of one run: a sum over two of them is a step there, and none in the other run. It is left
+    out by itself, and the first call of all ranks that differs is named, by the steps of both runs."""
+    rng = random.Random(seed)
+    names = [INNER, *(rng.choice((INNER, NORM, ROW, ROW)) for _ in range(rng.randint(3, 30)))]
+    of_all = [i for i, name in enumerate(names) if name != ROW]
+    differs = rng.choice([*of_all, len(names)])
+    ranks = (4, 2) if seed % 2 else (2, 4)
+    for place, size, bits in zip("ab", ranks, (0, 1), strict=True):
+        calls = [(name, bits * (i >= differs or name == ROW)) for i, name in enumerate(names)]
+        write(tmp_path / place, calls, size)
+    frames = load([tmp_path / "a", tmp_path / "b"])
+    comparison = compare(frames, ("a", 0), ("b", 0))
+    assert comparison.comparable and comparison.parted is None and not comparison.moved
+    assert comparison.compared == len(of_all)
+    assert comparison.differs == (differs < len(names))
+    if not comparison.differs:
+        return
+    steps = {2: differs, 4: differs - names[:differs].count(ROW)}
+    assert comparison.first.steps == tuple(steps[size] for size in ranks)
+    judged = cause(frames, comparison)
+    assert (judged.name, judged.step) == (names[differs], comparison.first.step)
+    assert ("steps" in dict(facts(comparison, frames, judged))) == (steps[2] != steps[4])
+    called = by_call(frames, ("a", 0), ("b", 0))
+    assert called["got_differing"].sum() == sum(i >= differs for i in of_all)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_arrays_whose_length_depends_on_the_ranks_are_left_out_one_by_one(seed, tmp_path):
+    rng = random.Random(seed)
+    names = [rng.choice((INNER, NORM)) for _ in range(rng.randint(2, 12))]
+    own = [False, *(rng.random() < 0.4 for _ in names[1:])]
+    wrong = rng.choice([None, *(i for i, each in enumerate(own) if not each)])
+    for place, ranks in (("a", 2), ("b", 4)):
+        calls = [(name, ranks if each else int((place, i) == ("b", wrong)))
+                 for i, (name, each) in enumerate(zip(names, own, strict=True))]  # fmt: skip
+        write(tmp_path / place, calls, ranks, lengths=[ranks if each else 5 for each in own])
+    comparison = compare(load([tmp_path / "a", tmp_path / "b"]), ("a", 0), ("b", 0))
+    assert comparison.comparable and comparison.compared == own.count(False)
+    assert comparison.equal == (wrong is None)
+    assert set(comparison.left_out) == {
+        f"{TOTAL}{name}" for name, each in zip(names, own, strict=True) if each
+    }
+    assert (comparison.first and comparison.first.step) == wrong

@@ -5,12 +5,13 @@ import pytest
 
 from miniapps.cause.placing import NOT_ROUNDING, OPEN, ROUNDING, Directed, judge
 from miniapps.cause.sizes import KEY, Sizes
+from miniapps.trace.layouts import Layout
 
 NAMES = {"total:sum": 0, "received:MPI_Recv at f": 1}
 EPS = 2.0**-52
 
 
-def recorded(*rows, sources=None):
+def recorded(*rows, sources=None, layout=None):
     """Sizes of rows (name, step, number, l1)."""
     keys = np.zeros(len(rows), KEY)
     numbers, l1 = np.zeros((len(rows), 4)), np.zeros(len(rows))
@@ -24,6 +25,7 @@ def recorded(*rows, sources=None):
         np.ones(len(rows), np.int64),
         np.full(len(rows), 2.0**-53),
         sources or {},
+        layout or Layout(1, {}, {}),
     )
 
 
@@ -152,3 +154,36 @@ def test_runs_that_are_two_more_such_launches_are_never_accused(seed):
     centre = np.random.default_rng(seed).lognormal(size=2000)
     a, b, *others = launches(centre, 1e-12, n=14, seed=seed + 100)
     assert judge(a, b, others[:1] * 2, others[2:], NAMES).kind != NOT_ROUNDING
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_runs_on_other_numbers_of_ranks_are_placed_call_by_call(seed):
+    """A sum over two ranks is a step where there are no more, and shifts no call there; by itself it is left out."""
+    draw = np.random.default_rng(seed)
+    calls = ["total:sum", *draw.choice(["total:sum", "total:other", "total:row"], 30)]
+    for name in calls:
+        NAMES.setdefault(name, len(NAMES))
+    options = {
+        "recording.of_ranks": {
+            "of_ranks": True,
+            "records": ["fingerprints:total:* by rank *", "values:source:*"],
+        }
+    }
+
+    def run(ranks, difference=0.0):
+        rows, step = [], 0
+        for i, name in enumerate(calls):
+            own = name == "total:row"
+            rows.append((name, step, 1.0 + i + (0.5 * ranks if own else difference), 1.0 + i))
+            step += not own or ranks == 2
+        stated = {
+            name.removeprefix("total:"): {"ranks": 2 if name == "total:row" else ranks} for name in set(calls)
+        }
+        return recorded(*rows, layout=Layout(ranks, options, stated))
+
+    for a, b in ((2, 4), (4, 2)):
+        disturbed = [run(a, float(d)) for d in draw.uniform(-1e-12, 1e-12, 10)]
+        equal = judge(run(a), run(b), [run(a)], disturbed, NAMES)
+        assert (equal.differing, equal.compared) == (0, sum(name != "total:row" for name in calls))
+        assert judge(run(a), run(b, 1e-13), [run(a)], disturbed, NAMES).kind == ROUNDING
+        assert judge(run(a), run(b, 1e-6), [run(a)], disturbed, NAMES).kind == NOT_ROUNDING
