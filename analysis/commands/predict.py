@@ -23,6 +23,7 @@ EXAMPLES = """\
   python -m analysis predict runs/deck runs/half --ranks 1 --set grid.ny=256"""
 OBJECTIVES = ("p50", "p90", "mean")
 MOST_REPLAYS = 100_000
+REST = "noise, and the spread between runs"  # what regions do not hold of a step
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -213,8 +214,10 @@ def _answer(
              "ranks": p.ranks, "clock": p.clock, options.objective: best, **quantiles, "replays": len(each.samples),
              "steps": each.replays.steps, "extrapolated": "; ".join(p.extrapolated)}
         )  # fmt: skip
-        own = each.regions.assign(machine=name, ranks=p.ranks, guarantee=level)
-        regions.append(own[["machine", "guarantee", "ranks", "region", "seconds", "how"]])
+        rest = {"region": REST, "seconds": best - each.regions["seconds"].sum(), "how": "replays"}
+        own = pd.concat([each.regions, pd.DataFrame([rest])], ignore_index=True)
+        own = own.assign(machine=name, ranks=p.ranks, guarantee=level, clock=p.clock)
+        regions.append(own[["machine", "guarantee", "ranks", "clock", "region", "seconds", "how"]])
         notes |= dict.fromkeys(f"Note: {remark}." for remark in p.remarks)
     first_machine = [each for machine, each in answers if machine is answers[0][0]]
     tables = {"predictions": pd.DataFrame(rows), "regions": pd.concat(regions, ignore_index=True),
@@ -244,7 +247,9 @@ def _answer(
         (row.machine or HERE, row.guarantee, row.ranks, row.region, _ms(row.seconds), row.how)
         for row in tables["regions"].itertuples(index=False)
     ]
-    table = ("Regions", Table(columns, lines, numbers=("ranks", "ms per step")))
+    clock = {"cpu": "CPU", "wall": "wall"}[answers[0][1].prediction.clock]
+    title = f"Regions, mean over ranks, {clock} time: those of a prediction add up to its {options.objective} above"
+    table = (title, Table(columns, lines, numbers=("ranks", "ms per step")))
     return Answer(None, tables, [*shown, *price_table(tables["prices"]), table], list(notes), files=files)
 
 

@@ -160,14 +160,14 @@ def region_table(medians: pd.DataFrame) -> Table:
     rows = []
     for (group, name), same in medians.groupby(["group", "name"], sort=False):
         by = {row.size: row for row in same.itertuples(index=False)}
-        calls = {number(row.calls / (row.size if several else 1)) for row in by.values()}
+        calls = sorted(row.calls / (row.size if several else 1) for row in by.values())
         texts = {size: _region_texts(by.get(size), size, several) for size in sizes}
         columns = zip(*texts.values(), strict=True)
         rows.append(
             (
                 group,
                 name,
-                " to ".join(sorted(calls, key=float)),
+                " to ".join(dict.fromkeys((number(calls[0]), number(calls[-1])))),
                 *(text for column in columns for text in column),
             )
         )

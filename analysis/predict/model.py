@@ -30,7 +30,8 @@ NOTHING = np.ones(1)
 
 @dataclass(frozen=True)
 class Answer:
-    """A prediction, and what it was made of: `regions`, a row per region: `region`, `seconds` per step, `how`; the
+    """A prediction, and what it was made of: `regions`, a row per region: `region`, `seconds` per step by the
+    prediction's clock, mean over ranks, without noise and the spread between runs, `how`; the
     `replays`; the `target`."""
 
     prediction: Prediction
@@ -115,7 +116,9 @@ def predict(
         )
         notes.remarks[f"{remark}; give a run of half the deck on one rank"] = None
     notes.remarks[NOT_MEASURED] = None
-    regions = _regions(target, costs, result)
+    by_wall = _regions(target, costs, result)
+    spinning = 1.0 if clock == "wall" else (waiting or Waiting()).spinning
+    regions = _regions(target, costs, result, spinning)
     samples = result.wall if clock == "wall" else result.cpu
     attributes = target.program.attributes
     prediction = Prediction(
@@ -126,7 +129,7 @@ def predict(
         quantiles=quantiles_of(samples),
         model=MODEL,
         clock="wall" if clock == "wall" else "cpu",
-        regions={row.region[:200]: float(row.seconds) for row in regions.itertuples(index=False)},
+        regions={row.region[:200]: float(row.seconds) for row in by_wall.itertuples(index=False)},
         traces=tuple(run.hash for run in target.runs),
         calibration="" if calibration is None else calibration.hash,
         extrapolated=tuple(notes.extrapolated),
@@ -235,8 +238,11 @@ def _program(
     return program_steps, float(busiest.max())
 
 
-def _regions(target: Target, costs: Mapping[Key, SegmentCost], result: Replays) -> pd.DataFrame:
-    """Seconds per step by region, and from what."""
+def _regions(
+    target: Target, costs: Mapping[Key, SegmentCost], result: Replays, waits: float = 1.0
+) -> pd.DataFrame:
+    """Seconds per step by region, and from what; of waiting the part `waits`: all of it on the wall, for CPU time what
+    a rank that waits spends."""
     share = target.shares * target.work
     counts = target.program.segments.groupby("key", sort=False).size()
     seconds: dict[str, float] = {}
@@ -247,7 +253,7 @@ def _regions(target: Target, costs: Mapping[Key, SegmentCost], result: Replays) 
         seconds[region] = seconds.get(region, 0.0) + each * count / len(target.program.steps)
         hows.setdefault(region, {})[costs[key].how] = None
     for region, waited in result.waiting.items():
-        seconds[region] = seconds.get(region, 0.0) + waited
+        seconds[region] = seconds.get(region, 0.0) + waits * waited
         if target.size > 1:
             hows.setdefault(region, {})["messages and waiting"] = None
     rows = [(region, s, ", ".join(hows.get(region, {}))) for region, s in seconds.items()]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 
+from analysis.groups import ranks_text
 from analysis.page import svg
 from analysis.page.axes import log_ticks
 from analysis.page.svg import Figure, figure_of
@@ -19,7 +20,7 @@ from analysis.scaling.tables import largest
 COLOURS = 7  # series of one figure
 STACKED = 6  # parts of a bar that are named, the others are one
 BARS = 24
-LETTERS = 62  # of a label above a row
+HEADING = 1.0  # height of the name of a series above its bars, in bars
 OTHERS = "others"
 RUNS = ["series", "size", "run", "repeat"]
 
@@ -91,15 +92,15 @@ def straggler_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure
     )
 
     def plot(axes) -> None:
-        for name, own in rows:
-            look = svg.series(looks[name])
+        for _, own in rows:
+            look = svg.series(looks[own["series"].iloc[0]])
             axes.plot(own["rank"], 100 * own["share"], linestyle="none", alpha=0.85, clip_on=False, **look)
         axes.set(xlabel="rank", ylabel="waiting caused, %")
         axes.set_ylim(bottom=0)
         axes.xaxis.get_major_locator().set_params(integer=True)
 
-    looks = _looks([name for name, _ in rows], labels)
-    legend = _legend(looks)
+    looks = _looks([own["series"].iloc[0] for _, own in rows], labels)
+    legend = tuple((looks[own["series"].iloc[0]], name) for name, own in rows)
     data = pd.concat([own[[*RUNS, "rank", "caused_s", "share"]] for _, own in rows], ignore_index=True)
     return [
         figure_of("scaling-stragglers", "Ranks that others wait for", plot, caption, 3.0, legend, data=data)
@@ -169,26 +170,29 @@ def _stacked(
     rest = len(parts) < len(heaviest)
     by_bar = {key: own.set_index("name")[column] for key, own in table.groupby(["series", "size"])}
 
+    headed = [i == 0 or bars[i - 1][0] != series for i, (series, _) in enumerate(bars)]
+    places = [i + HEADING * (sum(headed[: i + 1])) for i in range(len(bars))]
+
     def plot(axes) -> None:
-        for y, (series, size) in enumerate(bars):
+        for y, first, (series, size) in zip(places, headed, bars, strict=True):
             own, left = by_bar[series, size], 0.0
             widths = [100 * float(own.get(part, 0.0)) for part in parts]
             widths += [100 * float(own.sum()) - sum(widths)] * rest
             for i, width in enumerate(widths):
-                axes.barh(y + 0.16, width, left=left, height=0.42, color=svg.series(i)["color"])
+                axes.barh(y, width, left=left, height=0.62, color=svg.series(i)["color"])
                 left += width
-            text = f"{size} rank{'s' if size > 1 else ''}, {series}"
-            text = text if len(text) <= LETTERS else f"{text[: LETTERS - 1]}…"
-            axes.annotate(
-                text, (0.0, y - 0.26), xycoords=("axes fraction", "data"), va="center", fontsize=9
-            ).set_in_layout(False)
-        axes.set_ylim(len(bars) - 0.45, -0.6)
-        axes.set_yticks([])
-        axes.spines["left"].set_visible(False)
+            if first:
+                axes.annotate(
+                    series, (0.0, y - 0.85), xycoords=("figure fraction", "data"), va="center", fontsize=9
+                ).set_in_layout(False)
+        axes.set_ylim(places[-1] + 0.5, places[0] - 0.5 - HEADING)
+        axes.set_yticks(places, [ranks_text(size) for _, size in bars])
+        axes.tick_params(axis="y", length=0)
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"{label}, %")
 
     legend = tuple(enumerate([*parts, *[OTHERS] * rest]))
     drawn = pd.MultiIndex.from_frame(table[["series", "size"]]).isin(bars)
     data = table.loc[drawn, [*RUNS, "name", column]]
-    return [figure_of(name, title, plot, caption + more, 0.75 + 0.5 * len(bars), legend, data=data)]
+    height = 0.75 + 0.3 * (len(bars) + HEADING * sum(headed))
+    return [figure_of(name, title, plot, caption + more, height, legend, data=data)]

@@ -29,6 +29,7 @@ from analysis.scaling.series import STRONG
 from analysis.statistics import CONFIDENCE, SEED
 
 FEWEST = 4  # distinct rank counts
+MISFIT = 0.1  # relative error above which a law does not describe the times, as no prediction passes above it
 RESAMPLES = 200
 FITS = ("series", "kind", "model", "chosen", "aicc", "delta", "error", "runs", "parameters", "p_low", "p_high", "range",
         "remark", "a", "b", "c")  # fmt: skip
@@ -77,10 +78,11 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
 
     Least squares of relative residuals (f - T) / T over all runs of a series in `points` (of `series`); `error` is
     their root mean square. `aicc` is the corrected Akaike criterion, n log(RSS / n) + 2k + 2k(k+1)/(n-k-1) with k
-    coefficients and the variance, `delta` its distance to the best, which is `chosen`. Below about 2 the data do not
-    decide. `parameters` is text, for the chosen model with 95 % intervals by a bootstrap over runs within each rank
-    count; `range` says for which rank counts the fit holds: nothing is computed beyond. Series of fewer than FEWEST
-    rank counts have one row with the reason as `remark`.
+    coefficients and the variance, `delta` its distance to the best, which is `chosen` if its `error` is at most MISFIT;
+    otherwise none is, and the `remark` of the best says whether the law misses the medians or the runs scatter. Below
+    about 2 the data do not decide. `parameters` is text, for the chosen model with 95 % intervals by a bootstrap over
+    runs within each rank count, empty for a model that does not fit; `range` says for which rank counts the fit holds:
+    nothing is computed beyond. Series of fewer than FEWEST rank counts have one row with the reason as `remark`.
     """
     rows = []
     for (name, kind), own in points.groupby(["series", "kind"], sort=False):
@@ -98,12 +100,14 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
             continue
         candidates = sorted((_fitted(model, p, seconds) for model in _models(kind)), key=lambda fit: fit[1])
         for place, (model, aicc, error, x) in enumerate(candidates):
-            drawn = intervals(model, p, seconds) if place == 0 else {}
+            good = error <= MISFIT
+            drawn = intervals(model, p, seconds) if place == 0 and good else {}
+            remark = _remark(model, x, candidates, place, p) if good else _misfit(model, x, p, seconds)
             rows.append(series | {
-                "model": model.name, "chosen": place == 0, "aicc": aicc,
+                "model": model.name, "chosen": place == 0 and good, "aicc": aicc,
                 "delta": aicc - candidates[0][1] if place else 0.0,
-                "error": error, "parameters": _parameter_text(model.meaning(x), drawn),
-                "range": f"measured: {ends[0]} to {ends[1]} ranks", "remark": _remark(model, x, candidates, place, p),
+                "error": error, "parameters": _parameter_text(model.meaning(x), drawn) if good else "",
+                "range": f"measured: {ends[0]} to {ends[1]} ranks" if good else "", "remark": remark,
                 **dict(zip("abc", x, strict=False)),
             })  # fmt: skip
     return pd.DataFrame(rows, columns=list(FITS)).astype({"chosen": "bool"})
@@ -180,6 +184,18 @@ def _parameter_text(parameters: dict[str, float], intervals: dict[str, tuple[flo
         between = f" ({low:.3g} to {high:.3g})" if low == low else ""
         parts.append(f"{key} = {value:.3g}{' s' if key in ('T1', 'c') else ''}{between}")
     return ", ".join(parts)
+
+
+def _misfit(model: Model, x: np.ndarray, p: np.ndarray, seconds: np.ndarray) -> str:
+    """How a law misses the times: by the medians of rank counts, or because the runs of one lie so far apart."""
+    sizes = np.unique(p)
+    medians = np.array([np.median(seconds[p == size]) for size in sizes])
+    off = np.abs(predict(model, sizes, x) / medians - 1)
+    worst = int(np.argmax(off))
+    if off[worst] > MISFIT:
+        return f"does not fit: off by {off[worst]:.0%} at {sizes[worst]:.0f} rank{'s' if sizes[worst] > 1 else ''}"
+    scatter = float(np.sqrt(np.mean((seconds / medians[np.searchsorted(sizes, p)] - 1) ** 2)))
+    return f"not told: runs on one rank count scatter by {scatter:.0%}"
 
 
 def _remark(model: Model, x: np.ndarray, candidates: list, place: int, p: np.ndarray) -> str:

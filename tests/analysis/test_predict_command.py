@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from analysis.__main__ import main
+from analysis.commands.predict import REST
 from miniapps.received.ledger import read_ledger
 from tests.analysis.predict_programs import (
     calibrated,
@@ -28,11 +29,34 @@ def test_the_command_predicts_and_appends(tmp_path, capsys):
     answer = json.loads(capsys.readouterr().out)
     (row,) = answer["tables"]["predictions"]
     assert row["p50"] == row["p50_s"] == pytest.approx(5.3e-3, rel=0.02)
-    assert [each["region"] for each in answer["tables"]["regions"]] == ["work", "allreduce.sum", "step"][:2]
+    regions = answer["tables"]["regions"]
+    assert [each["region"] for each in regions] == ["work", "allreduce.sum", REST]
+    assert {each["clock"] for each in regions} == {"cpu"}
     assert any("T2, T3 and T4" in note for note in answer["notes"])
     (held,) = read_ledger(ledger).rows
     assert held.prediction.median == row["p50_s"]
     assert held.prediction.clock == "cpu"
+
+
+@pytest.mark.parametrize("clock", ["cpu", "wall"])
+@pytest.mark.parametrize("objective", ["p50", "p90", "mean"])
+def test_regions_add_up_to_the_printed_time_of_one_clock_that_is_named(
+    tmp_path, calibration, monkeypatch, capsys, clock, objective
+):
+    monkeypatch.setattr("analysis.commands.predict._calibrations", lambda paths: [calibration])
+    monkeypatch.setattr("analysis.commands.predict._elsewhere", lambda *_: ())
+    run = write_program(tmp_path / "run", 128, size=2)
+    argv = ["predict", str(run), "--calibration", "cal", "--clock", clock, "--objective", objective]
+    assert main([*argv, "--json"]) == 0
+    tables = json.loads(capsys.readouterr().out)["tables"]
+    total = tables["predictions"][0][objective]
+    assert sum(each["seconds"] for each in tables["regions"]) == pytest.approx(total)
+    assert main(argv) == 0
+    printed = capsys.readouterr().out
+    assert (
+        f"{'CPU' if clock == 'cpu' else 'wall'} time: those of a prediction add up to its {objective}"
+        in printed
+    )
 
 
 @pytest.mark.parametrize(

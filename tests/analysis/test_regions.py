@@ -128,7 +128,7 @@ def test_incomplete_runs_have_no_price(tmp_path):
 
 def test_rank_counts_are_columns_of_the_table_of_regions():
     rows = [
-        (group, size, name, 12 * size, total, own, 0.1 * size - 0.1, 0.5, 4)
+        (group, size, name, 1200 * size, total, own, 0.1 * size - 0.1, 0.5, 4)
         for group in ("a", "b")
         for size in (1, 4)
         for name, total, own in (("step", 3.0, 0.5), ("halo", 1.5, 1.5))
@@ -142,10 +142,10 @@ def test_rank_counts_are_columns_of_the_table_of_regions():
         "share on 1", "share on 4", "imbalance on 4",
     )  # fmt: skip
     assert table.parts == [
-        ("a", [("step", "12", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
-               ("halo", "12", "", "", "1.5", "1.5", "50.0%", "50.0%", "30.0%")]),
-        ("b", [("step", "12", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
-               ("halo", "12", "", "", "1.5", "", "50.0%", "", "")]),
+        ("a", [("step", "1,200", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
+               ("halo", "1,200", "", "", "1.5", "1.5", "50.0%", "50.0%", "30.0%")]),
+        ("b", [("step", "1,200", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
+               ("halo", "1,200", "", "", "1.5", "", "50.0%", "", "")]),
     ]  # fmt: skip
 
 

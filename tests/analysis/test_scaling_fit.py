@@ -114,3 +114,23 @@ def test_aicc_by_hand():
     residuals = np.full(10, 0.1)
     assert aicc(residuals, 2) == pytest.approx(10 * np.log(0.01) + 6 + 2 * 3 * 4 / 6)
     assert aicc(residuals[:4], 2) == np.inf
+
+
+def test_a_law_that_does_not_fit_is_said_not_to():
+    def cliff(p):
+        return np.where(p < 4, 8 / p, np.where(p < 16, 12 / p**0.1, 3.0))  # some rank counts share cores
+
+    for runs in (1, 4):
+        table = fits(points(cliff, sizes=SIZES[:5], runs=runs, noise=0.01))
+        assert not table["chosen"].any() and table["error"].iloc[0] > 0.1
+        assert table["remark"].iloc[0].startswith("does not fit: off by ")
+        assert table["parameters"].iloc[0] == "" and table["range"].iloc[0] == ""
+
+
+def test_runs_that_scatter_tell_no_law():
+    table = fits(points(LAWS["amdahl"][0], noise=0.15, runs=40))
+    assert not table["chosen"].any()
+    assert (
+        table["remark"].str.startswith(("not told: runs on one rank count scatter by", "does not fit")).all()
+    )
+    assert table["remark"].str.startswith("not told").any()
