@@ -130,7 +130,7 @@ def test_a_run_cut_short_but_marked_complete_is_neither_equal_nor_broken(tmp_pat
     assert table["bound"].isna().all() and set(table["size"]) == {2, ALL}
     if guarantee == "layout":
         report = build(frames)
-        assert "not comparable" in report.html and "cannot be compared" in report.html
+        assert "NOT COMPARABLE" in report.html and "cannot be compared" in report.html
     assert main(["divergence", *(str(tmp_path / name) for name in "ac")]) == 2
     assert main(["variability", str(tmp_path)]) == 0
     assert "cannot be compared" in capsys.readouterr().out
