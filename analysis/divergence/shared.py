@@ -95,7 +95,7 @@ class Shared:
         """Names of messages and sums in both runs whose steps differ. One run may make more calls, as a solver does
         that iterates more often."""
         moved = set()
-        for name in set(self._passing(self.left, self.right)) - self.unlike:
+        for name in filter(self._wanted, self._passing(self.left, self.right)):
             code = self.numbers[name]
             one, other = (np.sort(tree.step[tree.name == code]) for tree in (self.left, self.right))
             shorter = min(len(one), len(other))
