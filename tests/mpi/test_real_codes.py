@@ -147,6 +147,10 @@ def test_results_stay_and_what_is_said_is_true(name, tmp_path):
         assert row["cause"] == "contributions or order" and row["rounding"] != "not rounding", row
     if name == "openfoam":  # solvers iterate more often on four ranks: compared up to there
         assert told["a"] != told["c"] and row["compared"] > 10, row
+    if (
+        name == "espresso"
+    ):  # most sums are over subcommunicators: a count of whole numbers is the first that differs
+        assert row["compared"] > 100 and row["rounding"] == "open", row
     if name == "gromacs":
         assert row["cause"] != "collective" and row["rounding"] == "open", row
     for command in ("variability", "show"):

@@ -12,7 +12,7 @@ from analysis.__main__ import main
 from benchmarks.harness.launching import LIBRARIES
 from miniapps.trace import read_run
 from miniapps.trace.records import ADDED, SENT
-from tests.mpi.test_observed_mpi import BOTH, built, compiler_of, observed  # noqa: F401  # built is a fixture
+from tests.mpi.test_observed_mpi import BOTH, HERE, built, compiler_of, observed  # noqa: F401  # built is a fixture
 
 
 def digest(text):
@@ -60,6 +60,20 @@ def test_every_drawn_call_has_one_record_in_the_order_in_which_it_began(
 ):
     """Requests that end at once, types and communicators that are freed under way, probes, persistent requests."""
     program = [built(library, "drawn.c"), seed, 150, tmp_path / "expected-"]
+    observed(ranks, library, tmp_path / "run", program, "--point-to-point")
+    found, calls = differences(tmp_path / "run", tmp_path / "expected-")
+    assert found == [] and calls > 150 * ranks
+
+
+@pytest.mark.parametrize(
+    ("library", "ranks", "seed"),
+    [
+        ("mpich", 2, 1),
+        *(pytest.param(of, n, n + 20, marks=pytest.mark.slow) for of in LIBRARIES for n in (1, 3, 4)),
+    ],
+)
+def test_every_drawn_call_of_mpi4py_has_one_record(library, ranks, seed, tmp_path):
+    program = [sys.executable, HERE / "drawn.py", seed, 150, tmp_path / "expected-"]
     observed(ranks, library, tmp_path / "run", program, "--point-to-point")
     found, calls = differences(tmp_path / "run", tmp_path / "expected-")
     assert found == [] and calls > 150 * ranks
