@@ -92,8 +92,8 @@ def run_to_end(
             raise
         if code:
             output.seek(0)
-            told = printable(output.read().decode(errors="replace")[-SHOWN:], keep="\n").strip()
-            raise UsageError(f"{name} ended with {code}: {text}\n{told}".rstrip())
+            printed = printable(output.read().decode(errors="replace")[-SHOWN:], keep="\n").strip()
+            raise UsageError(f"{name} ended with {code}: {text}\n{printed}".rstrip())
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

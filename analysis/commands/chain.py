@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> Answer:
     from miniapps.received import Refused
     from miniapps.trace.checked import check
     from miniapps.trace.published import Compared, compare, read_published
-    from miniapps.trace.uncovered import said, uncovered
+    from miniapps.trace.uncovered import sentences, uncovered
 
     try:
         published = None if options.published is None else read_published(options.published)
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace) -> Answer:
     last = checked.marks[-1]
     if code == EQUAL:
         if published is not None and not compared.equal:
-            raise Usage(f"--published: nothing was compared: {compared.said(published)}")
+            raise Usage(f"--published: nothing was compared: {compared.sentence(published)}")
         count = len(checked.marks)
         head = f"{count} heads follow" if count > 1 else "1 head follows"
         shown.append(Bold(f"{head} from what was recorded; the last is {last.head}, of step {last.step}."))
@@ -89,9 +89,9 @@ def run(options: argparse.Namespace) -> Answer:
     if checked.cut:
         shown.append(checked.cut)
     if published is not None:
-        shown.append(f"{compared.said(published)}")
+        shown.append(f"{compared.sentence(published)}")
     found = uncovered(checked)
-    shown += said(found)
+    shown += sentences(found)
     notes = []
     if published is None:
         notes.append("Note: a chain shows what was changed after its heads were published: --published FILE.")

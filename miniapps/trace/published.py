@@ -64,7 +64,7 @@ class Compared:
             for repeat, step in self.absent
         ]
 
-    def said(self, published: Published) -> str:
+    def sentence(self, published: Published) -> str:
         """How many were compared, and which were not."""
         total = len(self.equal) + len(self.other) + len(self.unpublished)
         lines = [

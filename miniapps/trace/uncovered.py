@@ -72,7 +72,7 @@ def uncovered(checked: Checked) -> list[Uncovered]:
     return found
 
 
-def said(found: Iterable[Uncovered]) -> list[str]:
+def sentences(found: Iterable[Uncovered]) -> list[str]:
     """The same in a few lines."""
     of: dict[str, list[Uncovered]] = {}
     for each in found:

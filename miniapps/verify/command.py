@@ -27,13 +27,12 @@ from miniapps.trace import TraceError
 from miniapps.trace.heads import chains
 from miniapps.trace.published import Published, compare, read_published
 from miniapps.trace.reader import read_run
-from miniapps.trace.uncovered import Uncovered, uncovered
-from miniapps.trace.uncovered import said as told
+from miniapps.trace.uncovered import Uncovered, sentences, uncovered
 from miniapps.verify.again import Interval, arguments, execute
 from miniapps.verify.claim import Claim, NotVerifiable, claim, require_begun, require_here, require_there
 from miniapps.verify.draw import ALWAYS, by_repeat, chance, drawn, split
+from miniapps.verify.output import VerifyOutput
 from miniapps.verify.rows import Difference, Rows, first_difference, rows_of
-from miniapps.verify.said import Said
 
 AGREES, FAILED, NOT_VERIFIABLE, DIFFERS = 0, 1, 2, 3
 EXAMPLES = """\
@@ -123,12 +122,12 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
     plan: tuple[int, str, list[tuple[Interval, list[str]]]] = (AGREES, "", [])
     claims: list[Claim] = []
     out = Path()
-    said = Said(options.json, options.quiet)
+    output = VerifyOutput(options.json, options.quiet)
     if comm.rank == 0:
         try:
             published = None if options.published is None else read_published(options.published)
             claims = [claim(run) for run in (options.run, options.against) if run is not None]
-            code, chosen = _chosen(options, claims, published, said)
+            code, chosen = _chosen(options, claims, published, output)
             if chosen:
                 for each in claims:
                     require_here(each)
@@ -168,7 +167,7 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 tell(f"verify: {error}", sys.stderr)
                 code = max(code, NOT_VERIFIABLE)
                 continue
-            wrong = _judge(claims, interval, Path(line[1]), held, time.perf_counter() - begin, said)
+            wrong = _judge(claims, interval, Path(line[1]), held, time.perf_counter() - begin, output)
             code = DIFFERS if wrong else code
     if comm.rank == 0:
         if jobs and options.out is None:
@@ -176,37 +175,37 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
             with contextlib.suppress(OSError):  # `runs`, where nothing else is in it
                 out.parent.rmdir()
         if code in (AGREES, DIFFERS):
-            _conclude(claims, [interval for interval, _ in jobs], code, said)
+            _conclude(claims, [interval for interval, _ in jobs], code, output)
     return comm.bcast(code)
 
 
 def _chosen(
-    options: argparse.Namespace, claims: list[Claim], published: Published | None, said: Said
+    options: argparse.Namespace, claims: list[Claim], published: Published | None, output: VerifyOutput
 ) -> tuple[int, list[Interval]]:
     """(exit code so far, the intervals to execute again); says which. Raises NotVerifiable."""
     run, *others = claims
     for each in claims:
         for sentence in each.wrong[:1]:
-            said.verdict(f"NOT VERIFIED: {each.run}: {sentence}; see python -m analysis chain")
+            output.verdict(f"NOT VERIFIED: {each.run}: {sentence}; see python -m analysis chain")
             return DIFFERS, []
     compared = None
     if published is not None:
         compared = compare(published, run.checked)
-        said.facts["published"] = {
+        output.facts["published"] = {
             "file": str(published.path),
             "compared": len(compared.equal) + len(compared.other),
             "of": len(run.checked.marks),
         }
         if compared.wrong:
-            said.verdict(f"NOT VERIFIED: {run.run}: {compared.wrong[0]}; see python -m analysis chain")
+            output.verdict(f"NOT VERIFIED: {run.run}: {compared.wrong[0]}; see python -m analysis chain")
             return DIFFERS, []
         if not compared.equal:
-            raise NotVerifiable(f"--published: nothing was compared: {compared.said(published)}")
-        said.line(compared.said(published))
+            raise NotVerifiable(f"--published: nothing was compared: {compared.sentence(published)}")
+        output.line(compared.sentence(published))
     if run.checked.cut:
-        said.line(run.checked.cut)
+        output.line(run.checked.cut)
     if others:
-        return _bisected(run, others[0], said)
+        return _bisected(run, others[0], output)
     pool, later = split(run.intervals, None if compared is None else compared.equal)
     heads = [of[-1].head for of in by_repeat(pool)]
     challenge = secrets.token_hex(8) if options.challenge is None else options.challenge
@@ -214,26 +213,26 @@ def _chosen(
     chances = {w: chance(len(pool), len(numbers), w) for w in (1, 2, 4, 8) if w <= len(pool)}
     known = options.challenge is not None and not challenge and len(numbers) < len(pool)
     chances = {w: 0.0 if known and w <= len(pool) - ALWAYS else p for w, p in chances.items()}
-    said.facts |= {
+    output.facts |= {
         "challenge": challenge,
         "heads": heads,
         "chances": [{"wrong": w, "chance": p} for w, p in chances.items()],
     }
     attributes = run.attributes
     last = "the last published head" if compared is not None else "the last head"
-    said.line(
+    output.line(
         f"{attributes['app']}, --guarantee {attributes['guarantee']}, {attributes['size']} ranks: {len(numbers)} "
         f"of {len(pool)} intervals between heads are drawn by {last} {heads[-1][:16]}... and the challenge "
         f"{challenge!r}" + (", the first and the last always." if len(numbers) < len(pool) else ".")
     )
     if options.challenge is None and len(numbers) < len(pool):
-        said.line(f"The challenge was drawn now: --challenge {challenge} repeats this draw.")
+        output.line(f"The challenge was drawn now: --challenge {challenge} repeats this draw.")
     if later:
-        said.line(
+        output.line(
             f"Not drawn from: {len(later)} intervals from {later[0]} on, since no head after them was published."
         )
     for wrong, p in chances.items() if options.verbose else list(chances.items())[:1]:
-        said.line(_odds(wrong, p, len(pool), options, compared is not None, known))
+        output.line(_odds(wrong, p, len(pool), options, compared is not None, known))
     return AGREES, [pool[number] for number in numbers]
 
 
@@ -261,7 +260,7 @@ def _odds(wrong: int, p: float, count: int, options: argparse.Namespace, publish
     return f"{sentence}."
 
 
-def _bisected(run: Claim, other: Claim, said: Said) -> tuple[int, list[Interval]]:
+def _bisected(run: Claim, other: Claim, output: VerifyOutput) -> tuple[int, list[Interval]]:
     """The first interval after which the heads of two runs differ, by bisection."""
     for what, of in (
         ("application", lambda each: each.attributes["app"]),
@@ -285,17 +284,17 @@ def _bisected(run: Claim, other: Claim, said: Said) -> tuple[int, list[Interval]
             break
         low, asked = end + 1, asked + 1
     else:
-        said.verdict(f"{run.run} and {other.run} have the same heads ({asked - 1} compared).")
+        output.verdict(f"{run.run} and {other.run} have the same heads ({asked - 1} compared).")
         return AGREES, []
     while low < high:
         middle, asked = (low + high) // 2, asked + 1
         low, high = (low, middle) if ours[middle].head != theirs[middle].head else (middle + 1, high)
-    said.line(f"The heads part from {ours[low]} ({asked} of {len(ours)} compared); that is executed again.")
+    output.line(f"The heads part from {ours[low]} ({asked} of {len(ours)} compared); that is executed again.")
     return DIFFERS, [ours[low]]
 
 
 def _judge(
-    claims: list[Claim], interval: Interval, again: Path, held: dict, seconds: float, said: Said
+    claims: list[Claim], interval: Interval, again: Path, held: dict, seconds: float, output: VerifyOutput
 ) -> bool:
     """Compare what was executed again with each run, and say what comes of it; whether the first one differs."""
     (trace,) = read_run(again, ranks=[0])
@@ -320,13 +319,13 @@ def _judge(
         of = f"{each.run}: " if len(claims) > 1 else ""
         if difference is None:
             text = f"{of}from {interval}: {len(old)} records agree ({seconds:.1f} s)"
-            (said.verdict if len(claims) > 1 else said.line)(text)
+            (output.verdict if len(claims) > 1 else output.line)(text)
         elif isinstance(difference, str):
-            said.verdict(f"NOT VERIFIED: {of}{difference} has other bits (from {interval})")
+            output.verdict(f"NOT VERIFIED: {of}{difference} has other bits (from {interval})")
         else:
             counts = f"{difference.differing} of {difference.recorded} records differ"
-            said.verdict(f"NOT VERIFIED: {of}{difference}: {difference.what} (from {interval}: {counts})")
-        said.facts.setdefault("executed", []).append(
+            output.verdict(f"NOT VERIFIED: {of}{difference}: {difference.what} (from {interval}: {counts})")
+        output.facts.setdefault("executed", []).append(
             {
                 "run": str(each.run), "repeat": interval.repeat, "after": interval.after, "until": interval.until,
                 "records": len(old), "agrees": difference is None,
@@ -336,14 +335,14 @@ def _judge(
     return differ[0] or len(claims) > 1
 
 
-def _conclude(claims: list[Claim], executed: list[Interval], code: int, said: Said) -> None:
+def _conclude(claims: list[Claim], executed: list[Interval], code: int, output: VerifyOutput) -> None:
     """Say what was verified, and what was not covered; as one document where that is asked for."""
     run = claims[0]
     found = uncovered(run.checked)
     if len(claims) == 1:
         skipped = [each for each in run.intervals if each not in executed]
         found += [Uncovered("interval", f"from {each}", "not executed again") for each in skipped]
-    if "published" not in said.facts:
+    if "published" not in output.facts:
         found.append(
             Uncovered(
                 "heads",
@@ -352,18 +351,18 @@ def _conclude(claims: list[Claim], executed: list[Interval], code: int, said: Sa
             )
         )
     if len(claims) == 1 and code == AGREES:
-        said.verdict(
+        output.verdict(
             f"VERIFIED: {len(executed)} of {len(run.intervals)} intervals of {run.run} agree in every bit"
         )
-        for line in told(found):
-            said.line(line)
-    said.facts |= {
+        for line in sentences(found):
+            output.line(line)
+    output.facts |= {
         "run": str(run.run),
         "against": str(claims[1].run) if len(claims) > 1 else None,
         "intervals": len(run.intervals),
         "not_covered": [asdict(each) for each in found],
     }
-    said.conclude(code)
+    output.conclude(code)
 
 
 def _require_checkpoints(chosen: list[Interval]) -> None:

@@ -1,4 +1,4 @@
-"""What `verify` says: lines as they come, or one document at the end."""
+"""The output of `verify`: lines as they come, or one document at the end."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ SCHEMA = 1  # of the document; a key that goes or means something else counts it
 
 
 @dataclass
-class Said:
-    """The lines of one verification. `json`: they are kept for the document; `quiet`: the verdicts alone are printed.
+class VerifyOutput:
+    """The lines of one verification. `json`: kept for the document; `quiet`: only verdicts are printed.
     `facts` are keys of the document."""
 
     json: bool
@@ -23,19 +23,19 @@ class Said:
     _lines: list[str] = field(default_factory=list)
 
     def line(self, text: str) -> None:
-        """Say something beside the verdict."""
+        """Print a remark beside the verdict."""
         self._lines.append(printable(text))
         if not (self.json or self.quiet):
             tell(text)
 
     def verdict(self, text: str) -> None:
-        """Say a verdict."""
+        """Print a verdict."""
         self._verdicts.append(printable(text))
         if not self.json:
             tell(text)
 
     def conclude(self, code: int) -> None:
-        """Print the document, where one is asked for."""
+        """Print the document, with `json`."""
         if not self.json:
             return
         empty: dict[str, Any] = {
