@@ -34,7 +34,9 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFr
         same = _thinned(fingerprints[fingerprints["name"] == name])
         plot = _by_step(same, "fraction", f"blocks that differ, {name}", groups)
         data = same[["group", "run", "repeat", "step", "name", "differing", "elements", "fraction"]]
-        figures.append(_figure("blocks", f"How far it has spread: {name}", plot, caption, data, groups))
+        figures.append(
+            _figure("blocks", f"How far the difference in {name} has spread", plot, caption, data, groups)
+        )
     values = growths[growths["kind"] == "values"]
     for name in _most_elements(values):
         caption = (
@@ -48,10 +50,14 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFr
             continue
         fitted = laws[(laws["kind"] == "values") & (laws["name"] == name) & laws["rate"].notna()]
         if len(fitted):
-            caption += " Dark straight lines: the fitted growth, over its range."
+            caption += (
+                " Dark straight lines: the growth fitted to its growth phase, over the steps of that phase."
+            )
         plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups, fitted)
         data = same[["group", "run", "repeat", "step", "name", "elements", "max_relative", "max_ulp"]]
-        figures.append(_figure("growth", f"How large it has grown: {name}", plot, caption, data, groups))
+        figures.append(
+            _figure("growth", f"How large the difference in {name} has grown", plot, caption, data, groups)
+        )
     return figures
 
 
@@ -184,7 +190,11 @@ def _by_step(
             axes.plot(same["step"], shown, linestyle="none", alpha=0.8, **look)
         for law in () if fitted is None else fitted.itertuples(index=False):
             ends = np.array([law.first, law.last], float)
-            axes.plot(ends, law.start * np.exp(law.rate * ends), color=svg.INK, linewidth=2.0, zorder=3)
+            heights = law.start * np.exp(law.rate * ends)
+            axes.plot(ends, heights, color=svg.INK, linewidth=2.0, zorder=3)
+            axes.annotate(
+                "fitted growth", (ends[0], heights[0]), (9, -4), textcoords="offset points", fontsize=9
+            )
         axes.set_xlabel("step")
         axes.set_ylabel(label)
         axes.xaxis.get_major_locator().set_params(integer=True)

@@ -20,7 +20,7 @@ from kernels.guarantees import ChoiceError, known
 DTYPES = ("float64", "float32")
 CALLS = ("blocking", "persistent")
 WIDTH = 84  # of the last column, where it is wrapped
-SHOWN = 6  # names of a class, and trees of a length, that are printed
+SHOWN = 6  # trees of a length, and pairs of orderings inside and across nodes, that are printed
 EXIT_BROKEN = 3
 LENGTH = Number(0, 2**26)  # elements of a vector, which every rank makes many of
 
@@ -28,12 +28,15 @@ LENGTH = Number(0, 2**26)  # elements of a vector, which every rank makes many o
 def report(findings: Sequence[Finding], forces: Sequence[Forced], nodes: Sequence[int]) -> str:
     """The table, and under each length what else there is to say; `nodes`: that of each rank."""
     lines = [f"{'length':>10}  {'repeats':<8}{'ranks':<8}bits of"]
+    listed: dict[tuple[str, ...], int] = {}  # the length at which a list of orderings stands
     for f in findings:
         if f.length == 0:
             lines.append(f"{0:>10}  {'-':<8}{'-':<8}nothing: there is nothing to add")
             continue
         repeats, agree = "yes" if f.repeats else "NO", "agree" if f.ranks_agree else "DIFFER"
-        first, *rest = _class_text(f, nodes)
+        first, *rest = names = _class_text(f, nodes)
+        if rest and listed.setdefault(tuple(names), f.length) != f.length:
+            first, rest = f"as length {listed[tuple(names)]}", []
         lines.append(f"{f.length:>10}  {repeats:<8}{agree:<8}{first}")
         rest += [line for what in forces for line in _verdict(f, what, len(nodes))]
         for each in f.trees[:SHOWN]:
@@ -100,8 +103,7 @@ def _texts(orderings: Sequence[str], over_nodes: Sequence[OverNodes], nodes: Seq
 
 
 def _same(names: Sequence[str]) -> str:
-    more = len(names) - SHOWN
-    return " = ".join(names[:SHOWN]) + (f" and {more} more" if more > 0 else "")
+    return " = ".join(names)
 
 
 def _over_nodes_text(both: OverNodes, nodes: Sequence[int]) -> str:

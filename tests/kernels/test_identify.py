@@ -18,9 +18,9 @@ from kernels.allreduce.instruments.candidates import (
     short_name,
 )
 from kernels.allreduce.instruments.forced import forced
-from kernels.allreduce.instruments.recognition import identify, numbers
+from kernels.allreduce.instruments.recognition import Finding, identify, numbers
 from kernels.allreduce.simulator import simulate_schedule
-from kernels.commands.identify import report
+from kernels.commands.identify import conclusion, report
 from kernels.registry import get as variant
 from kernels.sums.black_box import black_box
 
@@ -305,9 +305,6 @@ def test_an_algorithm_that_is_forced_may_be_the_one_across_nodes():
 
 
 def test_what_was_found_is_concluded_in_one_line():
-    from kernels.allreduce.instruments.recognition import Finding
-    from kernels.commands.identify import conclusion
-
     known = [Finding(length, orderings=["ring", "linear"]) for length in (1, 1000)]
     said = conclusion(known, [0] * 4)
     assert "fixed order on 4 ranks: ring for 1 to 1000 elements" in said and "Start 5 or 6 ranks" in said
@@ -316,3 +313,10 @@ def test_what_was_found_is_concluded_in_one_line():
     assert "no fixed order" in conclusion([*known, Finding(9, repeats=False)], [0] * 4)
     assert "different bits" in conclusion([Finding(9, ranks_agree=False)], [0] * 4)
     assert "none of ours" in conclusion([Finding(9)], [0] * 4)
+
+
+def test_orderings_with_the_same_bits_are_all_listed_and_once():
+    names = [f"ordering-{i}" for i in range(26)]
+    text = report([Finding(length, orderings=names) for length in (1, 3)], [], [0] * 3)
+    assert all(text.count(name + " ") + text.count(name + "\n") == 1 for name in names)
+    assert "as length 1" in text and "more" not in text
