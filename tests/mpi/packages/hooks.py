@@ -1,5 +1,7 @@
-"""A small GPT-2 of transformers under DDP of accelerate or Lightning (argument), gradients added by `fpna.ddp_hook`: are
-the means of the first step those of both ranks' own gradients, and the weights equal on all ranks in the end?"""
+"""A small GPT-2 of transformers under DDP of accelerate or Lightning (argument), gradients added by `fpna.ddp_hook`.
+
+Are the means of the first step those of both ranks' own gradients, and the weights equal on all ranks in the end?
+"""
 
 import hashlib
 import os
