@@ -93,7 +93,7 @@ def test_a_tolerance_is_a_number_above_zero(tolerance, capsys):
 def test_the_report_has_the_law_beside_the_figure_and_draws_it(drift):
     html = build(load([drift])).html
     section = html[html.rindex(">Growth of the difference<") :].partition("<section")[0]
-    assert "rate per step" in section and "the fitted growth, over its range" in section
+    assert "rate per step" in section and "growth fitted to its growth phase" in section
 
 
 def test_two_runs_are_too_few_for_a_rate_and_it_says_so(tmp_path):

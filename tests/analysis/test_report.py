@@ -320,7 +320,8 @@ def test_steps_are_thinned_where_there_are_too_many_points_and_runs_are_not(tmp_
     for i in range(runs):
         write_run(tmp_path / f"r{i}", size=1, blocks=1, steps=steps, change=differ(0) if i else None)
     html = build(load([tmp_path])).html
-    drawing = re.search(r'<svg[^>]*aria-label="How far the difference in [^ ]* has spread.*?</svg>', html, flags=re.S)[0]
+    title = "How far the difference in [^ ]* has spread"
+    drawing = re.search(rf'<svg[^>]*aria-label="{title}.*?</svg>', html, flags=re.S)[0]
     assert POINTS / 2 < drawing.count("<use ") <= POINTS + 50 * runs
     assert len(re.findall(r'id="blocks-line2d_\d+"', drawing)) >= 2 * (runs - 1)
     assert len(html) < 5_000_000
