@@ -1,10 +1,15 @@
-"""Which of several commands answers what was asked: by evidence first, by words a little.
+"""Rank the commands that may answer a question, by what is in the runs and by the words of the question.
 
-The score of a command is its prior and the weights of the facts that are so, a multinomial logistic regression, and
-0.2 times the cosine between the character 3- to 5-grams of the words and of what the command answers. That is given
-little because it tells little: of what people write in titles of issues, most fits several commands. A word that few
-commands answer to, such as `slow` or `tampered`, tells more: up to 6 for the words of a question together.
-The weights are a table beside this module, which `python -m benchmarks.analysis.ask --weights` makes again.
+The score of a command is a sum of three parts:
+
+- evidence: its prior, and a weight for each fact that holds in the runs. This is a multinomial logistic regression. Its
+  table is `weights.json`; `python -m benchmarks.analysis.ask --weights` learns it again.
+- likeness: OF_WORDS times the cosine between the character 3- to 5-grams of the question and of the text that says what
+  the command answers. It weighs little, since most titles of issues fit several commands.
+- telling words: OF_TELLING times the share of the question's words that the command answers to. A word such as
+  `tampered`, which few commands answer to, counts more than one that many do.
+
+OF_WORDS and OF_TELLING were set by hand. The titles of the benchmark do not measure OF_TELLING for direct questions.
 """
 
 from __future__ import annotations
@@ -50,8 +55,8 @@ def weights() -> dict[str, dict[str, float]]:
 def ranked(
     known: Evidence, words: str, table: Mapping[str, Mapping[str, float]] | None = None
 ) -> list[tuple[Question, float]]:
-    """All commands that can be filled in with their probability, the likeliest first; of two that are spelled alike
-    the likelier. `table` stands for `weights`."""
+    """Rank all commands that can be filled in, with their probabilities, the likeliest first. Of two commands with the
+    same arguments the likelier stays. `table` replaces `weights`."""
     asked, used = questions(known), weights() if table is None else table
     scores = [score(question.template, known.facts, words, used) for question in asked]
     chances = softmax(scores)
@@ -63,7 +68,7 @@ def ranked(
 
 
 def score(template: str, facts: Iterable[str], words: str, table: Mapping[str, Mapping[str, float]]) -> float:
-    """The logarithm of how likely a template is, but for a constant."""
+    """The unnormalised logarithm of the probability of a template."""
     own = table.get(template)
     by_evidence = UNKNOWN if own is None else own.get(PRIOR, 0.0) + sum(own.get(fact, 0.0) for fact in facts)
     return (
@@ -72,22 +77,22 @@ def score(template: str, facts: Iterable[str], words: str, table: Mapping[str, M
 
 
 def telling(words: str) -> dict[str, float]:
-    """{stem: weight} of the words of a question that some command answers to; the fewer commands, the more it weighs, 1
-    at most. Empty: the words say nothing of what is asked."""
+    """{stem: weight} of the words of a question that occur in the description of a command: 1 over the number of these
+    commands. Empty where no word occurs in any: then the words say nothing."""
     stems = _stems(words)
     counts = {stem: sum(stem in _stems(description(name)) for name in TEMPLATES) for stem in stems}
     return {stem: 1.0 / n for stem, n in counts.items() if n}
 
 
 def told(words: str, template: str) -> float:
-    """The share, 0 to 1, of what is told by the words of a question that this command answers to."""
+    """The share, 0 to 1, of the weights of `telling` whose words occur in the description of this command."""
     weights = telling(words)
     own = sum(weight for stem, weight in weights.items() if stem in _stems(description(template)))
     return own / sum(weights.values()) if weights else 0.0
 
 
 def softmax(scores: Sequence[float]) -> list[float]:
-    """Probabilities that go with `scores`."""
+    """The probabilities of `scores`."""
     most = max(scores, default=0.0)
     parts = [math.exp(each - most) for each in scores]
     return [part / sum(parts) for part in parts]
