@@ -9,7 +9,7 @@ The score of a command is a sum of three parts:
 - telling words: OF_TELLING times the share of the question's words that the command answers to. A word such as
   `tampered`, which few commands answer to, counts more than one that many do.
 
-OF_WORDS and OF_TELLING were set by hand. The titles of the benchmark do not measure OF_TELLING for direct questions.
+OF_WORDS and OF_TELLING were set by hand. Over titles of issues, which are no direct questions, words cost first places.
 """
 
 from __future__ import annotations
