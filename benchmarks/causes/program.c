@@ -158,7 +158,7 @@ int main(int argc, char **argv) {
         for (int f = 0; f < fields; ++f) {
             double sum = 0;
             if (is("race")) { /* two threads add without agreeing: some of what they add is lost */
-                double lost = 0;
+                volatile double lost = 0;
 #pragma omp parallel for num_threads(4) schedule(static, 1) shared(lost)
                 for (long i = 0; i < 4000; ++i) lost = lost + 1e-3;
                 for (long i = 0; i < own; ++i) sum += u[i] * weight(f, first + i);

@@ -45,12 +45,12 @@ OBSERVED = "program.sums"  # an option that runs of `fpna run` state
 
 DESCRIPTION = """\
 Decides whether rounding explains the difference of the runs A and B. It launches the program again as in A: twice
-undisturbed, then with disturbances no larger than rounding. Between two MPI calls a rank rounds to nearest, upward or
-downward, and its contributions to sums of floating-point numbers move by at most a unit in the last place; a seed
-draws both. If A and B lie much farther apart than all of these launches, rounding does not explain the difference:
-look for a bug, or another input. Otherwise it launches both with all operations rounded upward, and downward: a
-difference by rounding changes, and a difference by a bug stays. All launches use one thread. Messages from any
-source come in the order of A (or of B, for launches as B).
+undisturbed, then with disturbances no larger than rounding. All ranks round to nearest, upward or downward, drawn
+anew at each collective call of all of them, and contributions to sums of floating-point numbers move by at most a unit
+in the last place; a seed draws both. If A and B lie much farther apart than all of these launches, rounding does not
+explain the difference: look for a bug, or another input. Otherwise it launches both with all operations rounded upward,
+and downward: a difference by rounding changes, and a difference by a bug stays. All launches use one thread. Messages
+from any source come in the order of A (or of B, for launches as B).
 """
 EPILOG = f"""\
 examples:
@@ -249,7 +249,7 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
         return f"find out why {at.name} of step {at.step} differs from launch to launch, as a time would"
     if verdict.kind == NOT_ROUNDING and verdict.first is not None:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
-    if verdict.kind == ROUNDING and verdict.worst is not None and verdict.worst.units > AMPLIFIED:
+    if verdict.kind == ROUNDING and verdict.first is not None and verdict.first.units > AMPLIFIED:
         return (
             "find what amplifies rounding so: float32 (an index in it, too), a difference of large numbers, chaos; "
             "where none of these should be, it is a bug"

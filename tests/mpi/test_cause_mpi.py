@@ -84,6 +84,17 @@ def test_a_program_that_records_itself(tmp_path, kind, eps, verdict):
 
 
 @pytest.mark.slow
+def test_what_every_rank_computes_for_itself_stays_the_same_on_all(tmp_path):
+    """The learned closure of `coupled` is trained on every rank: it ends where ranks' weights differ."""
+    words = ["-m", "miniapps.coupled", "--quiet", "--steps", "6", "--out"]
+    for ranks, name in ((2, "a"), (4, "b")):
+        run = run_mpi(ranks, [*words, str(tmp_path / name)])
+        assert run.returncode == 0, run.stderr
+    ended, said = cause(tmp_path / "a", tmp_path / "b", [sys.executable, *words, "{out}"])
+    assert ended == 0 and said["verdict"] == "rounding", said
+
+
+@pytest.mark.slow
 def test_two_builds_of_a_program_are_compared(tmp_path):
     """With and without fused multiply-adds: calls have other addresses, results other bits."""
     words = []

@@ -1,7 +1,8 @@
 // Disturbance of the size of rounding: an experiment that shows how far rounding can move a program's results. By a seed:
 //
-//   arithmetic      between two calls of MPI that are seen, a rank rounds to nearest, upward or downward: drawn anew after
-//                   each call. Every operation of the program is then off by less than one unit in the last place.
+//   arithmetic      a rank rounds to nearest, upward or downward: drawn anew at each collective call of all ranks, for all
+//                   alike, so that what each of them computes for itself stays the same on all. Every operation of the
+//                   program is then off by less than one unit in the last place.
 //   contributions   what a rank gives to a sum or product of floating-point numbers moves by at most one unit in the last
 //                   place, drawn for each element. Whole numbers stay: sums of them are not rounded.
 //
@@ -11,6 +12,7 @@
 // The library's own work and ours runs to nearest. Threads round as the thread that started them did.
 #pragma once
 
+#include <atomic>
 #include <cfenv>
 #include <cmath>
 #include <cstdint>
@@ -23,7 +25,9 @@ namespace fpna {
 
 inline bool disturbing = false;
 inline int direction = -1;             // of all arithmetic; negative: drawn
-inline std::uint64_t disturbance = 0;  // the seed and the rank
+inline std::uint64_t disturbance = 0;  // the seed
+inline std::uint64_t own_disturbance = 0;  // and the rank
+inline std::atomic<std::uint64_t> met{0};  // collective calls of all ranks so far
 inline thread_local std::uint64_t drawn = 0;
 
 // 64 bits that follow from two numbers (splitmix64, Steele, Lea and Flood 2014).
@@ -37,7 +41,7 @@ inline std::uint64_t mixed(std::uint64_t seed, std::uint64_t index) {
 // From here on the program computes: rounded in the direction of this launch, or in one that is drawn.
 inline void disturb_arithmetic() {
     static const int ways[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD};
-    if (disturbing) std::fesetround(direction >= 0 ? direction : ways[mixed(disturbance, drawn++) % 3]);
+    if (disturbing) std::fesetround(direction >= 0 ? direction : ways[mixed(disturbance, met) % 3]);
 }
 
 // From here on the library works, or this one.
@@ -66,7 +70,8 @@ inline void begin_disturbance(const char *how, int rank) {
     disturbing = true;
     if (!std::strcmp(how, "up")) direction = FE_UPWARD;
     if (!std::strcmp(how, "down")) direction = FE_DOWNWARD;
-    disturbance = mixed(std::strtoull(how, nullptr, 10), std::uint64_t(rank));
+    disturbance = std::strtoull(how, nullptr, 10);
+    own_disturbance = mixed(disturbance, std::uint64_t(rank));
 }
 
 // Moves each number by at most one unit in its last place, unless all are whole: then no sum of them is rounded.
@@ -75,7 +80,7 @@ void disturb(Float *numbers, std::size_t n) {
     bool whole = true;
     for (std::size_t i = 0; i < n && whole; ++i) whole = numbers[i] == std::nearbyint(numbers[i]);
     if (whole) return;
-    const std::uint64_t call = mixed(disturbance, drawn++);
+    const std::uint64_t call = mixed(own_disturbance, drawn++);
     for (std::size_t i = 0; i < n; ++i) {
         const std::uint64_t way = mixed(call, i) % 3;
         if (way && numbers[i] != 0 && std::isfinite(numbers[i]))

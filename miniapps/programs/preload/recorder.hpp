@@ -149,6 +149,7 @@ inline void open(Record &record, const Spans &in) {
 inline Record begun(const Shape &shape, std::uint64_t site, const Communicator &comm) {
     const std::lock_guard<std::mutex> held(lock);
     Record record = described(shape, site, comm);
+    if (shape.kind < SEND && comm.size == world_size && !comm.inter) ++met;
     open(record, shape.in);
     record.begin = now();
     return record;
