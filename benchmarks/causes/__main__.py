@@ -184,8 +184,9 @@ def document(words: list[str], environment: dict[str, str] | None = None) -> tup
         [sys.executable, "-m", "fpna", *words], capture_output=True, text=True, timeout=40 * LIMIT_S,
         env=os.environ | OPEN_MPI | (environment or {}),
     )  # fmt: skip
+    here = f"{HERE.parents[1]}{os.sep}"
     try:
-        return done.returncode, json.loads(done.stdout)
+        return done.returncode, json.loads(done.stdout.replace(sys.executable, "python").replace(here, ""))
     except ValueError:
         return done.returncode, {"error": done.stderr[-2000:]}
 
