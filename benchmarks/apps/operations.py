@@ -17,7 +17,7 @@ from analysis.load.frames import load
 from analysis.operations.frames import CHANGES, audits
 from analysis.operations.tables import study
 from benchmarks.harness.launching import launch
-from benchmarks.harness.results import machine, report, save
+from benchmarks.harness.results import add_quiet, machine, report, save
 
 RANKS = 2
 
@@ -61,6 +61,7 @@ def main(argv=None) -> None:
     )
     parser.add_argument("--deck", default="M", help="deck of cases (default %(default)s)")
     parser.add_argument("--json", help="write the figures to this file")
+    add_quiet(parser)
     options = parser.parse_args(argv)
     where, before = machine(), resource.getrusage(resource.RUSAGE_CHILDREN)
     seen = launch(RANKS, "miniapps.operations", ["--deck", options.deck], look=look)
