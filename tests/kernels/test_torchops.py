@@ -4,6 +4,7 @@ import json
 import random
 import subprocess
 import sys
+import threading
 from itertools import count
 
 import numpy as np
@@ -267,6 +268,7 @@ def at_three(x, w):
 @pytest.fixture
 def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(own, "FOREIGN", frozenset(threading.enumerate()))  # other tests' threads, too
     (tmp_path / "mine.py").write_text(MINE)
     return lambda name, what="audit", direction="forward": answer(
         {
