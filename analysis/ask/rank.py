@@ -2,14 +2,14 @@
 
 The score of a command is a sum of three parts:
 
-- evidence: its prior, and a weight for each fact that holds in the runs. This is a multinomial logistic regression. Its
-  table is `weights.json`; `python -m benchmarks.analysis.ask --weights` learns it again.
-- likeness: OF_WORDS times the cosine between the character 3- to 5-grams of the question and of the text that says what
-  the command answers. It weighs little, since most titles of issues fit several commands.
-- telling words: OF_TELLING times the share of the question's words that the command answers to. A word such as
+- evidence: its prior, and a weight for each fact that holds in the runs.
+- likeness: a weight times the cosine between the character 3- to 5-grams of the question and of the text that says what
+  the command answers.
+- telling words: a weight times the share of the question's words that the command answers to. A word such as
   `tampered`, which few commands answer to, counts more than one that many do.
 
-OF_WORDS and OF_TELLING were set by hand. Over titles of issues, which are no direct questions, words cost first places.
+This is a multinomial logistic regression. Its weights are in `weights.json`:
+`python -m benchmarks.analysis.ask --weights` learns them from titles of issues and from direct questions.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -26,8 +27,6 @@ from analysis.ask.probes import Evidence
 from analysis.ask.templates import TEMPLATES, Question, description, questions
 
 WEIGHTS = Path(__file__).with_name("weights.json")
-OF_WORDS = 0.2  # weight of the cosine
-OF_TELLING = 6.0  # most that the telling words of a question add to a command that answers to all of them
 STEM = 5  # characters by which words are alike: differ, differs, different
 FEWEST_LETTERS = 3
 # Words that stand in questions of any kind.
@@ -46,18 +45,27 @@ PRIOR = "prior"  # beside facts in the table
 UNKNOWN = -1.5  # prior of a command that was not in the training set, as most have it
 
 
+@dataclass(frozen=True)
+class Weights:
+    """What the parts of a score weigh: the cosine, the share of telling words, and {template: {fact: weight}}, of PRIOR
+    too."""
+
+    likeness: float
+    telling: float
+    facts: Mapping[str, Mapping[str, float]]
+
+
 @cache
-def weights() -> dict[str, dict[str, float]]:
-    """{template: {fact: weight}}, of PRIOR too."""
-    return json.loads(WEIGHTS.read_text())["weights"]
+def learned() -> Weights:
+    """Those of `weights.json`."""
+    stored = json.loads(WEIGHTS.read_text())
+    return Weights(stored["likeness"], stored["telling"], stored["facts"])
 
 
-def ranked(
-    known: Evidence, words: str, table: Mapping[str, Mapping[str, float]] | None = None
-) -> list[tuple[Question, float]]:
+def ranked(known: Evidence, words: str) -> list[tuple[Question, float]]:
     """Rank all commands that can be filled in, with their probabilities, the likeliest first. Of two commands with the
-    same arguments the likelier stays. `table` replaces `weights`."""
-    asked, used = questions(known), weights() if table is None else table
+    same arguments the likelier stays."""
+    asked, used = questions(known), learned()
     scores = [score(question.template, known.facts, words, used) for question in asked]
     chances = softmax(scores)
     best: dict[tuple[str, ...], tuple[Question, float]] = {}
@@ -67,13 +75,12 @@ def ranked(
     return list(best.values())
 
 
-def score(template: str, facts: Iterable[str], words: str, table: Mapping[str, Mapping[str, float]]) -> float:
+def score(template: str, facts: Iterable[str], words: str, used: Weights) -> float:
     """The unnormalised logarithm of the probability of a template."""
-    own = table.get(template)
+    own = used.facts.get(template)
     by_evidence = UNKNOWN if own is None else own.get(PRIOR, 0.0) + sum(own.get(fact, 0.0) for fact in facts)
-    return (
-        by_evidence + OF_WORDS * likeness(words, description(template)) + OF_TELLING * told(words, template)
-    )
+    by_words = used.likeness * likeness(words, description(template)) + used.telling * told(words, template)
+    return by_evidence + by_words
 
 
 def telling(words: str) -> dict[str, float]:
@@ -86,9 +93,9 @@ def telling(words: str) -> dict[str, float]:
 
 def told(words: str, template: str) -> float:
     """The share, 0 to 1, of the weights of `telling` whose words occur in the description of this command."""
-    weights = telling(words)
-    own = sum(weight for stem, weight in weights.items() if stem in _stems(description(template)))
-    return own / sum(weights.values()) if weights else 0.0
+    stems = telling(words)
+    own = sum(weight for stem, weight in stems.items() if stem in _stems(description(template)))
+    return own / sum(stems.values()) if stems else 0.0
 
 
 def softmax(scores: Sequence[float]) -> list[float]:

@@ -6,8 +6,9 @@
 Every kind of `benchmarks.analysis.ask_cases` says which command is right, and with which runs, step, block, rank or
 factor. Words are titles of public issues (`ask_titles.json`), split by project: of no project are titles in both
 sets. The weights are learned from the cases of seed 1 without the kinds HELD_OUT, and tested on those of seed 3 with
-them. Beside the whole: text alone (the likest description), words of the training titles alone, probes alone, and
-always the commonest three commands. Intervals are Wilson's, 95 %.
+them. Each set has direct questions, too (`ask_questions.json`), asked with the facts of cases in which their command
+can be filled in. Beside the whole: text alone (the likest description), words of the training titles alone, probes
+alone, and always the commonest three commands. Intervals are Wilson's, 95 %.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import argparse
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -39,10 +40,16 @@ from benchmarks.analysis.ask_cases import (
 )
 from benchmarks.harness.results import add_quiet, machine, save
 
-TITLES, PRIOR = (Path(__file__).with_name(f"ask_{name}.json") for name in ("titles", "prior"))
+TITLES, PRIOR, DIRECT = (
+    Path(__file__).with_name(f"ask_{name}.json") for name in ("titles", "prior", "questions")
+)
 TRAINING, TEST = 1, 3  # seeds; 2 was looked at while this was written
 PENALTY = 0.02  # of the square of weights, per case; chosen before the test set was looked at
 NAMED = 3
+SCENES = (
+    3  # cases with whose facts a direct question of the test is asked; one of the training is asked with one
+)
+QUESTION = "a question"  # the symptom of direct questions
 
 
 @dataclass(frozen=True)
@@ -70,9 +77,9 @@ def record(case: Case) -> Record:
     return Record(case.kind, case.symptom, is_held_out(case), sorted(known.facts), case.template, filled)
 
 
-def prior() -> dict[str, dict[str, float]]:
-    """The weights that were set by hand before any case was written."""
-    return json.loads(PRIOR.read_text())
+def prior() -> rank.Weights:
+    """The weights of facts that were set by hand before any case was written; words weigh nothing."""
+    return rank.Weights(0.0, 0.0, json.loads(PRIOR.read_text()))
 
 
 def synthetic(root: Path, seed: int, task: tuple[str, int]) -> Record:
@@ -101,29 +108,47 @@ def worded(known: Iterable[Record], split: str, seed: int) -> list[Record]:
     ]
 
 
-def learn(
-    known: list[Record], centre: Mapping[str, Mapping[str, float]], penalty: float = PENALTY
-) -> dict[str, dict[str, float]]:
-    """{template: {fact: weight}}: multinomial logistic regression over the commands that can be filled in, with a
-    penalty on the squares of what weights differ by from `centre`, and the words as they count in `rank.score`."""
+def direct(known: list[Record], split: str, seed: int) -> list[Record]:
+    """The direct questions of the split `split`, with the facts of cases of `known` in which their command can be
+    filled in: of one case each for training, of SCENES for the test."""
+    rng, asked = np.random.default_rng(seed), json.loads(DIRECT.read_text())[split]
+    found = []
+    for template, questions in asked.items():
+        scenes = [one for one in known if template in one.filled]
+        for words in questions:
+            drawn = rng.permutation(len(scenes))[: SCENES if split == "test" else 1]
+            found += [
+                Record(**vars(scenes[i]) | {"symptom": QUESTION, "right": template, "words": words})
+                for i in drawn
+            ]
+    return found
+
+
+def learn(known: list[Record], centre: rank.Weights, penalty: float = PENALTY) -> rank.Weights:
+    """Weights by multinomial logistic regression over the commands that can be filled in, those of facts with a penalty
+    on the squares of what they differ by from `centre`, those of words with none."""
     from scipy.optimize import minimize
 
-    names = sorted({template for one in known for template in one.filled} | set(centre))
-    there = {fact for one in known for fact in one.facts} | {fact for own in centre.values() for fact in own}
+    table = centre.facts
+    names = sorted({template for one in known for template in one.filled} | set(table))
+    there = {fact for one in known for fact in one.facts} | {fact for own in table.values() for fact in own}
     facts = [rank.PRIOR, *sorted(there - {rank.PRIOR})]
-    middle = np.array([[centre.get(name, {}).get(fact, 0.0) for fact in facts] for name in names])
+    middle = np.array([[table.get(name, {}).get(fact, 0.0) for fact in facts] for name in names])
     known = [one for one in known if one.right in one.filled]
     x = np.array([[1.0, *(float(fact in one.facts) for fact in facts[1:])] for one in known])
-    fixed = np.full((len(known), len(names)), -np.inf)
+    there_is = np.full((len(known), len(names)), -np.inf)
+    words = np.zeros((2, len(known), len(names)))
     for i, one in enumerate(known):
         for template in one.filled:
-            likeness = rank.likeness(one.words, description(template))
-            fixed[i, names.index(template)] = rank.OF_WORDS * likeness
+            at = i, names.index(template)
+            there_is[at] = 0.0
+            words[0][at] = rank.likeness(one.words, description(template))
+            words[1][at] = rank.told(one.words, template)
     right = np.array([names.index(one.right) for one in known])
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        weights = flat.reshape(len(names), len(facts))
-        scores = x @ weights.T + fixed
+        weights, of_words = flat[2:].reshape(len(names), len(facts)), flat[:2]
+        scores = x @ weights.T + np.tensordot(of_words, words, 1) + there_is
         scores -= scores.max(axis=1, keepdims=True)
         chances = np.exp(scores)
         chances /= chances.sum(axis=1, keepdims=True)
@@ -132,20 +157,23 @@ def learn(
         wrong[np.arange(len(known)), right] -= 1
         away = weights - middle
         value = -np.log(of_right).mean() + penalty * (away**2).sum() / 2
-        return value, (wrong.T @ x / len(known) + penalty * away).ravel()
+        by_words = np.tensordot(words, wrong, 2) / len(known)
+        return value, np.concatenate([by_words, (wrong.T @ x / len(known) + penalty * away).ravel()])
 
-    end = minimize(loss, middle.ravel(), jac=True, method="L-BFGS-B", options={"maxiter": 2000})
-    weights = end.x.reshape(len(names), len(facts))
-    return {
+    start = np.concatenate([[centre.likeness, centre.telling], middle.ravel()])
+    end = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": 2000})
+    weights = end.x[2:].reshape(len(names), len(facts))
+    learned = {
         name: {fact: round(float(w), 3) for fact, w in zip(facts, own, strict=True) if abs(w) >= 0.005}
         for name, own in zip(names, weights, strict=True)
     }
+    return rank.Weights(*(round(float(w), 3) for w in end.x[:2]), learned)
 
 
 Order = Callable[[Record], list[str]]
 
 
-def orders(training: list[Record], table: dict[str, dict[str, float]]) -> dict[str, Order]:
+def orders(training: list[Record], table: rank.Weights) -> dict[str, Order]:
     """{way: the commands that it names for a record, the likeliest first}."""
     common = [name for name, _ in Counter(one.right for one in training).most_common()]
     by_title = [(one.words, one.right) for one in training]
@@ -216,10 +244,15 @@ def in_turn(training: list[Record], test: list[Record]) -> list[Record]:
 
 def results(training: list[Record], test: list[Record], table) -> tuple[list[dict], list[dict]]:
     """(a row for each way and part of the test, a row for each kind)."""
+    asked = [one for one in test if one.symptom == QUESTION]
+    test = [one for one in test if one.symptom != QUESTION]
     parts = {"all": test, "kinds held out": [one for one in test if one.held_out],
              "real runs": [one for one in test if one.kind.startswith("real ")]}  # fmt: skip
     ways = orders(training, table)
     rows = [{"way": way, "of": "all", **accuracy(test, order)} for way, order in ways.items()]
+    for way, order in ways.items():  # the slots of a case are those of its own command
+        told = accuracy(asked, order)
+        rows.append({"way": way, "of": QUESTION} | {k: v for k, v in told.items() if "slots" not in k})
     rows += [
         {"way": "all", "of": part, **accuracy(own, ways["all"])}
         for part, own in parts.items()
@@ -268,21 +301,28 @@ def main(argv=None) -> None:
             options.records.write_text(
                 json.dumps({name: [vars(one) for one in own] for name, own in known.items()})
             )
-    training, test = (worded(own, name, sets[name][0]) for name, own in known.items())
+    training, test = (
+        worded(own, name, sets[name][0]) + direct(own, name, sets[name][0]) for name, own in known.items()
+    )
     table = learn(training, prior())
     rows, kinds = results(training, test, table)
     for row in rows:
         shares = [f"{name} {row[name]}/{row[f'{name}_of']} {_interval(row[f'{name}_interval'])}"
-                  for name in ("top_1", "top_3", "slots")]  # fmt: skip
+                  for name in ("top_1", "top_3", "slots") if name in row]  # fmt: skip
         print(f"{row['way']}, {row['of']}: {'; '.join(shares)}")
+    kinds_of = {one.kind for one in known["training"]}
     about = (
-        f"Learned by python -m benchmarks.analysis.ask from {len(training)} cases of {len({r.kind for r in training})} "
-        f"kinds without {' and '.join(HELD_OUT)}; penalty {PENALTY}."
+        f"Learned by python -m benchmarks.analysis.ask from {len(known['training'])} cases of {len(kinds_of)} kinds "
+        f"without {' and '.join(HELD_OUT)}, and {len(training) - len(known['training'])} direct questions; "
+        f"penalty {PENALTY}."
     )
     if options.weights:
-        lines = [f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in table.items()]
+        lines = [f"  {json.dumps(name)}: {json.dumps(own)}" for name, own in table.facts.items()]
         text = ",\n".join(lines)
-        options.weights.write_text(f'{{\n "about": {json.dumps(about)},\n "weights": {{\n{text}\n }}\n}}\n')
+        options.weights.write_text(
+            f'{{\n "about": {json.dumps(about)},\n "likeness": {table.likeness},\n "telling": {table.telling},\n'
+            f' "facts": {{\n{text}\n }}\n}}\n'
+        )
     if options.json:
         save(
             {"machine": where, "about": about, "penalty": PENALTY, "accuracy": rows, "kinds": kinds},

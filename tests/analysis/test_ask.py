@@ -160,11 +160,11 @@ def test_any_words_are_answered(runs, capsys):
     assert out.startswith("1. ") and not {c for c in out if unicodedata.category(c) in HIDDEN} - {"\n"}
 
 
-def test_words_decide_where_evidence_does_not(runs):
-    table = {"show": {}, "lint": {}}
+def test_words_decide_where_evidence_does_not(runs, monkeypatch):
+    used = rank.Weights(1.0, 1.0, {"show": {}, "lint": {}})
+    monkeypatch.setattr(rank, "learned", lambda: used)
     places = {
-        words: [q.template for q in asked_with(table, words, runs / "clean")]
-        for words in ("was killed", "noisy timings")
+        words: [q.template for q in asked(words, runs / "clean")] for words in ("was killed", "noisy timings")
     }
     assert places["was killed"].index("show") < places["was killed"].index("lint")
     assert places["noisy timings"].index("lint") < places["noisy timings"].index("show")
@@ -200,10 +200,6 @@ def test_ranks_of_which_no_work_was_recorded_are_not_compared(tmp_path):
     assert known.late is None
 
 
-def asked_with(table, words, path):
-    return [question for question, _ in rank.ranked(evidence(load([path])), words, table)]
-
-
 def test_likeness_is_a_cosine():
     assert rank.likeness("restart", "restart") == pytest.approx(1)
     assert rank.likeness("restart", "qqqq") == rank.likeness("", "restart") == 0
@@ -221,7 +217,7 @@ def test_the_first_command_is_run_and_its_exit_code_is_told(runs, capsys):
 
 def test_only_commands_of_the_analysis_are_run(tmp_path, capsys, monkeypatch):
     write_run(tmp_path / "a", ordering="library")
-    monkeypatch.setattr(rank, "weights", lambda: {"identify": {"prior": 9.0}})
+    monkeypatch.setattr(rank, "learned", lambda: rank.Weights(0.0, 0.0, {"identify": {"prior": 9.0}}))
     assert asked("", tmp_path)[0].template == "identify"
     assert main(["ask", "", str(tmp_path), "--run"]) == 2
     assert "no command of the analysis" in capsys.readouterr().err
@@ -244,4 +240,4 @@ def test_commands_that_are_not_there_are_not_named():
 
 def test_every_command_says_what_it_answers_and_the_table_knows_no_others():
     assert all(len(templates.description(name)) > 40 for name in templates.TEMPLATES)
-    assert set(rank.weights()) <= set(templates.TEMPLATES)
+    assert set(rank.learned().facts) <= set(templates.TEMPLATES)

@@ -1,10 +1,23 @@
 """What learns the weights of `analysis ask`, and what its cases are made of."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 
-from benchmarks.analysis.ask import PRIOR, TITLES, Record, accuracy, learn, orders, prior, wilson
+from analysis.ask import rank
+from benchmarks.analysis.ask import (
+    DIRECT,
+    PRIOR,
+    QUESTION,
+    TITLES,
+    Record,
+    accuracy,
+    learn,
+    orders,
+    prior,
+    wilson,
+)
 from benchmarks.analysis.ask_cases import HELD_OUT, KINDS, fits, titles, write_case
 
 FILLED = {"show": True, "lint": True, "scaling": False}
@@ -16,15 +29,34 @@ def cases(fact, right, count=4):
 
 def test_facts_that_go_with_a_command_are_learned():
     known = cases("ended early", "show") + cases("rule: unstable-times", "lint")
-    ways = orders(known, learn(known, {}))
+    ways = orders(known, learn(known, rank.Weights(0.0, 0.0, {})))
     row = accuracy(known, ways["probes alone"])
     assert (row["top_1"], row["slots"]) == (8, 8)
     assert accuracy(known, ways["always the commonest"])["top_1"] == 4
 
 
 def test_where_nothing_is_known_weights_stay_where_they_were_set():
-    centre = {"show": {"prior": -1.5, "never seen": 2.5}}
-    assert learn(cases("a", "show"), centre)["show"]["never seen"] == 2.5
+    centre = rank.Weights(0.0, 0.0, {"show": {"prior": -1.5, "never seen": 2.5}})
+    assert learn(cases("a", "show"), centre).facts["show"]["never seen"] == 2.5
+
+
+def test_words_that_go_with_a_command_are_learned():
+    known = [
+        Record("kind", QUESTION, False, ["a"], right, {"show": True, "lint": True}, words)
+        for right, words in (("show", "why did it crash"), ("lint", "is the benchmark sound"))
+    ]
+    table = learn(known, rank.Weights(0.0, 0.0, {}))
+    assert table.telling > 0 and accuracy(known, orders(known, table)["all"])["top_1"] == 2
+
+
+def test_direct_questions_are_of_commands_that_there_are_and_in_one_set_alone():
+    from analysis.ask.templates import TEMPLATES
+
+    both = json.loads(DIRECT.read_text())
+    training, test = (
+        {words for own in both[split].values() for words in own} for split in ("training", "test")
+    )
+    assert set(both["training"]) == set(both["test"]) <= set(TEMPLATES) and not training & test
 
 
 def test_wrong_slots_are_counted():
@@ -66,4 +98,4 @@ def test_a_case_is_the_same_again(tmp_path):
 def test_weights_set_by_hand_are_of_commands_that_there_are():
     from analysis.ask.templates import TEMPLATES
 
-    assert PRIOR.exists() and set(prior()) <= set(TEMPLATES)
+    assert PRIOR.exists() and set(prior().facts) <= set(TEMPLATES)
