@@ -27,7 +27,6 @@ from miniapps.layout.messages import Messages
 from miniapps.trace.schema import EXCHANGE
 
 LENGTHS = (1, 16, 256, 4096, 65536, 524288)
-LONGEST_EXACT = 256  # elements: of a superaccumulator each takes a kilobyte
 SEVERAL = 2  # contributions of a rank
 EXCHANGED = (8, 512, 8192, 131072, 1048576)  # bytes
 OTHER_RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # on which schedules are counted, too
@@ -39,9 +38,8 @@ def collective_cases(ctx) -> list[Case]:
     for label in dict.fromkeys(ctx.config.calibrate.reductions):
         for n in LENGTHS:
             reduction = Reduction.named(label, (n,))
-            if reduction.accumulation != "exact" or n <= LONGEST_EXACT:
-                for contributions in (1, SEVERAL) if reduction.contributions_travel else (1,):
-                    cases += _allreduces(ctx, label, reduction, contributions)
+            for contributions in (1, SEVERAL) if reduction.contributions_travel else (1,):
+                cases += _allreduces(ctx, label, reduction, contributions)
     return cases + (_exchanges(ctx) if ctx.size > 1 else [])
 
 
@@ -102,7 +100,7 @@ def counts(
         return None
     n = int(np.prod(stands.shape))
     once: Cost = cost(schedule, n, element_bytes(stands, contributions), stands.total_element_bytes, nodes)
-    # On units, or on lengths: by recursive doubling, of which some rounds go from node to node.
+    # On how many numbers stand for a sum: by recursive doubling, of which some rounds go from node to node.
     agreed = size.bit_length() if order_free(reduction.accumulation) else 0
     across = min(agreed, (len(set(nodes)) - 1).bit_length())
     return {

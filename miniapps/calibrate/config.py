@@ -7,7 +7,7 @@ from miniapps.runner.config import option, section
 WHAT = ("kernels", "collectives", "noise", "lookups", "memory")
 # What runs by default add with, by guarantee; and the orderings whose costs are most unlike each other.
 REDUCTIONS = (
-    "library", "recursive-doubling", "direct", "ring", "rabenseifner", "direct in exact", "direct in fixed-point",
+    "library", "recursive-doubling", "direct", "ring", "rabenseifner", "direct in exact",
 )  # fmt: skip
 
 

@@ -184,10 +184,10 @@ def test_one_policy_says_what_a_guarantee_and_the_options_come_to():
         return parse(*argv)[0].policy
 
     levels = {level: policy("--guarantee", level) for level in ("none", "run", "layout", "exact")}
-    exact, fixed = ("direct", "exact"), ("direct", "fixed-point")
+    exact = ("direct", "exact")
     plain, doubling = ("library", "working"), ("recursive-doubling", "working")
     assert [p.of(scalars) for p in levels.values()] == [plain, doubling, exact, exact]
-    assert [p.of(vectors) for p in levels.values()] == [plain, ("direct", "working"), fixed, exact]
+    assert [p.of(vectors) for p in levels.values()] == [plain, ("direct", "working"), exact, exact]
     assert [p.kernel for p in levels.values()] == ["none", "run", "layout", "layout"]
     assert [p.partial_sum for p in levels.values()] == ["none", "run", "run", "exact"]
     assert [p.per_block for p in levels.values()] == [False, False, True, True]

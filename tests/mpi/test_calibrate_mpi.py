@@ -11,7 +11,7 @@ from tests.ranks import on_ranks
 
 COUPLED = ["-m", "miniapps.coupled", "--set", "grid.nx=32", "--set", "grid.bx=8", "--set", "grid.by=8", "--steps", "4",
            "--guarantee", "layout", "--no-progress"]  # fmt: skip
-USED = ("library", "direct in exact", "direct in fixed-point")  # what the runs add by
+USED = ("library", "direct in exact")  # what the runs add by
 SHORT = [
     "--budget",
     "0",
