@@ -10,6 +10,7 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from kernels.environment import guarded
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 
 
@@ -51,7 +52,7 @@ def variant(
     why: str,
     available: Callable[[], str | None] | None = None,
 ) -> Callable[[Callable], Callable]:
-    """Decorator that registers a function as a variant and returns it unchanged.
+    """Decorator that registers a function as a variant and returns it, in the default floating-point environment.
 
     `available()` returns None, or the reason why the variant cannot run here; it is asked when needed, never
     at import. Raises ChoiceError for an unknown guarantee and for a key that is taken.
@@ -64,6 +65,7 @@ def variant(
         )
 
     def register(function: Callable) -> Callable:
+        function = guarded(function)
         _variants[key] = Variant(operation, name, backend, guarantee, why, function, available)
         return function
 

@@ -64,7 +64,7 @@ void in_blocks(std::size_t n, Float *out, Make make) {
 }
 
 template <typename Float>
-void define(py::module_ &m) {
+void define(Module &m) {
     m.def("compensated_sum", [](const py::object &sources, array<Float> out) {
         const auto x = sources_of<Float>(sources, out.size());
         Float *to = out.mutable_data();
@@ -88,7 +88,7 @@ void define(py::module_ &m) {
 
 }  // namespace
 
-void register_accumulate(py::module_ &m) {
+void register_accumulate(Module &m) {
     define<double>(m);
     define<float>(m);
 }

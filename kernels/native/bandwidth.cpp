@@ -29,7 +29,7 @@ FPNA_CLONES u64 read(const char *x, std::size_t bytes) {
 
 }  // namespace
 
-void register_bandwidth(py::module_ &m) {
+void register_bandwidth(Module &m) {
     m.def("read", [](const py::array &x, int threads) {
         if (!(x.flags() & py::array::c_style)) throw std::invalid_argument("x: expected a contiguous array");
         const auto *from = static_cast<const char *>(x.data());

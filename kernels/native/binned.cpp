@@ -64,6 +64,6 @@ Accumulator<Element> binned(const Terms<Element> &terms, std::size_t n, int thre
 
 }  // namespace
 
-void register_binned(py::module_ &m) {
+void register_binned(Module &m) {
     define_order_free(m, "binned", [](auto terms, std::size_t n, int threads) { return binned(terms, n, threads); });
 }

@@ -14,6 +14,8 @@
 #include <utility>
 #include <vector>
 
+#include "../include/environment.hpp"
+
 // n elements to be added to `bins` bins: rows of `columns` numbers, or single numbers.
 template <typename Number, typename Place, bool OF_ROWS>
 struct Scatter {
@@ -80,46 +82,49 @@ std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
     std::vector<std::uint32_t> starts(shares * (of.count + 1));
     i64 bad = in.n;
 #pragma omp parallel num_threads(threads)
-    for (i64 begin = 0; begin < in.n; begin += part) {
+    {
+        const DefaultEnvironment environment;
+        for (i64 begin = 0; begin < in.n; begin += part) {
 #pragma omp for schedule(dynamic) reduction(min : bad)
-        for (i64 s = 0; s < shares; ++s) {
-            const i64 from = std::min(in.n, begin + s * share), to = std::min(in.n, from + share);
-            std::uint32_t *start = starts.data() + s * (of.count + 1), next[MOST_BUCKETS] = {};
-            i64 i = from;
-            for (; i < to && in.fits(i); ++i) ++next[in.bin(i) >> of.shift];
-            if (i < to) {
-                bad = std::min(bad, i);
-                continue;
-            }
-            std::uint32_t before = std::uint32_t(s * share);
-            for (i64 b = 0; b < of.count; ++b) {
-                start[b] = before;
-                before += std::exchange(next[b], before);
-            }
-            start[of.count] = before;
-            const std::uint32_t mask = (std::uint32_t(1) << of.shift) - 1;
-            for (i = from; i < to; ++i) {
-                const i64 bin = in.bin(i);
-                Item<Carried> &item = items[next[bin >> of.shift]++];
-                if constexpr (MOVED)
-                    item.carried = in.x[i];
-                else
-                    item.carried = Carried(i - begin);
-                item.bin = std::uint32_t(bin) & mask;
-            }
-        }
-        if (bad < in.n) break;  // all threads see the same
-#pragma omp for schedule(dynamic)
-        for (i64 b = 0; b < of.count; ++b) {
-            const i64 first = b << of.shift;
             for (i64 s = 0; s < shares; ++s) {
-                const std::uint32_t *start = starts.data() + s * (of.count + 1) + b;
-                for (const Item<Carried> *item = &items[start[0]], *end = &items[start[1]]; item < end; ++item) {
-                    const Carried carried = item->carried;
+                const i64 from = std::min(in.n, begin + s * share), to = std::min(in.n, from + share);
+                std::uint32_t *start = starts.data() + s * (of.count + 1), next[MOST_BUCKETS] = {};
+                i64 i = from;
+                for (; i < to && in.fits(i); ++i) ++next[in.bin(i) >> of.shift];
+                if (i < to) {
+                    bad = std::min(bad, i);
+                    continue;
+                }
+                std::uint32_t before = std::uint32_t(s * share);
+                for (i64 b = 0; b < of.count; ++b) {
+                    start[b] = before;
+                    before += std::exchange(next[b], before);
+                }
+                start[of.count] = before;
+                const std::uint32_t mask = (std::uint32_t(1) << of.shift) - 1;
+                for (i = from; i < to; ++i) {
+                    const i64 bin = in.bin(i);
+                    Item<Carried> &item = items[next[bin >> of.shift]++];
                     if constexpr (MOVED)
-                        sums.add(first + item->bin, 0, &carried);
+                        item.carried = in.x[i];
                     else
-                        sums.add(first + item->bin, begin + carried, in.row(begin + carried));
+                        item.carried = Carried(i - begin);
+                    item.bin = std::uint32_t(bin) & mask;
+                }
+            }
+            if (bad < in.n) break;  // all threads see the same
+#pragma omp for schedule(dynamic)
+            for (i64 b = 0; b < of.count; ++b) {
+                const i64 first = b << of.shift;
+                for (i64 s = 0; s < shares; ++s) {
+                    const std::uint32_t *start = starts.data() + s * (of.count + 1) + b;
+                    for (const Item<Carried> *item = &items[start[0]], *end = &items[start[1]]; item < end; ++item) {
+                        const Carried carried = item->carried;
+                        if constexpr (MOVED)
+                            sums.add(first + item->bin, 0, &carried);
+                        else
+                            sums.add(first + item->bin, begin + carried, in.row(begin + carried));
+                    }
                 }
             }
         }

@@ -232,8 +232,8 @@ void combine_rows(const std::string &operation, const std::string &element, py::
 
 }  // namespace
 
-void register_combine(py::module_ &m) {
-    py::class_<Combination>(m, "Combination")
+void register_combine(Module &m) {
+    Class<Combination>(m, "Combination")
         .def(py::init<const std::string &, const std::string &, std::vector<py::array>, py::array>())
         .def("__call__", &Combination::run);
     m.def("combine_rows", &combine_rows);

@@ -10,7 +10,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "environment.hpp"
 #include "levels.hpp"
 
 namespace contract {
@@ -337,7 +336,7 @@ void matmul(const py::array &a, const py::array &b, py::array &c, int threads, i
 }  // namespace
 }  // namespace contract
 
-void register_contract(py::module_ &m) {
+void register_contract(Module &m) {
     m.def(
         "contract_matmul",
         [](const py::array &a, const py::array &b, py::array &c, int threads, int level, const std::vector<std::int64_t> &ends) {

@@ -143,6 +143,6 @@ void multiply(const std::vector<Product<T>> &products, int threads, int level);
 
 }  // namespace contract
 
-void register_contract(py::module_ &m);
-void register_contract_conv(py::module_ &m);
-void register_contract_sum(py::module_ &m);
+void register_contract(Module &m);
+void register_contract_conv(Module &m);
+void register_contract_sum(Module &m);

@@ -9,7 +9,6 @@
 #include <new>
 #include <stdexcept>
 
-#include "environment.hpp"
 
 namespace contract {
 namespace {
@@ -296,7 +295,7 @@ void attend(bool back, const std::vector<py::array> &x, const py::object &mask, 
 }  // namespace
 }  // namespace contract
 
-void register_contract_attention(py::module_ &m) {
+void register_contract_attention(Module &m) {
     // arrays: q, k, v, out and, of the backward pass, the gradients of out, q, k and v; which of them are written the
     // pass says.
     m.def(

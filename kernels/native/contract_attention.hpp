@@ -57,4 +57,4 @@ const RowKernels<T> &row_kernels_of(int level);
 
 }  // namespace contract
 
-void register_contract_attention(py::module_ &m);
+void register_contract_attention(Module &m);

@@ -53,9 +53,13 @@ public:
         const i64 all = x.samples * sample_;
         memory_.reset(new T[all + BEYOND]);
         std::fill_n(memory_.get() + all, BEYOND, T(0));
-#pragma omp parallel for num_threads(threads) if (threads > 1 && all > (1 << 16))
-        for (i64 i = 0; i < x.samples * x.channels; ++i)
-            copy(x, x.at + i / x.channels * x.sample + i % x.channels * x.channel, memory_.get() + i * channel_);
+#pragma omp parallel num_threads(threads) if (threads > 1 && all > (1 << 16))
+        {
+            const DefaultEnvironment environment;
+#pragma omp for
+            for (i64 i = 0; i < x.samples * x.channels; ++i)
+                copy(x, x.at + i / x.channels * x.sample + i % x.channels * x.channel, memory_.get() + i * channel_);
+        }
     }
 
     // Of the point i of the image, which may lie in the zeros.
@@ -362,7 +366,7 @@ void run(const std::string &what, const Convolution &of, py::array &x, py::array
 }  // namespace contract
 
 // `what` is the array that is written: output, input or weight. Types and shapes are checked in kernels/contract/shapes.py.
-void register_contract_conv(py::module_ &m) {
+void register_contract_conv(Module &m) {
     m.def("contract_conv", [](const std::string &what, py::array x, py::array w, py::array y, contract::Three stride,
                               contract::Three dilation, contract::Three low, std::int64_t groups, int threads, int level,
                               const std::vector<std::int64_t> &ends) {

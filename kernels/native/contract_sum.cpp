@@ -8,7 +8,6 @@
 #include <limits>
 
 #include "contract.hpp"
-#include "environment.hpp"
 
 namespace contract {
 namespace {
@@ -166,7 +165,6 @@ void rowsum(const py::array &x, py::ssize_t stay, py::array &out, std::vector<i6
     std::vector<T> sums(of.pieces.size() * count);
     of.sums = sums.data();
     of.compute(threads);
-    const DefaultEnvironment environment;
     T *next = sums.data(), *block = sums.data();
     for (i64 left : many) {
         const T *from = next;
@@ -196,7 +194,7 @@ void rowsum(const py::array &x, py::ssize_t stay, py::array &out, std::vector<i6
 }  // namespace contract
 
 // Types and shapes are checked in kernels/contract/operands.py.
-void register_contract_sum(py::module_ &m) {
+void register_contract_sum(Module &m) {
     m.def(
         "contract_rowsum",
         [](const py::array &x, py::ssize_t stay, py::array &out, const std::vector<std::int64_t> &ends, bool apart, int threads,

@@ -225,7 +225,7 @@ int expand(const array<Float> &x, array<double> &parts) {
 
 }  // namespace
 
-void register_contributions_exact(py::module_ &m) {
+void register_contributions_exact(Module &m) {
     // sources: vectors of the type of `out`, or of float64. Returns how many elements were added by words.
     m.def("exact_sum", [](const py::object &sources, const py::object &out) {
         const bool wide = is<double>(first_of(sources));

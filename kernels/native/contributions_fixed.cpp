@@ -127,7 +127,7 @@ Heads heads_of(const Float *records, std::size_t count, std::size_t n) {
 // ---------------------------------------------------------------- Python
 
 template <typename Float>
-void define(py::module_ &m) {
+void define(Module &m) {
     m.def("fixed_sum", [](const py::object &sources, int exponent, array<Float> out) {
         const std::size_t n = out.size();
         const auto x = sources_of<Float>(sources, n);
@@ -159,7 +159,7 @@ void define(py::module_ &m) {
 
 }  // namespace
 
-void register_contributions_fixed(py::module_ &m) {
+void register_contributions_fixed(Module &m) {
     define<double>(m);
     define<float>(m);
     m.attr("FIXED_MOST_SOURCES") = MOST_SOURCES;

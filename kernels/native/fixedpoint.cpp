@@ -265,7 +265,7 @@ bool is(const py::array &a) {
 
 }  // namespace
 
-void register_fixed_point(py::module_ &m) {
+void register_fixed_point(Module &m) {
     // The shapes are checked in kernels/exact/fixedpoint.py.
     m.def("fixed_exponent", [](py::array x) {
         return is<float>(x) ? fixed_exponent(static_cast<const float *>(x.data()), x.size())

@@ -171,8 +171,12 @@ int team(int threads) { return threads > 0 ? threads : omp_get_max_threads(); }
 template <typename F>
 Outcome for_blocks(i64 blocks, int threads, F &&f) {
     std::vector<Outcome> found(blocks);
-#pragma omp parallel for schedule(dynamic) num_threads(threads) if (threads > 1)
-    for (i64 b = 0; b < blocks; ++b) found[b] = f(b);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(dynamic)
+        for (i64 b = 0; b < blocks; ++b) found[b] = f(b);
+    }
     for (const Outcome &o : found)
         if (o.problem != NONE) return o;
     return {};
@@ -220,7 +224,7 @@ py::tuple factor(const array<i64> &indptr, const array<Index> &indices, const ar
 }
 
 template <typename Number>
-void define_ilu(py::module_ &m) {
+void define_ilu(Module &m) {
     m.def("ilu_factor", factor<Number>, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
           py::arg("data").noconvert(), py::arg("starts").noconvert(), py::arg("positive"), py::arg("threads"));
     m.def("ilu_solve", [](const array<i64> &starts, const array<i64> &lower_indptr, const array<Index> &lower_indices,
@@ -234,8 +238,12 @@ void define_ilu(py::module_ &m) {
         Number *to = z.mutable_data();
         threads = team(threads);
         py::gil_scoped_release release;
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1)
-        for (i64 b = 0; b < blocks; ++b) solve_block(l, u, over, start[b], start[b + 1], from, to);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+        {
+            const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+            for (i64 b = 0; b < blocks; ++b) solve_block(l, u, over, start[b], start[b + 1], from, to);
+        }
     }, py::arg("starts").noconvert(), py::arg("lower_indptr").noconvert(), py::arg("lower_indices").noconvert(),
        py::arg("lower").noconvert(), py::arg("upper_indptr").noconvert(), py::arg("upper_indices").noconvert(),
        py::arg("upper").noconvert(), py::arg("inverse").noconvert(), py::arg("r").noconvert(),
@@ -244,7 +252,7 @@ void define_ilu(py::module_ &m) {
 
 }  // namespace
 
-void register_ilu(py::module_ &m) {
+void register_ilu(Module &m) {
     define_ilu<double>(m);
     define_ilu<float>(m);
 }

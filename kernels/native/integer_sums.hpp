@@ -94,6 +94,7 @@ Extremes<Accumulator<Element>> extremes_of(const Element *x, std::int64_t n, int
     Extremes<Accumulator<Element>> all;
 #pragma omp parallel num_threads(n > PIECE ? threads : 1)
     {
+        const DefaultEnvironment environment;
         Extremes<Accumulator<Element>> mine;
 #pragma omp for schedule(static) nowait
         for (std::int64_t i = 0; i < n; i += PIECE) mine.include(extremes_of(x + i, std::min(PIECE, n - i)));
@@ -197,12 +198,16 @@ std::unique_ptr<Word[], Freed> zeros(std::int64_t count) {
 // All of the words of a sum rounded to the result, unless NaN or infinities are there.
 template <typename Float>
 void round_all(const i128 *words, std::int64_t cells, int copies, int unit, Float *out, int threads) {
-#pragma omp parallel for schedule(static) num_threads(cells > FEW ? threads : 1)
-    for (std::int64_t k = 0; k < cells; ++k) {
-        i128 sum = 0;
-        for (int t = 0; t < copies; ++t) sum += words[t * cells + k];
-        if (out[k] == 0) out[k] = nearest<Float>(sum, unit);
-        else if (std::isnan(out[k])) out[k] = std::numeric_limits<Float>::quiet_NaN();
+#pragma omp parallel num_threads(cells > FEW ? threads : 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (std::int64_t k = 0; k < cells; ++k) {
+            i128 sum = 0;
+            for (int t = 0; t < copies; ++t) sum += words[t * cells + k];
+            if (out[k] == 0) out[k] = nearest<Float>(sum, unit);
+            else if (std::isnan(out[k])) out[k] = std::numeric_limits<Float>::quiet_NaN();
+        }
     }
 }
 
@@ -218,6 +223,7 @@ std::int64_t add_apart(const In &in, const Sums &sums, std::int64_t stride, int 
     std::int64_t bad = in.n;
 #pragma omp parallel num_threads(threads) reduction(min : bad)
     {
+        const DefaultEnvironment environment;
         Sums mine = sums;
         mine.words += omp_get_thread_num() * stride;
 #pragma omp for schedule(static)

@@ -56,9 +56,13 @@ struct LimbSums {
 template <int LIMBS, typename In, typename Cell>
 void for_cells(const In &in, std::int64_t *words, int threads, Cell cell) {
     const std::int64_t columns = in.columns();
-#pragma omp parallel for schedule(static) num_threads(in.bins * columns > FEW ? threads : 1)
-    for (std::int64_t b = 0; b < in.bins; ++b)
-        for (std::int64_t c = 0; c < columns; ++c) cell(b * columns + c, words + b * LIMBS * columns + c);
+#pragma omp parallel num_threads(in.bins * columns > FEW ? threads : 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (std::int64_t b = 0; b < in.bins; ++b)
+            for (std::int64_t c = 0; c < columns; ++c) cell(b * columns + c, words + b * LIMBS * columns + c);
+    }
 }
 
 // Adds to `out`, all of whose numbers and those of `in` are finite and below 2^exponent.
@@ -92,9 +96,13 @@ std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int
     for (i64 b = 0; b < in.bins; ++b) first.add(b, 0, out + b * columns);
     i64 bad = in.n;
     if (apart) {
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(min : bad)
-        for (int t = 0; t < threads; ++t)
-            if (const i64 at = add_rows(in.n * t / threads, in.n * (t + 1) / threads, t, 1); at != NONE_BAD) bad = at;
+#pragma omp parallel num_threads(threads)
+        {
+            const DefaultEnvironment environment;
+#pragma omp for schedule(static) reduction(min : bad)
+            for (int t = 0; t < threads; ++t)
+                if (const i64 at = add_rows(in.n * t / threads, in.n * (t + 1) / threads, t, 1); at != NONE_BAD) bad = at;
+        }
     } else if (const i64 at = add_rows(0, in.n, 0, threads); at != NONE_BAD) {
         bad = at;
     }

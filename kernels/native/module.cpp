@@ -3,8 +3,9 @@
 #include "contract_attention.hpp"
 #include "native.hpp"
 
-PYBIND11_MODULE(_native, m) {
-    m.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, static schedules, products of matrices, block stencils, vector updates, codecs of wires";
+PYBIND11_MODULE(_native, module) {
+    module.doc() = "C++ kernels: order-free accumulators, packed integers, sums, scatter-adds, sparse products and factors, static schedules, products of matrices, block stencils, vector updates, codecs of wires";
+    Module m(module);
     register_accumulate(m);
     register_bandwidth(m);
     register_binned(m);
@@ -13,6 +14,7 @@ PYBIND11_MODULE(_native, m) {
     register_contract_attention(m);
     register_contributions_exact(m);
     register_contributions_fixed(m);
+    register_environment(m);
     register_fixed_point(m);
     register_ilu(m);
     register_packed(m);

@@ -4,6 +4,9 @@
 #include <pybind11/pybind11.h>
 
 #include <cstdint>
+#include <utility>
+
+#include "../include/environment.hpp"
 
 namespace py = pybind11;
 
@@ -18,21 +21,53 @@ namespace py = pybind11;
 template <typename T>
 using array = py::array_t<T, py::array::c_style>;
 
-void register_accumulate(py::module_ &m);
-void register_bandwidth(py::module_ &m);
-void register_binned(py::module_ &m);
-void register_combine(py::module_ &m);
-void register_contributions_exact(py::module_ &m);
-void register_contributions_fixed(py::module_ &m);
-void register_fixed_point(py::module_ &m);
-void register_ilu(py::module_ &m);
-void register_packed(py::module_ &m);
-void register_scatter(py::module_ &m);
-void register_sizes(py::module_ &m);
-void register_spmv(py::module_ &m);
-void register_static(py::module_ &m);
-void register_stencil(py::module_ &m);
-void register_sums(py::module_ &m);
-void register_superaccumulator(py::module_ &m);
-void register_vectors(py::module_ &m);
-void register_wires(py::module_ &m);
+// The module: its functions run in the default floating-point environment, whatever that of the caller is. Threads that
+// they start have environments of their own, and need a guard each.
+class Module : public py::module_ {
+public:
+    explicit Module(const py::module_ &m) : py::module_(m) {}
+
+    template <typename Function, typename... Extra>
+    Module &def(const char *name, Function &&function, const Extra &...extra) {
+        py::module_::def(name, std::forward<Function>(function), py::call_guard<DefaultEnvironment>(), extra...);
+        return *this;
+    }
+};
+
+// A class of it, whose methods do so as well.
+template <typename T>
+class Class : public py::class_<T> {
+public:
+    using py::class_<T>::class_;
+
+    template <typename Method, typename... Extra>
+    Class &def(const char *name, Method &&method, const Extra &...extra) {
+        py::class_<T>::def(name, std::forward<Method>(method), py::call_guard<DefaultEnvironment>(), extra...);
+        return *this;
+    }
+    template <typename... Arguments, typename... Extra>
+    Class &def(const py::detail::initimpl::constructor<Arguments...> &made, const Extra &...extra) {
+        py::class_<T>::def(made, extra...);
+        return *this;
+    }
+};
+
+void register_accumulate(Module &m);
+void register_bandwidth(Module &m);
+void register_binned(Module &m);
+void register_combine(Module &m);
+void register_contributions_exact(Module &m);
+void register_contributions_fixed(Module &m);
+void register_environment(Module &m);
+void register_fixed_point(Module &m);
+void register_ilu(Module &m);
+void register_packed(Module &m);
+void register_scatter(Module &m);
+void register_sizes(Module &m);
+void register_spmv(Module &m);
+void register_static(Module &m);
+void register_stencil(Module &m);
+void register_sums(Module &m);
+void register_superaccumulator(Module &m);
+void register_vectors(Module &m);
+void register_wires(Module &m);

@@ -122,7 +122,7 @@ void require(std::size_t words, std::size_t width) {
 
 }  // namespace
 
-void register_packed(py::module_ &m) {
+void register_packed(Module &m) {
     m.def("packed_bytes", &most_bytes, "Most bytes of n packed elements of `width` words, and what is read beyond.");
     m.def(
         "pack",

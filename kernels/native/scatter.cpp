@@ -18,17 +18,21 @@ using i64 = std::int64_t;
 template <typename In>
 i64 add_atomic(const In &in, Accumulator<typename In::Element> *out, int threads) {
     i64 bad = in.n;
-#pragma omp parallel for schedule(static) num_threads(threads) reduction(min : bad)
-    for (i64 i = 0; i < in.n; ++i) {
-        if (!in.fits(i)) {
-            bad = std::min(bad, i);
-            continue;
-        }
-        Accumulator<typename In::Element> *sums = out + in.bin(i) * in.columns();
-        const typename In::Element *x = in.row(i);
-        for (i64 c = 0; c < in.columns(); ++c) {
+#pragma omp parallel num_threads(threads)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static) reduction(min : bad)
+        for (i64 i = 0; i < in.n; ++i) {
+            if (!in.fits(i)) {
+                bad = std::min(bad, i);
+                continue;
+            }
+            Accumulator<typename In::Element> *sums = out + in.bin(i) * in.columns();
+            const typename In::Element *x = in.row(i);
+            for (i64 c = 0; c < in.columns(); ++c) {
 #pragma omp atomic
-            sums[c] += widen(x[c]);
+                sums[c] += widen(x[c]);
+            }
         }
     }
     return bad < in.n ? bad : NONE_BAD;
@@ -125,13 +129,17 @@ i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threa
     for (i64 &end : ends) before += std::exchange(end, before);
     Places order{ends.data(), places.data()};  // makes of each bin's start its end
     by_bin(in, order, threads);
-#pragma omp parallel for schedule(dynamic, 64) num_threads(in.n > FEW ? threads : 1)
-    for (i64 b = 0; b < in.bins; ++b) {
-        const i64 start = b ? ends[b - 1] : 0, count = ends[b] - start;
-        for (i64 c = 0; c < in.columns(); ++c) {
-            auto &sum = out[b * in.columns() + c];
-            if (count || sum != 0) sum = exactly(sum, in, places.data() + start, count, c);
-            else sum = 0;  // which had a sign
+#pragma omp parallel num_threads(in.n > FEW ? threads : 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(dynamic, 64)
+        for (i64 b = 0; b < in.bins; ++b) {
+            const i64 start = b ? ends[b - 1] : 0, count = ends[b] - start;
+            for (i64 c = 0; c < in.columns(); ++c) {
+                auto &sum = out[b * in.columns() + c];
+                if (count || sum != 0) sum = exactly(sum, in, places.data() + start, count, c);
+                else sum = 0;  // which had a sign
+            }
         }
     }
     return NONE_BAD;
@@ -184,7 +192,7 @@ i64 with_types(const py::array &x, const std::string &type, const py::array &ind
 
 }  // namespace
 
-void register_scatter(py::module_ &m) {
+void register_scatter(Module &m) {
     const auto define = [&m](const char *name, auto kernel) {
         m.def(name, [kernel](py::array x, std::string type, py::array index, py::array out, int threads) {
             return with_types(x, type, index, out, [kernel, threads](const auto &in, auto *sums) {

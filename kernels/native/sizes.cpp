@@ -6,7 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "environment.hpp"
 #include "native.hpp"
 
 namespace {
@@ -36,7 +35,7 @@ const std::map<std::string, std::pair<Run, std::int64_t>> TYPES = {
 
 }  // namespace
 
-void register_sizes(py::module_ &m) {
+void register_sizes(Module &m) {
     m.def("sizes", [](const py::array &x, const std::string &type, std::int64_t n, std::int64_t count) {
         if (!(x.flags() & py::array::c_style)) throw std::invalid_argument("x: expected a contiguous array");
         const auto found = TYPES.find(type);
@@ -47,7 +46,6 @@ void register_sizes(py::module_ &m) {
         double *to = result.mutable_data();
         const void *from = x.data();
         py::gil_scoped_release release;
-        const DefaultEnvironment environment;
         run(from, n, count, to);
         return result;
     });

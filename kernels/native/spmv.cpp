@@ -48,10 +48,14 @@ void multiply_csr(const Csr<Number> &a, const Number *x, Number *y, int threads)
     const i64 items = a.items(), parts = std::min<i64>(threads, std::max<i64>(1, items / ENOUGH));
     const auto run = a.rows ? multiply_rows<true, Number> : multiply_rows<false, Number>;
     if (parts == 1) return run(a, x, y, 0, a.m);
-#pragma omp parallel for schedule(static, 1) num_threads(int(parts))
-    for (i64 p = 0; p < parts; ++p)
-        run(a, x, y, cut_path(a.indptr, a.m, items * p / parts).row,
-            p + 1 < parts ? cut_path(a.indptr, a.m, items * (p + 1) / parts).row : a.m);
+#pragma omp parallel num_threads(int(parts))
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static, 1)
+        for (i64 p = 0; p < parts; ++p)
+            run(a, x, y, cut_path(a.indptr, a.m, items * p / parts).row,
+                p + 1 < parts ? cut_path(a.indptr, a.m, items * (p + 1) / parts).row : a.m);
+    }
 }
 
 // The rows that end between two cuts; what is left belongs to a row that ends later, and is returned.
@@ -72,8 +76,12 @@ void multiply_merge(const Csr<Number> &a, const Number *x, Number *y, int pieces
     const i64 items = a.items(), length = (items + pieces - 1) / pieces;
     const auto cut = [&](int p) { return cut_path(a.indptr, a.m, std::min(items, length * p)); };
     std::vector<Number> left(pieces);
-#pragma omp parallel for schedule(static, 1) num_threads(pieces) if (pieces > 1)
-    for (int p = 0; p < pieces; ++p) left[p] = multiply_piece(a, x, y, cut(p), cut(p + 1));
+#pragma omp parallel num_threads(pieces) if (pieces > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static, 1)
+        for (int p = 0; p < pieces; ++p) left[p] = multiply_piece(a, x, y, cut(p), cut(p + 1));
+    }
     Number before = 0;  // of the row that the piece begins in
     for (int p = 0; p < pieces; ++p) {
         const i64 row = cut(p).row;
@@ -97,11 +105,15 @@ struct Coo {
 
 template <typename Number>
 void add_atomic(const Coo<Number> &a, const Number *x, Number *y, int threads) {
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (i64 e = 0; e < a.nnz; ++e) {
-        const Number product = a.product(x, e);
+#pragma omp parallel num_threads(threads)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (i64 e = 0; e < a.nnz; ++e) {
+            const Number product = a.product(x, e);
 #pragma omp atomic
-        y[a.places[e]] += product;
+            y[a.places[e]] += product;
+        }
     }
 }
 
@@ -124,7 +136,7 @@ Csr<Number> csr_of(const array<i64> &indptr, const array<Index> &indices, const 
 }
 
 template <typename Number>
-void define_products(py::module_ &m) {
+void define_products(Module &m) {
     const auto by_rows = [&m](const char *name, auto multiply) {
         m.def(name, [multiply](const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
                                const array<Index> &rows, const array<Number> &x, array<Number> &y, int threads) {
@@ -160,7 +172,7 @@ void define_products(py::module_ &m) {
 
 }  // namespace
 
-void register_spmv(py::module_ &m) {
+void register_spmv(Module &m) {
     define_products<double>(m);
     define_products<float>(m);
 }

@@ -12,7 +12,6 @@
 #include <utility>
 #include <vector>
 
-#include "environment.hpp"
 #include "levels.hpp"
 #include "native.hpp"
 
@@ -252,10 +251,13 @@ private:
         const i64 *p = o.p, whole = p[0] > 1 ? p[0] : rows;
         const i64 parts = std::min({i64(team), whole, p[0] * rows * p[4] * p[6] / ENOUGH});
         if (parts <= 1) return part_of_products(kernels, o, x, y, memory, rows, 0, whole);
-#pragma omp parallel for num_threads(int(parts)) schedule(static, 1)
-        for (i64 k = 0; k < parts; ++k) {
+#pragma omp parallel num_threads(int(parts))
+        {
             const DefaultEnvironment environment;
-            part_of_products(kernels, o, x, y, memory, rows, whole * k / parts, whole * (k + 1) / parts);
+#pragma omp for schedule(static, 1)
+            for (i64 k = 0; k < parts; ++k) {
+                part_of_products(kernels, o, x, y, memory, rows, whole * k / parts, whole * (k + 1) / parts);
+            }
         }
     }
 
@@ -375,8 +377,8 @@ py::list names(const char *const (&of)[N], std::size_t n = N) {
 
 }  // namespace
 
-void register_static(py::module_ &m) {
-    py::class_<Program>(m, "StaticProgram")
+void register_static(Module &m) {
+    Class<Program>(m, "StaticProgram")
         .def(py::init<const array<i64> &, array<float>, const array<i64> &, i64, i64, i64, i64>(),
              py::arg("operations").noconvert(), py::arg("constants").noconvert(), py::arg("tables").noconvert(),
              py::arg("input"), py::arg("output"), py::arg("arena"), py::arg("tile"))

@@ -74,11 +74,15 @@ void cg_update(double alpha, double beta, const array<double> &u, const array<do
     require_same(rs, shape_of(s, 0, "s"), "s");
     double *rd = r.mutable_data(), *pd = p.mutable_data(), *sd = s.mutable_data(), *xd = x.mutable_data();
     const double *ud = u.data(), *wd = w.data();
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-    for (i64 b = 0; b < rs.blocks; ++b) {
-        const i64 at = us.interior(b);
-        update_block(alpha, beta, ud + at, wd + at, pd + at, sd + at, xd + xs.interior(b), xs.pitch(),
-                     rd + rs.interior(b), rs.pitch(), rs.rows, rs.columns);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (i64 b = 0; b < rs.blocks; ++b) {
+            const i64 at = us.interior(b);
+            update_block(alpha, beta, ud + at, wd + at, pd + at, sd + at, xd + xs.interior(b), xs.pitch(),
+                         rd + rs.interior(b), rs.pitch(), rs.rows, rs.columns);
+        }
     }
 }
 
@@ -100,10 +104,14 @@ void poisson_residual(const array<double> &b, const array<double> &x, i64 x_pad,
     if (x_pad < 1) throw std::invalid_argument("x: the Laplacian needs a halo of at least 1");
     const double *bd = b.data(), *xd = x.data();
     double *rd = r.mutable_data();
-#pragma omp parallel for num_threads(threads) if (threads > 1) schedule(static)
-    for (i64 k = 0; k < rs.blocks; ++k)
-        residual_block(bd + bs.interior(k), xd + xs.interior(k), xs.pitch(), rd + rs.interior(k), rs.pitch(), rs.rows,
-                       rs.columns, inverse_h2);
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (i64 k = 0; k < rs.blocks; ++k)
+            residual_block(bd + bs.interior(k), xd + xs.interior(k), xs.pitch(), rd + rs.interior(k), rs.pitch(), rs.rows,
+                           rs.columns, inverse_h2);
+    }
 }
 
 // ---- multigrid ----------------------------------------------------------------------------------------------
@@ -258,6 +266,7 @@ void smooth_restrict(const array<double> &r, i64 pad, array<double> &z, array<do
     double *zd = z.mutable_data(), *cd = coarse.mutable_data();
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
+        const DefaultEnvironment environment;
         std::vector<double> other(rs.stride()), d(rs.stride()), line(rs.pitch());
         const i64 first = rs.interior(0);
 #pragma omp for schedule(static)
@@ -284,6 +293,7 @@ void prolong_smooth(const array<double> &r, i64 pad, const array<double> &z, con
     double *ud = u.mutable_data(), *wd = w.mutable_data(), *out = dots.mutable_data();
 #pragma omp parallel num_threads(threads) if (threads > 1)
     {
+        const DefaultEnvironment environment;
         std::vector<double> even(rs.stride()), odd(rs.stride()), d(rs.stride()), upper(rs.pitch()), lower(rs.pitch());
         const i64 first = rs.interior(0);
 #pragma omp for schedule(static)
@@ -313,7 +323,7 @@ void block_dots(const array<double> &a, i64 a_pad, const array<double> &b, i64 b
 
 }  // namespace
 
-void register_stencil(py::module_ &m) {
+void register_stencil(Module &m) {
     // noconvert: a silent conversion would write into a copy.
     m.def("copy_runs", &copy_runs, py::arg("src").noconvert(), py::arg("dst").noconvert(),
           py::arg("runs").noconvert());

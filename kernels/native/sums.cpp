@@ -97,10 +97,14 @@ std::size_t segments_of(std::size_t n, std::size_t segment) { return n ? (n + se
 template <typename Terms>
 void partial_sums(Terms terms, std::size_t n, std::size_t segment, std::size_t width, int threads, Sum<Terms> *p) {
     const std::ptrdiff_t segments = segments_of(n, segment);
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1 && n > FEW)
-    for (std::ptrdiff_t b = 0; b < segments; ++b) {
-        const std::size_t from = b * segment;
-        p[b] = in_lanes(terms.from(from), n - from < segment ? n - from : segment, width);
+#pragma omp parallel num_threads(threads) if (threads > 1 && n > FEW)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (std::ptrdiff_t b = 0; b < segments; ++b) {
+            const std::size_t from = b * segment;
+            p[b] = in_lanes(terms.from(from), n - from < segment ? n - from : segment, width);
+        }
     }
 }
 
@@ -115,19 +119,27 @@ Sum<Terms> part(Terms terms, std::size_t n, std::size_t t, std::size_t parts) {
 template <typename Terms>
 Sum<Terms> omp_reduction(Terms terms, std::size_t n, int threads) {
     Sum<Terms> sum = 0;
-#pragma omp parallel for reduction(+ : sum) schedule(static) num_threads(threads)
-    for (int t = 0; t < threads; ++t) sum += part(terms, n, t, threads);
+#pragma omp parallel num_threads(threads)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for reduction(+ : sum) schedule(static)
+        for (int t = 0; t < threads; ++t) sum += part(terms, n, t, threads);
+    }
     return sum;
 }
 
 template <typename Terms>
 Sum<Terms> omp_ordered(Terms terms, std::size_t n, int threads) {
     Sum<Terms> sum = 0;
-#pragma omp parallel for ordered schedule(static, 1) num_threads(threads)
-    for (int t = 0; t < threads; ++t) {
-        const Sum<Terms> mine = part(terms, n, t, threads);
+#pragma omp parallel num_threads(threads)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for ordered schedule(static, 1)
+        for (int t = 0; t < threads; ++t) {
+            const Sum<Terms> mine = part(terms, n, t, threads);
 #pragma omp ordered
-        sum += mine;
+            sum += mine;
+        }
     }
     return sum;
 }
@@ -136,11 +148,15 @@ template <typename Terms>
 Sum<Terms> omp_atomic(Terms terms, std::size_t n, int threads) {
     Sum<Terms> sum = 0;
     const std::ptrdiff_t count = n;
-#pragma omp parallel for schedule(static) num_threads(threads)
-    for (std::ptrdiff_t i = 0; i < count; ++i) {
-        const Sum<Terms> term = terms(i);
+#pragma omp parallel num_threads(threads)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (std::ptrdiff_t i = 0; i < count; ++i) {
+            const Sum<Terms> term = terms(i);
 #pragma omp atomic
-        sum += term;
+            sum += term;
+        }
     }
     return sum;
 }
@@ -151,14 +167,18 @@ Sum<Terms> omp_atomic(Terms terms, std::size_t n, int threads) {
 template <typename Terms>
 void in_seeded_orders(Terms terms, std::size_t n, std::size_t unit, std::size_t resident, const std::uint64_t *seeds,
                       std::ptrdiff_t samples, int threads, Sum<Terms> *out) {
-#pragma omp parallel for schedule(static) num_threads(threads) if (threads > 1 && samples > 1)
-    for (std::ptrdiff_t k = 0; k < samples; ++k) {
-        Sum<Terms> sum = 0;
-        in_order_of_arrival((n + unit - 1) / unit, resident, seeds[k], [&](std::size_t u) {
-            const std::size_t from = u * unit, to = n - from < unit ? n : from + unit;
-            for (std::size_t i = from; i < to; ++i) sum += terms(i);
-        });
-        out[k] = sum;
+#pragma omp parallel num_threads(threads) if (threads > 1 && samples > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (std::ptrdiff_t k = 0; k < samples; ++k) {
+            Sum<Terms> sum = 0;
+            in_order_of_arrival((n + unit - 1) / unit, resident, seeds[k], [&](std::size_t u) {
+                const std::size_t from = u * unit, to = n - from < unit ? n : from + unit;
+                for (std::size_t i = from; i < to; ++i) sum += terms(i);
+            });
+            out[k] = sum;
+        }
     }
 }
 
@@ -212,7 +232,7 @@ py::object unlocked(F &&f) {
 
 // A function of (x, y, element) and of one more argument, where the order takes one.
 template <typename... Argument, typename Order>
-void define(py::module_ &m, const char *name, Order order) {
+void define(Module &m, const char *name, Order order) {
     m.def(name, [order](const py::array &x, const py::object &y, const std::string &element, Argument... argument) {
         return with_terms(x, y, element, [&](auto terms, std::size_t n) {
             return unlocked([&] { return order(terms, n, argument...); });
@@ -259,7 +279,7 @@ array<std::int64_t> arrivals(std::size_t units, std::size_t resident, std::uint6
 
 }  // namespace
 
-void register_sums(py::module_ &m) {
+void register_sums(Module &m) {
     define<std::size_t>(m, "sum_lanes", [](auto t, std::size_t n, std::size_t width) { return in_lanes(t, n, width); });
     define<>(m, "sum_left_to_right", [](auto t, std::size_t n) { return left_to_right(t, n); });
     define<>(m, "sum_pairwise", [](auto t, std::size_t n) { return pairwise(t, n); });

@@ -271,7 +271,7 @@ void round_all(const long long *words, std::size_t n, Float *out) {
 
 }  // namespace
 
-void register_superaccumulator(py::module_ &m) {
+void register_superaccumulator(Module &m) {
     // Flat arrays; the shapes are checked in kernels/exact/superaccumulator.py.
     m.def("exact_add", [](words_t words, array<double> x) {
         const std::size_t sums = words.size() / WORDS, rows = sums ? x.size() / sums : 0;

@@ -71,6 +71,7 @@ State in_parts(std::size_t n, std::size_t bytes, int threads, const State &empty
     }
 #pragma omp parallel num_threads(team)
     {
+        const DefaultEnvironment environment;
         const std::size_t parts = omp_get_num_threads(), part = omp_get_thread_num();
         const std::size_t tiles = (n + TILE - 1) / TILE;
         State mine = empty;
@@ -98,7 +99,7 @@ Terms<Element> terms_of(const py::array &x, const py::object &y) {
 // Makes name(x, y, element, threads) of sum(terms, n, threads); y is None or the other factors, `element` the type of
 // both.
 template <typename Sum>
-void define_order_free(py::module_ &m, const char *name, Sum sum) {
+void define_order_free(Module &m, const char *name, Sum sum) {
     m.def(name, [sum](const py::array &x, const py::object &y, const std::string &element, int threads) {
         const auto of = [&](auto terms) {
             py::gil_scoped_release release;

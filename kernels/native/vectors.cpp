@@ -118,7 +118,10 @@ class Fused {
         const int team = int(std::min<i64>(threads, std::max<i64>(1, bytes / ENOUGH)));
         if (team == 1) return run_part(0, 1, out);
 #pragma omp parallel num_threads(team)
-        run_part(omp_get_thread_num(), omp_get_num_threads(), out);
+        {
+            const DefaultEnvironment environment;
+            run_part(omp_get_thread_num(), omp_get_num_threads(), out);
+        }
     }
 
   private:
@@ -171,9 +174,9 @@ class Fused {
 };
 
 template <typename Float>
-void define(py::module_ &m, const char *name) {
+void define(Module &m, const char *name) {
     using F = Fused<Float>;
-    py::class_<F>(m, name)
+    Class<F>(m, name)
         .def(py::init<std::vector<array<Float>>, const std::vector<typename F::CodedStep> &,
                       const std::vector<std::pair<int, int>> &, std::vector<i64>, int>())
         .def("run", &F::run);
@@ -181,7 +184,7 @@ void define(py::module_ &m, const char *name) {
 
 }  // namespace
 
-void register_vectors(py::module_ &m) {
+void register_vectors(Module &m) {
     define<double>(m, "FusedFloat64");
     define<float>(m, "FusedFloat32");
 }

@@ -569,7 +569,7 @@ void decode(const std::string &name, int n, const std::string &scale, const arra
 
 }  // namespace
 
-void register_wires(py::module_ &m) {
+void register_wires(Module &m) {
     m.def(
         "encode_cells",
         [](const std::string &name, int n, const std::string &scale, const array<float> &x, const array<i64> &starts,

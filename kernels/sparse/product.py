@@ -7,6 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
+from kernels.environment import guarded
 from kernels.sparse.csr import Csr
 
 
@@ -22,6 +23,7 @@ class Product:
         self._name, self._multiply, self._vector = name, multiply, vector
         self._columns, self._least, self._dtype = matrix.columns, matrix.least, matrix.dtype
 
+    @guarded
     def __call__(self, x, y) -> None:
         self._check("x", x, self._columns)
         self._check("y", y, self._least)

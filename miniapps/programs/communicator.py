@@ -20,6 +20,7 @@ from mpi4py import MPI
 from kernels.allreduce import Reduction, plan
 from kernels.allreduce.errors import CallMismatch, by_rank
 from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
+from kernels.environment import guarded
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 from miniapps.errors import UsageError
 from miniapps.programs.buffers import buffer
@@ -387,6 +388,7 @@ class Communicator(MPI.Intracomm):
         else:
             self._store(call, reducer(contributions))
 
+    @guarded
     def _store(self, call: Call, total: Any) -> None:
         if call.out is not None:
             call.out[...] = total.astype(call.out.dtype, copy=False)
@@ -423,7 +425,7 @@ class Communicator(MPI.Intracomm):
         common: Agreed | None = agreed(self.plain, name, sendobj, op)
         if common is None:
             return plain()
-        contribution = np.asarray(sendobj, common.dtype)
+        contribution = _numbers(sendobj, common.dtype)
         total = np.empty_like(contribution)
         if root is None:
             self.Allreduce(contribution, total, op)
@@ -472,6 +474,13 @@ def _record_name(key: Key, slot: int) -> str:
     return ".".join([*words, *([f"slot{slot}"] if slot else [])])
 
 
+@guarded
+def _numbers(sendobj: Any, dtype: np.dtype) -> np.ndarray:
+    """An object of a lower-case call as an array of the type that all ranks agreed on."""
+    return np.asarray(sendobj, dtype)
+
+
+@guarded
 def _as_planned(call: Call, key: Key) -> Any:
     """The contributions in the type in which they are added."""
     narrow = key[1] in ORDER_FREE and call.contributions.dtype not in WIDE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -12,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels import environment
 from miniapps.errors import UsageError
 from miniapps.runner import faults, slow
 from miniapps.runner.chained import Heads
@@ -23,6 +25,12 @@ from miniapps.runner.watch import Watch
 from miniapps.system.place import Place
 from miniapps.trace import Tracer
 from miniapps.trace.schema import CPU_TIME, THREAD_TIME
+
+
+def keeps_environment(options: RunOptions) -> bool:
+    """Whether an application computes in the default floating-point environment: under every guarantee, unless `fpna
+    cause` disturbs its arithmetic."""
+    return options.guarantee != "none" and "FPNA_DISTURB" not in os.environ
 
 
 @dataclass
@@ -182,6 +190,8 @@ class Context:
 
         `peek(block)` returns the writable state array of a block that this rank owns, else None.
         """
+        if keeps_environment(self.options):
+            environment.reset()  # a library that was loaded meanwhile may have chosen another
         self._begun = (step, self._end_step())
         self.tracer.at(self.repeat, step)
         self.progress.show(self.repeat, step, steps, what)

@@ -9,13 +9,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from kernels import environment as floating_point
 from kernels.commands.entry import command_line
 from kernels.missing import not_installed
 from miniapps.errors import RunError, UsageError
 from miniapps.received.text import tell
 from miniapps.runner import console, outcome, together
 from miniapps.runner.chained import Heads
-from miniapps.runner.context import Context
+from miniapps.runner.context import Context, keeps_environment
 from miniapps.runner.failure import BAD_USAGE, DONE, FAILED, NOT_VERIFIED, USAGE, State, fail
 from miniapps.runner.launch import Launch, prepare
 from miniapps.runner.options import RunOptions
@@ -87,7 +88,7 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
             if state.launch is None:
                 return code
             with Watchdog(state.launch.options.stall, app.name, comm, state):
-                return _run(app, comm, state, state.launch)
+                return _in_environment(app, comm, state, state.launch)
     except BaseException as error:
         return fail(error, app.name, comm, state)
 
@@ -110,6 +111,12 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
             sys.stdout.flush()
             answer = (int(end.code or DONE), None)
     return comm.bcast(answer, root=0)
+
+
+def _in_environment(app: App, comm: Any, state: State, launch: Launch) -> int:
+    """Run it; under a guarantee in the default floating-point environment, whatever loaded libraries chose."""
+    run = floating_point.guarded(_run) if keeps_environment(launch.options) else _run
+    return run(app, comm, state, launch)
 
 
 def _run(app: App, comm: Any, state: State, launch: Launch) -> int:

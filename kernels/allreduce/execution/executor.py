@@ -26,6 +26,7 @@ from kernels.allreduce.local import left_to_right
 from kernels.allreduce.operations import COPY, Operation
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Schedule
+from kernels.environment import guarded
 from kernels.guarantees import ChoiceError
 from kernels.tree import Tree
 
@@ -111,6 +112,7 @@ class ScheduleReducer(Reducer):
         """How many sums of contributions this rank makes before its first message, for `sum_subtrees`."""
         return len(self._ahead[0])
 
+    @guarded
     def sum_subtrees(self, sums: np.ndarray) -> np.ndarray | None:
         """The total, for callers that add their contributions themselves, as the ordering does: `sums` (subtrees,
         *shape), C-contiguous, of the largest subtrees over blocks that this rank owns, ascending. Collective. Raises
@@ -273,6 +275,7 @@ class AccumulatingReducer(ScheduleReducer):
         self._pending = None
         return total
 
+    @guarded
     def sum_words(self, words: np.ndarray) -> np.ndarray | None:
         """As that of `ExactReducer`."""
         require_words(self, words)

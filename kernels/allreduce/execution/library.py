@@ -13,6 +13,7 @@ from kernels.allreduce.execution.device import Direct
 from kernels.allreduce.execution.gpu_aware import gpu_aware
 from kernels.allreduce.execution.placement import on_one_node
 from kernels.allreduce.execution.reducer import Reducer
+from kernels.environment import unguarded
 
 TYPES = {"float64": MPI.DOUBLE, "float32": MPI.FLOAT, "int64": MPI.INT64_T}
 OPS = {"sum": MPI.SUM, "prod": MPI.PROD, "min": MPI.MIN, "max": MPI.MAX}
@@ -72,8 +73,15 @@ def persistent(request: MPI.Prequest, requests: list) -> tuple[Callable[[], None
 class LibraryReducer(Reducer):
     """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce.
 
-    Where a rank has one contribution of a long vector, the library takes it from where it is.
+    Where a rank has one contribution of a long vector, the library takes it from where it is. All is added in the
+    floating-point environment of the caller, as where the program calls the library.
     """
+
+    __call__ = unguarded(Reducer.__call__)
+    start = unguarded(Reducer.start)
+    progress = unguarded(Reducer.progress)
+    add = unguarded(Reducer.add)
+    finish = unguarded(Reducer.finish)
 
     def __init__(self, comm, reduction, name):
         super().__init__(comm, reduction, name)

@@ -28,6 +28,7 @@ from kernels.allreduce.execution.library import all_gather, allreduce
 from kernels.allreduce.execution.owners import Owners
 from kernels.allreduce.execution.reducer import Reducer
 from kernels.allreduce.operations import SUM, Operation
+from kernels.environment import guarded
 
 RECORD_BYTES = 1 << 15  # all ranks' records together: from there on, all to all costs more than two rounds
 ADDED_AS_NUMBERS = 64  # contributions; more are added in words first
@@ -228,6 +229,7 @@ class ExactReducer(OrderFreeReducer):
         exact.round(parts.sum(axis=(0, 1)), self._owners.own(flat))
         return self._owners.deliver(flat, out)
 
+    @guarded
     def sum_words(self, words: np.ndarray) -> np.ndarray:
         """The total over all ranks of sums that the caller accumulated exactly.
 

@@ -15,6 +15,7 @@ from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks
 from kernels.allreduce.execution import device
 from kernels.allreduce.execution.handover import Handover, Stored
 from kernels.allreduce.reduction import Reduction
+from kernels.environment import guarded
 
 
 class Reducer:
@@ -23,7 +24,8 @@ class Reducer:
     `total` is the shape of the total where it is not that of a contribution. A subclass sets `nbytes` and implements
     `_reduce(contributions) -> total`, and where it can do better the methods below it. It works on `self._comm`, a
     communicator of its own, and registers its persistent requests in `self._requests`. `blocks`: the numbers of this
-    rank's blocks, ascending; None where `plan` was given none.
+    rank's blocks, ascending; None where `plan` was given none. What adds is called in the default floating-point
+    environment, whatever that of the caller is.
     """
 
     def __init__(self, comm: MPI.Comm, reduction: Reduction, name: str, total: tuple[int, ...] | None = None):
@@ -50,6 +52,7 @@ class Reducer:
         # communicator cannot be freed here, because that takes all ranks.
         self._release = weakref.finalize(self, free_requests, self._requests)
 
+    @guarded
     def __call__(self, contributions: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
         if (
             type(contributions) is not np.ndarray
@@ -68,6 +71,7 @@ class Reducer:
             self._check_ranks(total)
         return total
 
+    @guarded
     def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
         """Begin a reduction and return at once; `finish()` ends it.
 
@@ -82,6 +86,7 @@ class Reducer:
         self._started = contributions, out
         self._begin(contributions, self._total if out is None else out)
 
+    @guarded
     def progress(self) -> bool:
         """Go on with what was started, without waiting; whether `finish()` would return at once. Call it now and then
         between pieces of work: most MPI libraries move nothing while no one calls them.
@@ -89,6 +94,7 @@ class Reducer:
         self._require_started("progress")
         return type(self._started) is tuple and self._progress()
 
+    @guarded
     def add(self, block: int, contribution: np.ndarray) -> None:
         """Hand over the contribution (*shape) of one of this rank's `blocks`, in place of a call with all of them.
 
@@ -108,6 +114,7 @@ class Reducer:
         self._adding().add(block, contribution)
         self._started = self._handover
 
+    @guarded
     def finish(self) -> np.ndarray:
         """The total of what was started, or of what was added; ValueError where blocks are missing."""
         if self._started is None and self.blocks == ():
@@ -253,6 +260,7 @@ class Reducer:
         """The orders of addition since the last call, uint16 (size,) each: of `arrival`, on rank 0 alone."""
         return []
 
+    @guarded
     def free(self) -> None:
         """End what was started, forget what was added, give back requests and communicator; all ranks must call it.
 

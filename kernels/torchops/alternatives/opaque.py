@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import kernels.scatter  # noqa: F401 - registers its variants
+from kernels.environment import guarded
 from kernels.guarantees import known
 from kernels.registry import get
 from kernels.scatter.elements import out_of_range
@@ -40,6 +41,7 @@ def checked_order(order: str) -> tuple[str, int]:
     mutates_args=(),
     schema="(Tensor? start, Tensor index, Tensor rows, SymInt bins, str order) -> Tensor",
 )
+@guarded
 def add_rows(start, index, rows, bins, order):
     """start[b] + the sum of rows[i] where index[i] is b, for every bin b: (bins, columns) from rows (n, columns).
 
@@ -105,6 +107,26 @@ def _on_device(start, index, rows, bins, order) -> torch.Tensor:
     with cupy.cuda.Device(rows.device.index), cupy.cuda.ExternalStream(stream):
         add = get("scatter_add", name, "cupy")
         return torch.from_dlpack(add(cupy.from_dlpack(rows), cupy.from_dlpack(index), bins, **options))
+
+
+@torch.library.custom_op("fpna::scaled", mutates_args=(), schema="(Tensor x, float factor) -> Tensor")
+@guarded
+def scaled(x, factor):
+    """x * factor, rounded once to the type of x, half types by way of float32: as torch multiplies by a number.
+
+    On the host NumPy multiplies, since threads of torch have floating-point environments of their own.
+    """
+    if x.device.type != "cpu":
+        return x * factor
+    wide = WIDE.get(x.dtype, torch.float32)
+    array = x.detach().to(wide).numpy()
+    with np.errstate(all="ignore"):
+        return torch.from_numpy(np.asarray(array * array.dtype.type(factor))).to(x.dtype)
+
+
+@scaled.register_fake
+def _(x, factor):
+    return torch.empty_like(x)
 
 
 # ---- rows taken from a table
@@ -214,5 +236,14 @@ def _derivative_of_take(ctx, grad):
     return torch.ops.fpna.add_rows(None, index, grad, ctx.bins, ctx.order), None, None
 
 
+def _keep_for_scaled(ctx, inputs, output):
+    _, ctx.factor = inputs
+
+
+def _derivative_of_scaled(ctx, grad):
+    return torch.ops.fpna.scaled(grad, ctx.factor), None
+
+
 add_rows.register_autograd(_derivative_of_add, setup_context=_keep_for_add)
 take_rows.register_autograd(_derivative_of_take, setup_context=_keep_for_take)
+scaled.register_autograd(_derivative_of_scaled, setup_context=_keep_for_scaled)

@@ -42,7 +42,7 @@ def index_add(
     if tuple(source.shape) != expected:
         raise ValueError(f"fpna.torch.{what}: source has shape {tuple(source.shape)}; {expected} is expected")
     if alpha != 1:
-        source = source * alpha
+        source = torch.ops.fpna.scaled(source, float(alpha))
     return _add(whole, dim, index, source, order).reshape(input.shape)
 
 

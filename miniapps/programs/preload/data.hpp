@@ -122,7 +122,7 @@ inline Hashed hash(const Span *spans, std::size_t n) {
     result.basic = n ? basic_of(spans->type) : Basic::NONE;
     for (std::size_t i = 1; i < n; ++i)
         if (basic_of(spans[i].type) != result.basic) result.basic = Basic::NONE;
-    const Arithmetic ours;
+    const Arithmetic ours(result.basic);
     Numbers numbers(result.basic);
     for (std::size_t i = 0; i < n; ++i) {
         const Span &span = spans[i];

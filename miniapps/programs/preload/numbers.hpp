@@ -8,6 +8,7 @@
 
 #include <mpi.h>
 
+#include "include/environment.hpp"
 #include "include/sizes.hpp"
 
 namespace fpna {
@@ -140,30 +141,10 @@ inline Basic basic_of(MPI_Datatype type) {
     return all;
 }
 
-// Rounding to nearest, subnormals kept and no traps while it lives, whatever the program chose; its flags stay its own.
-class Arithmetic {
+// The environment in which numbers of this type are measured.
+class Arithmetic : DefaultEnvironment {
   public:
-#if defined(__x86_64__)
-    Arithmetic() : before_(__builtin_ia32_stmxcsr()) { __builtin_ia32_ldmxcsr(0x1F80); }
-    ~Arithmetic() { __builtin_ia32_ldmxcsr(before_); }
-
-  private:
-    unsigned before_;
-#elif defined(__aarch64__)
-    Arithmetic() {
-        asm volatile("mrs %0, fpcr\n\tmrs %1, fpsr\n\tmsr fpcr, xzr" : "=r"(control_), "=r"(status_));
-    }
-    ~Arithmetic() { asm volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control_), "r"(status_)); }
-
-  private:
-    std::uint64_t control_, status_;
-#else
-    Arithmetic() { std::fegetenv(&before_), std::fesetenv(FE_DFL_ENV); }
-    ~Arithmetic() { std::fesetenv(&before_); }
-
-  private:
-    std::fenv_t before_;
-#endif
+    explicit Arithmetic(Basic basic) : DefaultEnvironment(basic == Basic::LONGDOUBLE || basic == Basic::CLONGDOUBLE) {}
 };
 
 // Calls `with(Element())` for the numbers that elements of this type consist of.
@@ -192,7 +173,7 @@ void with_numbers(Basic basic, With with) {
 
 // The sizes of data that lies in one piece.
 inline Sizes sizes_of(Basic basic, const void *start, std::size_t bytes) {
-    const Arithmetic ours;
+    const Arithmetic ours(basic);
     Sizes found;
     with_numbers(basic, [&](auto zero) {
         found = sizes::of<decltype(zero)>(start, std::int64_t(bytes / sizeof zero));

@@ -4,6 +4,9 @@
 //            contributions and on how many there are
 //   exact    every sum rounded once, as if added without error: bits depend on the contributions alone
 //
+// They are added in the default floating-point environment, whatever that of the program is; it gets its own back, with
+// the flags that it had.
+//
 // The data moves by the library's own gathers and exchanges, which add nothing. A short vector is gathered whole by who
 // wants the total; of a long one every rank adds a share (twice the vector's bytes in and out of each rank, as in a
 // reduce-scatter and an all-gather).
@@ -15,6 +18,7 @@
 
 #include <mpi.h>
 
+#include "include/environment.hpp"
 #include "include/superaccumulator.hpp"
 #include "recorder.hpp"
 
@@ -193,6 +197,7 @@ class Sum {
 };
 
 inline int answer(const Shape &shape) {
+    const DefaultEnvironment environment;
     const Elements elements = elements_of(shape.type);
     return elements.basic == MPI_DOUBLE ? Sum<double>(shape, MPI_DOUBLE, elements.each).run()
                                         : Sum<float>(shape, MPI_FLOAT, elements.each).run();
@@ -227,6 +232,7 @@ inline bool disturbs(const Shape &shape) {
 class Disturbed {
   public:
     explicit Disturbed(const Shape &shape) {
+        const DefaultEnvironment environment;
         const Elements elements = elements_of(shape.type);
         const std::size_t n = std::size_t(shape.count) * std::size_t(elements.each);
         if (elements.basic == MPI_DOUBLE)

@@ -1,0 +1,100 @@
+// The floating-point environment of a sum: rounding to nearest, subnormals kept, nothing trapped.
+#pragma once
+#include <cstdint>
+
+#if !defined(__x86_64__) && !defined(__aarch64__)
+#include <cfenv>
+#endif
+
+// The default environment while it lives, whatever the thread has chosen. The thread gets its own back, with the flags
+// that it had. Reading the registers costs a few cycles and writing them many, so they are written only where they differ.
+class DefaultEnvironment {
+public:
+    DefaultEnvironment(const DefaultEnvironment &) = delete;
+    DefaultEnvironment &operator=(const DefaultEnvironment &) = delete;
+
+    // From here on the thread has the default environment.
+    static void set() {
+        const DefaultEnvironment now;
+        now.leave();
+    }
+
+#if defined(__x86_64__)
+    DefaultEnvironment() : DefaultEnvironment(false) {}
+    // extended: long double is computed with, so that the flags of its unit are to be restored as well.
+    explicit DefaultEnvironment(bool extended) : vector_(vector()), x87_(x87()), x87_kept_(extended || x87_ != X87) {
+        if ((vector_ & ~FLAGS) != VECTOR) set_vector(VECTOR | (vector_ & FLAGS));
+        if (x87_kept_) {
+            asm volatile("fnstenv %0" : "=m"(kept_) : : "memory");  // and masks all traps
+            asm volatile("fldcw %0" : : "m"(X87) : "memory");
+        }
+    }
+    ~DefaultEnvironment() {
+        if (vector() != vector_) set_vector(vector_);
+        if (x87_kept_) asm volatile("fldenv %0" : : "m"(kept_) : "memory");
+    }
+
+private:
+    static constexpr std::uint32_t FLAGS = 0x3f, VECTOR = 0x1f80;
+    static constexpr std::uint16_t X87 = 0x37f;  // 64 bits of mantissa
+
+    static std::uint32_t vector() {
+        std::uint32_t value;
+        asm volatile("stmxcsr %0" : "=m"(value) : : "memory");
+        return value;
+    }
+    static void set_vector(std::uint32_t value) { asm volatile("ldmxcsr %0" : : "m"(value) : "memory"); }
+    static std::uint16_t x87() {
+        std::uint16_t value;
+        asm volatile("fnstcw %0" : "=m"(value) : : "memory");
+        return value;
+    }
+    void leave() const {
+        vector_ = VECTOR | (vector_ & FLAGS);
+        x87_kept_ = false;
+    }
+
+    mutable std::uint32_t vector_;
+    std::uint16_t x87_;
+    mutable bool x87_kept_;
+    struct {
+        std::uint32_t words[7];
+    } kept_;
+#elif defined(__aarch64__)
+    explicit DefaultEnvironment(bool = false) : control_(control()), status_(status()) {
+        if (control_) set_control(0);
+    }
+    ~DefaultEnvironment() {
+        if (status() != status_) asm volatile("msr fpsr, %0" : : "r"(status_) : "memory");
+        if (control_) set_control(control_);
+    }
+
+private:
+    static std::uint64_t control() {
+        std::uint64_t value;
+        asm volatile("mrs %0, fpcr" : "=r"(value) : : "memory");
+        return value;
+    }
+    static void set_control(std::uint64_t value) { asm volatile("msr fpcr, %0" : : "r"(value) : "memory"); }
+    static std::uint64_t status() {
+        std::uint64_t value;
+        asm volatile("mrs %0, fpsr" : "=r"(value) : : "memory");
+        return value;
+    }
+    void leave() const { control_ = 0; }
+
+    mutable std::uint64_t control_;
+    std::uint64_t status_;
+#else
+    explicit DefaultEnvironment(bool = false) {
+        std::fegetenv(&before_);
+        std::fesetenv(FE_DFL_ENV);
+    }
+    ~DefaultEnvironment() { std::fesetenv(&before_); }
+
+private:
+    void leave() const { std::fegetenv(&before_); }
+
+    mutable std::fenv_t before_;
+#endif
+};
