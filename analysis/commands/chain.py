@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> Answer:
     """The heads of a run, computed again; exit code 0 if all are as recorded."""
     import pandas as pd
 
+    from analysis.load.guard import guarded
     from miniapps.received import Refused
     from miniapps.trace.checked import check
     from miniapps.trace.published import Compared, compare, read_published
@@ -46,7 +47,7 @@ def run(options: argparse.Namespace) -> Answer:
         published = None if options.published is None else read_published(options.published)
     except Refused as error:
         raise Usage(f"--published {error}") from error
-    checked = check(options.run)
+    checked = check(options.run, guarded)
     compared = Compared() if published is None else compare(published, checked)
     wrong = {each.mark.repeat: each for each in checked.broken}
     others = {mark: head for mark, head in compared.other}

@@ -94,16 +94,16 @@ def first_element(frames: Frames, comparison: Comparison) -> tuple[Element | Non
 
 
 def read_fields(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a snapshot, checkpoint or solution, by name; together no larger than the file.
+    """The arrays of a snapshot, checkpoint or solution, by name.
 
     Raises Refused or OSError where it cannot be believed or read; a link is not followed.
     """
     image, _ = read_sealed(path)
-    where, most, fields = printable(str(path)), len(image), {}
+    where, fields = printable(str(path)), {}
+    room = contents.Room(image)
     with contents.opened(image, where) as root:
         for name in contents.names(root, where):
-            fields[name] = contents.array(root, name, where, most)
-            most -= fields[name].nbytes
+            fields[name] = contents.array(root, name, where, room)
     return fields
 
 

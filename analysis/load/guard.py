@@ -144,7 +144,7 @@ def call(function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
     return _shared.call(function, *arguments, nbytes=nbytes)
 
 
-def _guarded(function: Callable, path: Path, *arguments: Any) -> Any:
+def guarded(function: Callable, path: Path, *arguments: Any) -> Any:
     """`function(path, *arguments)` by `call`; raises TraceError where that does not answer."""
     try:
         return call(function, path, *arguments, nbytes=sizes([path]))
@@ -173,7 +173,7 @@ def read_run(
     run: str | os.PathLike, tables: Iterable[str] | None = None, ranks: Iterable[int] | None = None
 ) -> Iterator[RankTrace]:
     """As `miniapps.trace.read_run`, which reads in this process."""
-    return reader.read_run(run, tables, ranks, call=_guarded)
+    return reader.read_run(run, tables, ranks, call=guarded)
 
 
 class Guards:

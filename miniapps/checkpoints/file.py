@@ -123,9 +123,9 @@ def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
                 f"{where}: it holds {_listed(present)}, and a checkpoint of this problem holds {_listed(expected)}; "
                 "it is none of ours: leave it out"
             )
-        most_unpacked = contents.most_bytes(image)
+        room = contents.Room(image)
         arrays = {
-            name: contents.array(root, name, where, most_unpacked, dtype, len(shape))
+            name: contents.array(root, name, where, room, dtype, len(shape))
             for name, (dtype, shape) in expected.items()
         }
     for name, (_, shape) in expected.items():

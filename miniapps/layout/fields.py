@@ -12,6 +12,7 @@ import numpy as np
 from miniapps.errors import RunError
 from miniapps.layout.blocks import Blocks
 from miniapps.layout.messages import tell_gather
+from miniapps.received.contents import CHUNK
 from miniapps.received.regular import kind_of
 from miniapps.received.sealed import write_sealed
 from miniapps.system.device import host
@@ -61,8 +62,7 @@ def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray], 
     def fill(file) -> None:
         file.attrs.update({key: _fixed(value) for key, value in attributes.items()})
         for each, array in arrays.items():
-            how = {"shuffle": True, "compression": "gzip", "compression_opts": 4} if packed else {}
-            file.create_dataset(each, data=array, **how)
+            file.create_dataset(each, data=array, **(_packing(array) if packed else {}))
 
     try:
         if path.parent != run:
@@ -79,6 +79,18 @@ def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray], 
             f"{path}: cannot be written: {error.strerror or error}; see that the directory of the run is there and "
             "has room"
         ) from error
+
+
+def _packing(array: np.ndarray) -> dict:
+    """Options of HDF5 that pack `array` in chunks of at most CHUNK bytes."""
+    if not array.size:
+        return {}
+    left = max(1, CHUNK // array.itemsize)
+    chunks: tuple[int, ...] = ()
+    for length in reversed(array.shape):
+        chunks = (min(length, left), *chunks)
+        left = max(1, left // length)
+    return {"chunks": chunks, "shuffle": True, "compression": "gzip", "compression_opts": 4} if chunks else {}
 
 
 def _fixed(value):

@@ -11,7 +11,9 @@ thirty datasets. Every function raises Refused, whose message begins with `where
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,9 +25,33 @@ from miniapps.received.text import printable
 MEMBERS = 1000  # of one group
 ATTRIBUTES = 200  # of one object
 ATTRIBUTE_MOST = 2**20  # bytes of one attribute
-TEXTS = 100  # in one attribute: all may be one long text in the file
-FREE = 2**31  # bytes of data that any file may hold unpacked, and beside them
-FACTOR = 16  # times its own bytes: repeated rows compress a thousandfold, most data not at all
+TEXTS = 8  # in one attribute: all may be one long text in the file
+TEXT_FREE = 2**24  # letters that the attributes of one object may hold together
+CHUNK = 8192  # bytes of a packed chunk of ours: zeros deflate to a hundredth there, with what HDF5 notes of a chunk
+FREE = 2**22  # bytes of data that any file may hold unpacked, and beside them
+FACTOR = 100  # times its own bytes: what no file packed in such chunks exceeds
+
+
+class Room:
+    """The bytes that the arrays of the file `image` may still take together, unpacked: FREE and FACTOR times its own,
+    whatever it states of each."""
+
+    def __init__(self, image: bytes, most: int | None = None):
+        self.most = self.left = FREE + FACTOR * len(image) if most is None else most
+
+    def take(self, nbytes: int, name: str, where: str) -> None:
+        """Count an array. Raises Refused where there is no room for it."""
+        if nbytes > self.left:
+            raise Refused(
+                f"{where}: {name} claims {nbytes:,} bytes, and all arrays of a file of this size have at most "
+                f"{self.most:,}; it is none of ours, or damaged: leave it out"
+            )
+        self.left -= nbytes
+
+    def require(self, nbytes: int, name: str, where: str) -> None:
+        """As `take`, of what is held for a moment."""
+        self.take(nbytes, name, where)
+        self.left += nbytes
 
 
 @contextlib.contextmanager
@@ -48,11 +74,6 @@ def opened(image: bytes, where: str) -> Iterator[Any]:
             f"{where}: damaged, it cannot be read ({words}); copy it again from where the run wrote it, "
             "or leave this run out"
         ) from error
-
-
-def most_bytes(image: bytes) -> int:
-    """How many bytes the arrays of a file may hold together, unpacked: bounds memory, whatever the file claims."""
-    return FREE + FACTOR * len(image)
 
 
 def names(group: Any, where: str) -> list[str]:
@@ -86,16 +107,17 @@ def array(
     group: Any,
     name: str,
     where: str,
-    most: int,
+    room: Room,
     dtype: Any = None,
     axes: int | None = None,
     rows: int | None = None,
 ) -> np.ndarray:
-    """The dataset `name` in `group`, of at most `most` bytes; of `dtype` and with as many `axes` where given.
+    """The dataset `name` in `group`, counted in the `room` of its file; of `dtype`, with as many `axes` where given.
 
-    All of it, or its first `rows`: then nothing behind them is read, so that it may be damaged.
+    All of it, or its first `rows`: then nothing behind them is read, so that it may be damaged. Chunks are unpacked
+    here and not by HDF5, which takes what a chunk unpacks to, whatever size it states.
     """
-    from h5py import h5s
+    from h5py import h5d
 
     opened, kind = _plain(group, name, where)
     stored, shape = kind.dtype, opened.shape
@@ -104,23 +126,70 @@ def array(
             f"{where}: {name} is {stored} with {len(shape)} axes, not {np.dtype(dtype) if dtype else 'any type'} with "
             f"{axes}; it is none of ours, or damaged: leave it out"
         )
-    nbytes = stored.itemsize * math.prod(shape)
-    if nbytes > most:
-        raise Refused(
-            f"{where}: {name} claims {nbytes:,} bytes, and at most {most:,} are read from a file of this size; it is "
-            "none of ours, or damaged: leave it out"
-        )
-    if rows is None or rows >= shape[0]:
-        data = np.empty(shape, stored)
-        if data.size:
-            opened.read(h5s.ALL, h5s.ALL, data)
+    room.require(stored.itemsize * math.prod(shape), name, where)
+    if rows is not None and shape and rows < shape[0]:
+        shape = (rows, *shape[1:])
+    room.take(stored.itemsize * math.prod(shape), name, where)
+    plan = opened.get_create_plist()
+    data = np.empty(shape, stored)
+    if not data.size:
         return data
-    data = np.empty((rows, *shape[1:]), stored)
-    if data.size:
-        there = opened.get_space()
-        there.select_hyperslab((0,) * len(shape), data.shape)
-        opened.read(h5s.create_simple(data.shape), there, data)
+    if plan.get_layout() == h5d.CHUNKED:
+        room.require(stored.itemsize * math.prod(plan.get_chunk()), f"a chunk of {name}", where)
+    if plan.get_nfilters():
+        return _unpacked(opened, plan, data, f"{where}: {name}")
+    if not opened.get_storage_size():
+        raise Refused(f"{where}: {name} is of shape {shape}, and no byte of it is there; leave it out")
+    _read(opened, data)
     return data
+
+
+def _read(opened: Any, data: np.ndarray) -> None:
+    from h5py import h5s
+
+    if data.shape == opened.shape:
+        opened.read(h5s.ALL, h5s.ALL, data)
+        return
+    there = opened.get_space()
+    there.select_hyperslab((0,) * data.ndim, data.shape)
+    opened.read(h5s.create_simple(data.shape), there, data)
+
+
+def _unpacked(opened: Any, plan: Any, data: np.ndarray, where: str) -> np.ndarray:
+    """`data` filled with the chunks that hold it, each of exactly the bytes that it should have."""
+    from h5py import h5z
+
+    chunk = plan.get_chunk()
+    filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
+    nbytes = data.itemsize * math.prod(chunk)
+    for begin in itertools.product(*(range(0, n, step) for n, step in zip(data.shape, chunk, strict=True))):
+        mask, packed = opened.read_direct_chunk(begin)
+        for i, which in reversed(list(enumerate(filters))):
+            if mask & 1 << i:
+                continue
+            if which == h5z.FILTER_DEFLATE:
+                packed = _inflated(packed, nbytes, where)
+            elif len(packed) == nbytes:
+                packed = np.frombuffer(packed, np.uint8).reshape(data.itemsize, -1).T.tobytes()
+        if len(packed) != nbytes:
+            raise Refused(f"{where}: damaged: a chunk is not of {nbytes:,} bytes; leave it out")
+        whole = np.frombuffer(packed, data.dtype).reshape(chunk)
+        here = tuple(slice(at, at + step) for at, step in zip(begin, chunk, strict=True))
+        part = data[here]
+        part[...] = whole[tuple(slice(0, n) for n in part.shape)]
+    return data
+
+
+def _inflated(packed: bytes, most: int, where: str) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        content = stream.decompress(packed, most)
+        more = stream.decompress(stream.unconsumed_tail, 1) if not stream.eof else b""
+    except zlib.error as error:
+        raise Refused(f"{where}: damaged: a chunk cannot be unpacked ({error}); copy it again") from None
+    if more or not stream.eof:
+        raise Refused(f"{where}: damaged: a chunk unpacks to more or less than it should; leave it out")
+    return content
 
 
 def dataset(group: Any, name: str, where: str, opaque: bool = False) -> Any:
@@ -163,7 +232,7 @@ def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
     count = h5a.get_num_attrs(group)
     if count > ATTRIBUTES:
         raise Refused(f"{where}: {count:,} attributes, and at most {ATTRIBUTES} are read; leave it out")
-    values = {}
+    values, texts, numeric = {}, TEXT_FREE, ATTRIBUTE_MOST
     for i in range(count):
         attribute = h5a.open(group, index=i)
         name = attribute.name.decode()
@@ -178,11 +247,15 @@ def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
                 f"{where}: the attribute {_shown(name)} is text of variable length, which is not read; it is none of "
                 "ours: leave it out"
             )
-        if numbers * kind.get_size() > ATTRIBUTE_MOST or (what == h5t.STRING and numbers > TEXTS):
+        numeric -= numbers * kind.get_size()
+        if numeric < 0 or (what == h5t.STRING and numbers > TEXTS):
             raise Refused(f"{where}: the attribute {_shown(name)} has {numbers:,} elements; leave it out")
         value = np.empty(shape, kind.dtype)
         attribute.read(value)
         values[name] = _decoded(value.tolist())
+        texts -= _letters(values[name])
+        if texts < 0:
+            raise Refused(f"{where}: its attributes have more than {TEXT_FREE:,} letters; leave it out")
     return values
 
 
@@ -207,6 +280,12 @@ def _few(group: Any, count: int, where: str, exactly: bool = False) -> None:
         raise Refused(
             f"{where}: {members:,} members, and {wanted} are expected; it is none of ours: leave it out"
         )
+
+
+def _letters(value: Any) -> int:
+    return (
+        sum(map(_letters, value)) if isinstance(value, list) else len(value) if isinstance(value, str) else 0
+    )
 
 
 def _decoded(value: Any) -> Any:

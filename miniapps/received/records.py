@@ -18,6 +18,8 @@ MOST = 64 * 2**20  # bytes of one JSON file: the configuration, checks and figur
 LINE_MOST = 2**20  # bytes of one line of a journal
 TOML_MOST = 2**20  # characters of a deck, a campaign or a site
 DEEPEST = 64  # brackets within brackets
+OBJECT, VALUE = 250, 90  # bytes that a list or dict takes in memory, and a value or key in it, at the most
+FREE, FACTOR = 2**27, 3  # bytes that values may take together, and times those of the text
 DIGITS = 400  # of one number: 2^1023 has 309; a limit of Python's own ends at 4,300
 
 T = TypeVar("T")
@@ -33,10 +35,7 @@ def read_json(path: str | os.PathLike, schema: type[T], most: int = MOST) -> T:
 
 def decode(text: bytes, schema: type[T], where: str) -> T:
     """The JSON `text` as a `schema`; `where` begins the message of Refused."""
-    if depth(text) > DEEPEST:
-        raise Refused(
-            f"{where}: brackets more than {DEEPEST} deep; it is none of ours, or damaged: leave it out"
-        )
+    _require_bounded(text, where)
     try:
         return msgspec.json.decode(text, type=schema)
     except (msgspec.MsgspecError, UnicodeError, ValueError, RecursionError) as error:
@@ -47,10 +46,7 @@ def decode(text: bytes, schema: type[T], where: str) -> T:
 
 def loads(text: bytes, where: str) -> Any:
     """The JSON `text` as plain Python types, NaN and infinities as Python writes them; raises Refused."""
-    if depth(text) > DEEPEST:
-        raise Refused(
-            f"{where}: brackets more than {DEEPEST} deep; it is none of ours, or damaged: leave it out"
-        )
+    _require_bounded(text, where)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -73,11 +69,23 @@ def conform(value: Any, schema: Any, where: str) -> Any:
         ) from None
 
 
+def _require_bounded(text: bytes, where: str) -> None:
+    """Raise Refused where JSON nests too deep, or has more values than its bytes are worth: one of two bytes takes a
+    hundred in memory."""
+    if depth(text) > DEEPEST:
+        raise Refused(
+            f"{where}: brackets more than {DEEPEST} deep; it is none of ours, or damaged: leave it out"
+        )
+    values = text.count(b",") + text.count(b":")
+    if OBJECT * (text.count(b"[") + text.count(b"{")) + VALUE * values > FREE + FACTOR * len(text):
+        raise Refused(f"{where}: {values:,} values in {len(text):,} bytes; it is none of ours: leave it out")
+
+
 def depth(text: bytes) -> int:
     """How deep the brackets of JSON or TOML `text` nest at the most; those in strings count, which errs high."""
     deepest = here = 0
-    for bracket in re.findall(rb"[\[\]{}]", text):
-        here = max(0, here + (1 if bracket in b"[{" else -1))
+    for bracket in re.finditer(rb"[\[\]{}]", text):
+        here = max(0, here + (1 if bracket[0] in b"[{" else -1))
         deepest = max(deepest, here)
     return deepest
 

@@ -15,6 +15,9 @@ from typing import BinaryIO
 
 MOST = 8 * 2**30  # bytes of one file, unless a caller says otherwise
 PIECE = 2**24  # bytes read at once
+# Bytes of a file that may be holes, and times those on disk that it may claim, where it is read as a whole: the unused
+# part of a tail of a trace is a hole, and some file systems keep small files beside their names.
+HOLES, CLAIMED = 2**26, 4
 KINDS = (
     (stat.S_ISLNK, "a symbolic link"),
     (stat.S_ISDIR, "a directory"),
@@ -61,6 +64,7 @@ def open_regular(path: str | os.PathLike, most: int = MOST, links: bool = False)
 def read_bytes(path: str | os.PathLike, most: int = MOST, links: bool = False) -> bytes:
     """The bytes of a regular file of at most `most` bytes, also if it grows meanwhile. Raises as `open_regular`."""
     with open_regular(path, most, links) as file:
+        require_dense(file, path)
         content = bytearray()
         while len(content) <= most and (piece := file.read(PIECE)):
             content += piece
@@ -75,6 +79,25 @@ def read_text(path: str | os.PathLike, most: int = MOST, links: bool = False) ->
         return read_bytes(path, most, links).decode("utf-8")
     except UnicodeDecodeError as error:
         raise Refused(f"{_shown(path)}: is no text in UTF-8 (byte {error.start}); copy it again") from None
+
+
+def require_dense(file: BinaryIO, path: str | os.PathLike) -> None:
+    """Raise Refused where an open file, which is to be read as a whole, is nearly all holes."""
+    status = os.fstat(file.fileno())
+    if status.st_size > HOLES + CLAIMED * 512 * status.st_blocks:
+        raise Refused(
+            f"{_shown(path)}: {status.st_size:,} bytes, nearly all of them holes; leave it out, or fill them where it "
+            "is yours: cp --sparse=never"
+        )
+
+
+def require_no_links(root: str | os.PathLike, name: str | os.PathLike) -> None:
+    """Raise Refused where a folder between the directory `root` and what has this `name` below it is a link."""
+    path = Path(root)
+    for part in Path(name).parts[:-1]:
+        path /= part
+        if kind_of(path) == "a symbolic link":
+            raise _not_regular(_shown(path), "a symbolic link")
 
 
 def kind_of(path: str | os.PathLike) -> str:

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-from miniapps.received.regular import MOST, Refused, open_regular
+from miniapps.received.regular import MOST, Refused, open_regular, require_dense
 from miniapps.received.text import printable
 
 HEADER = 512  # bytes of the user block
@@ -91,6 +91,7 @@ def read_sealed(path: str | os.PathLike, most: int = MOST, links: bool = False) 
             )
         if begin != _MAGIC:
             raise _not_ours(where)
+        require_dense(file, path)
         file.seek(0)
         image = file.read(os.fstat(file.fileno()).st_size)
     digest = sealed(image, where)

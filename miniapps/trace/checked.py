@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from miniapps.received import Refused, contents
-from miniapps.received.regular import MOST
+from miniapps.received.regular import MOST, require_no_links
 from miniapps.received.result import RESULT, Result, read_result
 from miniapps.received.sealed import read_sealed
 from miniapps.received.text import printable
@@ -19,7 +19,7 @@ from miniapps.trace.chain import TABLES, Mark, Rows, ends_in, hash_of_checkpoint
 from miniapps.trace.contradictions import apart, contradictions, mixed
 from miniapps.trace.head import problem_hash
 from miniapps.trace.heads import Chain, chains, checkpoint_file, problem_of_trace
-from miniapps.trace.reader import RankTrace, read_run
+from miniapps.trace.reader import RankTrace, in_this_process, read_run
 from miniapps.trace.schema import TraceError
 
 
@@ -58,9 +58,10 @@ class Checked:
         return [mark for chain in self.chains for mark in chain.marks]
 
 
-def check(run: str | os.PathLike) -> Checked:
+def check(run: str | os.PathLike, call: Callable[..., Any] = in_this_process) -> Checked:
     """Make the heads of the directory `run` again from the rows of all ranks, and compare them with those of its trace,
-    of result.json, and of the checkpoints that are still there.
+    of result.json, and of the checkpoints that are still there. `call(function, path, *arguments)` carries out what
+    opens files.
 
     A run that goes on, or was cut off, is compared up to the last head of which every table of every rank has all rows.
     Raises TraceError where the run cannot be read or has no head to compare, Mixed where its files are of several runs.
@@ -71,7 +72,7 @@ def check(run: str | os.PathLike) -> Checked:
     known: list[Chain] = []
     digests: dict[tuple[int, int], list[bytes]] = {}  # of all ranks, by repeat and number of the head
     problem = b""
-    for trace in read_run(run, tables=TABLES):
+    for trace in read_run(run, tables=TABLES, call=call):
         ranks.append(replace(trace, names=[], tables={}))
         if sentence := mixed(ranks[0], trace, result):
             raise Mixed(f"mixed: {run}: {sentence}")
@@ -89,7 +90,7 @@ def check(run: str | os.PathLike) -> Checked:
         if there := [each for each in wrong if each]:
             broken.append(min(there, key=lambda each: each.mark.step))
     if not broken:
-        broken = [each for each in (_written(run, chain) for chain in whole) if each]
+        broken = [each for each in (_written(run, chain, call) for chain in whole) if each]
     attributes = ranks[0].attributes
     against = [sentence for trace in ranks for sentence in apart(ranks[0], trace)]
     if attributes.get("problem") != problem_hash(attributes["app"], attributes["problem_options"]):
@@ -100,15 +101,20 @@ def check(run: str | os.PathLike) -> Checked:
     return Checked(run, attributes, stated, whole, broken, against, cut, result)
 
 
-def of_checkpoint(path: Path) -> tuple[str, str]:
-    """`hash_of_checkpoint` of a file, and the head in it, in hex. Raises TraceError where it is not whole."""
+def of_checkpoint(path: Path, run: Path | None = None) -> tuple[str, str]:
+    """`hash_of_checkpoint` of a file, and the head in it, in hex. Raises TraceError where it is not whole.
+
+    `run`: the directory in which it was found: then links below that are not followed.
+    """
     where = printable(str(path))
     try:
-        image, _ = read_sealed(path, MOST, links=True)
+        if run is not None:
+            require_no_links(run, path.relative_to(run))
+        image, _ = read_sealed(path, MOST, links=run is None)
         with contents.opened(image, where) as root:
             attributes = contents.attributes(root, where, heap=False)
-            most = contents.most_bytes(image)
-            arrays = {name: contents.array(root, name, where, most) for name in contents.names(root, where)}
+            room = contents.Room(image)
+            arrays = {name: contents.array(root, name, where, room) for name in contents.names(root, where)}
     except (Refused, OSError) as error:
         raise TraceError(str(error)) from error
     return hash_of_checkpoint(attributes, arrays).hex(), attributes.get("chain", "")
@@ -202,13 +208,13 @@ def _of_heads(result: Result, known: list[Chain]) -> list[str]:
     return sentences
 
 
-def _written(run: Path, chain: Chain) -> Broken | None:
+def _written(run: Path, chain: Chain, call: Callable[..., Any]) -> Broken | None:
     """The first checkpoint that is there and is not the one of its head. Raises Mixed where it has another head."""
     after = chain.begin[0]
     for mark in chain.marks:
         path = run / checkpoint_file(mark.repeat, mark.step)
-        if mark.checkpoint and path.exists():
-            kept, head = of_checkpoint(path)
+        if mark.checkpoint and os.path.lexists(path):
+            kept, head = call(of_checkpoint, path, run)
             name = path.relative_to(run)
             if head != mark.head:
                 has = f"has the head {printable(head)}" if head else "has no head"

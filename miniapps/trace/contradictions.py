@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 from miniapps.received.result import RESULT, Result, differing_parts
 from miniapps.received.text import printable
+from miniapps.trace.heads import are_all
 
 SAME = (
     "run_id",
@@ -91,7 +92,7 @@ def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection
         sentences.append(
             f"{RESULT} has {len(result.fingerprints)} final states, the traces are of {repeats} repeats"
         )
-    if repeats and recorded and early is None and set(recorded) != set(range(repeats)):
+    if repeats and recorded and early is None and not are_all(set(recorded), repeats):
         sentences.append(
             f"{RESULT} says that the run is done, the traces hold {len(recorded)} of {repeats} repeats"
         )

@@ -72,7 +72,7 @@ def chains(trace: RankTrace) -> list[Chain]:
         for section, _, name in [key.partition(".")]
     )
     ended = {repeat for repeat, marks in found.items() if any(mark.state for mark in marks)}
-    if trace.complete and found and (ended != set(range(attributes["repeats"])) or restarted != bool(begun)):
+    if trace.complete and found and (not are_all(ended, attributes["repeats"]) or restarted != bool(begun)):
         raise TraceError(f"{trace.path}: heads are missing; copy the run again, or leave it out")
     for repeat, marks in sorted(found.items()):
         marks.sort(key=lambda mark: mark.step)
@@ -85,6 +85,11 @@ def chains(trace: RankTrace) -> list[Chain]:
             raise TraceError(f"{trace.path}: its heads are not in order; copy the run again, or leave it out")
         result.append(Chain(repeat, begin, tuple(marks)))
     return result
+
+
+def are_all(numbers: set[int], count: int) -> bool:
+    """Whether `numbers` are 0 to `count` - 1, however large a count is stated."""
+    return len(numbers) == count and max(numbers, default=-1) == count - 1
 
 
 def checkpoint_file(repeat: int, step: int) -> str:

@@ -13,13 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
+from miniapps.received.contents import CHUNK
 from miniapps.received.sealed import write_sealed
 from miniapps.trace.reader import read
 from miniapps.trace.schema import NAMED, NODE_FORMAT, SCHEMA, TABLES, TraceError, node_file, rank_file
 
 FILES = ("rank", "node")  # what one trace file may hold
-
-CHUNK = 65536  # rows
 
 
 def pack_node(run: Path, node, rank: int, seals: dict[str, str]) -> tuple[dict[str, str], str]:
@@ -78,5 +77,5 @@ def _write(file, name: str, rows: np.ndarray) -> None:
     if not len(rows):
         file.create_dataset(name, data=little)
         return
-    chunk = (min(len(rows), max(1, CHUNK // max(1, rows[0].size))), *rows.shape[1:])
+    chunk = (min(len(rows), max(1, CHUNK // max(1, rows[0].nbytes))), *rows.shape[1:])
     file.create_dataset(name, data=little, chunks=chunk, shuffle=True, compression="gzip", compression_opts=1)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from miniapps.received import Refused, contents, records
-from miniapps.received.regular import open_regular
+from miniapps.received.regular import open_regular, require_dense
 from miniapps.received.sealed import HEADER, sealed
 from miniapps.received.text import printable, whole
 from miniapps.trace.commits import Commit, Hasher, attributes_digest, parse, table_digest
@@ -40,7 +40,7 @@ TRIES = 5  # to read a file that is written to meanwhile
 FILES = re.compile(r"(rank|node)-\d{5,9}\.h5")
 FILE_MOST = 8 * 2**30  # bytes
 END_OF_FILE = 40  # bytes into a superblock of version 0
-SPARSE = 256  # times the bytes on disk that a file may claim, and 1 MiB: the unused part of a tail is a hole
+NAMES_MOST = 2**20  # of one file
 # What integers of the tables are: [low, end). Times are far from where their sums overflow.
 BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
           "bytes": (0, 2**62), "flops": (0, 2**62), "after": (0, 2**62), "count": (0, 2**62)}  # fmt: skip
@@ -98,11 +98,11 @@ def read_all(
         image = image if digest else _to_its_end(image)
         with contents.opened(image, shown) as root:
             attributes = _attributes(root, shown)
-            most = contents.most_bytes(image)
+            room = contents.Room(image)
             if attributes["format"] == NODE_FORMAT:
-                traces = _of_node(path, root, attributes, digest, wanted, most)
+                traces = _of_node(path, root, attributes, digest, wanted, room)
             else:
-                traces = [_of_rank(path, root, attributes, digest, wanted, most)]
+                traces = [_of_rank(path, root, attributes, digest, wanted, room)]
         for trace in traces:
             _check(trace, shown)
     except Refused as error:
@@ -131,10 +131,7 @@ def read_image(path: str | os.PathLike) -> bytes:
         for _ in range(TRIES):
             with open_regular(path, FILE_MOST) as file:
                 before = os.fstat(file.fileno())
-                if before.st_size > 2**20 + SPARSE * 512 * before.st_blocks:
-                    raise TraceError(
-                        f"{shown}: {before.st_size:,} bytes, nearly all of them holes; leave this run out"
-                    )
+                require_dense(file, path)
                 image = file.read(before.st_size + 1)
                 after = os.fstat(file.fileno())
             if (before.st_mtime_ns, before.st_size) == (after.st_mtime_ns, len(image)):
@@ -167,11 +164,16 @@ def how_to_recover(run: str | os.PathLike) -> str:
     )
 
 
+def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """`function(*arguments)`: how files are opened where no other process does it."""
+    return function(*arguments)
+
+
 def read_run(
     run: str | os.PathLike,
     tables: Iterable[str] | None = None,
     ranks: Iterable[int] | None = None,
-    call: Callable[..., Any] = lambda function, *arguments: function(*arguments),
+    call: Callable[..., Any] = in_this_process,
 ) -> Iterator[RankTrace]:
     """The traces of all ranks of the directory `run`, or of some, rank 0 first; one file is in memory at a time.
 
@@ -220,10 +222,10 @@ def rank_files(run: str | os.PathLike) -> list[Path]:
 
 
 def _of_rank(
-    path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], most: int
+    path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], room: contents.Room
 ) -> RankTrace:
     shown = printable(str(path))
-    commit = parse(contents.array(root, "committed", shown, most, "<u8", 2))
+    commit = parse(contents.array(root, "committed", shown, room, "<u8", 2))
     if attributes_digest(attributes) not in commit.attributes:
         raise ValueError("its attributes are not those that were written")
     if not isinstance(attributes.get("complete"), bool):
@@ -237,25 +239,26 @@ def _of_rank(
     tables = {
         table: _committed(table, contents.subgroup(root, table, len(GROWING[table]), shown),
                           contents.subgroup(tail, table, len(GROWING[table]), shown),
-                          commit, f"{shown}: {table}", most, bool(digest))
+                          commit, f"{shown}: {table}", room, bool(digest))
         for table in (*wanted, "names")
     }  # fmt: skip
-    text = tables.pop("names")["text"].tobytes().decode()
-    lines = text[
-        : text.rfind("\n") + 1
-    ].splitlines()  # a kill may leave half a line that no row refers to yet
+    text = tables.pop("names")["text"].tobytes()
+    lines = text[: text.rfind(b"\n") + 1]  # a kill may leave half a line that no row refers to yet
+    if lines.count(b"\n") > NAMES_MOST:
+        raise ValueError(f"more than {NAMES_MOST:,} names")
     at = None if digest else commit.at
-    return RankTrace(path, attributes, [_text(line) for line in lines], tables, digest, at)
+    names = [_text(line) for line in lines.decode().splitlines()]
+    return RankTrace(path, attributes, names, tables, digest, at)
 
 
 def _of_node(
-    path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], most: int
+    path: Path, root, attributes: dict[str, Any], digest: str, wanted: list[str], room: contents.Room
 ) -> list[RankTrace]:
     if not digest:
         raise ValueError("it was never finished")
     shown = printable(str(path))
     heads, names = (
-        records.loads(contents.array(root, name, shown, most, "u1", 1).tobytes(), shown)
+        records.loads(contents.array(root, name, shown, room, "u1", 1).tobytes(), shown)
         for name in ("attributes", "names")
     )
     if not (isinstance(heads, list) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
@@ -265,12 +268,12 @@ def _of_node(
     begin = contents.subgroup(root, "rows", len(TABLES), shown)
     tables, ends = {}, {}
     for table in wanted:
-        ends[table] = contents.array(begin, table, shown, most, "<i8", 1)
+        ends[table] = contents.array(begin, table, shown, room, "<i8", 1)
         known = TABLES[table]
         group = contents.subgroup(root, table, len(known), shown)
         tables[table] = {
             column: contents.array(
-                group, column, f"{shown}: {table}", most, _little(dtype), 1 + (column == "ranks")
+                group, column, f"{shown}: {table}", room, _little(dtype), 1 + (column == "ranks")
             )
             for column, dtype in known.items()
         }
@@ -317,7 +320,7 @@ def _attributes(root, shown: str) -> dict[str, Any]:
 
 
 def _committed(
-    table: str, main, tail, commit: Commit, shown: str, most: int, closed: bool
+    table: str, main, tail, commit: Commit, shown: str, room: contents.Room, closed: bool
 ) -> dict[str, np.ndarray]:
     """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked. Of a file
     that was not `closed`, those that were written together with the other tables."""
@@ -330,9 +333,9 @@ def _committed(
         if empty and axes == 1:
             columns[column] = np.empty(0, dtype)
             continue
-        values = contents.array(main, column, shown, most, _little(dtype), axes, rows)
+        values = contents.array(main, column, shown, room, _little(dtype), axes, rows)
         if tail_rows:
-            more = contents.array(tail, column, shown, most, _little(dtype), axes, tail_rows)
+            more = contents.array(tail, column, shown, room, _little(dtype), axes, tail_rows)
             values = np.concatenate([values, more])
         if len(values) != rows + tail_rows:
             raise ValueError(f"{table}/{column} has {len(values)} of {rows + tail_rows} committed rows")

@@ -21,7 +21,6 @@ from miniapps.runner.failure import USAGE
 from tests.fuzz import mutate
 from tests.fuzz.base import Base
 from tests.fuzz.forge import craft_any
-from tests.fuzz.kinds_runs import CRAFTED_MEMORY
 from tests.fuzz.sandbox import Sandbox, Violation, clear, fresh
 
 FLOW = ("--set", "grid.nx=16", "--set", "grid.ny=16", "--set", "grid.bx=8", "--set", "grid.by=8", "--set",
@@ -52,7 +51,7 @@ def checkpoint(rng: random.Random, base: Base) -> str:
     """What a run restarts from is damaged or forged: it goes on with the same bits, or refuses."""
     closure = rng.choice(("none", "online"))
     place, good = _checkpointed(base, closure)
-    box = fresh(base.case, CRAFTED_MEMORY)
+    box = fresh(base.case)
     run = box.runs / "run"
     shutil.copytree(place, run)
     outside = base.put_outside(box)

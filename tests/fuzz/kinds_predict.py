@@ -20,7 +20,6 @@ from tests.fuzz import mutate
 from tests.fuzz.base import Base
 from tests.fuzz.forge import craft_any
 from tests.fuzz.kinds_inputs import CAMPAIGN, _jobs, _text
-from tests.fuzz.kinds_runs import CRAFTED_MEMORY
 from tests.fuzz.sandbox import Sandbox, Violation, clear, fresh
 
 MACHINE = "cores = 4\nspeed = 2\nmemory = 2e10\nlatency = 2e-6\nbandwidth = 1e10\n"
@@ -30,7 +29,7 @@ ROUNDS = 4
 def calibration(rng: random.Random, base: Base) -> str:
     """A calibration is damaged or forged: predictions are those of the good one, or it is refused with a sentence."""
     place, good = _calibrated(base)
-    box = fresh(base.case, CRAFTED_MEMORY)
+    box = fresh(base.case)
     shutil.copytree(place, box.runs / "study")
     outside = base.put_outside(box)
     path = rng.choice(sorted((box.runs / "study" / "cal").glob("rank-*.h5")))

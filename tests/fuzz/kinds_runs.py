@@ -11,9 +11,7 @@ from pathlib import Path
 from tests.fuzz import mutate
 from tests.fuzz.base import PAIRS, Base, drawn
 from tests.fuzz.forge import craft
-from tests.fuzz.sandbox import CACHE, MEMORY, SECRET, Sandbox, fresh
-
-CRAFTED_MEMORY = 5 * 2**30  # bytes: 2 GiB of zeros may be packed in any file
+from tests.fuzz.sandbox import CACHE, SECRET, Sandbox, fresh
 
 
 def damaged_bytes(rng: random.Random, base: Base) -> str:
@@ -181,8 +179,8 @@ def _resealed(content: dict) -> dict:
         return content
 
 
-def _copied(rng: random.Random, base: Base, names: tuple[str, ...], memory: int = MEMORY) -> Sandbox:
-    box = fresh(base.case, memory)
+def _copied(rng: random.Random, base: Base, names: tuple[str, ...]) -> Sandbox:
+    box = fresh(base.case)
     base.copy(box, *names, cached=rng.random() < 0.3)
     return box
 
@@ -191,7 +189,7 @@ def crafted(rng: random.Random, base: Base) -> str:
     """A trace was made to do harm. One whose hashes and seal fit is another run, and may be judged as it pleases; all
     others are damaged."""
     trial = drawn(rng, base)
-    box = _copied(rng, base, trial.names, CRAFTED_MEMORY)
+    box = _copied(rng, base, trial.names)
     outside = base.put_outside(box)
     notes: list[str] = []
 

@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from analysis.load import guard
+from miniapps.received import contents
 from miniapps.received.text import HIDDEN
 
 SECRET = "f5e1-outside-f5e1"  # in every file outside, so that it shows in whatever repeats one
@@ -34,9 +34,10 @@ SIGNS = (
     "Exception ignored in",
     SECRET,
 )
-# Bytes that a case may take beside what the processes had: what the reading process is allowed, and as much as results
-# need. Kinds whose files may hold more say so.
-MEMORY = guard.MEMORY + 2**29
+# Bytes that a case may take beside what the processes had, and times those of the files that it is about. Arrays that
+# are packed count as unpacked: `contents.Room` bounds them.
+MEMORY, PER_BYTE = 2**28, 4
+PACKED = (".h5", ".npz")
 
 
 class Violation(Exception):
@@ -54,10 +55,10 @@ class Said:
 
 @dataclass
 class Sandbox:
-    """`place` is CASE, the same for all cases of a process; `memory`: bytes that this case may take."""
+    """`place` is CASE, the same for all cases of a process; `taken`: bytes of memory that the case took."""
 
     place: Path
-    memory: int = MEMORY
+    taken: int = 0
     done: list[str] = field(default_factory=list)  # what was done to the files, and what was said
 
     @property
@@ -91,8 +92,9 @@ class Sandbox:
         forget_memory()
         memory = tree_memory()
         yield
-        if (used := tree_memory() - memory) > self.memory:
-            raise Violation(f"{used / 2**20:.0f} MiB of memory")
+        self.taken = max(self.taken, tree_memory() - memory)
+        if self.taken > (most := allowed(self.runs)):
+            raise Violation(f"{self.taken / 2**20:.0f} MiB of memory, and {most / 2**20:.0f} are allowed")
         if read := [
             path for path, when in _read_times(self.outside).items() if read_before.get(path) != when
         ]:
@@ -135,10 +137,22 @@ class Sandbox:
 latest: Sandbox | None = None  # that of the case being played
 
 
-def fresh(place: Path, memory: int = MEMORY) -> Sandbox:
+def allowed(place: Path) -> int:
+    """The bytes of memory that reading the files below `place` may take."""
+    files = [path.lstat() for path in place.rglob("*") if path.suffix not in PACKED and not path.is_symlink()]
+    packed = [path.lstat() for path in place.rglob("*") if path.suffix in PACKED and not path.is_symlink()]
+    plain, unpacked = (
+        sum(512 * each.st_blocks for each in of if stat.S_ISREG(each.st_mode)) for of in (files, packed)
+    )
+    return MEMORY + PER_BYTE * (
+        plain + unpacked + (contents.FREE + contents.FACTOR * unpacked if packed else 0)
+    )
+
+
+def fresh(place: Path) -> Sandbox:
     """A new sandbox at `place`, which is emptied."""
     clear(place)
-    box = Sandbox(place, memory)
+    box = Sandbox(place)
     for folder in (box.runs, box.outside / "kept", box.work, box.out):
         folder.mkdir(parents=True)
     (box.outside / "secret.txt").write_text(f"{SECRET}\n")

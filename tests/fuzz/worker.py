@@ -62,7 +62,8 @@ class Player:
             signal.alarm(0)
             os.chdir(self.place)
         return {"kind": kind, "seed": seed, "outcome": outcome, "violated": violated,
-                "done": sandbox.latest.done if sandbox.latest else []}  # fmt: skip
+                "done": sandbox.latest.done if sandbox.latest else [],
+                "taken": sandbox.latest.taken if sandbox.latest else 0}  # fmt: skip
 
 
 if __name__ == "__main__":

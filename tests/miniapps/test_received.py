@@ -1,7 +1,10 @@
 """The door through which files enter: what is opened, what is believed, and what is said of the rest."""
 
+import math
 import os
 import socket
+import tracemalloc
+import zlib
 
 import h5py
 import msgspec
@@ -10,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from miniapps.layout import fields
 from miniapps.received import Refused, contents, open_regular, read_bytes, read_text, records
+from miniapps.received.regular import require_no_links
 from miniapps.received.result import read_result, written
-from miniapps.received.sealed import HEADER, header, seal, sealed, write_sealed
+from miniapps.received.sealed import HEADER, header, read_sealed, seal, sealed, write_sealed
 from miniapps.received.text import printable
 
 
@@ -140,7 +145,7 @@ def test_no_byte_of_a_sealed_file_may_change(tmp_path):
     assert sealed(image, "a") == digest
     with contents.opened(image, "a") as root:
         assert contents.names(root, "a") == ["x"] and contents.attributes(root, "a") == {"step": 3}
-        assert contents.array(root, "x", "a", 10**6, "<f8", 1)[-1] == 999.0
+        assert contents.array(root, "x", "a", contents.Room(image), "<f8", 1)[-1] == 999.0
     with h5py.File(path) as file:  # any reader of HDF5 opens it
         assert file["x"][3] == 3.0
     for place in [*range(HEADER + 100), *range(HEADER + 100, len(image), 97), len(image) - 1]:
@@ -178,3 +183,100 @@ def test_a_draft_is_never_written_through_a_link_nor_left_behind(tmp_path):
         write_sealed(tmp_path / "a.h5", fail)
     assert (tmp_path / "a.h5").read_bytes() == before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "other"]
+
+
+def bombed(path, n=2**24):
+    """A sealed file of few bytes, one chunk of which unpacks to `n` zeros and states 1,000 numbers."""
+
+    def fill_bomb(file):
+        file.create_dataset("x", shape=(1000,), chunks=(1000,), dtype="<f8", compression="gzip")
+        file["x"].id.write_direct_chunk((0,), zlib.compress(bytes(n), 9))
+
+    write_sealed(path, fill_bomb)
+    return path.read_bytes()
+
+
+def claimed(file):
+    for i in range(100):  # each of which would do alone
+        file.create_dataset(f"x{i}", data=np.zeros(10**5), chunks=(10**5,), compression="gzip")
+
+
+def unallocated(file):
+    file.create_dataset("x", shape=(1000,), dtype="<f8")
+
+
+def read_all(image):
+    with contents.opened(image, "a") as root:
+        room = contents.Room(image)
+        return [contents.array(root, name, "a", room) for name in contents.names(root, "a")]
+
+
+@pytest.mark.parametrize(
+    ("what", "words"),
+    [(claimed, "at most"), (unallocated, "no byte of it"), (None, "unpacks to more or less")],
+    ids=["many claims", "no byte", "a chunk of zeros"],
+)
+def test_memory_is_bounded_by_what_a_file_holds_and_not_by_what_it_states(what, words, tmp_path):
+    if what is None:
+        image = bombed(tmp_path / "a.h5")
+    else:
+        write_sealed(tmp_path / "a.h5", what)
+        image = (tmp_path / "a.h5").read_bytes()
+    tracemalloc.start()  # NumPy tells it what arrays take, but for those of zeros that nothing wrote
+    try:
+        with pytest.raises(Refused, match=words):
+            read_all(image)
+        assert tracemalloc.get_traced_memory()[1] < contents.FREE + 110 * len(image)
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("shape", [(7,), (3000,), (5000, 3), (40, 50, 60), (2, 1100)])
+@pytest.mark.parametrize("dtype", ["<f8", "<i4", "u1"])
+@pytest.mark.parametrize(
+    "how", [{}, {"shuffle": True}, {"compression": "gzip"}, {"shuffle": True, "compression": 1}]
+)
+def test_packed_arrays_are_read_as_hdf5_reads_them(how, dtype, shape, tmp_path):
+    given = (np.random.default_rng(7).standard_normal(shape) * 100).astype(dtype)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=given, chunks=True, **how)
+        plain = bytes(given.itemsize * math.prod(file["x"].chunks))
+        file["x"].id.write_direct_chunk((0,) * given.ndim, plain, filter_mask=3)  # no filter has touched it
+        expected = file["x"][...]
+        begin = file["x"][: shape[0] // 2]
+    image = (tmp_path / "a.h5").read_bytes()
+    assert [each.tobytes() for each in read_all(image)] == [expected.tobytes()]
+    with contents.opened(image, "a") as root:
+        half = contents.array(root, "x", "a", contents.Room(image), rows=shape[0] // 2)
+    assert half.tobytes() == begin.tobytes()
+
+
+def test_zeros_packed_by_this_program_are_read_back(tmp_path):
+    """A hundredfold is more than its chunks deflate: however dull a state is, its checkpoint can be read."""
+    fields.save(tmp_path, "a.h5", {}, {"x": np.zeros((2000, 3000)), "y": np.zeros(10**6, "<f4")}, packed=True)
+    image = (tmp_path / "a.h5").read_bytes()
+    assert sum(each.nbytes for each in read_all(image)) == 52 * 10**6 > 40 * len(image)
+
+
+@pytest.mark.parametrize("text", [b"[" + b"[]," * 2**21 + b"[]]", b"[" + b'{"":0},' * 2**20 + b"0]"])
+def test_json_of_tiny_values_is_not_unfolded(text):
+    with pytest.raises(Refused, match="values in"):
+        records.loads(text, "a")
+
+
+def test_a_file_of_holes_is_not_read(tmp_path):
+    path = tmp_path / "a.h5"
+    write_sealed(path, fill)
+    os.truncate(path, 10**9)
+    for read in (read_bytes, read_sealed):
+        with pytest.raises(Refused, match="holes"):
+            read(path)
+
+
+def test_folders_of_a_run_that_are_links_are_told(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "checkpoints").symlink_to(tmp_path / "out")
+    with pytest.raises(Refused, match="checkpoints: is a symbolic link"):
+        require_no_links(tmp_path / "run", "checkpoints/a.h5")
+    require_no_links(tmp_path / "run", "checkpoints")
