@@ -13,6 +13,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from kernels import _native
+from kernels.environment import guarded
 from kernels.exact.reference import WORDS
 
 
@@ -21,6 +22,7 @@ def zeros(shape: int | tuple[int, ...] = ()) -> np.ndarray:
     return np.zeros((*((shape,) if isinstance(shape, int) else shape), WORDS), dtype=np.int64)
 
 
+@guarded
 def add(words: np.ndarray, x: np.ndarray) -> None:
     """Add `x` (k, *shape) over its first axis to `words` (*shape, WORDS), in place.
 
@@ -37,6 +39,7 @@ def add(words: np.ndarray, x: np.ndarray) -> None:
     _call(_native.exact_add, words, x)
 
 
+@guarded
 def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray, threads: int = 1) -> None:
     """Add the sum of all products a*b (arrays of one shape) to `words` (WORDS,), in place.
 
@@ -55,6 +58,7 @@ def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray, threads: int =
     _call(_native.exact_add_products, words, [a], [b], threads)
 
 
+@guarded
 def add_many_products(
     words: np.ndarray, pairs: Sequence[tuple[np.ndarray, np.ndarray]], threads: int = 1
 ) -> None:

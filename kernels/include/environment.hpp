@@ -15,23 +15,31 @@ public:
 
     // From here on the thread has the default environment.
     static void set() {
-        const DefaultEnvironment now;
+        DefaultEnvironment now;
         now.leave();
     }
 
 #if defined(__x86_64__)
     DefaultEnvironment() : DefaultEnvironment(false) {}
-    // extended: long double is computed with, so that the flags of its unit are to be restored as well.
-    explicit DefaultEnvironment(bool extended) : vector_(vector()), x87_(x87()), x87_kept_(extended || x87_ != X87) {
+    // extended: the x87 may be used, by long double or as the C library raises flags, and its flags are restored as well.
+    explicit DefaultEnvironment(bool extended) : vector_(vector()), extended_(extended), own_(x87() != X87) {
         if ((vector_ & ~FLAGS) != VECTOR) set_vector(VECTOR | (vector_ & FLAGS));
-        if (x87_kept_) {
+        if (own_) {
             asm volatile("fnstenv %0" : "=m"(kept_) : : "memory");  // and masks all traps
             asm volatile("fldcw %0" : : "m"(X87) : "memory");
+        } else if (extended_) {
+            flags_ = status() & FLAGS;
         }
     }
     ~DefaultEnvironment() {
         if (vector() != vector_) set_vector(vector_);
-        if (x87_kept_) asm volatile("fldenv %0" : : "m"(kept_) : "memory");
+        if (own_) {
+            asm volatile("fldenv %0" : : "m"(kept_) : "memory");
+        } else if (extended_ && (status() & FLAGS) != flags_) {
+            asm volatile("fnstenv %0" : "=m"(kept_) : : "memory");
+            kept_.words[1] = (kept_.words[1] & ~FLAGS) | flags_;
+            asm volatile("fldenv %0" : : "m"(kept_) : "memory");
+        }
     }
 
 private:
@@ -49,16 +57,20 @@ private:
         asm volatile("fnstcw %0" : "=m"(value) : : "memory");
         return value;
     }
-    void leave() const {
+    static std::uint16_t status() {
+        std::uint16_t value;
+        asm volatile("fnstsw %0" : "=m"(value) : : "memory");
+        return value;
+    }
+    void leave() {
         vector_ = VECTOR | (vector_ & FLAGS);
-        x87_kept_ = false;
+        own_ = false;
     }
 
-    mutable std::uint32_t vector_;
-    std::uint16_t x87_;
-    mutable bool x87_kept_;
+    std::uint32_t vector_, flags_ = 0;
+    bool extended_, own_;
     struct {
-        std::uint32_t words[7];
+        std::uint32_t words[7];  // control, status, ...
     } kept_;
 #elif defined(__aarch64__)
     explicit DefaultEnvironment(bool = false) : control_(control()), status_(status()) {
@@ -81,10 +93,9 @@ private:
         asm volatile("mrs %0, fpsr" : "=r"(value) : : "memory");
         return value;
     }
-    void leave() const { control_ = 0; }
+    void leave() { control_ = 0; }
 
-    mutable std::uint64_t control_;
-    std::uint64_t status_;
+    std::uint64_t control_, status_;
 #else
     explicit DefaultEnvironment(bool = false) {
         std::fegetenv(&before_);
@@ -93,8 +104,8 @@ private:
     ~DefaultEnvironment() { std::fesetenv(&before_); }
 
 private:
-    void leave() const { std::fegetenv(&before_); }
+    void leave() { std::fegetenv(&before_); }
 
-    mutable std::fenv_t before_;
+    std::fenv_t before_;
 #endif
 };

@@ -18,7 +18,7 @@ struct Guarded {
 Guarded *of(PyObject *self) { return reinterpret_cast<Guarded *>(self); }
 
 PyObject *call(PyObject *self, PyObject *const *arguments, std::size_t count, PyObject *names) {
-    const DefaultEnvironment environment;
+    const DefaultEnvironment environment(true);
     return PyObject_Vectorcall(of(self)->function, arguments, count, names);
 }
 

@@ -11,6 +11,7 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels.allreduce import Reduction, plan
+from kernels.environment import guarded
 from kernels.wires import PLAIN
 from miniapps.system.world import require_launch
 
@@ -51,9 +52,9 @@ def ddp_hook(
     buckets = _Buckets(
         ranks, {"ordering": ordering, "accumulation": accumulate, "wire": wire, "check": check}
     )
-    return lambda state, bucket: buckets.begin(
-        bucket
-    )  # DDP refuses annotations that are text, as here they would be
+    # The backward pass runs on threads of torch, with the floating-point environments that these have.
+    begin = buckets.begin if ordering == "library" else guarded(buckets.begin)
+    return lambda state, bucket: begin(bucket)  # DDP refuses annotations that are text, as here they would be
 
 
 class _Buckets:

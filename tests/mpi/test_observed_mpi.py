@@ -3,6 +3,8 @@
 import contextlib
 import json
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -25,7 +27,7 @@ from benchmarks.harness.launching import LIBRARIES
 from kernels.sizes import COLUMNS
 from miniapps.trace import read_run
 from miniapps.trace.records import ADDED, GLOBAL, RECEIVED, SENT, SOURCE
-from tests.launch import environment, home, launcher, run_mpi
+from tests.launch import environment, home, launcher, run_command, run_mpi
 
 HERE = Path(__file__).parent / "preload"
 DEBIAN = "/usr/bin/mpicxx.openmpi"  # Debian's Open MPI, which has Fortran
@@ -189,6 +191,25 @@ def test_sums_are_added_in_the_order_asked_for(library, ranks, built, tmp_path):
         assert kept.pop("MPI_Iallreduce") == ("working", "none")  # left to the library, and said so
         assert set(kept.values()) == {("exact", "exact")}
         assert len(kept) == 4
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the program writes MXCSR")
+@pytest.mark.parametrize("library", ["mpich", pytest.param("openmpi", marks=pytest.mark.slow)])
+def test_sums_do_not_depend_on_the_floating_point_environment(library, built, tmp_path):
+    """Rounding modes, flushed subnormals and traps, drawn for each rank; known answers, and no flags raised."""
+    program = built(library, "environments.c")
+    command = [program, "7", "300"]
+    answers = {
+        "exact": ["inf", "0x1.1ccf385ebc8ap+1023", "0x0.0000000004p-1022", "0x0.0000000000003p-1022"],
+        "run": ["inf", "inf", "0x0p+0", "0x0.0000000000003p-1022"],  # by a tree
+    }
+    for guarantee, totals in answers.items():
+        printed = observed(3, library, tmp_path / guarantee, command, "--quiet", "--guarantee", guarantee)
+        assert "300 cases, 0 differ, 0 changed, 0 flagged" in printed
+        assert [line.split()[0] for line in printed.splitlines() if " flags 0" in line] == totals
+    start, extra = launcher(library)
+    plain = run_command([*start, "-n", "3", program, "7", "300", "library"], extra)
+    assert re.search(r"300 cases, [1-9][0-9]* differ, 0 changed, [1-9]", plain.stdout)
 
 
 def test_exact_sums_of_floats_are_rounded_once(built, tmp_path):
