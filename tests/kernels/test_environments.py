@@ -92,9 +92,8 @@ def test_the_environment_comes_back_after_an_error():
         raise RuntimeError
 
     of = Environment("down", True, False, floating.LOUD)
-    with of.chosen() as left:
-        with contextlib.suppress(RuntimeError):
-            failing()
+    with of.chosen() as left, contextlib.suppress(RuntimeError):
+        failing()
     assert floating.troubles(of, left) == []
 
 

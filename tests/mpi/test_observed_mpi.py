@@ -208,7 +208,7 @@ def test_sums_do_not_depend_on_the_floating_point_environment(library, built, tm
         assert "300 cases, 0 differ, 0 changed, 0 flagged" in printed
         assert [line.split()[0] for line in printed.splitlines() if " flags 0" in line] == totals
     start, extra = launcher(library)
-    plain = run_command([*start, "-n", "3", program, "7", "300", "library"], extra)
+    plain = run_command([*start, "-n", "3", program, "7", "300", "library"], extra, 120, None)
     assert re.search(r"300 cases, [1-9][0-9]* differ, 0 changed, [1-9]", plain.stdout)
 
 
