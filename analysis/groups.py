@@ -92,8 +92,8 @@ def cases(runs: pd.DataFrame, by: str) -> pd.DataFrame:
 
 
 def sums_in_words(ordering: str) -> str:
-    """`sums in order of arrival` for `arrival`, `sums by direct in exact and fixed-point arithmetic` for `direct in
-    exact,direct in fixed-point`; empty where nothing was summed."""
+    """`sums in order of arrival` for `arrival`, `sums by direct in exact and float64 arithmetic` for `direct in
+    exact,direct in float64`; empty where nothing was summed."""
     if not ordering:
         return ""
     accumulations: dict[str, list[str]] = {}

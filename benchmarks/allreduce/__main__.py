@@ -43,7 +43,7 @@ from kernels.allreduce.reduction import labels
 from kernels.guarantees import ChoiceError
 
 DEFAULT = (
-    "library", "recursive-doubling", "rabenseifner", "ring", "direct", "block-tree", "direct in fixed-point",
+    "library", "recursive-doubling", "rabenseifner", "ring", "direct", "block-tree", "direct in exact",
 )  # fmt: skip
 SEVERAL = "default", "all"
 DTYPES = ("float64", "float32", "float16", "bfloat16", "int64")

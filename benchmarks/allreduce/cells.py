@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from benchmarks.kernels.numbers import numbers
-from kernels import exact
 from kernels.allreduce import Reduction
+from kernels.allreduce.execution.expansion import PARTS
 from kernels.guarantees import ChoiceError
 
 MIXED = "mixed"
@@ -179,9 +179,7 @@ def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) ->
     """Bytes that one rank needs at least to measure this ordering with vectors of `count` elements."""
     vectors = asked.contributions + 2  # beside the contributions, one in and the total
     if name.endswith(" in exact"):
-        vectors += 2 * exact.WORDS * 8 // itemsize
-    elif name.endswith(" in fixed-point"):
-        vectors += 2 * 8 // itemsize
+        vectors += 2 * PARTS * 8 // itemsize
     schedule_ = schedule(name, size, count, asked)
     scratch = 0
     if schedule_ is not None:

@@ -25,12 +25,12 @@ from jobs.cluster.errors import ClusterError
 from jobs.cluster.links import parse_rate
 
 FIXED_ORDER = ("direct", "two-level", "ring", "rabenseifner", "block-tree")
-FIXED_POINT = (
-    "direct in fixed-point",
-    "two-level in fixed-point over packed",
-    "rabenseifner in fixed-point over packed",
+EXACT = (
+    "direct in exact",
+    "two-level in exact over packed",
+    "rabenseifner in exact over packed",
 )
-SCALARS = ("direct in exact", "direct in fixed-point", "two-level in fixed-point")
+SCALARS = ("direct in exact", "two-level in exact")
 LONG, SHORT = (MIB, 16 * MIB), (8, 64)
 TIMEOUT = 1200.0  # seconds that a job may take
 
@@ -77,10 +77,7 @@ def parser() -> argparse.ArgumentParser:
 def of_library(nodes: Cluster, mpi: str, asked: argparse.Namespace) -> list[dict]:
     """The rows of one MPI library."""
     ranks = asked.nodes * asked.ranks_per_node
-    long = [
-        job(nodes, mpi, (*FIXED_ORDER, *FIXED_POINT), "float32", LONG, 4, asked)
-        for _ in range(asked.launches)
-    ]
+    long = [job(nodes, mpi, (*FIXED_ORDER, *EXACT), "float32", LONG, 4, asked) for _ in range(asked.launches)]
     short = [job(nodes, mpi, SCALARS, "float64", SHORT, 8, asked) for _ in range(asked.launches)]
     to_library = [medians(one, lambda r: r["ratio"]["median"]) for one in long]
     seconds = [medians(one, lambda r: r["median"]) for one in long]
@@ -98,7 +95,7 @@ def of_library(nodes: Cluster, mpi: str, asked: argparse.Namespace) -> list[dict
     return [
         judged("best fixed order to the library, float32", FIXED_ORDER, to_library, 0.8, about),
         judged("best fixed order to the bandwidth bound, float32", FIXED_ORDER, to_bound, 1.25, about),
-        judged("fixed-point to the best fixed order, float32", FIXED_POINT, order_free, 1.25, about),
+        judged("exact to the best fixed order, float32", EXACT, order_free, 1.25, about),
         judged("order-free scalars to the library, float64", SCALARS, scalars, 1.5, about),
     ]
 

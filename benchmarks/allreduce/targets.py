@@ -50,14 +50,14 @@ TARGETS = (
     Target(FAST, "float64", MIB, 16 * MIB, 1.0),
     Target(FAST, "float64", 8 * KIB, 512 * KIB, 1.5),
     Target(FAST, "float64", 8, 4 * KIB, 3.0),
-    Target(("direct in fixed-point",), "float32", 4 * MIB, 16 * MIB, 1.6),
+    Target(("direct in exact",), "float32", 4 * MIB, 16 * MIB, 1.6),
     Target(("direct in exact",), "float64", 8, 64, 2.0),
 )
 MANY = Target(("direct",), "float64", 4 * MIB, 4 * MIB, 2.0)  # with very many ranks on one node
 # One job measures all targets of one kind: orderings, type, and sizes by factors of two.
 JOBS = (
     (FAST, "float64", 8, 16 * MIB),
-    (("direct in fixed-point",), "float32", 4 * MIB, 16 * MIB),
+    (("direct in exact",), "float32", 4 * MIB, 16 * MIB),
     (("direct in exact",), "float64", 8, 64),
 )
 

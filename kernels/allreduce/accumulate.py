@@ -7,12 +7,14 @@ An element becomes `width` words of type `travels`, side by side; schedules move
 | `working` | one, of the type itself | every addition rounds |
 | `float64` | one float64 | (K-1) 2^-53 sum abs(x), to first order |
 | `compensated` | two of the type (narrow types: of float32), sum and error | ((1 + h)^(K-1) - 1) sum abs(x) |
-| `fixed-point` | one (float32) or two (float64) int64 | K 2^(e-43) or K 2^(e-85), where max abs(x) < 2^e |
-| `exact` | 70 int64 | none |
+| `exact` | one to three float64 with the same exact sum | none |
 
 h = 3 u^2 / (1 - 4u), u = 2^-53 for float64 and 2^-24 for narrower types (Joldes, Muller, Popescu 2017), as long as
-nothing overflows or underflows. The words of the last two are integers, which add without error: the bits are those of
-`kernels.exact`, whatever the schedule and whichever rank holds which contribution.
+nothing overflows or underflows. `exact` adds words without error: no element depends on another, on the schedule or on
+which rank holds which contribution. The total is off by half a unit in its last place at most, and infinities and NaN
+stay in their element. Where so many words do not suffice, as with numbers of very different size, a mark travels in
+their place and in that of the total (kernels/native/cascade.hpp). `marked` finds it, and the sums of these elements are
+added once more, as words of `kernels.exact`, which define the bits.
 """
 
 from __future__ import annotations
@@ -42,16 +44,10 @@ ACCUMULATIONS = {
     "working": Kind("Numbers of the type itself: every addition rounds.", ELEMENTS),
     "float64": Kind("Numbers of type float64, rounded to the type asked for once.", REAL),
     "compensated": Kind("Pairs of sum and error: about twice the digits.", REAL),
-    "fixed-point": Kind(
-        "Integers in a common unit, that of the largest: the same bits by every ordering.", REAL[:2], "layout"
-    ),
-    "exact": Kind(
-        "Integers that hold every bit, rounded once: correctly rounded by every ordering.",
-        REAL[:2],
-        "exact",
-    ),
+    "exact": Kind("Sums without error, rounded once: correctly rounded by every ordering.", REAL, "exact"),
 }
-RENAMED = {"order-free": "fixed-point"}
+RENAMED = dict.fromkeys(("fixed-point", "order-free"), "exact")
+EXACT_WORDS = {"float64": 3, "float32": 2, "bfloat16": 2, "float16": 1}
 
 
 @dataclass
@@ -60,9 +56,6 @@ class Accumulation:
 
     `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
     `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
-    Before each load, unless None: `propose(contributions)` gives a number, and `agreed(largest, count)` is told the
-    largest of all ranks and how many contributions there are on all, at most; it raises ValueError where the words have
-    no room for so many. An object serves one reduction at a time.
     """
 
     name: str
@@ -72,8 +65,6 @@ class Accumulation:
     operation: Operation
     load: Callable[[np.ndarray, np.ndarray], None]
     store: Callable[[np.ndarray, np.ndarray], None]
-    propose: Callable[[np.ndarray], int] | None = None
-    agreed: Callable[[int, int], None] | None = None
 
 
 def order_free(name: str) -> bool:
@@ -88,7 +79,7 @@ def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
     `working` takes all of both.
     """
     if name in RENAMED:
-        raise ChoiceError(f"accumulation {name!r} is called {RENAMED[name]}")
+        raise ChoiceError(f"accumulation {name!r} is called {RENAMED[name]} now: choose {RENAMED[name]!r}")
     known("accumulation", name, ACCUMULATIONS)
     dtype = np.dtype(dtype)
     if name == "working":
@@ -98,7 +89,7 @@ def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
     taken = ACCUMULATIONS[name].taken
     if dtype.name not in taken:
         raise ChoiceError(f"accumulation {name!r} takes {', '.join(taken)}, not {dtype}: choose 'working'")
-    make = {"float64": _float64, "compensated": _compensated, "fixed-point": _fixed_point, "exact": _exact}
+    make = {"float64": _float64, "compensated": _compensated, "exact": _exact}
     return make[name](dtype)
 
 
@@ -144,45 +135,34 @@ def _compensated(dtype: np.dtype) -> Accumulation:
     return Accumulation("compensated", dtype, 2, word, operation, load, store)
 
 
-def _fixed_point(dtype: np.dtype) -> Accumulation:
-    limbs = exact.LIMBS[dtype]
-    exponent = exact.EMPTY
-
-    def propose(contributions):
-        return int(exact.fixed_exponent(contributions, n=1))
-
-    def agreed(largest, count):
-        nonlocal exponent
-        exponent = largest
-        if count > exact.MAX_CONTRIBUTIONS:
-            raise ValueError(
-                f"accumulation 'fixed-point': {count} contributions of all ranks, but there is room for "
-                f"{exact.MAX_CONTRIBUTIONS} in all; sum blocks into fewer contributions first, or use 'exact'"
-            )
-
-    def load(contributions, words):
-        x = contributions.reshape(len(contributions), len(words) // limbs)
-        if limbs == 1:
-            exact.fixed_encode(x, exponent, out=words.reshape(1, -1))
-        else:
-            words.reshape(-1, limbs).T[...] = exact.fixed_encode(x, exponent)
-
-    def store(words, total):
-        exact.fixed_decode(words.reshape(-1, limbs).T, exponent, dtype, out=total.reshape(-1))
-
-    return Accumulation("fixed-point", dtype, limbs, np.dtype(np.int64), SUM, load, store, propose, agreed)
-
-
 def _exact(dtype: np.dtype) -> Accumulation:
+    width = EXACT_WORDS[dtype.name]
+
     def load(contributions, words):
-        words.fill(0)
-        rows = words.reshape(-1, exact.WORDS)
-        exact.add(rows, contributions.reshape(len(contributions), len(rows)))
+        _native.expansion_load(np.ascontiguousarray(contributions), width, words)
 
     def store(words, total):
-        exact.round(words.reshape(*total.shape, exact.WORDS), total)
+        _native.expansion_store(words, width, total)
 
-    return Accumulation("exact", dtype, exact.WORDS, np.dtype(np.int64), SUM, load, store)
+    def prepare(sources, out):
+        return lambda: _native.expansion_sum(sources, width, out)
+
+    operation = Operation("sum", SUM.function, SUM.identity, prepare=prepare)
+    return Accumulation("exact", dtype, width, np.dtype(np.float64), operation, load, store)
+
+
+def marked(total: np.ndarray) -> np.ndarray:
+    """The places int64 (m,) in a flat total of `exact` whose sums its words could not hold."""
+    return _native.exact_marked(total)
+
+
+def settle(total: np.ndarray, contributions: np.ndarray) -> None:
+    """Add marked elements of `total` (*shape,) once more, of all contributions (k, *shape)."""
+    places = marked(total.reshape(-1))
+    if len(places):
+        words = exact.zeros(len(places))
+        exact.add(words, contributions.reshape(len(contributions), -1)[:, places])
+        total.reshape(-1)[places] = exact.round(words, np.empty(len(places), total.dtype))
 
 
 def narrowed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:

@@ -23,10 +23,14 @@ from kernels.ranges import SEEDS, Range, cut
 CONTEXT = ("nodes", "owners", "packing")  # parameters that the plan supplies, not the user
 LONGEST = 1000  # characters of a name with its parameters
 # What is called otherwise, or is no ordering.
-RENAMED = {"native": "the MPI library's own all-reduce is called library"} | {
-    name: f"it is an accumulation, of any ordering with a schedule: write 'direct in {name}', or for an application "
-    f"--allreduce direct --accumulate {name}"
-    for name in ("fixed-point", "exact")
+ACCUMULATION = (
+    "{} is an accumulation, of any ordering with a schedule: write 'direct in exact', or for an application "
+    "--allreduce direct --accumulate exact"
+)
+RENAMED = {
+    "native": "the MPI library's own all-reduce is called library",
+    "exact": ACCUMULATION.format("it"),
+    "fixed-point": ACCUMULATION.format("it is called exact now, which"),
 }
 # What the numbers among the parameters may be, whichever ordering has them.
 RANGES = {

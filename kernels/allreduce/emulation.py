@@ -19,7 +19,8 @@ from kernels.allreduce.reduction import SHORT_BYTES, Reduction
 from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import ChoiceError
 
-EXPANDED = 2  # float64 numbers that the exact sum of a rank's contributions mostly takes
+# float64 numbers that the exact sum of a rank's contributions mostly takes, by the bytes of a contribution
+EXPANDED = {8: 2, 4: 1, 2: 1}
 UNIFORM = ("rate", "latency")
 
 
@@ -88,11 +89,10 @@ def traffic(
     apart = order_free(reduction.accumulation)
     code = reduction.coding
     if code is not None:
-        agreement = int(reduction.accumulation == "fixed-point")
         if not apart:
             return coding.sent(code, reduction.cells, schedule), rounds
         if max(counts) * code.codec.bits <= coding.CHEAPEST_BITS:
-            return coding.sent(code, reduction.cells, schedule, counts), rounds + agreement
+            return coding.sent(code, reduction.cells, schedule, counts), rounds
         reduction = replace(reduction, wire=wires.PLAIN, tensors=None)
         schedule = reduction.schedule(len(counts))
     nbytes, total = element_bytes(reduction, max(counts)), reduction.dtype.itemsize
@@ -104,4 +104,4 @@ def element_bytes(reduction: Reduction, contributions: int) -> float:
     rank do so as words or numbers that stand for their sum."""
     if not reduction.contributions_travel or contributions <= 1:
         return reduction.element_bytes
-    return {"fixed-point": 2.0 * reduction.dtype.itemsize, "exact": 8.0 * EXPANDED}[reduction.accumulation]
+    return 8.0 * EXPANDED[reduction.dtype.itemsize]

@@ -43,9 +43,9 @@ class Reduction:
     `shape`        of a contribution; a number n stands for (n,).
     `dtype`        or its name: float64, float32, float16, bfloat16 or int64; accumulations and the library take fewer.
     `accumulation` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of
-                   sum and error; "fixed-point", integers in a common unit; "exact", integers wide enough for every
-                   number. Under the last two every ordering has the same bits. See `kernels.allreduce.accumulate`.
-    `wire`         how a message is encoded: "as is"; "packed", of integers, without loss; or one that loses something
+                   sum and error; "exact", numbers with the same exact sum, rounded once: every ordering has the same
+                   bits. See `kernels.allreduce.accumulate`.
+    `wire`         how a message is encoded: "as is"; "packed", words of 64 bits, without loss; or one that loses something
                    of float32 sums, maybe with parameters: "table:n=4,feedback=on". See `kernels.wires` and
                    `kernels.allreduce.coding`.
     `tensors`      shapes of the tensors of which a vector of such a wire consists, one after the other: every tensor is
@@ -104,7 +104,7 @@ class Reduction:
 
     @classmethod
     def named(cls, label: str, *shape_and_type, **more) -> Reduction:
-        """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in fixed-point over packed".
+        """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in exact over packed".
 
         Over a wire that loses something it is of float32 where nothing else is given."""
         label, _, wire = label.partition(OVER)
@@ -347,7 +347,7 @@ class Reduction:
         if self.contributions_travel:
             raise ChoiceError(
                 f"{label}: under {self.ordering!r} in {self.accumulation!r} contributions travel as they are, and no "
-                "integers: choose another ordering, such as two-level"
+                "words of 64 bits: choose another ordering, such as two-level"
             )
         wires.get(self.wire, accumulate.get(self.accumulation, self.dtype, self.operation).travels)
 

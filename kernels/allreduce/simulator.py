@@ -172,9 +172,6 @@ def simulate(
     schedule = ordering.schedule(size, short, **context) if order is None else in_order(size, order)
     shape, dtype = contributions[0].shape[1:], contributions[0].dtype
     held = accumulate.get(accumulation, dtype, operation)
-    if held.propose is not None and held.agreed is not None:
-        everything = np.concatenate(contributions)
-        held.agreed(held.propose(everything), len(everything))
 
     def words_of(x: np.ndarray) -> np.ndarray:
         words = np.empty(math.prod(shape) * held.width, held.travels)
@@ -191,6 +188,8 @@ def simulate(
         simulate_schedule(schedule, vectors, held.operation, held.width), totals, strict=True
     ):
         held.store(words, total)
+        if held.name == "exact":
+            accumulate.settle(total, np.concatenate(contributions))
     return totals
 
 
@@ -206,14 +205,14 @@ def _encoded_once(
         words, total = np.empty(cells.n * held.width, held.travels), np.empty(cells.n, np.float32)
         held.load(x, words)
         held.store(words, total)
+        if held.name == "exact":
+            accumulate.settle(total, x)
         return total
 
     if not accumulate.order_free(accumulation):
         rows = [added(x)[np.newaxis] for x in rows]
     everything = np.concatenate(rows)
     decoded = np.array([codec.over(x, cells) for x in everything], np.float32).reshape(everything.shape)
-    if held.propose is not None and held.agreed is not None:
-        held.agreed(held.propose(decoded), len(decoded))
     total = codec.over(added(decoded), cells).reshape(shape)
     return [total.copy() for _ in contributions]
 

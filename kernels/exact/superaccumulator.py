@@ -93,8 +93,8 @@ def round(words: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
     `words` need not be carried and are left as they are. A NaN, or infinities of both signs, give the quiet
     NaN 0x7ff8000000000000, infinities of one sign that infinity, and so does a sum too large for the type. A
     zero sum is +0.0, even of negative zeros alone, for which IEEE addition gives -0.0. `out`: C-contiguous
-    (*shape,) to be filled and returned; where it is float32, rounding is to float32. Raises ValueError for
-    shapes that do not fit.
+    (*shape,) to be filled and returned; where it is float32, float16 or bfloat16, rounding is to that. Raises
+    ValueError for shapes that do not fit.
     """
     if out is None:
         out = np.empty(words.shape[:-1])
@@ -118,7 +118,7 @@ def _factors(*arrays: np.ndarray) -> list[np.ndarray]:
 def _doubles(x: np.ndarray) -> np.ndarray:
     x = np.asarray(x)
     if x.dtype != np.float64:
-        if x.dtype.kind != "f" or x.dtype.itemsize > 8:
+        if x.dtype.name != "bfloat16" and (x.dtype.kind != "f" or x.dtype.itemsize > 8):
             raise TypeError(
                 f"cannot add {x.dtype} exactly: convert it to float64 first, or to float32 or float16"
             )

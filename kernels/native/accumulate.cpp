@@ -9,12 +9,6 @@
 namespace {
 
 template <typename Float>
-inline __attribute__((always_inline)) Float error_of(Float a, Float b, Float sum) {
-    const Float rounded = sum - a;
-    return (a - (sum - rounded)) + (b - rounded);
-}
-
-template <typename Float>
 struct Pairs {
     alignas(64) Float sum[BLOCK], error[BLOCK];
 };

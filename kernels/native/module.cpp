@@ -13,8 +13,8 @@ PYBIND11_MODULE(_native, module) {
     register_contract(m);
     register_contract_attention(m);
     register_contributions_exact(m);
-    register_contributions_fixed(m);
     register_environment(m);
+    register_expansions(m);
     register_fixed_point(m);
     register_ilu(m);
     register_packed(m);

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "binades.hpp"
+#include "cascade.hpp"
 #include "tiles.hpp"
 
 namespace {
@@ -265,8 +266,11 @@ Accumulator<Element> exact(const Terms<Element> &terms, std::size_t n, int threa
 
 template <typename Float>
 void round_all(const long long *words, std::size_t n, Float *out) {
-    long long carried[CHUNKS];
-    for (std::size_t c = 0; c < n; ++c) out[c] = round_words<Float>(words + c * WORDS, carried);
+    long long used[WORDS], room[CHUNKS];
+    for (std::size_t c = 0; c < n; ++c) {
+        std::copy_n(words + c * WORDS, WORDS, used);
+        out[c] = round_into(used, room, Float());
+    }
 }
 
 }  // namespace
@@ -288,11 +292,10 @@ void register_superaccumulator(Module &m) {
         long long *w = words.mutable_data();
         for (py::ssize_t c = 0; c < words.size() / WORDS; ++c) carry(w + c * WORDS);
     }, py::arg("words").noconvert());
-    m.def("exact_round", [](words_t words, array<double> out) {
-        round_all(words.data(), out.size(), out.mutable_data());
-    }, py::arg("words").noconvert(), py::arg("out").noconvert());
-    m.def("exact_round", [](words_t words, array<float> out) {
-        round_all(words.data(), out.size(), out.mutable_data());
-    }, py::arg("words").noconvert(), py::arg("out").noconvert());
+    m.def("exact_round", [](words_t words, const py::array &out) {
+        with_type_of(out, [&](auto zero) {
+            round_all(words.data(), out.size(), mutable_pointer<decltype(zero)>(out));
+        }, "sums");
+    }, py::arg("words").noconvert(), py::arg("out"));
     define_order_free(m, "exact", [](auto terms, std::size_t n, int threads) { return exact(terms, n, threads); });
 }

@@ -5,7 +5,7 @@ Without loss, for the words of any accumulation (`packed`):
 | name | a message | bits |
 |---|---|---|
 | `as is` | the words themselves | those of the words |
-| `packed` | of every 64 integers the bits that one of them needs, none lost | see kernels/native/packed.cpp |
+| `packed` | of every 64 words of 64 bits the bits that one of them needs, none lost | see kernels/native/packed.cpp |
 
 With loss, for float32 elements (`codecs`, `cells`), in cells of at most 4096 elements, `codec(text)`:
 

@@ -1,4 +1,4 @@
-"""Wires that lose nothing, for the words of any accumulation: the words themselves, or integers packed.
+"""Wires that lose nothing, for the words of any accumulation: the words themselves, or words of 64 bits packed.
 
 A wire that loses nothing leaves the guarantee as it is. It pays on links that are slower than memory: `packed` encodes
 what passes between nodes, and inside a node words travel as they are.
@@ -33,9 +33,20 @@ class Wire:
 
 SUMMARIES = {
     PLAIN: "The words themselves.",
-    "packed": "Integers in as few bits as 64 of them need, without loss: for slow links.",
+    "packed": "Words of 64 bits in as few bits as 64 of them need, without loss: for slow links.",
 }
-PACKED = Wire("packed", _native.packed_bytes, _native.pack, _native.unpack)
+
+
+def _bits(words: np.ndarray) -> np.ndarray:
+    return words.view(np.int64)
+
+
+PACKED = Wire(
+    "packed",
+    _native.packed_bytes,
+    lambda words, width, buffer: _native.pack(_bits(words), width, buffer),
+    lambda buffer, width, words: _native.unpack(buffer, width, _bits(words)),
+)
 
 
 def get(name: str, travels: np.dtype) -> Wire | None:
@@ -46,9 +57,9 @@ def get(name: str, travels: np.dtype) -> Wire | None:
     known("wire", name, SUMMARIES)
     if name == PLAIN:
         return None
-    if travels != np.int64:
+    if travels.itemsize != 8:
         raise ChoiceError(
-            f"wire {name!r} packs integers, and the messages here are of {travels}: choose accumulation 'fixed-point' "
-            "or 'exact', or leave the wire out"
+            f"wire {name!r} packs words of 64 bits, and the messages here are of {travels}: choose accumulation "
+            "'exact', or leave the wire out"
         )
     return PACKED

@@ -34,9 +34,7 @@ Key = tuple[Any, ...]  # the signature of a reduction
 Place = tuple[Key, int]  # and its slot
 PLANS = 64  # kept by a communicator: each has a communicator of its own, of which MPI libraries have some thousands
 SLOTS = 4  # reductions of one signature that can be under way at once
-ORDER_FREE = ("fixed-point", "exact")
 WIDE = (np.dtype(np.float64), np.dtype(np.float32))  # which the library and every accumulation take
-WORKING = np.dtype(np.float32)  # in which narrower numbers are added where an accumulation does not take them
 
 TRAP = (
     "{name} under guarantee {level!r}: every rank brings one array. Where a rank has added it up from rows or blocks "
@@ -331,14 +329,10 @@ class Communicator(MPI.Intracomm):
             return ("direct", "working") if call.rows else None
         if call.operation in ("min", "max"):
             return "direct", "working"  # which rounds nothing
-        if accumulation in ORDER_FREE and call.operation == "prod":
+        if accumulation == "exact" and call.operation == "prod":
             raise ChoiceError(
                 f"{call.name}: a product has no form that is free of order, as guarantee {self.guarantee!r} would "
                 "need; add logarithms, or wrap the communicator with guarantee 'run'"
-            )
-        if self.guarantee == "exact" and not wide:
-            raise ChoiceError(
-                f"{call.name}: no sum of {call.contributions.dtype} is correctly rounded here; pass float32 or float64"
             )
         return ordering, accumulation
 
@@ -354,14 +348,13 @@ class Communicator(MPI.Intracomm):
                 self._finish(len(self._under_way))
                 self._blocks.pop(old, None)
                 oldest.free()
-            held = WORKING if accumulation in ORDER_FREE and dtype not in WIDE else dtype
             packing = orders = None
             if self._replay is not None and ordering == self._replay.trees:
                 packing = self._replay.packing(_record_name(key, slot), 0)
             elif self._replay is not None:
                 orders = self._replay.order(_record_name(key, slot), 0)
             reduction = Reduction(
-                ordering, (n,), held, accumulation=accumulation, operation=operation, collective=collective,
+                ordering, (n,), dtype, accumulation=accumulation, operation=operation, collective=collective,
                 root=root, bounds=bounds, check=self._check, packing=packing,
             )  # fmt: skip
             planned = self._plans[place] = plan(
@@ -381,12 +374,11 @@ class Communicator(MPI.Intracomm):
 
     def _reduce(self, call: Call, key: Key) -> None:
         reducer = self._reducer(key, 0, call)
-        contributions = _as_planned(call, key)
-        if contributions is call.contributions and key[2] == "allreduce":
-            reducer(contributions, call.out)
+        if key[2] == "allreduce":
+            reducer(call.contributions, call.out)
             _same_nan(call, call.out)
         else:
-            self._store(call, reducer(contributions))
+            self._store(call, reducer(call.contributions))
 
     @guarded
     def _store(self, call: Call, total: Any) -> None:
@@ -403,9 +395,8 @@ class Communicator(MPI.Intracomm):
         if busy is not None:
             self._finish(busy + 1)
         reducer = self._reducer(key, slot, call)
-        contributions = _as_planned(call, key)
-        reducer.start(contributions)
-        pending = Pending(self, (key, slot), call, reducer, contributions)
+        reducer.start(call.contributions)
+        pending = Pending(self, (key, slot), call, reducer)
         self._under_way.append(pending)
         return pending
 
@@ -438,9 +429,13 @@ class Pending:
     """A reduction under way, of `Communicator.Iallreduce`. It has the methods of a request of MPI and is none: wait for
     each one by itself."""
 
-    def __init__(self, comm: Communicator, place: Place, call: Call, reducer: Any, contributions: Any):
-        self.comm, self.place, self.call, self.reducer = comm, place, call, reducer
-        self.contributions = contributions  # kept alive
+    def __init__(self, comm: Communicator, place: Place, call: Call, reducer: Any):
+        self.comm, self.place, self.call, self.reducer = (
+            comm,
+            place,
+            call,
+            reducer,
+        )  # the call keeps its array alive
         self.done = False
         # The same on all ranks: with rows on some of them, the others have to wait for their sums.
         self._moves = not call.rows and type(comm._plans[place])._progress is not Reducer._progress
@@ -478,13 +473,6 @@ def _record_name(key: Key, slot: int) -> str:
 def _numbers(sendobj: Any, dtype: np.dtype) -> np.ndarray:
     """An object of a lower-case call as an array of the type that all ranks agreed on."""
     return np.asarray(sendobj, dtype)
-
-
-@guarded
-def _as_planned(call: Call, key: Key) -> Any:
-    """The contributions in the type in which they are added."""
-    narrow = key[1] in ORDER_FREE and call.contributions.dtype not in WIDE
-    return call.contributions.astype(WORKING) if narrow else call.contributions
 
 
 def _same_nan(call: Call, out: Any) -> None:

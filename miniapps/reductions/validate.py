@@ -2,7 +2,6 @@
 
 import math
 
-from kernels.exact import MAX_CONTRIBUTIONS
 from kernels.sums.emulated import UNITS
 from kernels.sums.launch import shape
 from miniapps.errors import UsageError
@@ -35,7 +34,7 @@ def validate(config, options, size: int) -> None:
     if problem.distribution == "ill-conditioned":
         for n in sizes:
             _can_be_conditioned(problem, n)
-    ordering, accumulation = options.policy.scalars
+    ordering, _ = options.policy.scalars
     if method.split == "arrays" and ordering == "arrival":
         raise UsageError("--split arrays adds nothing across ranks, so that there is no order of arrival; "
                          "choose another --allreduce, or --split elements")  # fmt: skip
@@ -44,11 +43,6 @@ def validate(config, options, size: int) -> None:
         raise UsageError(
             f"problem.block = {problem.block}: {contributions} logical blocks in an array of {max(sizes)}, and every "
             f"rank lists them all, at most {MOST_BLOCKS}: set it to {-(-max(sizes) // MOST_BLOCKS)} or more"
-        )
-    if options.policy.per_block and accumulation == "fixed-point" and contributions > MAX_CONTRIBUTIONS:
-        raise UsageError(
-            f"--accumulate fixed-point has room for {MAX_CONTRIBUTIONS} contributions, not for {contributions} logical "
-            f"blocks: set problem.block to {-(-max(sizes) // MAX_CONTRIBUTIONS)} or more, or use --accumulate exact"
         )
 
 

@@ -93,7 +93,7 @@ def test_its_groups_are_labelled_by_what_ran_and_judged(launch, tmp_path):
         "free": "garden none/library (rows=1)",
         "scalars": "garden layout/direct in exact (rows=1)",
         "again": "garden layout/direct in exact (rows=1)",
-        "vectors": "garden layout/direct in fixed-point (rows=32)",
+        "vectors": "garden layout/direct in exact (rows=32)",
     }
     judged = {group.label: group for group in judge(frames)}["garden layout/direct in exact (rows=1)"]
     assert (judged.verdict, judged.runs, len(judged.cells)) == (HOLDS, 2, 1)

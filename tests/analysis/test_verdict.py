@@ -256,8 +256,8 @@ def test_problems_are_never_mixed_and_are_named_by_what_differs(tmp_path):
 
 
 def test_several_orderings_of_one_run_read_as_one_label(tmp_path):
-    write_run(tmp_path / "a", guarantee="layout", ordering="exact,fixed-point")
-    assert only(load([tmp_path])).label == "coupled layout/exact+fixed-point"
+    write_run(tmp_path / "a", guarantee="layout", ordering="exact,ring")
+    assert only(load([tmp_path])).label == "coupled layout/exact+ring"
 
 
 def test_grouping_keeps_every_row_and_the_callers_frame(tmp_path):
@@ -441,7 +441,7 @@ def test_decks_name_problems_and_what_differs_within_a_deck_tells_those_apart(tm
     [
         ("arrival", "sums in order of arrival"),
         ("library,ring", "sums by the MPI library and by ring"),
-        ("direct in exact,direct in fixed-point", "sums by direct in exact and fixed-point arithmetic"),
+        ("direct in exact,direct in float64", "sums by direct in exact and float64 arithmetic"),
         ("", ""),
     ],
 )

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from benchmarks.allreduce import nodes
-from benchmarks.allreduce.nodes import FIXED_ORDER, FIXED_POINT, MIB, SCALARS, judged, of_library
+from benchmarks.allreduce.nodes import EXACT, FIXED_ORDER, MIB, SCALARS, judged, of_library
 
 ABOUT = ("mpich", 8)
 
@@ -42,7 +42,7 @@ def test_times_are_set_against_the_library_the_bound_and_each_other(monkeypatch)
     # 2 * 3/4 * 1 MiB at 1 Gbit/s are 12.6 ms, of 16 MiB 201 ms.
     def seconds(name, nbytes):
         base = 1.2 * 1.5 * nbytes * 8 / 1e9
-        return {"two-level": base, "two-level in fixed-point over packed": 1.3 * base}.get(name, 10 * base)
+        return {"two-level": base, "two-level in exact over packed": 1.3 * base}.get(name, 10 * base)
 
     monkeypatch.setattr(nodes, "job", launched(seconds))
     asked = SimpleNamespace(nodes=4, ranks_per_node=2, link="1gbit", launches=2)
@@ -51,5 +51,5 @@ def test_times_are_set_against_the_library_the_bound_and_each_other(monkeypatch)
     assert library["ratio"]["median"] == pytest.approx(1.2 * 1.5 * 16 * MIB * 8 / 1e9 / 0.2)
     assert bound["ratio"]["median"] == pytest.approx(1.2) and bound["met"] == "yes"
     assert fixed["ratio"]["median"] == pytest.approx(1.3) and fixed["met"] == "no"
-    assert fixed["by"] == "two-level in fixed-point over packed" and scalars["met"] == "yes"
-    assert set(FIXED_ORDER).isdisjoint(FIXED_POINT) and scalars["by"] in SCALARS
+    assert fixed["by"] == "two-level in exact over packed" and scalars["met"] == "yes"
+    assert set(FIXED_ORDER).isdisjoint(EXACT) and scalars["by"] in SCALARS

@@ -20,7 +20,7 @@ def of(label, n, size, counts=None, **axes):
         ("direct", 4, 2),
         ("ring", 4, 6),
         ("direct over fp8", 1, 2),
-        ("direct in fixed-point over fp8", 1, 3),
+        ("direct in exact over fp8", 1, 2),
         ("ring over float16:hops=every", 2, 6),
     ],
 )
@@ -39,14 +39,14 @@ def test_contributions_that_are_encoded_one_by_one_take_their_number_of_bytes_un
     def sent(label, count):
         return of(label, n, size, [count] * size)[0][0, 1]
 
-    assert sent("direct in fixed-point over fp8", 1) == half + half
-    assert sent("direct in fixed-point over fp8", 8) == 8 * half + half
+    assert sent("direct in exact over fp8", 1) == half + half
+    assert sent("direct in exact over fp8", 8) == 8 * half + half
     assert (
-        sent("direct in fixed-point over fp8", 9) == 8 * half + 4 * half
-    )  # integers, and the total as it is
+        sent("direct in exact over fp8", 9) == 8 * half + 4 * half
+    )  # numbers that stand for the sum, and the total as it is
     assert sent("direct over fp8", 9) == half + half  # added first
-    assert sent("direct in fixed-point", 9) == 8 * half + 4 * half
-    assert sent("direct in fixed-point", 1) == 4 * half + 4 * half
+    assert sent("direct in exact", 9) == 8 * half + 4 * half
+    assert sent("direct in exact", 1) == 4 * half + 4 * half
 
 
 def test_ranks_of_a_node_share_its_link(tmp_path):

@@ -28,16 +28,6 @@ def exactly_summed(x):
     return out, resolved
 
 
-def fixed(x, exponent):
-    out = np.full(x.shape[1:], 7, x.dtype)
-    _native.fixed_sum(list(x), exponent, out)
-    return out
-
-
-def fixed_by_words(x, exponent):
-    return exact.fixed_decode(exact.fixed_encode(x, exponent), exponent, x.dtype)
-
-
 def narrowed(x, dtype):
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(x, np.float64).astype(dtype)
@@ -126,44 +116,6 @@ def test_exact_special_values(dtype):
         assert bits(exactly_summed(one)[0]) == bits(by_words(one, dtype))
 
 
-@given(columns(), st.integers(0, 3))
-def test_fixed_point_of_hard_numbers_has_the_bits_of_words(x, above):
-    for column in (x[:, None], narrowed(x, np.float32)[:, None]):
-        exponent = int(exact.fixed_exponent(column))
-        exponent = exponent if exponent >= exact.NONFINITE else min(exponent + above, 1024)
-        assert bits(fixed(column, exponent)) == bits(fixed_by_words(column, exponent))
-
-
-@BOTH
-@pytest.mark.parametrize("decades", (0, 10, 300))
-@pytest.mark.parametrize("sources", (1, 2, 4, 8))
-def test_fixed_point_vectors_have_the_bits_of_words(sources, decades, dtype):
-    decades = decades if dtype == np.float64 else decades // 10
-    for n in LENGTHS:
-        x = spread([sources, n, 1], sources, n, decades, dtype)
-        exponent = int(exact.fixed_exponent(x))
-        assert bits(fixed(x, exponent)) == bits(fixed_by_words(x, exponent))
-
-
-def test_fixed_point_up_to_overflow_and_down_to_the_least_number():
-    rng = np.random.default_rng(3)
-    for exponent in (1024, 1023, 1014, 1013, 1001, 1000, 999, -900, -980, -1020, -1030, -1032, -1060, -1074):
-        with np.errstate(under="ignore"):
-            x = np.ldexp(rng.uniform(-1, 1, (2000, 40)), exponent)
-        assert bits(fixed(x, exponent)) == bits(fixed_by_words(x, exponent))
-        assert bits(fixed(np.abs(x), exponent)) == bits(fixed_by_words(np.abs(x), exponent))
-    for exponent in (128, 127, 0, -100, -126, -140, -148):
-        x = np.ldexp(rng.uniform(-1, 1, (2000, 40)), exponent).astype(np.float32)
-        assert bits(fixed(x, exponent)) == bits(fixed_by_words(x, exponent))
-
-
-@BOTH
-def test_fixed_point_keeps_infinities_and_nothing_else_where_one_is_not_finite(dtype):
-    x = np.array([[NAN, INF, -INF, INF, 1, 0], [1, 1, -INF, -INF, 2, INF]], dtype)
-    expected = np.array([NAN, INF, -INF, NAN, NAN, INF], dtype)
-    assert bits(fixed(x, exact.NONFINITE)) == bits(fixed_by_words(x, exact.NONFINITE)) == bits(expected)
-
-
 @BOTH
 def test_the_result_may_lie_where_a_source_does(dtype):
     x = spread(5, 3, 3000, 20, dtype)
@@ -172,19 +124,13 @@ def test_the_result_may_lie_where_a_source_does(dtype):
         sources = [row.copy() for row in x]
         _native.exact_sum(sources, sources[q])
         assert bits(sources[q]) == bits(by_words(x, dtype))
-        sources = [row.copy() for row in x]
-        _native.fixed_sum(sources, 80, sources[q])
-        finite = np.arange(3000) != 5
-        assert bits(sources[q][finite]) == bits(fixed_by_words(x[:, finite], 80))
 
 
 def test_orders_do_not_matter():
     x = spread(6, 8, 2000, 20, np.float64)
-    e = int(exact.fixed_exponent(x))
     for seed in range(5):
         order = np.random.default_rng(seed).permutation(8)
         assert bits(exactly_summed(x[order])[0]) == bits(exactly_summed(x)[0])
-        assert bits(fixed(x[order], e)) == bits(fixed(x, e))
 
 
 def test_sources_that_do_not_fit_are_refused():
@@ -192,13 +138,5 @@ def test_sources_that_do_not_fit_are_refused():
     for bad in ([x[0], x[1, :3]], [x[0], x[1].astype(np.float32)], [np.zeros(8)[::2]]):
         with pytest.raises(TypeError, match="type and the length of the result"):
             _native.exact_sum(bad, out)
-        with pytest.raises(TypeError, match="type and the length of the result"):
-            _native.fixed_sum(bad, 3, out)
-    for f in (
-        lambda sources: _native.exact_sum(sources, out),
-        lambda sources: _native.fixed_sum(sources, 3, out),
-    ):
-        with pytest.raises(ValueError, match="at least one source"):
-            f([])
-    with pytest.raises(ValueError, match="room for 2048 sources"):
-        _native.fixed_sum([x[0]] * 2049, 3, out)
+    with pytest.raises(ValueError, match="at least one source"):
+        _native.exact_sum([], out)

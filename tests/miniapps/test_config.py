@@ -134,7 +134,7 @@ def test_an_unknown_deck_is_refused_with_those_there_are(tmp_path):
         (["--allreduce", "rings"], ["--allreduce", "did you mean ring?", "recursive-doubling"]),
         (["--allreduce", "rings:k=3"], ["--allreduce", "did you mean ring?"]),
         (["--accumulate", "float"], ["--accumulate", "did you mean float64?"]),
-        (["--accumulate", "order-free"], ["--accumulate", "order-free", "fixed-point"]),
+        (["--accumulate", "order-free"], ["--accumulate", "order-free", "exact"]),
         (["--allreduce", "exact"], ["--allreduce direct --accumulate exact"]),
         (["--allreduce", "native"], ["'native'", "called library"]),
         (["--repeats", "0"], ["--repeats", "from 1 to 1000000", "not '0'"]),

@@ -159,7 +159,7 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
     [
         (["--deck", "XL"], ["unknown deck XL", "There are: M, S"]),
         (["--allreduce", "rings"], ["did you mean ring?"]),
-        (["--guarantee", "layout", "--allreduce", "ring"], ["ring", "layout", "fixed-point or exact"]),
+        (["--guarantee", "layout", "--allreduce", "ring"], ["ring", "layout", "accumulation exact"]),
         (["--allreduce", "k-nomial:j=3"], ["'j=3' is no parameter of k-nomial", "k=4"]),
         (["--accumulate", "float64"], ["'float64' needs an all-reduce ordering with a schedule", "direct"]),
         (

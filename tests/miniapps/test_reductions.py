@@ -344,11 +344,6 @@ class TestChoice:
             "float16",
         ),
         (dict(method__split="arrays"), dict(allreduce="arrival"), "--split arrays"),
-        (
-            dict(problem__block=1, problem__sizes=(2_000_000,)),
-            dict(guarantee="layout", accumulate="fixed-point"),
-            r"set problem\.block to 2",
-        ),
     ],
 )
 def test_what_cannot_be_run_is_refused_with_what_to_do(settings, options, reason):

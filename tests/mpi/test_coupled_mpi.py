@@ -63,10 +63,10 @@ def test_one_hash_for_any_ownership_and_number_of_threads(tmp_path, reference, o
     assert prints == [reference("layout")]
 
 
-DIFFERENT = (("linear", "working"), ("recursive-doubling", "working"), ("direct", "fixed-point"))
+DIFFERENT = (("linear", "working"), ("recursive-doubling", "working"), ("direct", "compensated"))
 FREE_OF_LAYOUT = {
     "block-tree": ["--allreduce", "block-tree"],
-    "ring in fixed-point": ["--allreduce", "ring", "--accumulate", "fixed-point"],
+    "ring in exact": ["--allreduce", "ring", "--accumulate", "exact"],
     "binomial in exact": ["--allreduce", "binomial", "--accumulate", "exact"],
 }
 
@@ -233,7 +233,7 @@ def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
             ["--guarantee", "layout", "--set", "closure.batch=rank"],
             r"closure\.batch = rank meets guarantee run",
         ),
-        (["--guarantee", "layout", "--allreduce", "ring"], "fixed-point"),
+        (["--guarantee", "layout", "--allreduce", "ring"], "accumulation exact"),
         (["--restart", "/nonexistent.h5"], r"--restart /nonexistent\.h5: cannot read it"),
         (["--restart", "README.md"], r"--restart README\.md: damaged, or none of ours"),
         (["--closure", "magic"], "physics"),

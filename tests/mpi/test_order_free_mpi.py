@@ -1,4 +1,4 @@
-"""`exact` and `fixed-point` under real MPI libraries: the same bits whichever way the contributions go."""
+"""`exact` under real MPI libraries: the same bits whichever way the contributions go."""
 
 import pytest
 

@@ -214,7 +214,7 @@ class OnceReducer(CodedReducer):
                 yield [self._receives[q]]
             self._take(self._came[q], first, mine, total)
             first += len(self._came[q])
-        yield from self._added(total)
+        self._add(total)
         self._encode_total(total, self._slices[rank], mine, self._bytes[rank])
         MPI.Prequest.Startall(self._spreads)
         for q, request in self._gathers.items():
@@ -230,18 +230,11 @@ class OnceReducer(CodedReducer):
             else:
                 self._codec.decode_add(data, cells, total)
 
-    def _added(self, total: np.ndarray) -> Iterator[Requests]:
+    def _add(self, total: np.ndarray) -> None:
         """The sum of what was decoded, in the order of the ranks, as the accumulation has it."""
         if self._adds_as_it_decodes:
             return
-        if self._held.propose is not None and self._held.agreed is not None:
-            most = np.array([self._held.propose(self._decoded)], np.int32)
-            yield [self._comm.Iallreduce(MPI.IN_PLACE, most, MPI.MAX)]
-            self._held.agreed(int(most[0]), self._sources)
-            if 0 < self._sources <= _native.FIXED_MOST_SOURCES:
-                _native.fixed_sum(list(self._decoded), int(most[0]), total)
-                return
-        elif self._held.name == "exact" and self._sources:
+        if self._held.name == "exact" and self._sources:
             _native.exact_sum(list(self._decoded), total)
             return
         words = np.empty(total.size * self._held.width, self._held.travels)

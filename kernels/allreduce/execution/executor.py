@@ -17,7 +17,8 @@ from kernels import _native, exact, wires
 from kernels.allreduce import accumulate
 from kernels.allreduce.accumulate import Accumulation
 from kernels.allreduce.collectives import part_of
-from kernels.allreduce.execution.handover import Merged, Stored, Summed
+from kernels.allreduce.execution.expansion import PARTS, Expansion, WordsExpansion, settle, words_of
+from kernels.allreduce.execution.handover import Expanded, Merged, Stored
 from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.execution.program import agreed_gathers_from
 from kernels.allreduce.execution.reducer import Reducer, require_blocks
@@ -203,7 +204,7 @@ class ScheduleReducer(Reducer):
 
 class AccumulatingReducer(ScheduleReducer):
     """Contributions are loaded into words, segment by segment, and the words of the total are rounded once, where they
-    are complete."""
+    are complete. Under `exact`, elements that the words could not hold are then added once more (`expansion`)."""
 
     def __init__(self, comm, reduction, name, schedule):
         held = accumulate.get(reduction.accumulation, reduction.dtype, reduction.operation)
@@ -211,50 +212,28 @@ class AccumulatingReducer(ScheduleReducer):
         words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
         self._held = held
         self._pending: np.ndarray | None = None  # contributions (k, n) to be loaded
+        self._sum: Expansion | None = None  # what these stand for, where they are not the caller's
         about = held.operation, words, held.width
         super().__init__(comm, reduction, name, schedule, *about, load=self._load_part, store=held.store)
-        self._planned = 0, 0  # contributions of this rank, and of all
-
-    def _set_blocks(self, blocks):
-        super()._set_blocks(blocks)
-        if self._held.propose is not None and blocks is not None:
-            self._planned = len(blocks), self._comm.allreduce(len(blocks))
+        self._has = _has(reduction, comm.size, comm.rank)
 
     def _holds(self):
         return self._held
 
     def _make_handover(self):
         about = str(self), self.blocks, self.shape
-        if self._held.propose is not None:
-            return Stored(*about, self.dtype)
-        return Summed(*about, self.dtype) if self._held.name == "exact" else super()._make_handover()
+        return Expanded(*about, self.dtype) if self._held.name == "exact" else super()._make_handover()
 
     def _reduce_added(self, added):
-        if isinstance(added, Stored):
-            return self._reduce(added.contributions)
-        if isinstance(added, Summed):
-            return self._reduce_sums([added.words.reshape(-1)])
-        return super()._reduce_added(added)
+        return self._reduce_sum(added.sum) if isinstance(added, Expanded) else super()._reduce_added(added)
+
+    def _reduce_sum(self, total: Expansion) -> np.ndarray | None:
+        self._pending, self._sum = total.rows(), total
+        return self._run(self._home, self._total)
 
     def _take(self, contributions, out):
         require_blocks(self, self._blocks, contributions)
-        if self._held.propose is not None:
-            most = self._proposal(self._held.propose, contributions)
-            self._comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
-            self._agreed(most)
-        return self._load(contributions)
-
-    def _proposal(self, propose: Callable[[np.ndarray], int], contributions: np.ndarray) -> np.ndarray:
-        """What ranks agree on by MAX: the accumulation's number, and how many contributions more than planned."""
-        return np.array([propose(contributions), len(contributions) - self._planned[0]], np.int32)
-
-    def _agreed(self, most: np.ndarray) -> None:
-        largest, more = most.tolist()
-        if self._held.agreed is not None:
-            self._held.agreed(largest, self._planned[1] + max(more, 0) * self._comm.size)
-
-    def _load(self, contributions) -> list[Ready]:
-        self._pending = contributions.reshape(len(contributions), math.prod(self.shape))
+        self._pending, self._sum = contributions.reshape(len(contributions), math.prod(self.shape)), None
         return self._home
 
     def _load_part(self, start: int, stop: int) -> None:
@@ -264,57 +243,35 @@ class AccumulatingReducer(ScheduleReducer):
         part = np.ascontiguousarray(self._pending[:, start:stop])
         width = self._held.width
         words = self._own[:, start * width : stop * width]
-        if self._blocks is None:
+        if self._sum is not None:  # which is the same in any row
+            words[1:] = 0
+            if len(words):
+                _native.expansion_load(part, width, words[0], marks=True)
+        elif self._blocks is None:
             self._held.load(part, words[0])
         else:
             for i, row in enumerate(words):
                 self._held.load(part[i : i + 1], row)
 
-    def _run(self, ready, out):
-        total = super()._run(ready, out)
-        self._pending = None
-        return total
+    def _deliver(self, out):
+        if self._held.name == "exact":
+            assert self._pending is not None
+            words = words_of(self._pending) if self._sum is None else self._sum.words_of
+            settle(self._comm, self._total.reshape(-1), words, self._has)
+        self._pending = self._sum = None
+        return super()._deliver(out)
 
     @guarded
     def sum_words(self, words: np.ndarray) -> np.ndarray | None:
         """As that of `ExactReducer`."""
         require_words(self, words)
-        self._own[...] = 0
-        if len(self._own):
-            np.copyto(self._own[0], words.reshape(-1))
-            exact.carry(self._own[0].reshape(-1, exact.WORDS))
-        elif words.any():
+        if self._blocks == 0 and words.any():
             raise ValueError(f"{self} adds over blocks: this rank has none, and so no words but zeros")
-        total = self._run(self._home, self._total)
+        rows = words.reshape(-1, exact.WORDS)
+        total = self._reduce_sum(WordsExpansion(np.empty((PARTS, len(rows))), rows))
         if self.checked:
             self._check_ranks(total)
         return total
-
-    def _begin(self, contributions, out):
-        require_blocks(self, self._blocks, contributions)
-        self._out, self._flight = out, None
-        if self._held.propose is None:
-            self._flight = Flight(self._load(contributions))
-        else:
-            self._most = self._proposal(self._held.propose, contributions)
-            self._agreement = self._comm.Iallreduce(MPI.IN_PLACE, self._most, MPI.MAX)
-
-    def _progress(self):
-        if self._flight is None and self._agreement.Test():
-            self._fly()
-        return super()._progress()
-
-    def _end(self):
-        if self._flight is None:
-            self._agreement.Wait()
-            self._fly()
-        total = super()._end()
-        self._pending = None
-        return total
-
-    def _fly(self) -> None:
-        self._agreed(self._most)
-        self._flight = Flight(self._load(self._started[0]))
 
 
 class GatheringReducer(ScheduleReducer):
@@ -344,6 +301,16 @@ def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], 
         return lambda total: total if rank == reduction.root else None
     if reduction.collective == "reduce-scatter":
         return lambda total: total.reshape(-1)[slice(*part_of(total.size, size, rank, reduction.bounds))]
+    return None
+
+
+def _has(reduction: Reduction, size: int, rank: int) -> slice | None:
+    """The elements of the flat total that a rank has; None where all ranks have all."""
+    n = math.prod(reduction.shape)
+    if reduction.collective == "reduce":
+        return slice(0, n if rank == reduction.root else 0)
+    if reduction.collective == "reduce-scatter":
+        return slice(*part_of(n, size, rank, reduction.bounds))
     return None
 
 

@@ -2,10 +2,9 @@
 
 | class | keeps | for |
 |---|---|---|
-| `Stored` | all contributions | `library`; `allgather`; `fixed-point`, whose unit follows from the largest number |
+| `Stored` | all contributions | `library`; `allgather` |
 | `Merged` | sums of complete subtrees: the children of a node are added once both are there | every fixed order |
-| `Summed` | one superaccumulator per element | `exact` |
-| `Expanded` | up to PARTS float64 per element with the same exact sum, else superaccumulators | `direct` in `exact` |
+| `Expanded` | few float64 per element with the same exact sum, mostly one or two | `exact` |
 """
 
 from __future__ import annotations
@@ -15,13 +14,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kernels import _native, exact
 from kernels.allreduce.accumulate import Accumulation
+from kernels.allreduce.execution.expansion import PARTS, Expansion
 from kernels.allreduce.local import parents
 from kernels.tree import Tree
 
 LISTED = 8  # blocks in messages
-PARTS = _native.EXACT_PARTS  # float64 numbers for the exact sum of a rank's contributions, where they suffice
 
 
 class Handover:
@@ -127,50 +125,19 @@ class Merged(Handover):
         self._sums.clear()
 
 
-class Summed(Handover):
-    """`words`: int64 (*shape, WORDS), the sum of what was added."""
-
-    def __init__(self, owner, blocks, shape, dtype):
-        super().__init__(owner, blocks, shape, dtype)
-        self.words = exact.zeros(shape)
-
-    def _take(self, index, x):
-        exact.add(self.words, x[np.newaxis])
-
-    def reset(self):
-        super().reset()
-        self.words[...] = 0
-
-
 class Expanded(Handover):
-    """The exact sum of what was added, as `parts` (PARTS, n), of which `used` are not all zero, or as `words`."""
+    """The exact sum of what was added, `sum`."""
 
     def __init__(self, owner, blocks, shape, dtype):
         super().__init__(owner, blocks, shape, dtype)
-        # The parts so far with room for a contribution behind them, and the parts with it.
-        self._rows, self._next = (np.zeros((PARTS + 1, math.prod(shape))) for _ in "ab")
-        self.used, self.words = 1, None
-
-    @property
-    def parts(self) -> np.ndarray:
-        return self._rows[:PARTS]
+        self.sum = Expansion(np.empty((PARTS, math.prod(shape))))
 
     def _take(self, index, x):
-        if self.words is None:
-            self._rows[PARTS] = x.reshape(-1)
-            self.used = _native.exact_expand(self._rows, self._next[:PARTS])
-            if self.used <= PARTS:
-                self._rows, self._next = self._next, self._rows
-                return
-            self.words = exact.zeros(self._shape)
-            exact.add(self.words, self._rows.reshape(PARTS + 1, *self._shape))
-        else:
-            exact.add(self.words, x[np.newaxis])
+        self.sum.add(x.reshape(1, -1))
 
     def reset(self):
         super().reset()
-        self._rows[:PARTS] = 0
-        self.used, self.words = 1, None
+        self.sum.clear()
 
 
 def _listed(blocks) -> str:

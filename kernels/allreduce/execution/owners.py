@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 from mpi4py import MPI
 
+from kernels.allreduce.execution.reducer import as_bytes
 from kernels.allreduce.schedule import evenly
 
 COLLECT, DELIVER = 1, 2  # tags
@@ -50,12 +51,12 @@ class Owners:
         """Fill `total` (n,) with the chunks of all ranks, each of which has its own in there; returns `out`, the array
         of which it is a view.
         """
-        comm, mine = self._comm, self.own(total)
+        comm, mine = self._comm, as_bytes(self.own(total))
         requests = []
         for q in self._others:
             start, stop = self._bounds[q]
             if stop > start:
-                requests.append(comm.Irecv(total[start:stop], q, DELIVER))
+                requests.append(comm.Irecv(as_bytes(total[start:stop]), q, DELIVER))
         requests += [comm.Isend(mine, q, DELIVER) for q in self._others if mine.size]
         MPI.Request.Waitall(requests)
         return out

@@ -16,7 +16,7 @@ from kernels.allreduce.execution.coded import OnceReducer, WordsReducer
 from kernels.allreduce.execution.executor import AccumulatingReducer, GatheringReducer, ScheduleReducer
 from kernels.allreduce.execution.hops import HopReducer
 from kernels.allreduce.execution.library import LibraryReducer
-from kernels.allreduce.execution.order_free import ExactReducer, FixedPointReducer
+from kernels.allreduce.execution.order_free import ExactReducer
 from kernels.allreduce.execution.placement import nodes_of
 from kernels.allreduce.execution.reducer import Reducer, agree, digest_of
 from kernels.allreduce.links import read_packing
@@ -58,8 +58,7 @@ def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) ->
     if reduction.ordering == "arrival":
         return ArrivalReducer(comm, reduction, name, read_log(comm, replay))
     if reduction.contributions_travel:
-        travelling = {"fixed-point": FixedPointReducer, "exact": ExactReducer}
-        return travelling[reduction.accumulation](comm, reduction, name)
+        return ExactReducer(comm, reduction, name)
     schedule = reduction.schedule(comm.size, **context_of(comm, reduction, blocks))
     if reduction.coding is not None:
         return _coded(comm, reduction, reduction.coding, name, schedule, blocks)

@@ -77,7 +77,7 @@ class Reducer:
 
         Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Messages are
         under way meanwhile, but `arrival` does everything in `finish`, and `direct` what several contributions of a
-        rank need under `exact` and `fixed-point`.
+        rank need under `exact`.
         """
         contributions = self._admit(contributions, out)
         self._staged = type(contributions) is not np.ndarray
@@ -100,8 +100,8 @@ class Reducer:
 
         Blocks come in any order; when all are there, `finish()` gives the total, with the bits of the call. The
         contribution may be overwritten at once. It is added as soon as the order of additions allows it, so that few
-        are kept: none under `exact`, those of incomplete subtrees under orderings over blocks, else those that come
-        before a lower block. `library`, `fixed-point` and allgather keep all. Raises ValueError for a block that is
+        are kept: their sum under `exact`, those of incomplete subtrees under orderings over blocks, else those that
+        come before a lower block. `library` and allgather keep all. Raises ValueError for a block that is
         not this rank's or was added before, and where `plan` was given no blocks; TypeError for GPU memory.
         """
         self._require_alive()

@@ -25,12 +25,11 @@ RUN, RANK, SIZE, PLACEMENT, COUNT = "run", "rank", "message size", "placement", 
 PROPERTIES = (RUN, RANK, SIZE, PLACEMENT, COUNT)  # the columns of the table: what bits may depend on
 INTEGERS = "sums of integers"  # not what bits depend on: a correct sum of integers has one value
 
-# What the bits do not depend on, by guarantee. The length of the message is in no promise: fixed point, which keeps all
-# others, has one unit for the whole vector.
+# What the bits do not depend on, by guarantee.
 PROMISES = {
     "none": (INTEGERS,),
     "run": (INTEGERS, RUN, RANK),
-    "layout": (INTEGERS, RUN, RANK, PLACEMENT, COUNT),
+    "layout": (INTEGERS, *PROPERTIES),
     "exact": (INTEGERS, *PROPERTIES),
 }
 

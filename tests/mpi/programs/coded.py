@@ -55,7 +55,7 @@ def with_hops(wire):
 
 @section
 def encoded_once():
-    for accumulation in ("working", "float64", "compensated", "fixed-point", "exact"):
+    for accumulation in ("working", "float64", "compensated", "exact"):
         for wire in WIRES:
             reduction = described(f"direct in {accumulation} over {wire}")
             contributions = [normal(rank, 1, N) for rank in range(SIZE)]
@@ -108,28 +108,25 @@ def owned(shuffle):
 @section
 def blocks_of_any_owner_give_one_total():
     everything = normal(7, 8, N)
-    for accumulation in ("fixed-point", "exact"):
-        for wire in WIRES:
-            reduction = described(f"direct in {accumulation} over {wire}")
-            (expected, *_) = simulate(
-                "direct", [everything], accumulation=accumulation, wire=wire, tensors=TENSORS
-            )
-            for shuffle in (1, 3):
-                blocks = owned(shuffle)
-                with plan(COMM, reduction, blocks=blocks) as reducer:
-                    many = max(COMM.allgather(len(blocks))) * codec(wire).bits > 64
-                    if (type(reducer) is WordsReducer) != many:
-                        yield f"{reduction.label}: {type(reducer).__name__} for {len(blocks)} blocks"
-                    if reducer(everything[blocks]).tobytes() != expected.tobytes():
-                        yield f"{reduction.label}, blocks {blocks}: other bits than one rank's"
-                    reducer.start(everything[blocks])
-                    reducer.progress()
-                    if reducer.finish().tobytes() != expected.tobytes():
-                        yield f"{reduction.label}, started: other bits than one rank's"
-                    for block in reversed(blocks):
-                        reducer.add(block, everything[block])
-                    if reducer.finish().tobytes() != expected.tobytes():
-                        yield f"{reduction.label}, added: other bits than one rank's"
+    for wire in WIRES:
+        reduction = described(f"direct in exact over {wire}")
+        (expected, *_) = simulate("direct", [everything], accumulation="exact", wire=wire, tensors=TENSORS)
+        for shuffle in (1, 3):
+            blocks = owned(shuffle)
+            with plan(COMM, reduction, blocks=blocks) as reducer:
+                many = max(COMM.allgather(len(blocks))) * codec(wire).bits > 64
+                if (type(reducer) is WordsReducer) != many:
+                    yield f"{reduction.label}: {type(reducer).__name__} for {len(blocks)} blocks"
+                if reducer(everything[blocks]).tobytes() != expected.tobytes():
+                    yield f"{reduction.label}, blocks {blocks}: other bits than one rank's"
+                reducer.start(everything[blocks])
+                reducer.progress()
+                if reducer.finish().tobytes() != expected.tobytes():
+                    yield f"{reduction.label}, started: other bits than one rank's"
+                for block in reversed(blocks):
+                    reducer.add(block, everything[block])
+                if reducer.finish().tobytes() != expected.tobytes():
+                    yield f"{reduction.label}, added: other bits than one rank's"
 
 
 @section
@@ -207,7 +204,7 @@ def numbers_that_are_none_reach_all():
         contributions = [normal(rank, 1, N) for rank in range(SIZE)]
         contributions[-1][0, 11] = np.nan
         kept = f"{wire}{',' if ':' in wire else ':'}feedback=on"
-        with plan(COMM, described(f"direct in fixed-point over {kept}")) as reducer:
+        with plan(COMM, described(f"direct in exact over {kept}")) as reducer:
             if not np.isnan(reducer(contributions[RANK])[11]):
                 yield f"{wire}: the NaN of the last rank is gone"
 

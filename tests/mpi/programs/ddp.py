@@ -62,7 +62,6 @@ CASES = [
     {},
     {"ordering": "ring"},
     {"accumulate": "exact"},
-    {"accumulate": "fixed-point"},
     {"wire": "fp8"},
     {"wire": "table:n=4", "accumulate": "exact"},
     {"ordering": "recursive-doubling", "wire": "sign:hops=every"},
@@ -97,12 +96,7 @@ def gradients_are_the_simulated_mean():
                     wire=wire,
                     tensors=tensors,
                 )[RANK]
-                if (
-                    "fixed-point" in axes.values()
-                ):  # in a unit of the bucket, which the largest number decides
-                    if not np.allclose(gradient.reshape(-1), total / np.float32(SIZE), rtol=1e-5, atol=1e-2):
-                        yield f"{axes}, step {step}, tensor {number}: far from the mean"
-                elif gradient.tobytes() != (total / np.float32(SIZE)).tobytes():
+                if gradient.tobytes() != (total / np.float32(SIZE)).tobytes():
                     yield f"{axes}, step {step}, tensor {number}: other bits than simulated"
 
 

@@ -56,7 +56,7 @@ def cases():
         add(f"sums {level} elements", "reductions", f"--guarantee {level}", SPLIT)
     for ordering in SCHEDULES:
         add(f"sums by {ordering}", "reductions", f"--allreduce {ordering} --split elements", SPLIT)
-        for accumulation in ("float64", "compensated", "fixed-point"):
+        for accumulation in ("float64", "compensated", "exact"):
             if ordering in ("ring", "block-tree"):
                 options = f"--allreduce {ordering} --accumulate {accumulation} --split elements"
                 add(f"sums by {ordering} in {accumulation}", "reductions", options, SPLIT)

@@ -21,11 +21,8 @@ from kernels.allreduce import Reduction, orderings, plan
 from kernels.allreduce.simulator import simulate
 
 COMM = MPI.COMM_WORLD
-# Orderings that need no blocks, and those accumulations of `direct` that have reducers of their own.
-LABELS = [o.name for o in orderings() if "owners" not in o.needs] + [
-    "direct in fixed-point",
-    "direct in exact",
-]
+# Orderings that need no blocks, and the accumulation of `direct` that has a reducer of its own.
+LABELS = [*(o.name for o in orderings() if "owners" not in o.needs), "direct in exact"]
 _sections: list[Callable] = []
 
 

@@ -1,0 +1,126 @@
+"""Exact sums of a rank's contributions as few float64 numbers per element, and the elements that these cannot hold.
+
+An element whose sum takes more than PARTS numbers, as of contributions of very different size, or that is not finite,
+is marked (kernels/native/cascade.hpp). Whoever rounds a sum hands a mark on into the total, where every rank finds it.
+Then all ranks add the words of a superaccumulator for these elements alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels import _native, exact
+from kernels.allreduce.accumulate import marked
+
+PARTS = _native.EXACT_PARTS
+BATCH = 4096  # elements whose words are added at a time, 560 bytes each
+
+# From places int64 (m,) in the flat vector to the words int64 (m, WORDS) of what this rank brings to them.
+WordsOf = Callable[[np.ndarray], np.ndarray]
+
+
+class Expansion:
+    """The exact sum of contributions (k, n), in `parts` float64 (PARTS, n), of which the first rows are used."""
+
+    def __init__(self, parts: np.ndarray):
+        self.parts = parts
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was added."""
+        self.used = 0
+        self._beside: list[tuple[np.ndarray, np.ndarray]] = []
+
+    def add(self, contributions: np.ndarray) -> None:
+        """Add contributions (k, n), C-contiguous, of float64, float32, float16 or bfloat16."""
+        self.used, *beside = _native.exact_expand(contributions, self.parts, self.used)
+        if len(beside[0]):
+            self._beside.append((beside[0], beside[1]))
+
+    def rows(self, count: int = 0) -> np.ndarray:
+        """The rows in use, at least `count`, with marks in the first: float64 (rows, n). To be called once, after all
+        was added."""
+        if not self.used:
+            self.add(np.empty((0, self.parts.shape[1])))
+        self.parts[self.used : count] = 0
+        self._firsts = {}
+        if self._beside:
+            places = np.unique(np.concatenate([places for places, _ in self._beside]))
+            self._firsts = dict(zip(places.tolist(), self.parts[0, places].tolist(), strict=True))
+            self.parts[0, places] = _native.MARK
+        return self.parts[: max(self.used, count)]
+
+    def words_of(self, places: np.ndarray) -> np.ndarray:
+        """See WordsOf; after `rows`."""
+        rows = self.parts[: self.used, places]
+        for column, place in enumerate(places.tolist()):
+            if place in self._firsts:
+                rows[0, column] = self._firsts[place]
+        words = exact.zeros(len(places))
+        exact.add(words, rows)
+        for beside, values in self._beside:
+            # The last few of equal places are those of later contributions: each is added.
+            columns = np.searchsorted(places, beside)
+            found = (columns < len(places)) & (places[np.minimum(columns, len(places) - 1)] == beside)
+            for column, value in zip(columns[found].tolist(), values[found].tolist(), strict=True):
+                exact.add(words[column], np.array([value]))
+        return words
+
+
+class WordsExpansion(Expansion):
+    """The same of sums that are words (n, WORDS) already, which it keeps."""
+
+    def __init__(self, parts: np.ndarray, words: np.ndarray):
+        super().__init__(parts)
+        self._words = words
+        self.used, *beside = _native.exact_expand_words(words, parts)
+        if len(beside[0]):
+            self._beside.append((beside[0], beside[1]))
+
+    def words_of(self, places):
+        words = self._words[places]
+        exact.carry(words)
+        return words
+
+
+def words_of(contributions: np.ndarray) -> WordsOf:
+    """The words of contributions (k, n)."""
+
+    def words(places: np.ndarray) -> np.ndarray:
+        result = exact.zeros(len(places))
+        exact.add(result, contributions[:, places])
+        return result
+
+    return words
+
+
+def settle(comm: MPI.Comm, total: np.ndarray, words: WordsOf, part: slice | None = None) -> None:
+    """Add the marked elements of `total` (n,) once more, and round them once. Collective.
+
+    `part`: the elements of the total that this rank has; None where all ranks have all, and so see the same marks.
+    """
+    places = marked(total) if part is None else _of_all(comm, marked(total[part]) + (part.start or 0))
+    for start in range(0, len(places), BATCH):
+        batch = places[start : start + BATCH]
+        values = exact.round(_added(comm, words(batch)), np.empty(len(batch), total.dtype))
+        have = slice(None) if part is None else (batch >= part.start) & (batch < part.stop)
+        total[batch[have]] = values[have]
+
+
+def _added(comm: MPI.Comm, words: np.ndarray) -> np.ndarray:
+    """The words of all ranks, added as integers."""
+    everything = np.empty_like(words)
+    comm.Allreduce(words, everything)
+    return everything
+
+
+def _of_all(comm: MPI.Comm, places: np.ndarray) -> np.ndarray:
+    """The places of all ranks, ascending."""
+    count = np.array([len(places)], np.int64)
+    comm.Allreduce(MPI.IN_PLACE, count)
+    if not count[0]:
+        return places
+    return np.unique(np.concatenate(comm.allgather(places)))

@@ -1,0 +1,397 @@
+// Exact sums held as a few float64 numbers: what several contributions of a rank become, and what travels through a
+// schedule (kernels/allreduce/accumulate.py, execution/handover.py). Numbers are added by cascades of TwoSum, whose errors
+// are numbers again, so that nothing is ever rounded (Shewchuk 1997).
+//
+// Two layouts. Rows (PARTS, n), as many as are needed, of the contributions of a rank: `expand`. Words (n, width) side by
+// side, which schedules move: `load`, `merge` and `store`. Where the numbers do not suffice `expand` hands the rest over
+// with its place, and a word is a marked NaN, which stays one (cascade.hpp).
+#include <pybind11/stl.h>
+
+#include "cascade.hpp"
+
+namespace {
+
+constexpr std::size_t PARTS = 4;       // rows of `expand`
+constexpr std::size_t MOST_WIDTH = 3;  // words of `merge`
+constexpr double LARGE = 0x1p1000;     // sums of 2^23 smaller numbers are finite
+
+using Rows = double (*)[BLOCK];
+
+// ---------------------------------------------------------------- rows
+
+// x added to the first R rows; `rest` is what is left over. Returns whether anything is.
+template <int R, typename Number>
+FPNA_CLONES bool push(const Number *x, std::size_t n, Rows row, double *rest) {
+    long long any = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        double v = widen(x[i]);
+        for (int p = 0; p < R; ++p) {
+            const double sum = row[p][i] + v;
+            v = error_of(row[p][i], v, sum);
+            row[p][i] = sum;
+        }
+        rest[i] = v;
+        any |= v == 0 ? 0 : 1;
+    }
+    return any;
+}
+
+template <typename Number>
+bool push(int rows, const Number *x, std::size_t n, Rows row, double *rest) {
+    switch (rows) {
+        case 0: return push<0>(x, n, row, rest);
+        case 1: return push<1>(x, n, row, rest);
+        case 2: return push<2>(x, n, row, rest);
+        case 3: return push<3>(x, n, row, rest);
+        default: return push<PARTS>(x, n, row, rest);
+    }
+}
+
+// Whether some are no numbers, or so large that a sum might overflow.
+template <typename Number>
+FPNA_CLONES bool some_large(const Number *x, std::size_t n) {
+    long long any = 0;
+    for (std::size_t i = 0; i < n; ++i) any |= std::fabs(widen(x[i])) < LARGE ? 0 : 1;
+    return any;
+}
+
+// What belongs to the sum of an element beside its rows.
+struct Beside {
+    std::vector<long long> place;
+    std::vector<double> value;
+
+    void add(std::size_t i, double v) {
+        place.push_back((long long)i);
+        value.push_back(v);
+    }
+};
+
+// The rows of x (k, n) added to the first `used` rows of parts (PARTS, n); of the others nothing is read. Returns how many
+// are in use then, at least one.
+template <typename Number>
+int expand(const Number *x, std::size_t k, std::size_t n, double *parts, int used, Beside &beside) {
+    alignas(64) double row[PARTS][BLOCK], rest[BLOCK], small[BLOCK];
+    const int before = used;
+    for (std::size_t from = 0; from < n; from += BLOCK) {
+        const std::size_t count = std::min(BLOCK, n - from);
+        int rows = before;
+        for (int p = 0; p < rows; ++p) std::copy_n(parts + p * n + from, count, row[p]);
+        for (std::size_t q = 0; q < k; ++q) {
+            const Number *next = x + q * n + from;
+            bool any;
+            if (some_large(next, count)) {
+                for (std::size_t i = 0; i < count; ++i) {
+                    small[i] = widen(next[i]);
+                    if (std::fabs(small[i]) < LARGE) continue;
+                    beside.add(from + i, small[i]);
+                    small[i] = 0;
+                }
+                any = push(rows, small, count, row, rest);
+            } else {
+                any = push(rows, next, count, row, rest);
+            }
+            if (!any) continue;
+            if (rows < int(PARTS))
+                std::copy_n(rest, count, row[rows++]);
+            else
+                for (std::size_t i = 0; i < count; ++i)
+                    if (rest[i] != 0) beside.add(from + i, rest[i]);
+        }
+        for (; used < rows; ++used) std::fill_n(parts + used * n, from, 0.0);
+        for (int p = 0; p < rows; ++p) std::copy_n(row[p], count, parts + p * n + from);
+        for (int p = rows; p < used; ++p) std::fill_n(parts + p * n + from, count, 0.0);
+    }
+    if (used) return used;
+    std::fill_n(parts, n, 0.0);
+    return 1;
+}
+
+// ---------------------------------------------------------------- single elements
+
+// The sum in `words` as `width` numbers, each what rounding takes of the words before. Whether they suffice, else the
+// first is marked. The words are used up.
+bool split(long long *words, int width, double *out) {
+    long long room[CHUNKS];
+    std::fill_n(out, width, 0.0);
+    if (words[NOT_A_NUMBER] || words[PLUS_INF] || words[MINUS_INF]) {
+        out[0] = round_words<double>(words, room);
+        return true;
+    }
+    for (int p = 0; p < width; ++p) {
+        out[p] = round_words<double>(words, room);
+        if (out[p] == 0) return true;
+        if (!std::isfinite(out[p])) break;
+        deposit(words, -out[p]);
+    }
+    if (std::isfinite(out[width - 1]) && round_words<double>(words, room) == 0) return true;
+    std::fill_n(out, width, 0.0);
+    out[0] = mark(double());
+    return false;
+}
+
+// The sum of a few numbers as `width` of them, which depend on the sum alone; marked if one of them is.
+void gather(const double *x, int count, int width, double *out) {
+    long long words[WORDS] = {};
+    for (int i = 0; i < count; ++i) {
+        if (is_mark(x[i])) {
+            std::fill_n(out, width, 0.0);
+            out[0] = x[i];
+            return;
+        }
+        deposit(words, x[i]);
+    }
+    split(words, width, out);
+}
+
+// ---------------------------------------------------------------- words
+
+struct Sums {
+    alignas(64) double row[MOST_WIDTH][BLOCK];
+    alignas(64) long long unsure[BLOCK];
+};
+
+template <int W>
+inline __attribute__((always_inline)) void take(const double *x, std::size_t n, Rows row) {
+    for (std::size_t i = 0; i < n; ++i)
+        for (int p = 0; p < W; ++p) row[p][i] = x[W * i + p];
+}
+
+// row += next. The result does not depend on which of both is which, so that ranks that add in either way mark alike.
+template <int W>
+FPNA_CLONES bool merge_rows(Rows row, const double *next, std::size_t n, long long *unsure) {
+    long long any = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        double s[W], e[W];
+        for (int p = 0; p < W; ++p) {
+            const double a = row[p][i], b = next[W * i + p];
+            s[p] = a + b;
+            e[p] = error_of(a, b, s[p]);
+        }
+        long long left = 0;
+        for (int p = 0; p < W; ++p) {
+            double v = e[p];
+            for (int q = p + 1; q < W; ++q) {
+                const double sum = s[q] + v;
+                v = error_of(s[q], v, sum);
+                s[q] = sum;
+            }
+            left |= v == 0 ? 0 : 1;
+        }
+        for (int p = 0; p + 1 < W; ++p) {
+            const double sum = s[p] + s[p + 1];
+            s[p + 1] = error_of(s[p], s[p + 1], sum);
+            s[p] = sum;
+        }
+        unsure[i] = left;
+        any |= left;
+        // Where something is left the old numbers are still needed.
+        for (int p = 0; p < W; ++p) row[p][i] = left ? row[p][i] : s[p];
+    }
+    return any;
+}
+
+template <int W>
+void merge(const double *const *x, std::size_t sources, std::size_t n, double *out) {
+    Sums sums;
+    for (std::size_t from = 0; from < n; from += BLOCK) {
+        const std::size_t count = std::min(BLOCK, n - from);
+        take<W>(x[0] + W * from, count, sums.row);
+        for (std::size_t q = 1; q < sources; ++q) {
+            const double *next = x[q] + W * from;
+            if (!merge_rows<W>(sums.row, next, count, sums.unsure)) continue;
+            for (std::size_t i = 0; i < count; ++i) {
+                if (!sums.unsure[i]) continue;
+                double both[2 * W], sum[W];
+                for (int p = 0; p < W; ++p) both[p] = sums.row[p][i];
+                std::copy_n(next + W * i, W, both + W);
+                gather(both, 2 * W, W, sum);
+                for (int p = 0; p < W; ++p) sums.row[p][i] = sum[p];
+            }
+        }
+        for (std::size_t i = 0; i < count; ++i)
+            for (int p = 0; p < W; ++p) out[W * (from + i) + p] = sums.row[p][i];
+    }
+}
+
+template <int W, typename Number>
+FPNA_CLONES bool push_all(const Number *x, std::size_t k, std::size_t columns, std::size_t n, Sums &to) {
+    long long any = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        to.unsure[i] = 0;
+        for (int p = 0; p < W; ++p) to.row[p][i] = 0;
+    }
+    for (std::size_t q = 0; q < k; ++q, x += columns)
+        for (std::size_t i = 0; i < n; ++i) {
+            double v = widen(x[i]);
+            for (int p = 0; p < W; ++p) {
+                const double sum = to.row[p][i] + v;
+                v = error_of(to.row[p][i], v, sum);
+                to.row[p][i] = sum;
+            }
+            to.unsure[i] |= v == 0 ? 0 : 1;
+            any |= to.unsure[i];
+        }
+    return any;
+}
+
+// The rows of x (k, n) as words; marked numbers are those of `expand`, if x is what that made.
+template <int W, typename Number>
+void load(const Number *x, std::size_t k, std::size_t n, double *out, bool marks) {
+    Sums sums;
+    for (std::size_t from = 0; from < n; from += BLOCK) {
+        const std::size_t count = std::min(BLOCK, n - from);
+        if (push_all<W>(x + from, k, n, count, sums))
+            for (std::size_t i = 0; i < count; ++i) {
+                if (!sums.unsure[i]) continue;
+                double sum[W] = {};
+                long long words[WORDS] = {};
+                bool marked = false;
+                for (std::size_t q = 0; q < k; ++q) {
+                    const double v = widen(x[q * n + from + i]);
+                    marked |= marks && is_mark(v);
+                    deposit(words, v);
+                    if (q % 512 == 511) carry(words);
+                }
+                if (marked)
+                    sum[0] = mark(double());
+                else
+                    split(words, W, sum);
+                for (int p = 0; p < W; ++p) sums.row[p][i] = sum[p];
+            }
+        for (std::size_t i = 0; i < count; ++i)
+            for (int p = 0; p < W; ++p) out[W * (from + i) + p] = sums.row[p][i];
+    }
+}
+
+template <int W, typename Float>
+void store(const double *words, std::size_t n, Float *out) {
+    Sums sums;
+    const double *rows[W];
+    for (int p = 0; p < W; ++p) rows[p] = sums.row[p];
+    for (std::size_t from = 0; from < n; from += BLOCK) {
+        const std::size_t count = std::min(BLOCK, n - from);
+        take<W>(words + W * from, count, sums.row);
+        exact_sum(rows, W, count, out + from, true);
+    }
+}
+
+// ---------------------------------------------------------------- Python
+
+template <typename Function>
+void with_width(std::size_t width, const Function &function) {
+    switch (width) {
+        case 1: return function(std::integral_constant<int, 1>());
+        case 2: return function(std::integral_constant<int, 2>());
+        case 3: return function(std::integral_constant<int, 3>());
+        default: throw std::invalid_argument("a sum has one to three words");
+    }
+}
+
+py::tuple beside_of(int used, const Beside &beside) {
+    return py::make_tuple(used, py::array_t<long long>(beside.place.size(), beside.place.data()),
+                          py::array_t<double>(beside.value.size(), beside.value.data()));
+}
+
+py::tuple expand_any(const py::array &x, array<double> parts, int used) {
+    const std::size_t n = parts.shape(1), k = x.shape(0);
+    if (parts.shape(0) != PARTS || std::size_t(x.size()) != k * n || used < 0 || used > int(PARTS))
+        throw std::invalid_argument("parts must be (4, n) for contributions (k, n), of which 0 to 4 are used");
+    double *to = parts.mutable_data();
+    Beside beside;
+    with_type_of(x, [&](auto zero) {
+        using Number = decltype(zero);
+        const Number *from = pointer<Number>(x);
+        if (x.size() <= py::ssize_t(BLOCK)) {
+            used = expand(from, k, n, to, used, beside);
+        } else {
+            py::gil_scoped_release release;
+            used = expand(from, k, n, to, used, beside);
+        }
+    }, "contributions");
+    return beside_of(used, beside);
+}
+
+// The same of sums in words of a superaccumulator (n, WORDS), with the places of those that need more than PARTS numbers,
+// or are infinite or NaN.
+py::tuple expand_words(const array<long long> &words, array<double> parts) {
+    const std::size_t n = parts.shape(1);
+    if (parts.shape(0) != PARTS || std::size_t(words.size()) != n * WORDS)
+        throw std::invalid_argument("parts must be (4, n) for words (n, 70)");
+    const long long *from = words.data();
+    double *to = parts.mutable_data();
+    Beside beside;
+    int used = 1;
+    for (std::size_t i = 0; i < n; ++i, from += WORDS) {
+        long long w[WORDS];
+        double part[PARTS];
+        std::copy_n(from, WORDS, w);
+        carry(w);
+        if (!split(w, PARTS, part) || !std::isfinite(part[0])) {
+            std::fill_n(part, PARTS, 0.0);
+            beside.add(i, 0);
+        }
+        for (std::size_t p = 0; p < PARTS; ++p) {
+            to[p * n + i] = part[p];
+            if (part[p] != 0 && int(p) >= used) used = p + 1;
+        }
+    }
+    return beside_of(used, beside);
+}
+
+py::array_t<long long> marked(const py::array &x) {
+    std::vector<long long> places;
+    with_type_of(x, [&](auto zero) {
+        using Float = decltype(zero);
+        const Float *from = pointer<Float>(x);
+        const std::size_t n = x.size();
+        for (std::size_t begin = 0; begin < n; begin += BLOCK) {
+            const std::size_t end = std::min(n, begin + BLOCK);
+            bool any = false;
+            for (std::size_t i = begin; i < end; ++i) any |= is_mark(from[i]);
+            for (std::size_t i = begin; any && i < end; ++i)
+                if (is_mark(from[i])) places.push_back((long long)i);
+        }
+    }, "a total");
+    return py::array_t<long long>(places.size(), places.data());
+}
+
+}  // namespace
+
+void register_expansions(Module &m) {
+    // Contributions x (k, n) added to the first `used` rows of `parts` (PARTS, n). Returns how many are used then, and the
+    // places and values of numbers that belong to the sums beside them.
+    m.def("exact_expand", &expand_any, py::arg("x"), py::arg("parts").noconvert(), py::arg("used") = 0);
+    m.def("exact_expand_words", &expand_words, py::arg("words").noconvert(), py::arg("parts").noconvert());
+    m.def("expansion_load", [](const py::array &x, std::size_t width, array<double> words, bool marks) {
+        const std::size_t k = x.shape(0), n = words.size() / width;
+        if (std::size_t(x.size()) != k * n || n * width != std::size_t(words.size()))
+            throw std::invalid_argument("there must be `width` words per element");
+        double *to = words.mutable_data();
+        with_type_of(x, [&](auto zero) {
+            const auto *from = pointer<decltype(zero)>(x);
+            py::gil_scoped_release release;
+            with_width(width, [&](auto w) { load<decltype(w)::value>(from, k, n, to, marks); });
+        }, "contributions");
+    }, py::arg("x"), py::arg("width"), py::arg("words").noconvert(), py::arg("marks") = false);
+    m.def("expansion_sum", [](const py::object &sources, std::size_t width, array<double> out) {
+        const auto x = sources_of<double>(sources, out.size());
+        double *to = out.mutable_data();
+        py::gil_scoped_release release;
+        with_width(width, [&](auto w) { merge<decltype(w)::value>(x.data(), x.size(), out.size() / width, to); });
+    }, py::arg("sources"), py::arg("width"), py::arg("out").noconvert());
+    m.def("expansion_store", [](const array<double> &words, std::size_t width, const py::array &total) {
+        const std::size_t n = total.size();
+        if (std::size_t(words.size()) != n * width) throw std::invalid_argument("there must be `width` words per element");
+        const double *from = words.data();
+        with_type_of(total, [&](auto zero) {
+            using Float = decltype(zero);
+            Float *to = mutable_pointer<Float>(total);
+            py::gil_scoped_release release;
+            with_width(width, [&](auto w) { store<decltype(w)::value>(from, n, to); });
+        }, "the total");
+    }, py::arg("words").noconvert(), py::arg("width"), py::arg("total"));
+    // Where a total (n,) has a mark: int64.
+    m.def("exact_marked", &marked);
+    m.attr("EXACT_PARTS") = PARTS;
+    m.attr("MARK") = mark(double());
+}
