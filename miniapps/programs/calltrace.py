@@ -15,7 +15,10 @@ ranks before the call, so that equal steps of two runs are the same place in the
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
+import os
 import shlex
 import shutil
 from collections import defaultdict
@@ -31,10 +34,13 @@ from miniapps.programs.coverage import Unreached, unreached
 from miniapps.programs.numbering import FIRST_MESSAGE, steps
 from miniapps.programs.rawlog import BASICS, INTER, KINDS, REPLACED, SIZES, WILDCARD, RawLog
 from miniapps.received.regular import Refused, open_regular
+from miniapps.received.text import printable
 from miniapps.system import environment
+from miniapps.trace.commits import Hasher, table_digest
 from miniapps.trace.head import problem_hash
+from miniapps.trace.reader import RankTrace, read
 from miniapps.trace.records import ADDED, ARGUMENTS, GLOBAL, RECEIVED, SENT, SOURCE, TOTAL
-from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, rank_file
+from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, TABLES, TraceError, rank_file
 from miniapps.trace.storage import Columns, Storage
 
 # Reductions, and their collectives as traces name them.
@@ -81,26 +87,73 @@ SUMS = {
 
 
 def write(log: RawLog, out: Path) -> Unreached:
-    """Write the trace OUT/rank-RRRRR.h5 of a raw log, unless it is there: it gets its name when it is whole.
+    """Write the trace OUT/rank-RRRRR.h5 of a raw log: it gets its name when it is whole, was read back, and is what was
+    written.
 
-    Returns the sums that the guarantee did not reach. Raises OSError.
+    Returns the sums that the guarantee did not reach. Raises OSError, and Refused where another trace is in the way.
     """
     target = out / rank_file(log.rank)
     trace = _Trace(log)
-    if target.exists():
-        return trace.unreached
     draft = target.with_suffix(DRAFT)
     draft.unlink(missing_ok=True)  # of one who was killed
+    try:
+        given = _fill(draft, trace)
+        back = read(draft)
+        if given != (_digests(back), back.names, back.complete):
+            raise OSError(errno.EIO, "it was read back otherwise than it was written")
+        if os.path.lexists(target) and not _is_same(target, back):
+            raise Refused(
+                f"{printable(str(target))}: is in the way of the trace of rank {log.rank}, and is another; move it away"
+            )
+        draft.rename(target)
+    except TraceError as error:
+        raise OSError(errno.EIO, str(error)) from error
+    finally:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+    return trace.unreached
+
+
+def _fill(draft: Path, trace: _Trace) -> tuple[dict[str, bytes], list[str], bool]:
+    """Write the trace into a new file; what must be read back of it: hashes of the tables, names, whether it is
+    whole."""
+    log, rows = trace.log, {table: Hasher(table) for table in TABLES}
     storage = Storage(draft, trace.attributes(), log.size)
     for begin in range(0, len(log.records), PIECE):
         tables = trace.tables(begin, log.records[begin : begin + PIECE])
+        for table, columns in tables.items():
+            rows[table].add({name: _as_stored(columns[name], dtype) for name, dtype in TABLES[table].items()})
         storage.append(tables, list(trace.numbers))
     storage.write_tails()
     storage.finish(
         bool(log.ended), {"events": len(log.records), "ns_per_event": 0.0, "flush_ns": 0, "dropped": 0}
     )
-    draft.rename(target)
-    return trace.unreached
+    with open(draft, "rb") as file:
+        os.fsync(file.fileno())
+    return {table: hasher.digest() for table, hasher in rows.items()}, list(trace.numbers), bool(log.ended)
+
+
+def _as_stored(rows: np.ndarray, dtype: str) -> np.ndarray:
+    return rows.astype(np.dtype(dtype).newbyteorder("<"))
+
+
+def _digests(trace: RankTrace) -> dict[str, bytes]:
+    return {
+        table: table_digest(
+            table, {name: _as_stored(rows, TABLES[table][name]) for name, rows in columns.items()}
+        )
+        for table, columns in trace.tables.items()
+    }
+
+
+def _is_same(path: Path, trace: RankTrace) -> bool:
+    """Whether the file `path` is the same trace, written before."""
+    try:
+        there = read(path)
+    except TraceError:
+        return False
+    mine = (trace.attributes["run_id"], trace.names, trace.complete, _digests(trace))
+    return mine == (there.attributes.get("run_id"), there.names, there.complete, _digests(there))
 
 
 class _Trace:
@@ -269,7 +322,7 @@ class _Trace:
             | {
                 "command": shlex.join(log.command),
                 "mpi": environment.library_name(log.library),
-                "sources": _digest(log.command[0]),
+                "sources": _digest(log.command[0]) if log.here else "",
             },
             "clock_offset_ns": float(log.offset),
             "clock_drift": 0.0,

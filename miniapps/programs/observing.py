@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import json
 import os
 import secrets
@@ -27,12 +28,13 @@ from miniapps.programs.building import build, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
 from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.programs.sources import require_same_program, write_sources
-from miniapps.received.regular import Refused
+from miniapps.received.regular import Refused, open_regular
 from miniapps.received.text import printable, tell
 from miniapps.runner import launch
 from miniapps.system import environment
 from miniapps.system.world import parsed
 from miniapps.trace import TraceError
+from miniapps.trace.reader import raw_logs
 
 FAILED, BAD_USAGE = 1, 2
 REFUSED = Path("refused")  # what preload/world.hpp says in place of the path of a log
@@ -221,12 +223,8 @@ def observe(
     elif path is not None:
         try:
             log, lacking = convert(path)
-        except OSError as error:
-            tell(
-                f"fpna run: {path}: no trace can be written of it: {error.strerror}; mend that, then: fpna run "
-                f"--recover {path.parent}",
-                sys.stderr,
-            )
+        except (OSError, Refused) as error:
+            tell(f"fpna run: {_kept(path, error)}, then: fpna run --recover {path.parent}", sys.stderr)
             return code or FAILED
         for sentence in coverage.sentences(log, lacking) if log.rank == 0 and not quiet else ():
             tell(f"fpna run: {sentence}", sys.stderr)
@@ -247,7 +245,8 @@ def _received(reads: int) -> Path | None:
 
 
 def convert(path: Path) -> tuple[rawlog.RawLog, coverage.Unreached]:
-    """Write the trace of a raw log beside it, and remove the log; what it held, and which sums no guarantee reached."""
+    """Write the trace of a raw log beside it, and remove the log; what it held, and which sums no guarantee reached.
+    Raises OSError and Refused, and then the log is still there."""
     log = rawlog.read(path)
     lacking = calltrace.write(log, path.parent)
     path.unlink()
@@ -256,21 +255,53 @@ def convert(path: Path) -> tuple[rawlog.RawLog, coverage.Unreached]:
 
 
 def recover(out: Path) -> int:
-    """Write the traces of the raw logs that a killed run has left in `out`; the exit code."""
-    logs = sorted(out.glob("raw-*.log"))
+    """Write the traces of the raw logs that a killed run has left in `out`, each by itself; the exit code. A log of
+    which none can be written is kept."""
+    logs = raw_logs(out)
     if not logs:
         raise UsageError(
             f"--recover {printable(str(out))}: no raw-*.log in it, so there is nothing to recover"
         )
-    for log in logs:
+    kept = 0
+    for path in logs:
         try:
-            convert(log)
-        except OSError as error:
-            raise UsageError(
-                f"--recover {printable(str(log))}: {error.strerror}; mend that, and try again"
-            ) from error
-    tell(f"fpna run: {len(logs)} traces written in {out}", sys.stderr)
-    return 0
+            with _unused(path):
+                log, _ = convert(path)
+        except (OSError, Refused) as error:
+            tell(f"fpna run: --recover: {_kept(path, error)}", sys.stderr)
+            kept += 1
+            continue
+        if not log.here:
+            tell(
+                f"fpna run: --recover: {path}: a copy, so that no file that it names was looked at: functions are "
+                "named by their addresses; recover a run where it ran for their names",
+                sys.stderr,
+            )
+    left = f"; {kept} logs are kept" if kept else ""
+    tell(f"fpna run: {len(logs) - kept} traces written in {out}{left}", sys.stderr)
+    return FAILED if kept else 0
+
+
+def _kept(path: Path, error: OSError | Refused) -> str:
+    """What is to be said of a log of which no trace was written."""
+    if isinstance(error, Refused):
+        return str(error)
+    return f"{path}: no trace can be written of it: {error.strerror or error}; mend that"
+
+
+@contextlib.contextmanager
+def _unused(path: Path) -> Iterator[None]:
+    """While a log is converted: nobody else does, and its program has ended. Raises Refused."""
+    with open_regular(path, rawlog.MOST) as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(
+                f"{printable(str(path))}: its program still runs and writes to it; wait until it has ended"
+            ) from None
+        except OSError:  # a file system that has no locks
+            pass
+        yield
 
 
 @contextlib.contextmanager

@@ -1,32 +1,37 @@
 """The raw log of a preloaded program: one record for each call of MPI, as preload/log.hpp writes it.
 
 Nothing of it is believed before it was checked: the program that wrote it was someone's, and may have been killed.
+Running hashes (preload/running.hpp) tell a changed byte of it and of the texts beside it; a log is whole or refused.
 """
 
 from __future__ import annotations
 
-import json
 import os
+import re
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import xxhash
 
 from kernels.guarantees import LEVELS
 from kernels.sizes import COLUMNS
 from miniapps.programs.functions import ORDER
 from miniapps.programs.places import Place, Places
+from miniapps.received import records
 from miniapps.received.regular import Refused, open_regular, read_bytes
 from miniapps.received.text import printable
 
-MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 3, 4096
+MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 4, 4096
 MOST_COUNTED = 240
 HEADER = np.dtype(
     [
         ("magic", "<u8"), ("version", "<u4"), ("record_bytes", "<u4"), ("committed", "<u8"), ("rank", "<i4"),
         ("size", "<i4"), ("began", "<i8"), ("ended", "<i8"), ("offset", "<i8"), ("unseen", "<u8", MOST_COUNTED),
-        ("unseen_of_all", "<u8", MOST_COUNTED),
+        ("unseen_of_all", "<u8", MOST_COUNTED), ("device", "<u8"), ("inode", "<u8"), ("texts", "<u8"),
+        ("identity", "<u8"), ("closing", "<u8"),
     ]
 )  # fmt: skip
 SIZES = np.dtype([("count", "<i8"), *((column, "<f8") for column in COLUMNS)])
@@ -35,7 +40,7 @@ RECORD = np.dtype(
         ("number", "<u8"), ("begin", "<i8"), ("end", "<i8"), ("site", "<u8"), ("in", "V16"), ("out", "V16"),
         ("count", "<i8"), ("bytes", "<i8"), ("comm", "<i4"), ("comm_size", "<i4"), ("peer", "<i4"), ("tag", "<i4"),
         ("kind", "<u2"), ("op", "<u2"), ("type", "<u2"), ("flags", "<u2"),
-        ("in_basic", "<u2"), ("out_basic", "<u2"), ("unused", "<u4"), ("in_sizes", SIZES), ("out_sizes", SIZES),
+        ("in_basic", "<u2"), ("out_basic", "<u2"), ("check", "<u4"), ("in_sizes", SIZES), ("out_sizes", SIZES),
     ]
 )  # fmt: skip
 # In the order of preload/shapes.hpp.
@@ -53,7 +58,11 @@ IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OT
 BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
           "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
 MOST = 2**40  # bytes of a log: it is mapped, not read
-TEXTS = 2**30  # bytes of the file beside it: a place takes some hundred
+TEXTS = 2**25  # bytes of the file beside it, as in preload/running.hpp: a place takes some hundred
+PIECE = 2**14  # records checked at once
+NAME = re.compile(r"raw-(\d{5,9})\.log")
+COUNT_BITS, GOLDEN = 40, 0x9E3779B97F4A7C15  # of a count, as in preload/running.hpp
+SAID = struct.Struct("<QQQqqqqQQ")  # what `identity` is a hash of
 RANKS = 2**24
 DIRECTIONS = ("up", "down")  # in which all arithmetic of a launch may be rounded
 
@@ -72,7 +81,8 @@ class RawLog:
     program did not reach MPI_Finalize. `places` are by the number that records have as `site`. `unseen`: calls by
     function that were counted and not recorded, `unseen_of_all` those of all ranks (rank 0 has them at the end);
     `python_sites`: where mpi4py added Python objects; `unrepeated`: calls during a replay that repeat no
-    order."""
+    order. `here`: this user wrote the log where it lies, so that the files that it names are those of the program;
+    nothing of them is read where it is a copy."""
 
     rank: int
     size: int
@@ -98,6 +108,7 @@ class RawLog:
     point_to_point: bool = False
     run_id: str = ""
     started: str = ""
+    here: bool = False
 
     def python_sums(self) -> list[str]:
         """Where Python objects were added by mpi4py."""
@@ -129,37 +140,139 @@ def read(path: Path) -> RawLog:
     is damaged or none of ours."""
     where = printable(str(path))
     with open_regular(path, MOST) as file:
-        length = os.fstat(file.fileno()).st_size
-        if length < PAGE:
-            raise Refused(f"{where}: {length} bytes, less than its first page; leave it out")
+        status = os.fstat(file.fileno())
+        if status.st_size < PAGE:
+            raise Refused(f"{where}: {status.st_size} bytes, less than its first page; leave it out")
         data = np.memmap(file, np.uint8, "r")
     head = data[: HEADER.itemsize].view(HEADER)[0]
+    rank, rows, hashed = _believed(data, head, path, where)
+    texts = _read_lines(path.with_suffix(".txt"), int(head["texts"]))
+    if head["closing"] and xxhash.xxh3_64_intdigest(closing(head), hashed) != head["closing"]:
+        raise _damaged(where, "the end of its header is not as it was written")
+    if len(rows) and not (rows["number"][1:] > rows["number"][:-1]).all():
+        rows = rows[np.argsort(rows["number"], kind="stable")]  # they stand there as the calls ended
+    _require_known(rows, where)
+    ended = int(head["ended"]) if head["closing"] else 0
+    log = RawLog(rank, int(head["size"]), int(head["began"]), ended, int(head["offset"]), rows)
+    own = (status.st_dev, status.st_ino, status.st_uid)
+    log.here = own == (int(head["device"]), int(head["inode"]), os.getuid())
+    for line in texts.values():
+        _take(line, log, where)
+    if not log.here:
+        log.places.files.clear()
+    unseen, of_all = (_counts(head[name], where) for name in ("unseen", "unseen_of_all"))
+    for name, own_count, all_count in zip(log.counted, unseen, of_all, strict=False):
+        log.unseen |= {name: own_count} if own_count and not name.startswith(ORDER) else {}
+        log.unseen_of_all |= {name: all_count} if all_count and not name.startswith(ORDER) else {}
+        if name.startswith(ORDER) and (all_count or own_count):
+            log.unrepeated[name.removeprefix(ORDER)] = all_count or own_count
+    return log
+
+
+def identity(head: np.void) -> bytes:
+    """What the `identity` of a header is the hash of."""
+    names = ("magic", "version", "record_bytes", "rank", "size", "began", "offset", "device", "inode")
+    return SAID.pack(*(int(head[name]) for name in names))
+
+
+def closing(head: np.void) -> bytes:
+    """What the `closing` of a header is the hash of, after its records."""
+    first = [
+        int(head[name]).to_bytes(8, "little", signed=name == "ended")
+        for name in ("committed", "ended", "texts")
+    ]
+    return b"".join(first) + head["unseen_of_all"].tobytes()
+
+
+def checked_counts(counts: np.ndarray) -> np.ndarray:
+    """Counts, (n,) of uint64, with what tells a changed bit in their upper bits."""
+    with np.errstate(over="ignore"):
+        return counts | (counts * np.uint64(GOLDEN)) >> np.uint64(COUNT_BITS) << np.uint64(COUNT_BITS)
+
+
+def _damaged(where: str, what: str) -> Refused:
+    return Refused(f"{where}: damaged: {what}; it is kept, and no trace is made of it: copy it again")
+
+
+def _believed(data: np.ndarray, head: np.void, path: Path, where: str) -> tuple[int, np.ndarray, int]:
+    """Rank and records of a log, and the running hash after them. Raises Refused."""
     if (head["magic"], head["version"], head["record_bytes"]) != (MAGIC, VERSION, RECORD.itemsize):
         raise Refused(f"{where}: no log of calls of version {VERSION}; leave it out")
-    rank, size, committed = (int(head[name]) for name in ("rank", "size", "committed"))
-    if not (0 <= rank < size <= RANKS and committed <= (length - PAGE) // RECORD.itemsize):
-        raise Refused(
-            f"{where}: damaged: rank {rank} of {size}, {committed} records in {length} bytes; leave it out"
-        )
-    records = data[PAGE : PAGE + committed * RECORD.itemsize].view(RECORD)
-    if len(records) and not (records["number"][1:] > records["number"][:-1]).all():
-        records = records[np.argsort(records["number"], kind="stable")]  # they stand there as the calls ended
-    if len(records) and not (records["kind"] < len(KINDS)).all():
-        raise Refused(f"{where}: damaged: a call of a kind that does not exist; leave it out")
-    for side in ("in", "out") if len(records) else ():
-        counts = records[f"{side}_sizes"]["count"]
-        if not ((counts >= 0) & (counts < MOST)).all() or not (records[f"{side}_basic"] < len(BASICS)).all():
-            raise Refused(f"{where}: damaged: sizes of what no call carries; leave it out")
-    log = RawLog(rank, size, int(head["began"]), int(head["ended"]), int(head["offset"]), records)
-    _read_texts(path.with_suffix(".txt"), log)
-    for name, own, of_all in zip(
-        log.counted, head["unseen"].tolist(), head["unseen_of_all"].tolist(), strict=False
-    ):
-        log.unseen |= {name: own} if own and not name.startswith(ORDER) else {}
-        log.unseen_of_all |= {name: of_all} if of_all and not name.startswith(ORDER) else {}
-        if name.startswith(ORDER) and (of_all or own):
-            log.unrepeated[name.removeprefix(ORDER)] = of_all or own
-    return log
+    rank, committed = int(head["rank"]), int(head["committed"])
+    if not head["identity"] and not committed:
+        raise Refused(f"{where}: its program was killed before it recorded a call; remove it")
+    hashed = xxhash.xxh3_64_intdigest(identity(head))
+    if hashed != head["identity"] or not 0 <= rank < head["size"] <= RANKS:
+        raise _damaged(where, "its header is not as it was written")
+    named = NAME.fullmatch(path.name)
+    if named is None or int(named[1]) != rank:
+        raise Refused(f"{where}: it is the log of rank {rank}; give it its name back, raw-{rank:05d}.log")
+    if committed > (len(data) - PAGE) // RECORD.itemsize:
+        raise _damaged(where, f"{committed:,} records in {len(data):,} bytes")
+    return rank, *_whole(data, committed, hashed, bool(head["closing"]), where)
+
+
+def _whole(data: np.ndarray, committed: int, hashed: int, closed: bool, where: str) -> tuple[np.ndarray, int]:
+    """The records, and the running hash after them. A log that was not `closed` may have one more than it says."""
+    width, room = RECORD.itemsize, (len(data) - PAGE) // RECORD.itemsize
+    most = committed if closed else min(committed + 2, room)
+    for begin in range(0, most, PIECE):
+        rows = np.array(data[PAGE + begin * width : PAGE + min(begin + PIECE, most) * width].view(RECORD))
+        checks = rows["check"].tolist()
+        rows["check"] = 0
+        content = rows.tobytes()
+        for i, check in enumerate(checks, begin):
+            at = (i - begin) * width
+            after = xxhash.xxh3_64_intdigest(content[at : at + width], hashed)
+            if after & 0xFFFFFFFF != check:
+                if i < committed:
+                    raise _damaged(where, f"record {i:,} of {committed:,} is not as it was written")
+                return data[PAGE : PAGE + i * width].view(RECORD), hashed
+            hashed = after
+    if most > committed + 1:
+        raise _damaged(where, f"it has more records than the {committed:,} that it says")
+    return data[PAGE : PAGE + most * width].view(RECORD), hashed
+
+
+def _require_known(rows: np.ndarray, where: str) -> None:
+    """Raise Refused for records that no call has."""
+    if len(rows) and not (rows["kind"] < len(KINDS)).all():
+        raise _damaged(where, "a call of a kind that does not exist")
+    for side in ("in", "out") if len(rows) else ():
+        counts = rows[f"{side}_sizes"]["count"]
+        if not ((counts >= 0) & (counts < MOST)).all() or not (rows[f"{side}_basic"] < len(BASICS)).all():
+            raise _damaged(where, "sizes of what no call carries")
+
+
+def _counts(words: np.ndarray, where: str) -> list[int]:
+    """Counts from the words that also tell whether they are right."""
+    counts = words & np.uint64(2**COUNT_BITS - 1)
+    if (checked_counts(counts) != words).any():
+        raise _damaged(where, "a count of calls is not as it was written")
+    return [int(count) for count in counts.tolist()]
+
+
+def _read_lines(path: Path, last: int) -> dict[int, bytes]:
+    """{running hash: JSON} of the lines of a file of texts, that with the hash `last` among them; a last line that a
+    kill cut off is as if not written. Raises Refused."""
+    where, hashed = printable(str(path)), 0
+    lines: dict[int, bytes] = {0: b""}
+    try:
+        *whole, _ = read_bytes(path, TEXTS).split(b"\n")
+    except FileNotFoundError:
+        if last:
+            raise Refused(
+                f"{where}: is missing, and names what is in the log beside it; copy it too"
+            ) from None
+        return lines
+    for number, line in enumerate(whole, start=1):
+        hashed = xxhash.xxh3_64_intdigest(line[17:], hashed)
+        if line[:17] != b"%016x " % hashed:
+            raise _damaged(where, f"line {number} is not as it was written")
+        lines[hashed] = line[17:]
+    if last not in lines:
+        raise _damaged(where, "lines are missing that the log beside it knows")
+    return lines
 
 
 def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
@@ -168,42 +281,38 @@ def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
     return [tuple(entry)] if fits and all(0 < part < 2**63 for part in entry if type(part) is int) else []
 
 
-def _read_texts(path: Path, log: RawLog) -> None:
-    """The names in the file beside a log; a last line that a kill cut off is as if not written."""
-    for line in read_bytes(path, TEXTS).decode(errors="replace").split("\n"):
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
-        if not isinstance(entry, dict):
-            continue
-        name = str(entry.get("name", ""))
-        match entry:
-            case {"site": int(site), "functions": list(functions), "lines": list(lines)}:
-                log.places.by_number[site] = Place(
-                    tuple((file, at) for match in functions for file, at in _typed(match, str, int)),
-                    tuple((file, of, at) for match in lines for file, of, at in _typed(match, str, str, int)),
-                )
-            case {"file": str(file), "bytes": int(size), "modified": int(modified)}:
-                log.places.files[file] = (size, modified)
-            case {"type": int(number)}:
-                log.types[number] = name
-            case {"comm": int(number), "born": int(born)}:
-                log.communicators[number] = Communicator(name, born)
-            case {"python_sum": int(site)}:
-                log.python_sites.add(site)
-            case {"counted": list(names)}:
-                log.counted = list(map(str, names))
-            case {"op": int(number)}:
-                log.operations[number] = name
-            case {"library": str(library)}:
-                log.library = library
-            case {"command": [str(), *_] as command, "guarantee": str(guarantee)} if guarantee in LEVELS:
-                log.command, log.guarantee = [str(word) for word in command], guarantee
-                log.point_to_point = entry.get("point_to_point") is True
-                seed = entry.get("disturb")
-                log.disturb = seed if type(seed) is int or seed in DIRECTIONS else None
-                same_but = entry.get("same_but")
-                log.same_but = [str(word) for word in same_but] if isinstance(same_but, list) else []
-                for field_name in ("replay", "run_id", "started"):
-                    setattr(log, field_name, str(entry.get(field_name, "")))
+def _take(line: bytes, log: RawLog, where: str) -> None:
+    """Take what a line of texts says."""
+    entry = records.loads(line.decode(errors="replace").encode(), f"{where}: texts") if line else None
+    if not isinstance(entry, dict):
+        return
+    name = str(entry.get("name", ""))
+    match entry:
+        case {"site": int(site), "functions": list(functions), "lines": list(lines)}:
+            log.places.by_number[site] = Place(
+                tuple((file, at) for match in functions for file, at in _typed(match, str, int)),
+                tuple((file, of, at) for match in lines for file, of, at in _typed(match, str, str, int)),
+            )
+        case {"file": str(file), "bytes": int(size), "modified": int(modified)}:
+            log.places.files[file] = (size, modified)
+        case {"type": int(number)}:
+            log.types[number] = name
+        case {"comm": int(number), "born": int(born)}:
+            log.communicators[number] = Communicator(name, born)
+        case {"python_sum": int(site)}:
+            log.python_sites.add(site)
+        case {"counted": list(names)}:
+            log.counted = list(map(str, names))
+        case {"op": int(number)}:
+            log.operations[number] = name
+        case {"library": str(library)}:
+            log.library = library
+        case {"command": [str(), *_] as command, "guarantee": str(guarantee)} if guarantee in LEVELS:
+            log.command, log.guarantee = [str(word) for word in command], guarantee
+            log.point_to_point = entry.get("point_to_point") is True
+            seed = entry.get("disturb")
+            log.disturb = seed if type(seed) is int or seed in DIRECTIONS else None
+            same_but = entry.get("same_but")
+            log.same_but = [str(word) for word in same_but] if isinstance(same_but, list) else []
+            for field_name in ("replay", "run_id", "started"):
+                setattr(log, field_name, str(entry.get(field_name, "")))

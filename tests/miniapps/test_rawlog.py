@@ -1,40 +1,17 @@
 """The raw log of a preloaded program, believed only as far as it was checked."""
 
-import json
+import fcntl
+import shutil
 
 import numpy as np
 import pytest
 
-from miniapps.programs import calltrace, coverage, rawlog
+from miniapps.programs import calltrace, coverage, observing, places, rawlog
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.numbering import steps
 from miniapps.received.regular import Refused
 from miniapps.trace import read_run
-
-MARKS = np.random.default_rng(5)
-
-
-def write(path, rows, ended=9, committed=None, texts=()):
-    head = np.zeros(1, rawlog.HEADER)
-    head["magic"], head["version"], head["record_bytes"] = (
-        rawlog.MAGIC,
-        rawlog.VERSION,
-        rawlog.RECORD.itemsize,
-    )
-    head["committed"], head["size"], head["ended"] = len(rows) if committed is None else committed, 1, ended
-    path.write_bytes(head.tobytes().ljust(rawlog.PAGE, b"\0") + rows.tobytes() + bytes(1000))
-    path.with_suffix(".txt").write_text("\n".join(json.dumps(text) for text in texts) + '\n{"site": 4, "fi')
-    return path
-
-
-def rows(n=20):
-    made = np.zeros(n, rawlog.RECORD)
-    made["begin"] = np.arange(n) * 10 + 5
-    made["end"] = made["begin"] + 3
-    made["number"], made["comm_size"], made["site"] = np.arange(n), 1, 77
-    made["in"] = np.frombuffer(MARKS.bytes(16 * n), "V16")
-    made["out"] = made["in"]
-    return made
+from tests.miniapps.raw_logs import rows, text_lines, write_raw
 
 
 def test_a_log_is_read_and_becomes_a_trace(tmp_path):
@@ -43,7 +20,7 @@ def test_a_log_is_read_and_becomes_a_trace(tmp_path):
         {"type": 0, "name": "MPI_DOUBLE"}, {"library": "MPICH Version: 9, more"},
         {"command": ["./app", "-n", "3"], "guarantee": "none", "replay": "", "run_id": "app-1", "started": "2026"},
     ]  # fmt: skip
-    log = rawlog.read(write(tmp_path / "raw-00000.log", rows(), texts=texts))
+    log = rawlog.read(write_raw(tmp_path / "raw-00000.log", rows(), texts=texts))
     assert (log.rank, log.size, len(log.records), log.library) == (0, 1, 20, "MPICH Version: 9, more")
     calltrace.write(log, tmp_path)
     (trace,) = read_run(tmp_path)
@@ -68,7 +45,7 @@ def test_a_line_that_the_library_answers_in_part_promises_what_the_library_does(
     records = rows()
     records["flags"][5:] = rawlog.REPLACED
     texts = [{"command": ["./app"], "guarantee": "exact", "replay": "", "run_id": "app-1", "started": "2026"}]
-    calltrace.write(rawlog.read(write(tmp_path / "raw-00000.log", records, texts=texts)), tmp_path)
+    calltrace.write(rawlog.read(write_raw(tmp_path / "raw-00000.log", records, texts=texts)), tmp_path)
     (trace,) = read_run(tmp_path)
     (facts,) = trace.attributes["reductions"].values()
     assert (facts["guarantee"], facts["accumulation"], facts["calls"]) == ("none", "working", 20)
@@ -91,7 +68,7 @@ def test_rows_of_a_long_log_keep_the_names_of_their_calls(seed, monkeypatch, tmp
     ]
     texts += [{"comm": number, "name": f"dup {number}" if number else "", "born": 0} for number in range(5)]
     texts += [{"type": number, "name": f"MPI_T{number}"} for number in range(3)]
-    calltrace.write(rawlog.read(write(tmp_path / "raw-00000.log", made, texts=texts)), tmp_path)
+    calltrace.write(rawlog.read(write_raw(tmp_path / "raw-00000.log", made, texts=texts)), tmp_path)
     (trace,) = read_run(tmp_path)
     calls = [
         f"MPI_Allreduce at app+{row['site']:#x}" + f" on dup {row['comm']}" * bool(row["comm"])
@@ -110,7 +87,7 @@ def test_rows_of_a_long_log_keep_the_names_of_their_calls(seed, monkeypatch, tmp
 def test_calls_stand_in_the_order_in_which_they_began(tmp_path):
     """Requests end in any order; what a call is compared with may not depend on it."""
     ended = rows()[order := np.random.default_rng(3).permutation(20)]
-    log = rawlog.read(write(tmp_path / "raw-00000.log", ended))
+    log = rawlog.read(write_raw(tmp_path / "raw-00000.log", ended))
     assert log.records["number"].tolist() == list(range(20))
     assert not np.array_equal(order, np.arange(20))
 
@@ -123,7 +100,7 @@ def test_steps_of_threads_follow_their_communicators(tmp_path):
         made = rows(24)
         made["comm"][4:] = np.random.default_rng(seed).permutation([0] * 10 + [1] * 10)
         made["flags"][made["comm"] == 1] |= rawlog.OTHER_THREAD
-        log = rawlog.read(write(tmp_path / "raw-00000.log", made, texts=texts))
+        log = rawlog.read(write_raw(tmp_path / "raw-00000.log", made, texts=texts))
         found = steps(log)
         assert found[made["comm"] == 0].tolist() == list(range(14))
         assert found[made["comm"] == 1].tolist() == list(range(4, 14))
@@ -153,7 +130,7 @@ def test_sums_that_a_guarantee_did_not_reach_are_named(operation, dtype, flags, 
         {"site": 77, "functions": [["/nowhere/app", 66]], "lines": []}, {"op": 0, "name": operation},
         {"type": 0, "name": dtype}, {"command": ["./app"], "guarantee": "exact"},
     ]  # fmt: skip
-    log = rawlog.read(write(tmp_path / "raw-00000.log", made, texts=texts))
+    log = rawlog.read(write_raw(tmp_path / "raw-00000.log", made, texts=texts))
     lacking = calltrace.write(log, tmp_path)
     assert [(of["why"], of["calls"]) for of in lacking] == ([(why, 5)] if why else [])
     (trace,) = read_run(tmp_path)
@@ -165,35 +142,176 @@ def test_sums_that_a_guarantee_did_not_reach_are_named(operation, dtype, flags, 
 
 
 def test_a_log_without_its_end_is_an_incomplete_trace(tmp_path):
-    log = rawlog.read(write(tmp_path / "raw-00000.log", rows(), ended=0, committed=7))
+    log = rawlog.read(write_raw(tmp_path / "raw-00000.log", rows(7), ended=0))
     calltrace.write(log, tmp_path)
     (trace,) = read_run(tmp_path)
     assert not trace.complete
     assert len(trace.tables["events"]["start"]) == 7
 
 
-@pytest.mark.parametrize("seed", range(300))
-def test_damage_is_refused_or_read_and_nothing_else(seed, tmp_path):
-    path = write(tmp_path / "raw-00000.log", rows())
-    data, generator = bytearray(path.read_bytes()), np.random.default_rng(seed)
-    for _ in range(generator.integers(1, 4)):
-        place = generator.integers(0, rawlog.HEADER.itemsize if seed % 2 else len(data))
-        data[place] = generator.integers(0, 256)
-    path.write_bytes(data[: generator.integers(0, len(data))] if seed % 5 == 0 else data)
-    text = bytearray(path.with_suffix(".txt").read_bytes())
-    text[generator.integers(0, len(text))] = generator.integers(0, 256)
-    path.with_suffix(".txt").write_bytes(text)
-    try:
-        log = rawlog.read(path)
-    except Refused as refusal:
-        assert str(path) in str(refusal)
-        return
-    calltrace.write(log, tmp_path)
-    assert list(tmp_path.glob("rank-*.h5"))
+TEXTS = [
+    {"command": ["./app", "4"], "guarantee": "none", "replay": "", "run_id": "app-1", "started": "2026"},
+    {"site": 77, "functions": [["/nowhere/app", 66]], "lines": []}, {"op": 0, "name": "sum"},
+    {"type": 0, "name": "MPI_DOUBLE"}, {"comm": 0, "name": "", "born": 0}, {"counted": ["MPI_Put", "MPI_Get"]},
+]  # fmt: skip
+UNSEEN = [3, 4] + [0] * (rawlog.MOST_COUNTED - 2)
+
+
+@pytest.mark.parametrize("ended", [9, 0])
+def test_no_bit_of_a_log_may_change(ended, tmp_path):
+    """Of the header, of each record and of the texts: another trace is never made of them."""
+    path = write_raw(tmp_path / "raw-00000.log", rows(), ended, texts=TEXTS, unseen=UNSEEN)
+    log, whole = rawlog.read(path), path.read_bytes()
+    texts = path.with_suffix(".txt").read_bytes()
+    generator, known = np.random.default_rng(3), said(log)
+    places = [
+        *range(0, 80, 2),
+        *range(80, rawlog.HEADER.itemsize - 40, 97),
+        *range(rawlog.HEADER.itemsize - 40, rawlog.HEADER.itemsize, 3),
+        *range(rawlog.PAGE, rawlog.PAGE + 20 * rawlog.RECORD.itemsize, 61),
+    ]
+    letters = [*range(0, texts.rindex(b"\n"), 9), texts.rindex(b"\n")]
+    for file, content, at in ((path, whole, places), (path.with_suffix(".txt"), texts, letters)):
+        for place in at:
+            changed = bytearray(content)
+            changed[place] ^= 1 << int(generator.integers(8))
+            file.write_bytes(changed)
+            try:
+                assert said(rawlog.read(path)) == known  # what nobody believes
+            except Refused as refusal:
+                assert str(path.with_suffix("")) in str(refusal)
+        file.write_bytes(content)
+    assert said(rawlog.read(path)) == known
+
+
+def said(log):
+    """What a trace is made of."""
+    return (
+        log.rank, log.size, log.began, log.ended, log.offset, log.records.tobytes(), log.places.by_number, log.types,
+        log.operations, log.communicators, log.unseen, log.unseen_of_all, log.command, log.guarantee, log.run_id,
+    )  # fmt: skip
+
+
+def test_a_log_that_was_cut_off_may_have_one_record_more_than_it_says(tmp_path):
+    path = write_raw(tmp_path / "raw-00000.log", rows(), ended=0, committed=19, texts=TEXTS)
+    assert len(rawlog.read(path).records) == 20
+    write_raw(path, rows(), ended=0, committed=18, texts=TEXTS)
+    with pytest.raises(Refused, match="more records than the 18"):
+        rawlog.read(path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda path: path.rename(path.with_name("raw-00001.log")), "give it its name back, raw-00000.log"),
+        (lambda path: path.with_suffix(".txt").unlink(), "is missing"),
+        (lambda path: path.with_suffix(".txt").write_bytes(text_lines(TEXTS[:3])[0]), "lines are missing"),
+        (
+            lambda path: path.with_suffix(".txt").write_bytes(text_lines([b"[" * 10**5])[0]),
+            "lines are missing",
+        ),
+        (lambda path: write_raw(path, rows(), texts=[*TEXTS, b"[" * 10**5]), "deep"),
+        (lambda path: write_raw(path, rows(), texts=[*TEXTS, b"{"]), "no JSON"),
+        (
+            lambda path: write_raw(path, rows(), ended=0, committed=20, change=lambda head: head.fill(0)),
+            "version",
+        ),
+    ],
+)
+def test_what_a_log_may_not_be(change, words, tmp_path):
+    path = write_raw(tmp_path / "raw-00000.log", rows(), texts=TEXTS)
+    change(path)
+    with pytest.raises(Refused, match=words):
+        rawlog.read(next(tmp_path.glob("*.log")))
+
+
+def test_a_log_is_kept_until_its_trace_was_read_back(tmp_path, monkeypatch, capsys):
+    """Nothing is removed before what it holds lies elsewhere, and each log is by itself."""
+    for rank in range(6):
+        write_raw(tmp_path / f"raw-{rank:05d}.log", rows(), texts=TEXTS, rank=rank, size=6, here=rank != 5)
+    damaged, wayward, moved, locked = (tmp_path / f"raw-{rank:05d}.log" for rank in (1, 2, 3, 4))
+    flip(damaged, rawlog.PAGE + 300)
+    shutil.copy(wayward, tmp_path / "rank-00002.h5")
+    moved.rename(tmp_path / "raw-00007.log")
+    moved.with_suffix(".txt").rename(tmp_path / "raw-00007.txt")
+    kept = {path: path.read_bytes() for path in (damaged, wayward, tmp_path / "raw-00007.log", locked)}
+    with open(locked, "r+b") as running:
+        fcntl.flock(running, fcntl.LOCK_EX)
+        assert observing.recover(tmp_path) == observing.FAILED
+    err = capsys.readouterr().err
+    for words in ("record 1 of 20 is not", "is in the way of the trace of rank 2", "its name back, raw-00003.log",
+                  "still runs", "2 traces written", "4 logs are kept", "a copy, so that no file"):  # fmt: skip
+        assert words in err
+    assert {path: path.read_bytes() for path in kept} == kept
+    assert sorted(path.name for path in tmp_path.glob("*.h5")) == [f"rank-0000{n}.h5" for n in (0, 2, 5)]
+    flip(damaged, rawlog.PAGE + 300)
+    (tmp_path / "rank-00002.h5").unlink()
+    for suffix in (".log", ".txt"):
+        (tmp_path / f"raw-00007{suffix}").rename(tmp_path / f"raw-00003{suffix}")
+    assert observing.recover(tmp_path) == 0
+    assert [trace.attributes["rank"] for trace in read_run(tmp_path)] == list(range(6))
+    assert not list(tmp_path.glob("raw-*"))
+
+
+def flip(path, place):
+    content = bytearray(path.read_bytes())
+    content[place] ^= 1
+    path.write_bytes(content)
+
+
+def test_a_log_whose_trace_is_there_is_removed_and_another_is_not(tmp_path):
+    """As after a kill between the two; a second conversion of the same log finds its own trace."""
+    path = write_raw(tmp_path / "raw-00000.log", given := rows(), texts=TEXTS)
+    observing.convert(path)
+    trace = (tmp_path / "rank-00000.h5").read_bytes()
+    observing.convert(write_raw(path, given, texts=TEXTS))
+    assert not path.exists()
+    with pytest.raises(Refused, match="is in the way"):
+        observing.convert(write_raw(path, rows(), texts=TEXTS))
+    assert path.exists() and (tmp_path / "rank-00000.h5").read_bytes() == trace
+    assert not list(tmp_path.glob("*.draft"))
+
+
+@pytest.mark.parametrize("how", ["lost", "changed", "raises"])
+def test_a_trace_that_does_not_come_back_as_it_was_written_costs_no_log(how, tmp_path, monkeypatch):
+    path = write_raw(tmp_path / "raw-00000.log", rows(), texts=TEXTS)
+    fill = calltrace._fill
+
+    def filled(draft, trace):
+        given = fill(draft, trace)
+        if how == "raises":
+            raise OSError(28, "No space left on device")
+        if how == "lost":
+            draft.write_bytes(draft.read_bytes()[:-100])
+        else:
+            given[0]["events"] = bytes(16)
+        return given
+
+    monkeypatch.setattr(calltrace, "_fill", filled)
+    with pytest.raises(OSError):
+        observing.convert(path)
+    assert path.exists() and path.with_suffix(".txt").exists() and not list(tmp_path.glob("*.h5"))
+
+
+def test_files_that_a_copied_log_names_are_not_opened(tmp_path, monkeypatch):
+    """addr2line and others see the files of this user's own program alone."""
+    asked = []
+    monkeypatch.setattr(places, "_lines", lambda file, at: asked.append(file) or [[] for _ in at])
+    monkeypatch.setattr(calltrace, "_digest", lambda program: asked.append(program) or "")
+    target = tmp_path / "secret"
+    target.write_bytes(b"\x7fELF")
+    size, modified = target.stat().st_size, target.stat().st_mtime_ns
+    texts = [*TEXTS, {"file": str(target), "bytes": size, "modified": modified},
+             {"site": 9, "functions": [[str(target), 66]], "lines": []}]  # fmt: skip
+    for here in (False, True):
+        asked.clear()
+        log = rawlog.read(write_raw(tmp_path / "raw-00000.log", rows(), texts=texts, here=here))
+        calltrace._Trace(log).attributes()
+        assert (str(target) in asked) is here and bool(asked) is here
 
 
 def test_a_link_is_not_followed(tmp_path):
-    target = write(tmp_path / "elsewhere", rows())
+    target = write_raw(tmp_path / "elsewhere", rows(), texts=TEXTS)
     (tmp_path / "raw-00000.log").symlink_to(target)
     with pytest.raises(Refused, match="symbolic link"):
         rawlog.read(tmp_path / "raw-00000.log")

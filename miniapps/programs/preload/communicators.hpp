@@ -58,11 +58,9 @@ inline int number_of_name(const std::string &name) {
     static std::unordered_map<std::string, int> numbers;
     const std::lock_guard<std::mutex> held(lock);
     const auto [place, fresh] = numbers.try_emplace(name, int(numbers.size()));
-    if (fresh && texts) {
-        std::fprintf(texts, "{\"comm\": %d, \"name\": %s, \"born\": %llu}\n", place->second, quoted(name.c_str()).c_str(),
-                     (unsigned long long)calls);
-        std::fflush(texts);
-    }
+    if (fresh)
+        texts.line("{\"comm\": " + std::to_string(place->second) + ", \"name\": " + quoted(name.c_str()) +
+                   ", \"born\": " + std::to_string(calls) + "}");
     return place->second;
 }
 

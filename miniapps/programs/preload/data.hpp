@@ -9,9 +9,7 @@
 #include <mpi.h>
 
 #include "numbers.hpp"
-
-#define XXH_INLINE_ALL  // the hash of the traces; Python's package of it brings no header, so it is here with its license
-#include "third_party/xxhash.h"
+#include "running.hpp"
 
 namespace fpna {
 

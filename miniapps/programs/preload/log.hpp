@@ -4,7 +4,9 @@
 //   Header   one page: magic, version, size of a record, committed records, rank, size, clock readings
 //   Record   one call of MPI
 //
-// Texts (call sites, names of communicators and libraries) go to a second file, a line of JSON each.
+// Texts (call sites, names of communicators and libraries) go to a second file, a line of JSON each. Running hashes
+// (running.hpp) tell a changed byte; `identity` is that of what the header says before the first record, `closing` that
+// of what it says after the last. While the program runs the file is locked.
 #pragma once
 
 #include <atomic>
@@ -14,11 +16,14 @@
 #include <string>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "include/sizes.hpp"
+#include "running.hpp"
 
 namespace fpna {
 
@@ -40,9 +45,12 @@ struct Header {
     std::int64_t began, ended;  // CLOCK_MONOTONIC, ns; `ended` 0 until MPI_Finalize
     std::int64_t offset;        // of this clock to that of rank 0, ns
     // How often the functions were called that are counted and not recorded, in the order of COUNTED in functions.py: by
-    // this rank, and, on rank 0, by all.
+    // this rank, and, on rank 0, by all; each a `checked_count`.
     std::atomic<std::uint64_t> unseen[MOST_COUNTED];
     std::uint64_t unseen_of_all[MOST_COUNTED];
+    std::uint64_t device, inode;  // of the log: another one is a copy
+    std::uint64_t texts;          // the running hash of the texts, as of the last record
+    std::uint64_t identity, closing;
 };
 static_assert(sizeof(Header) <= PAGE);
 
@@ -55,7 +63,7 @@ struct Record {
     std::int32_t comm, comm_size, peer, tag;
     std::uint16_t kind, op, type, flags;
     std::uint16_t in_basic, out_basic;  // what the numbers are whose sizes follow (numbers.hpp)
-    std::uint32_t unused;
+    std::uint32_t check;  // of this record and all before it
     Sizes in_sizes, out_sizes;
 };
 static_assert(sizeof(Record) == 224, "rawlog.py states this layout");
@@ -72,10 +80,29 @@ class Log {
     bool open(const std::string &path) {
         file_ = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0644);
         if (file_ < 0 || !grow(PIECE)) return fail("cannot be created");
+        if (flock(file_, LOCK_EX | LOCK_NB)) {}  // a file system that has no locks
         header()->magic = MAGIC;
-        header()->version = 3;
+        header()->version = 4;
         header()->record_bytes = sizeof(Record);
+        struct stat status {};
+        if (!fstat(file_, &status)) {
+            header()->device = status.st_dev;
+            header()->inode = status.st_ino;
+        }
         return true;
+    }
+
+    // What the header says before the first record.
+    void begin(int rank, int size, std::int64_t offset) {
+        Header *head = header();
+        head->rank = rank;
+        head->size = size;
+        head->offset = offset;
+        head->began = now();
+        const std::uint64_t said[] = {head->magic, head->version, head->record_bytes, std::uint64_t(head->rank),
+                                      std::uint64_t(head->size), std::uint64_t(head->began),
+                                      std::uint64_t(head->offset), head->device, head->inode};
+        head->identity = hash_.add(said, sizeof said);
     }
 
     Header *header() { return reinterpret_cast<Header *>(base_); }
@@ -92,15 +119,27 @@ class Log {
         return reinterpret_cast<Record *>(base_ + PAGE) + written_;
     }
 
-    void commit() { header()->committed.store(++written_, std::memory_order_release); }
+    // `texts`: their running hash, so that a missing line is told of a killed program, too.
+    void commit(std::uint64_t texts) {
+        header()->texts = texts;
+        Record *record = at(written_);
+        record->check = 0;
+        record->check = std::uint32_t(hash_.add(record, sizeof *record));
+        header()->committed.store(++written_, std::memory_order_release);
+    }
 
     Record *at(std::uint64_t index) { return base_ ? reinterpret_cast<Record *>(base_ + PAGE) + index : nullptr; }
 
     std::uint64_t written() const { return written_; }
 
-    void close() {
+    void close(std::uint64_t texts) {
         if (!base_) return;
-        header()->ended = now();
+        Header *head = header();
+        head->ended = now();
+        head->texts = texts;
+        std::uint64_t said[3 + MOST_COUNTED] = {written_, std::uint64_t(head->ended), texts};
+        std::memcpy(said + 3, head->unseen_of_all, sizeof head->unseen_of_all);
+        head->closing = hash_.add(said, sizeof said);
         munmap(base_, length_);
         if (ftruncate(file_, off_t(PAGE + written_ * sizeof(Record)))) {}  // the rest is zeros, which nobody reads
         ::close(file_);
@@ -138,6 +177,7 @@ class Log {
     char *base_ = nullptr;
     std::size_t length_ = 0, ready_ = 0;
     std::uint64_t written_ = 0;
+    Running hash_;
 };
 
 }  // namespace fpna

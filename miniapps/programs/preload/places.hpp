@@ -24,7 +24,7 @@
 
 namespace fpna {
 
-inline std::FILE *texts = nullptr;
+inline Texts texts;
 inline std::mutex lock;  // of the record and its texts
 
 inline std::string quoted(const char *text) {
@@ -118,11 +118,9 @@ class Places {
         for (int i = key.functions; i < key.count; ++i)
             line += (i > key.functions ? ", " : "") + interpreter_.json(key.parts[i]);
         const std::lock_guard<std::mutex> held(lock);
-        if (!texts) return;
-        for (const std::string &file : files_) std::fputs(file.c_str(), texts);
+        for (const std::string &file : files_) texts.line(file);
         files_.clear();
-        std::fprintf(texts, "%s]}\n", line.c_str());
-        std::fflush(texts);
+        texts.line(line + "]}");
     }
 
     // A return address as JSON, [file, place in it]; its file is noted once, with what tells that it was not changed since.
@@ -141,7 +139,7 @@ class Places {
         if (noted_.insert(path).second && !stat(path.c_str(), &state))
             files_.push_back("{\"file\": " + quoted(path.c_str()) + ", \"bytes\": " + std::to_string(state.st_size) +
                              ", \"modified\": " + std::to_string(state.st_mtim.tv_sec * 1000000000 + state.st_mtim.tv_nsec) +
-                             "}\n");
+                             "}");
         return "[" + quoted(path.c_str()) + ", " + std::to_string(place - std::uint64_t(map->l_addr)) + "]";
     }
 

@@ -75,10 +75,8 @@ inline int name_type(MPI_Datatype type) {
         types[number_of(type)] = number;
     else
         PMPI_Type_set_attr(type, type_keyval, reinterpret_cast<void *>(std::intptr_t(number)));
-    if (fresh && texts && number < NONE) {
-        std::fprintf(texts, "{\"type\": %d, \"name\": %s}\n", number, quoted(name).c_str());
-        std::fflush(texts);
-    }
+    if (fresh && number < NONE)
+        texts.line("{\"type\": " + std::to_string(number) + ", \"name\": " + quoted(name) + "}");
     return number;
 }
 
@@ -92,8 +90,7 @@ inline int name_operation(MPI_Op op) {
     while (number < int(std::size(named)) && named[number].first != op) ++number;
     if (!std::exchange(told[number], true) && texts) {
         const char *name = number < int(std::size(named)) ? named[number].second : "of the program";
-        std::fprintf(texts, "{\"op\": %d, \"name\": %s}\n", number, quoted(name).c_str());
-        std::fflush(texts);
+        texts.line("{\"op\": " + std::to_string(number) + ", \"name\": " + quoted(name) + "}");
     }
     return number;
 }
@@ -101,7 +98,7 @@ inline int name_operation(MPI_Op op) {
 inline void commit(const Record &record) {
     if (Record *place = recorded.next()) {
         *place = record;
-        recorded.commit();
+        recorded.commit(texts.state());
     }
 }
 

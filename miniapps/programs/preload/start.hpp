@@ -57,12 +57,13 @@ inline bool open_log(const std::string &folder, const std::string &told, int ran
     const std::string path = folder + name;
     if (!recorded.open(path + ".log")) return false;
     tell_launcher(path + ".log");
-    texts = std::fopen((path + ".txt").c_str(), "wxe");
+    texts.open(path + ".txt");
     int length = 0;
     PMPI_Get_library_version(library, &length);
-    if (texts)
-        std::fprintf(texts, "%s\n{\"library\": %s}\n{\"counted\": %s}\n", told.c_str(), quoted(library).c_str(),
-                     counted_names());
+    texts.line(told);
+    texts.line("{\"library\": " + quoted(library) + "}");
+    texts.line(std::string("{\"counted\": ") + counted_names() + "}");
+    recorded.header()->texts = texts.state();
     return true;
 }
 
@@ -92,13 +93,7 @@ inline void start() {
     PMPI_Comm_dup(MPI_COMM_SELF, &own_comm);
     PMPI_Comm_set_errhandler(own_comm, MPI_ERRORS_RETURN);
     const std::int64_t offset = clock_offset(rank);
-    if (open_log(folder, told, rank)) {
-        Header *header = recorded.header();
-        header->rank = rank;
-        header->size = world_size;
-        header->offset = offset;
-        header->began = now();
-    }
+    if (open_log(folder, told, rank)) recorded.begin(rank, world_size, offset);
     known(MPI_COMM_WORLD);
     main_thread = true;
     threads = level == MPI_THREAD_MULTIPLE;
@@ -109,7 +104,11 @@ inline void start() {
 
 // Calls that are counted and not recorded, by the number that functions.py gives a function.
 inline void count_unseen(int number) {
-    if (Header *header = recorded.header(); header && number < MOST_COUNTED) ++header->unseen[number];
+    Header *header = recorded.header();
+    if (!header || number >= MOST_COUNTED) return;
+    std::uint64_t before = header->unseen[number].load(std::memory_order_relaxed);
+    while (!header->unseen[number].compare_exchange_weak(before, checked_count(count_in(before) + 1))) {
+    }
 }
 
 inline bool from_mpi4py(void *code) {
@@ -124,17 +123,16 @@ inline void count_python_sum(std::uint64_t site) {
     static std::unordered_set<std::uint64_t> told;
     const std::lock_guard<std::mutex> held(lock);
     if (!texts || !told.insert(site).second) return;
-    std::fprintf(texts, "{\"python_sum\": %llu}\n", (unsigned long long)site);
-    std::fflush(texts);
+    texts.line("{\"python_sum\": " + std::to_string(site) + "}");
 }
 
 // How many all ranks made, for the one that speaks for all.
 inline void share_counts() {
     Header *header = recorded.header();
     std::uint64_t own[MOST_COUNTED] = {}, all[MOST_COUNTED] = {};
-    for (int i = 0; header && i < MOST_COUNTED; ++i) own[i] = header->unseen[i];
+    for (int i = 0; header && i < MOST_COUNTED; ++i) own[i] = count_in(header->unseen[i]);
     PMPI_Reduce(own, all, MOST_COUNTED, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-    if (header) std::memcpy(header->unseen_of_all, all, sizeof all);
+    for (int i = 0; header && i < MOST_COUNTED; ++i) header->unseen_of_all[i] = checked_count(all[i]);
 }
 
 inline void stop() {
@@ -143,10 +141,9 @@ inline void stop() {
     disturbing = false;
     const std::lock_guard<std::mutex> held(lock);
     give_up_pending();
-    recorded.close();
+    recorded.close(texts.state());
     if (own_comm != MPI_COMM_NULL) PMPI_Comm_free(&own_comm);
-    if (texts) std::fclose(texts);
-    texts = nullptr;
+    texts.close();
 }
 
 }  // namespace fpna
