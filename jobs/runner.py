@@ -12,18 +12,19 @@ import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from errno import EDQUOT, ENOSPC
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import miniapps
+from jobs.allocation import Allocation, endless, of_batch
 from jobs.files import is_folder
-from jobs.plan import START_SECONDS, Plan, Task
+from jobs.plan import Plan, Task
 from jobs.processes import alive, why_not_own
-from jobs.records import Begin, Outcome, Process
+from jobs.records import Begin, Process
 from jobs.sites import Site
 from jobs.state import (
     DONE,
@@ -40,9 +41,9 @@ from jobs.state import (
     survey,
 )
 from jobs.tables import shown
+from jobs.verdict import STARTED, disk_full, judge, ranks_started
 from jobs.words import cut
 from miniapps import doctor
-from miniapps.received.regular import Refused, open_regular
 from miniapps.system import environment, interrupts, world
 from miniapps.system.python import module
 
@@ -50,12 +51,28 @@ ROOT = Path(miniapps.__file__).resolve().parent.parent
 GRACE_S = 10  # between SIGTERM, at which the ranks save what they have, and SIGKILL
 MARGIN_S = 30  # before the end of an allocation no task may run: its files have to be closed
 SLACK = 1.5  # how much longer than the same task took before one may take, when there is little time left
-TAIL = 4000  # bytes of an output that are searched for a reason
-FULL = tuple(os.strerror(number) for number in (ENOSPC, EDQUOT))
+# Seconds until the next launch, after each in a row of launches that say nothing of their tasks; then the runner stops.
+PAUSES = (
+    1.0,
+    2.0,
+    5.0,
+    10.0,
+    20.0,
+    30.0,
+    60.0,
+    60.0,
+)  # three minutes: a controller that is started again is back
+PAUSES_HERE = (1.0, 2.0, 5.0)  # without a batch system a person waits
+LOOK_S = 0.5  # until it is looked again whether a rank has started
+GONE_S = 600  # how long after its end a preempted job waits to be ended
 
 
 class LauncherError(Exception):
     """Ranks cannot be started; the message says why and what to do."""
+
+
+class CannotStart(Exception):
+    """The program that starts ranks cannot be started now; the message says which and why."""
 
 
 @dataclass(frozen=True)
@@ -118,16 +135,22 @@ def run(
     allocation_id: str,
     limited: bool = False,
     retry_failed: bool = False,
+    pauses: Sequence[float] | None = None,
 ) -> Ended:
     """Run what is left of one allocation, in its order, failed tasks again at the end as often as they may.
 
     `progress` (default: `say`) gets lines on the beginning and on tasks that are done, `detail` on every command and
     its log before it starts, `say` on all else.
-    `limited`: the allocation ends at the plan's limit; no task is begun that would not be over by then. A signal that
-    raises (miniapps.system.interrupts) ends the task that runs, which then is left for the next call. Raises Locked,
-    StateError, LauncherError; Refused where something else lies in the place of a file or directory of the campaign.
+    `limited`: a batch system ends the allocation; no task is begun that would not be over by then, and none once the
+    batch system says that it ends. A signal that raises (miniapps.system.interrupts) ends the task that runs, which
+    then is left for the next call. A launch that did not start its ranks, or whose ranks were ended from outside, is
+    repeated after the others and after a pause; after as many in a row as there are `pauses` (seconds; default: of
+    PAUSES or PAUSES_HERE) the runner stops, and what is left stays so. Raises Locked, StateError, LauncherError;
+    Refused where something else lies in the place of a file or directory of the campaign.
     """
-    end = _end(plan.seconds[allocation]) if limited else None
+    ask = of_batch(plan.seconds[allocation]) if limited else endless
+    if pauses is None:
+        pauses = PAUSES if limited else PAUSES_HERE
     state = State(plan.campaign.out, allocation)
     state.create()
     with state.lock() as remark:
@@ -145,27 +168,45 @@ def run(
         queue = deque(s.task for s in standings if not s.over or s.task.id in forgiven)
         progress = progress or say
         progress(_opening(plan, allocation, standings, queue))
-        if queue:
-            _try_launcher(launcher, queue)
+        now = ask()
+        if queue and not now.ending:
+            _try_launcher(launcher, queue, pauses if limited else (), say)
         known = measured(survey(plan.campaign.out, plan.tasks))
         env = dict(launcher.environment) | {"FPNA_ALLOCATION_ID": allocation_id}
-        over, left = len(tasks) - len(queue), 0
-        while queue:
+        over, in_a_row, launched = len(tasks) - len(queue), 0, False
+        late: list[Task] = []  # there is no time for them
+        why = ""  # nothing more is launched
+        while queue and not why:
+            now = ask()
+            if why := now.ending:
+                break
             task = queue.popleft()
-            room = None if end is None else end - MARGIN_S - time.time()
-            if room is not None and _needed(task, known) > room:
-                left += 1
+            room = None if now.end is None else now.end - MARGIN_S - time.time()
+            whole = not launched and _whole(now, plan.seconds[allocation])
+            if room is not None and _needed(task, known) > room and not (whole and room > 0):
+                late.append(task)
                 continue
-            line = _attempt(plan, state, task, launcher, env, room, detail)
-            now = state.record(task).state(task, forgiven=forgiven.get(task.id, 0))
-            if now == TO_RETRY:
-                queue.append(task)
-            left += now == INTERRUPTED
-            over += now in OVER
-            tell = progress if now == DONE else say
+            launched = True
+            line = _attempt(plan, state, task, launcher, env, room, ask, detail)
+            outcome = state.record(task).state(task, forgiven=forgiven.get(task.id, 0))
+            over += outcome in OVER
+            tell = progress if outcome == DONE else say
             tell(f"[{over:{len(str(len(tasks)))}}/{len(tasks)}] {line}")
-        if left:
-            say(f"{left} left for want of time: submit this allocation again, and it goes on from here")
+            in_a_row = in_a_row + 1 if outcome == INTERRUPTED else 0
+            if outcome in (TO_RETRY, INTERRUPTED):
+                queue.append(task)
+            if in_a_row and not (why := ask().ending):
+                if in_a_row > len(pauses):
+                    why = f"{in_a_row} launches in a row did not come to their tasks, see the last line"
+                else:
+                    pause = pauses[in_a_row - 1]
+                    say(f"no attempt of the task: the next launch is in {pause:g} s")
+                    time.sleep(pause)
+        if left := len(late) + len(queue):
+            why = f"nothing more is launched: {why}" if queue else "there is no time for more"
+            say(f"{left} left, {why}. Submit this allocation again, and it goes on from here")
+        if queue and (now := ask()).preempted:
+            _wait_to_be_ended(now, say)
         failed = sum(s.state == FAILED for s in survey(plan.campaign.out, tasks))
         return Ended(failed=failed, left=left)
 
@@ -186,23 +227,32 @@ def _attempt(
     launcher: Launcher,
     env: dict[str, str],
     room: float | None,
+    ask: Callable[[], Allocation],
     detail: Callable[[str], None],
 ) -> str:
-    """Launch `task` once; a line for people on how it ended. `detail` gets lines on the command and on its log."""
+    """Launch `task` once; a line for people on how it ended. `ask` is for the allocation, `detail` gets lines on the
+    command and on its log."""
     attempt = state.next_attempt(task)
     state.move_aside(task, attempt - 1)  # what is there is not finished, or its result is spoilt
-    log = state.log(task, attempt)
+    log, ranks = state.log(task, attempt), state.ranks(task, attempt)
     command = [
         *launcher.command(task.ranks, task.threads),
+        *("sh", "-c", STARTED, str(ranks)),
         *module(f"miniapps.{task.app}", *task.arguments, "--out", str(state.out / task.id)),
     ]
     detail(f"{task.id}: attempt {attempt}, log {shown(log)}\n$ {shlex.join(command)}")
     state.begin(task, attempt, env["FPNA_ALLOCATION_ID"])
-    limit = task.seconds if room is None else min(task.seconds, room)
     begin = time.monotonic()
     try:
-        code = _launch(
-            command, log, env, plan.campaign.path.parent, limit, lambda pid: state.started(task, attempt, pid)
+        code, had = _launch(
+            command,
+            log,
+            ranks,
+            env,
+            plan.campaign.path.parent,
+            task.seconds,
+            room,
+            lambda pid: state.started(task, attempt, pid),
         )
     except (KeyboardInterrupt, interrupts.Terminated):
         with interrupts.held():
@@ -210,16 +260,19 @@ def _attempt(
                 task, attempt, INTERRUPTED, "the runner was interrupted", None, time.monotonic() - begin
             )
         raise
+    except CannotStart as error:
+        state.end(task, attempt, INTERRUPTED, str(error))
+        return f"{task.id}  {INTERRUPTED}: {error}"
     except OSError as error:
         state.end(task, attempt, INTERRUPTED, str(error))
-        raise StateError(
-            f"{log}: {error.strerror}; make room, or correct the launcher, and start again"
-        ) from None
+        raise StateError(f"{log}: {error.strerror}; make room, and start again") from None
     took = time.monotonic() - begin
-    outcome, reason = _judge(state, task, code, log, limit)
+    outcome, reason = judge(state.out / task.id, task, code, log, ranks, had)
+    if outcome == FAILED and (why := ask().ending):
+        outcome, reason = INTERRUPTED, f"the allocation ends ({why}): {reason}"
     reason = cut(reason)
     moved = state.end(task, attempt, outcome, reason, code, took)
-    if outcome not in FINISHED and _disk_full(log):
+    if outcome not in FINISHED and disk_full(log):
         raise StateError(
             f"{state.out}: the disk is full, as {log} says; make room and start again: what is finished is not repeated"
         )
@@ -229,53 +282,53 @@ def _attempt(
     return f"{line}  (log {shown(log)}" + (f", traces {shown(state.out / moved)})" if moved else ")")
 
 
-def _judge(state: State, task: Task, code: int | None, log: Path, limit: float) -> tuple[Outcome, str]:
-    """(outcome, reason) of an attempt that ended with `code`, None if it was ended for its time."""
-    outcome, reason = look(state.out / task.id, task.ranks)
-    if outcome == DONE and code != 0:
-        return (
-            DONE,
-            "complete, but it did not end by itself" if code is None else f"complete, but exit code {code}",
-        )
-    if outcome in FINISHED:
-        return outcome, reason
-    if code is None and limit < task.seconds:
-        return INTERRUPTED, "the allocation ends"
-    if code is None:
-        return FAILED, f"no end after its time of {task.seconds} s"
-    if _disk_full(log):
-        return INTERRUPTED, "the disk is full"
-    return FAILED, f"exit code {code}: {reason if outcome == FAILED else doctor.gist(_tail(log))}"
-
-
 def _launch(
     command: list[str],
     log: Path,
+    ranks: Path,
     env: dict[str, str],
     cwd: Path,
     limit: float,
+    room: float | None,
     started: Callable[[int], None],
-) -> int | None:
-    """Exit code of `command`, all output in `log`; None if it took more than `limit` seconds and was ended."""
+) -> tuple[int | None, float]:
+    """(exit code of `command`, seconds that its ranks had); all output is in `log`.
+
+    The code is None where it was ended: `limit` seconds after the first line in the file `ranks`, or without one after
+    its start, or when `room`, the seconds left of the allocation, was over. Raises CannotStart where there is no
+    process to be had for it, OSError where the log cannot be written."""
     is_folder(log.parent)
-    with open(log, "x", encoding="utf-8") as output:
+    with open(log, "x", encoding="utf-8") as output, open(ranks, "x"):
         output.write(f"$ {shlex.join(command)}\n")
         output.flush()
         with interrupts.held():  # no signal between the start of a process and knowing of it
-            process = subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                cwd=cwd,
-                env=env,
-                start_new_session=True,  # a Ctrl-C is for the runner, which then ends the ranks in good order
-            )
+            try:
+                process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=cwd,
+                    env=env,
+                    start_new_session=True,  # a Ctrl-C is for the runner, which then ends the ranks in good order
+                )
+            except (
+                OSError
+            ) as error:  # the process table or the memory is full, or the launcher is gone for a while
+                raise CannotStart(f"{command[0]} cannot be started: {error.strerror}") from None
+        begin, began = time.monotonic(), None
         try:
             started(process.pid)
-            return process.wait(limit)
-        except subprocess.TimeoutExpired:
-            return None
+            while True:
+                if began is None and ranks_started(ranks):
+                    began = time.monotonic()
+                since = time.monotonic() - (began or begin)
+                left = min(limit - since, inf if room is None else begin + room - time.monotonic())
+                if left <= 0:
+                    return None, since if began else 0.0
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    code = process.wait(left if began else min(left, LOOK_S))
+                    return code, time.monotonic() - (began or begin)
         finally:
             if process.poll() is None:
                 with interrupts.held():
@@ -348,18 +401,28 @@ def _wait_for(process: Process, limit: float) -> None:
         time.sleep(0.05)
 
 
-def _try_launcher(launcher: Launcher, tasks: Collection[Task]) -> None:
-    """Start two ranks of a tiny program: they must find each other. Raises LauncherError."""
+def _try_launcher(
+    launcher: Launcher, tasks: Collection[Task], pauses: Sequence[float], say: Callable[[str], None]
+) -> None:
+    """Start two ranks of a tiny program: they must find each other. A launcher that starts none is tried again after
+    each of `pauses`. Raises LauncherError."""
     if max(task.ranks for task in tasks) < 2:
         return
     command = [*launcher.command(2, min(task.threads for task in tasks)), sys.executable, "-c", doctor.PROBE]
-    try:
-        output = doctor.output_of(command, launcher.environment)
-    except OSError as error:
-        output = f"{command[0]}: {error.strerror}"
-    sizes = doctor.ranks_found(output)
-    if sizes == [2]:
-        return
+    for pause in (*pauses, None):
+        try:
+            output = doctor.output_of(command, launcher.environment)
+        except OSError as error:
+            output = f"{command[0]}: {error.strerror}"
+        sizes = doctor.ranks_found(output)
+        if sizes == [2]:
+            return
+        if sizes or pause is None:
+            break
+        say(
+            f"{command[0]} does not start two ranks: {cut(doctor.gist(output))}; it is tried again in {pause:g} s"
+        )
+        time.sleep(pause)
     started = shlex.join(command[:-2])
     if len(sizes) > 1:
         raise LauncherError(
@@ -388,11 +451,17 @@ def _needed(task: Task, known: Mapping[tuple[Any, ...], float]) -> float:
     return task.seconds if before is None else min(task.seconds, SLACK * before + GRACE_S)
 
 
-def _end(seconds: int) -> float:
-    """When the allocation ends, in time since the epoch, as Slurm says or as planned; a job has spent a while on
-    starting when this is asked."""
-    text = os.environ.get("SLURM_JOB_END_TIME", "")
-    return float(text) if text.isdecimal() else time.time() + seconds - START_SECONDS + MARGIN_S
+def _whole(now: Allocation, planned: int) -> bool:
+    """Whether an allocation is as long as planned: no other will have more time for what is launched first in it."""
+    return now.start is not None and now.end is not None and now.end - now.start >= planned - 1
+
+
+def _wait_to_be_ended(now: Allocation, say: Callable[[str], None]) -> None:
+    """Wait for the end of a preempted job: one that ended by itself would not be put into the queue again."""
+    say("the batch system ends this job and starts it again, if it is allowed to: waiting for that")
+    until = (now.end or time.time()) + GONE_S
+    while time.time() < until:
+        time.sleep(1)
 
 
 def _clean(env: Mapping[str, str]) -> dict[str, str]:
@@ -400,16 +469,3 @@ def _clean(env: Mapping[str, str]) -> dict[str, str]:
     kept = {key: value for key, value in env.items() if not key.startswith("FPNA_")}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
     return kept
-
-
-def _disk_full(log: Path) -> bool:
-    return any(word in _tail(log) for word in FULL)
-
-
-def _tail(log: Path) -> str:
-    try:
-        with open_regular(log, most=sys.maxsize) as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
-            return file.read(TAIL).decode("utf-8", "replace")
-    except (OSError, Refused):
-        return ""

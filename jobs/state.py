@@ -3,6 +3,7 @@
     OUT/TASK-ID/            the run of a task: traces and result.json
     OUT/failed/TASK-ID.N/   what the N-th attempt left, if it failed or was interrupted; never deleted
     OUT/logs/TASK-ID.N.txt  what the N-th attempt printed
+    OUT/logs/TASK-ID.N.ranks  a line from every rank that it started
     OUT/state/aK.jsonl      one line at the beginning and one at the end of every attempt in allocation K
     OUT/state/aK.lock       who runs allocation K now
 
@@ -189,7 +190,7 @@ class State:
     def next_attempt(self, task: Task) -> int:
         """The number of the next attempt, from 1; no log of another attempt has it."""
         attempt = 1 + max((begin.attempt for begin in self.record(task).begun), default=0)
-        while os.path.lexists(self.log(task, attempt)):
+        while os.path.lexists(self.log(task, attempt)) or os.path.lexists(self.ranks(task, attempt)):
             attempt += 1
         return attempt
 
@@ -235,6 +236,10 @@ class State:
     def log(self, task: Task, attempt: int) -> Path:
         """The file for what an attempt prints."""
         return self.out / "logs" / f"{task.id}.{attempt}.txt"
+
+    def ranks(self, task: Task, attempt: int) -> Path:
+        """The file to which every rank of an attempt adds a line when it starts."""
+        return self.out / "logs" / f"{task.id}.{attempt}.ranks"
 
     def _add(self, entry: Begin | End) -> None:
         """Write down `entry`."""

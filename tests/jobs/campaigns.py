@@ -18,6 +18,9 @@ guarantee = ["none", "layout"]
 options = { "problem.sizes" = 100, "problem.arrays" = 2, "method.samples" = 2, "method.variants" = "sptr" }
 """
 
+# Shell, for `wrapper`: what two ranks do when they start.
+STARTED = 'for word; do case "$word" in *.ranks) echo 1 >> "$word"; echo 2 >> "$word";; esac; done'
+
 
 def write(folder, text=SMALL, **replaced):
     """The campaign `text` as a file in `folder`; `replaced` values of top-level or first keys of that name."""

@@ -23,7 +23,7 @@ import signal
 import socket
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.cluster import Cluster
@@ -65,7 +65,7 @@ SchedulerParameters=sched_interval=2,batch_sched_delay=0,sched_min_interval=0
 # {cpus} processors of each node, however many the machine has
 SlurmdParameters=config_overrides
 {hosts}
-PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=debug Nodes=ALL Default=YES MaxTime=INFINITE State=UP{settings}
 """
 
 
@@ -91,12 +91,14 @@ def search_path():
 @dataclass(frozen=True)
 class Slurm:
     """A running Slurm: its directory, its hosts, the first of which has all commands, the environment in which these
-    find it, and the cluster of which the hosts are nodes; None for this machine."""
+    find it, and the cluster of which the hosts are nodes; None for this machine. `daemons` holds munged, slurmctld and
+    one `slurmd-HOST` for each host."""
 
     root: Path
     hosts: tuple
     environment: dict
     nodes: Cluster | None = None
+    daemons: dict = field(default_factory=dict)
 
     def on(self, host, argv):
         """The command line that runs `argv` on one of the hosts."""
@@ -119,7 +121,7 @@ class Slurm:
     def idle(self):
         """Whether all hosts are up and have nothing to do."""
         states = self.command("sinfo", "--noheader", "--Node", "--format=%t", check=False).split()
-        return states == ["idle"] * len(self.hosts)
+        return len(states) >= len(self.hosts) and set(states) == {"idle"}  # a line for each partition
 
     def sbatch(self, script, *options, cwd=None):
         """Submit a script (its text) and return the job's id (str)."""
@@ -159,10 +161,45 @@ class Slurm:
         raise AssertionError(f"job {number} is not {' or '.join(until)} after {seconds} s: {record}")
 
 
+class Daemon:
+    """A program in the foreground, with what it prints added to the file `log`."""
+
+    def __init__(self, argv, environment, log):
+        self.argv, self.environment, self.log = argv, environment, log
+        self.begin()
+
+    def begin(self):
+        """Start it, again where it was stopped."""
+        with self.log.open("ab") as out:
+            self.process = subprocess.Popen(
+                self.argv,
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,
+            )
+
+    def kill(self):
+        """End it as a lost node or a full memory does: without a word. What it has started goes on."""
+        self.process.kill()
+        self.process.wait()
+
+    def end(self):
+        """End it in good order, where it runs."""
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
 @contextlib.contextmanager
-def start(root, nodes=None):
+def start(root, nodes=None, settings=""):
     """A Slurm with all its files below `root` (a directory that others can enter), until the block ends; on this
-    machine, or on the `nodes` of a cluster (jobs.cluster.Cluster)."""
+    machine, or on the `nodes` of a cluster (jobs.cluster.Cluster). `settings`: what follows the definition of the
+    partition `debug` in its configuration: more for that partition, and lines."""
     if nodes is None:
         addresses = {socket.gethostname().split(".")[0]: "127.0.0.1"}
         more = {}
@@ -193,6 +230,7 @@ def start(root, nodes=None):
         first=secrets.randbelow(30_000_000) + 1,
         controller_port=controller_port,
         node_port=node_port,
+        settings=settings,
     )
     (root / "slurm.conf").write_text(configuration)
     # Nothing here uses control groups. Without this slurmd looks for them, and in a network namespace there are none.
@@ -206,7 +244,8 @@ def start(root, nodes=None):
     with contextlib.ExitStack() as daemons:
 
         def run(name, argv):
-            daemons.enter_context(running(argv, environment, root / f"{name}.out"))
+            slurm.daemons[name] = daemon = Daemon(argv, environment, root / f"{name}.out")
+            daemons.callback(daemon.end)
 
         as_munge = ("setpriv", "--reuid=munge", "--regid=munge", "--clear-groups", "--")
         places = {"socket": "socket", "pid-file": "pid", "log-file": "log", "seed-file": "seed"}
@@ -225,24 +264,6 @@ def start(root, nodes=None):
             slurm.command("scancel", "--user=root", check=False)
             with contextlib.suppress(AssertionError):
                 until(lambda: not slurm.command("squeue", "-h", check=False), "jobs do not end", root)
-
-
-@contextlib.contextmanager
-def running(argv, environment, log):
-    """A daemon in the foreground, with what it prints in `log`; ended with the block."""
-    with log.open("wb") as out:
-        process = subprocess.Popen(
-            argv, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
-        )
-    try:
-        yield process
-    finally:
-        process.terminate()
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
 
 
 def until(condition, complaint, root, seconds=20):

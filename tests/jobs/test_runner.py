@@ -12,10 +12,10 @@ import pytest
 from jobs.campaign import read
 from jobs.plan import plan
 from jobs.processes import alive
-from jobs.runner import LauncherError, here, run
+from jobs.runner import Launcher, LauncherError, here, run
 from jobs.sites import site
 from jobs.state import DONE, FAILED, INTERRUPTED, LEFT, State, StateError, survey
-from tests.jobs.campaigns import MPIRUN, SMALL, wrapper, write
+from tests.jobs.campaigns import MPIRUN, SMALL, STARTED, wrapper, write
 from tests.launch import environment, launcher
 
 pytestmark = pytest.mark.skipif(
@@ -36,7 +36,7 @@ def local(path, mpirun=None, where=None, **options):
 
 def launches(out):
     """How many launches there were, from the logs of attempts."""
-    return len(list((out / "logs").iterdir()))
+    return len(list((out / "logs").glob("*.txt")))
 
 
 def until(condition, what, seconds=120):
@@ -91,7 +91,8 @@ def test_a_killed_runner_is_resumed_without_repeating_what_is_finished(tmp_path)
 
 def test_a_task_that_fails_once_is_tried_again_after_the_others(tmp_path):
     flaky = wrapper(
-        tmp_path, f"[ -e {tmp_path}/failed ] || {{ touch {tmp_path}/failed; echo Network error; exit 9; }}"
+        tmp_path,
+        f"[ -e {tmp_path}/failed ] || {{ {STARTED}; touch {tmp_path}/failed; echo Network error; exit 9; }}",
     )
     ended, lines, standings = local(write(tmp_path), flaky)
     assert ended.failed == 0
@@ -125,11 +126,106 @@ def test_a_task_that_always_fails_ends_as_failed_with_its_traces_kept_and_does_n
 
 def test_a_task_that_does_not_end_in_its_time_is_ended_and_has_failed(tmp_path):
     path = write(tmp_path, ONE.replace("[defaults]", "[defaults]\nretries = 0"), time='"00:00:01"')
-    ended, lines, _ = local(path, wrapper(tmp_path, f"echo $$ > {tmp_path}/pid; exec sleep 600"))
+    ended, lines, _ = local(path, wrapper(tmp_path, f"{STARTED}; echo $$ > {tmp_path}/pid; exec sleep 600"))
     assert ended.failed == 1
     assert "no end after its time of 1 s" in lines[-1]
     with pytest.raises(ProcessLookupError):
         os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
+REFUSES = "srun: error: Unable to create step for job 7: Job/step already completing or completed"
+
+
+def test_a_launch_that_the_launcher_refuses_is_no_attempt_of_the_task(tmp_path):
+    """More launches are refused than a task has attempts."""
+    refusing = wrapper(
+        tmp_path,
+        f'echo x >> {tmp_path}/n; [ "$(wc -l < {tmp_path}/n)" -gt 5 ] || {{ echo "{REFUSES}"; exit 1; }}',
+    )
+    ended, lines, standings = local(write(tmp_path), refusing, pauses=[0.01] * 5)
+    assert (ended.failed, ended.left) == (0, 0)
+    assert [s.state for s in standings] == [DONE, DONE]
+    assert [s.record.failures for s in standings] == [[], []]
+    assert f"interrupted  0.0 s: the launcher started no rank, exit code 1: {REFUSES}" in lines[1]
+    assert lines[2] == "no attempt of the task: the next launch is in 0.01 s"
+
+
+def test_a_launcher_that_refuses_for_ever_stops_the_runner_and_the_tasks_stay_left(tmp_path):
+    path = write(tmp_path)
+    ended, lines, standings = local(path, wrapper(tmp_path, f"echo {REFUSES}; exit 1"), pauses=[0.01] * 3)
+    assert (ended.failed, ended.left) == (0, 2)
+    assert launches(tmp_path / "out") == 4
+    assert [s.state for s in standings] == [INTERRUPTED, INTERRUPTED]
+    assert "2 left, nothing more is launched: 4 launches in a row did not come to their tasks" in lines[-1]
+    assert [s.state for s in local(path)[2]] == [DONE, DONE], "the next call goes on"
+
+
+def test_some_ranks_are_no_attempt_and_neither_is_a_python_that_is_not_there(tmp_path):
+    (tmp_path / "some").mkdir()
+    one = STARTED.replace('; echo 2 >> "$word"', "")
+    _, lines, standings = local(write(tmp_path / "some", ONE), wrapper(tmp_path, f"{one}; exit 1"), pauses=[])
+    assert standings[0].state == INTERRUPTED and "the launcher started 1 of 2 ranks" in lines[1]
+    _, lines, standings = local(write(tmp_path, ONE), wrapper(tmp_path, f"{STARTED}; exit 127"), pauses=[])
+    assert standings[0].state == INTERRUPTED and "Python cannot be started there" in lines[1]
+
+
+def test_ranks_that_are_ended_from_outside_have_not_failed(tmp_path):
+    """A batch system that preempts a job sends its ranks SIGTERM, and lets the runner go on."""
+    path = write(tmp_path, ONE)
+    ended, lines, standings = local(
+        path, wrapper(tmp_path, f"{STARTED}; echo slurmstepd: error: CANCELLED; exit 143"), pauses=[0.01]
+    )
+    assert (ended.failed, ended.left, launches(tmp_path / "out")) == (0, 1, 2)
+    assert (
+        "interrupted" in lines[1]
+        and "ended from outside, exit code 143: slurmstepd: error: CANCELLED" in lines[1]
+    )
+    stopped = wrapper(tmp_path, f'{MPIRUN} "$@" & sleep 1.5; kill $!; wait $!; exit $?')
+    slow = SMALL.replace('"method.samples" = 2', '"method.samples" = 100000').replace(
+        '["none", "layout"]', '"none"'
+    )
+    (tmp_path / "slow").mkdir()
+    assert [s.state for s in local(write(tmp_path / "slow", slow), stopped, pauses=[])[2]] == [INTERRUPTED]
+
+
+def test_a_full_process_table_or_a_launcher_that_is_away_is_waited_for(tmp_path):
+    workload, lines = plan(read(write(tmp_path, ONE))), []
+    commands = iter([[str(MPIRUN)], ["/absent/srun"], ["/absent/srun"]])
+    launcher = Launcher(
+        lambda ranks, threads: [*next(commands, [str(MPIRUN)]), "-n", str(ranks)], here().environment
+    )
+    ended = run(workload, 0, launcher, lines.append, allocation_id="a", pauses=[0.01] * 2)
+    assert (ended.failed, ended.left) == (0, 0)
+    assert "interrupted: /absent/srun cannot be started: No such file or directory" in lines[1]
+
+
+def test_a_program_that_dies_in_its_first_import_fails_after_its_attempts(tmp_path):
+    dies = wrapper(tmp_path, f"{STARTED}; echo ImportError: libmpi.so.12; exit 1")
+    ended, lines, standings = local(write(tmp_path, ONE), dies)
+    assert (ended.failed, standings[0].state, launches(tmp_path / "out")) == (1, FAILED, 2)
+    assert "exit code 1: ImportError: libmpi.so.12" in lines[-1]
+
+
+def test_an_allocation_that_ends_takes_no_attempt_from_its_tasks(tmp_path, monkeypatch):
+    """Slurm says that the job ends after the first launch failed."""
+    dies = wrapper(tmp_path, f"{STARTED}; touch {tmp_path}/ends; exit 1")
+    scontrol = tmp_path / "scontrol"
+    scontrol.write_text(
+        f"#!/bin/sh\n[ -e {tmp_path}/ends ] && echo JobState=COMPLETING || echo JobState=RUNNING\n"
+    )
+    scontrol.chmod(0o755)
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    ended, lines, standings = local(write(tmp_path), dies, limited=True)
+    assert (ended.failed, ended.left, launches(tmp_path / "out")) == (0, 2, 1)
+    assert sorted(s.state for s in standings) == [INTERRUPTED, LEFT]
+    assert "2 left, nothing more is launched: Slurm says COMPLETING" in lines[-1]
+
+
+def test_an_allocation_of_one_task_runs_it_where_nothing_says_when_it_ends(tmp_path, monkeypatch):
+    for name in ("SLURM_JOB_END_TIME", "SLURM_JOB_ID", "PBS_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    assert [s.state for s in local(write(tmp_path, ONE), limited=True)[2]] == [DONE]
 
 
 def test_the_launcher_of_another_mpi_library_is_found_before_anything_runs(tmp_path):
@@ -185,7 +281,7 @@ def test_no_task_begins_that_would_not_end_within_the_allocation(tmp_path, monke
     ended, lines, standings = local(path, limited=True)
     assert (ended.failed, ended.left) == (0, 2)
     assert [s.state for s in standings] == [LEFT, LEFT]
-    assert "2 left for want of time: submit this allocation again" in lines[-1]
+    assert "2 left, there is no time for more. Submit this allocation again" in lines[-1]
 
 
 def test_options_in_the_environment_do_not_get_into_a_campaign(monkeypatch):

@@ -1,0 +1,121 @@
+"""The allocation that this program runs in: when it ends, and whether the batch system is ending it already."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from jobs.plan import START_SECONDS
+
+ASK_S = 15  # a scheduler that is away keeps its commands waiting
+RUNNING = (
+    "RUNNING",
+    "SUSPENDED",
+    "STOPPED",
+    "SIGNALING",
+    "STAGE_OUT",
+)  # states in which Slurm lets a job live
+FORGOTTEN = "Invalid job id"  # of a job that has ended
+WALLTIME = re.compile(r"(?:(\d+):)?(\d+):(\d+)")
+
+
+@dataclass(frozen=True)
+class Allocation:
+    """What is known of an allocation; times in seconds since the epoch, None: not known."""
+
+    start: float | None = None
+    end: float | None = None
+    ending: str = ""  # why no launch will succeed any more, in words; empty: it goes on
+    preempted: bool = (
+        False  # the batch system ends the job itself, and starts it again if the job still runs then
+    )
+
+
+def endless() -> Allocation:
+    """In place of a batch system: nothing ends."""
+    return Allocation()
+
+
+def of_batch(seconds: int) -> Callable[[], Allocation]:
+    """A function that asks the batch system for the allocation of this process, which was planned to have `seconds`.
+
+    Where the batch system does not answer, the last answer stands. Without any, the allocation ends at
+    SLURM_JOB_END_TIME, or after `seconds` from now, less half of the time that a job may spend until it runs us.
+    """
+    text = os.environ.get("SLURM_JOB_END_TIME", "")
+    end = float(text) if text.isdecimal() else time.time() + seconds - START_SECONDS / 2
+    known = Allocation(None if text.isdecimal() else end - seconds, end)
+
+    def ask() -> Allocation:
+        nonlocal known
+        known = _slurm(known) if "SLURM_JOB_ID" in os.environ else _pbs(known)
+        if known.end is not None and known.end <= time.time() and not known.ending:
+            return replace(known, ending="its time is up")
+        return known
+
+    return ask
+
+
+def _slurm(known: Allocation) -> Allocation:
+    """What Slurm says of the job of this process, `known` where it does not answer."""
+    answer = _answer(["scontrol", "show", "job", "--oneliner", os.environ["SLURM_JOB_ID"]])
+    if FORGOTTEN in answer:
+        return replace(known, ending="Slurm does not know the job any more")
+    fields = dict(re.findall(r"(\w+)=(\S*)", answer))
+    if "JobState" not in fields:
+        return known
+    state, restarts = fields["JobState"], fields.get("Restarts", "0")
+    start, end, preempted = (_time(fields.get(name, "")) for name in ("StartTime", "EndTime", "PreemptTime"))
+    if state not in RUNNING:
+        ending = f"Slurm says {state}"
+    elif restarts != os.environ.get("SLURM_RESTART_COUNT", "0"):
+        ending = "Slurm has put the job into the queue again"
+    else:
+        ending = "Slurm preempts the job" if preempted else ""
+    return Allocation(start, end or known.end, ending, preempted=bool(preempted) and state in RUNNING)
+
+
+def _pbs(known: Allocation) -> Allocation:
+    """What PBS says of the job of this process, `known` where it does not answer, or there is no PBS."""
+    if "PBS_JOBID" not in os.environ:
+        return known
+    fields = dict(
+        re.findall(r"^\s*([\w.]+) = (.*)$", _answer(["qstat", "-f", os.environ["PBS_JOBID"]]), re.MULTILINE)
+    )
+    state, limit = fields.get("job_state"), WALLTIME.fullmatch(fields.get("Resource_List.walltime", ""))
+    if state is None:
+        return known
+    ending = "" if state == "R" else f"PBS says {state}"
+    try:
+        start = time.mktime(time.strptime(fields.get("stime", "")))
+    except (ValueError, OverflowError):
+        return replace(known, ending=ending)
+    if limit is None:
+        return replace(known, ending=ending)
+    hours, minutes, seconds = (int(part or 0) for part in limit.groups())
+    return Allocation(start, start + 3600 * hours + 60 * minutes + seconds, ending)
+
+
+def _answer(command: list[str]) -> str:
+    """What a command of the batch system prints, "" where it cannot be started or does not end."""
+    try:
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            timeout=ASK_S,
+            env={**os.environ, "SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"},
+        ).stdout
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+
+
+def _time(text: str) -> float | None:
+    return float(text) if text.isdecimal() else None

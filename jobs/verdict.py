@@ -1,0 +1,98 @@
+"""How an attempt ended: whether the task failed by itself, or something outside ended or hindered its launch.
+
+A task has failed where its ranks ran and one of them failed. It has not where the launcher did not start all of its
+ranks, where they were ended by SIGTERM or Ctrl-C from outside, or where disk or process table are full. Every rank
+says that it has started before it becomes Python: it adds a line to the file `ranks` of its attempt.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from errno import EAGAIN, EDQUOT, ENOSPC
+from pathlib import Path
+
+from jobs.plan import Task
+from jobs.records import DONE, FAILED, INTERRUPTED, Outcome
+from jobs.state import FINISHED, LEFT, look
+from miniapps import doctor
+from miniapps.received.regular import Refused, open_regular
+from miniapps.received.result import read_result
+
+STARTED = (
+    '{ echo $$ >> "$0"; } 2> /dev/null; exec "$@"'  # of every rank, with sh -c, and its file `ranks` as $0
+)
+TAIL = 4000  # bytes of an output that are searched for a reason
+FULL = tuple(os.strerror(number) for number in (ENOSPC, EDQUOT))
+NO_PROCESS = os.strerror(EAGAIN)  # what fork says when the process table is full
+NOT_STARTED = (126, 127)  # exit codes of a shell whose program is not there
+# Exit codes of applications, launchers and processes that were asked to end.
+ASKED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
+
+
+def judge(run: Path, task: Task, code: int | None, log: Path, ranks: Path, had: float) -> tuple[Outcome, str]:
+    """(outcome, reason) of an attempt in the directory `run`, whose launcher ended with `code`, None if it was ended
+    after its ranks `had` so many seconds; `log` is what it printed, `ranks` the file with a line of each rank that
+    started."""
+    outcome, reason = look(run, task.ranks)
+    if outcome == DONE and code != 0:
+        return (
+            DONE,
+            "complete, but it did not end by itself" if code is None else f"complete, but exit code {code}",
+        )
+    if outcome in FINISHED:
+        return outcome, reason
+    started = ranks_started(ranks)
+    if disk_full(log):
+        return INTERRUPTED, "the disk is full"
+    said = doctor.gist(tail(log, "$ "))
+    if outcome == LEFT and started < task.ranks:  # whoever wrote a file had found the others
+        some = f"{started} of {task.ranks} ranks" if started else "no rank"
+        ended = f"exit code {code}" if code is not None else "in its time"
+        return INTERRUPTED, f"the launcher started {some}, {ended}: {said}"
+    if code is None and had < task.seconds:
+        return INTERRUPTED, "the allocation ends"
+    if code is None:
+        return FAILED, f"no end after its time of {task.seconds} s"
+    told = _told(run)
+    if (code if told is None else told) in ASKED:
+        return INTERRUPTED, f"ended from outside, exit code {code}: {reason if told is not None else said}"
+    if outcome == LEFT and code in NOT_STARTED:
+        return INTERRUPTED, f"Python cannot be started there, exit code {code}: {said}"
+    if outcome == LEFT and NO_PROCESS in tail(log):
+        return INTERRUPTED, f"too many processes there, exit code {code}: {said}"
+    return FAILED, f"exit code {code}: {reason if outcome == FAILED else said}"
+
+
+def ranks_started(ranks: Path) -> int:
+    """How many ranks have added their line to the file `ranks`."""
+    try:
+        with open_regular(ranks, most=sys.maxsize) as file:
+            return sum(1 for _ in file)
+    except (OSError, Refused):
+        return 0
+
+
+def disk_full(log: Path) -> bool:
+    """Whether what was printed says that the disk is full."""
+    return any(word in tail(log) for word in FULL)
+
+
+def tail(log: Path, without: str = "\n") -> str:
+    """The end of a log, less lines that begin with `without`."""
+    try:
+        with open_regular(log, most=sys.maxsize) as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
+            text = file.read(TAIL).decode("utf-8", "replace")
+    except (OSError, Refused):
+        return ""
+    return "\n".join(line for line in text.splitlines() if not line.startswith(without))
+
+
+def _told(run: Path) -> int | None:
+    """The exit code that the application itself wrote into result.json, None where it wrote none."""
+    try:
+        return read_result(run).exit_code
+    except (OSError, Refused):
+        return None

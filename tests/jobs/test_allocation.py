@@ -1,0 +1,81 @@
+"""What a runner knows of its allocation: from the batch system, or, where that is silent, from what was planned."""
+
+import os
+import time
+
+import pytest
+
+from jobs.allocation import of_batch
+
+NOW = int(time.time())
+RUNNING = (
+    "JobId=7 JobName=a JobState=RUNNING Reason=None Requeue=1 Restarts=0 TimeLimit=00:01:00 StartTime={start} "
+    "EndTime={end} {more}Deadline=N/A SuspendTime=None"
+)  # of Slurm 22.05, with SLURM_TIME_FORMAT=%s, without what is not read
+
+
+@pytest.fixture
+def says(tmp_path, monkeypatch):
+    """A function that makes a scheduler's command print a text, or fail."""
+    for name in ("SLURM_JOB_END_TIME", "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    def put(name, text, code=0):
+        monkeypatch.setenv({"scontrol": "SLURM_JOB_ID", "qstat": "PBS_JOBID"}[name], "7")
+        (tmp_path / name).write_text(f"#!/bin/sh\ncat <<'END'\n{text}\nEND\nexit {code}\n")
+        (tmp_path / name).chmod(0o755)
+
+    return put
+
+
+def slurm(start=NOW - 60, end=NOW + 600, more=""):
+    return RUNNING.format(start=start, end=end, more=more)
+
+
+def test_the_end_is_the_one_that_slurm_has_now(says):
+    says("scontrol", slurm())
+    ask = of_batch(120)
+    assert (ask().start, ask().end, ask().ending) == (NOW - 60, NOW + 600, "")
+    says("scontrol", slurm(end=NOW + 60))
+    assert ask().end == NOW + 60, "someone has changed it"
+    says("scontrol", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", code=1)
+    assert (ask().end, ask().ending) == (NOW + 60, ""), "the last answer stands"
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (slurm(more=f"PreemptTime={NOW} "), "Slurm preempts the job"),
+        (slurm(end=NOW - 1), "its time is up"),
+        (slurm().replace("RUNNING", "COMPLETING"), "Slurm says COMPLETING"),
+        (slurm().replace("Restarts=0", "Restarts=1"), "Slurm has put the job into the queue again"),
+        ("slurm_load_jobs error: Invalid job id specified", "Slurm does not know the job any more"),
+    ],
+)
+def test_slurm_says_why_no_launch_can_succeed_any_more(says, answer, why):
+    says("scontrol", answer, code=answer.startswith("slurm_load"))
+    assert of_batch(120)().ending == why
+    assert of_batch(120)().preempted == ("preempts" in why)
+
+
+def test_the_job_that_was_put_into_the_queue_again_is_none_that_ends_when_it_runs(says, monkeypatch):
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    says("scontrol", slurm().replace("Restarts=0", "Restarts=1"))
+    assert of_batch(120)().ending == ""
+
+
+def test_pbs_is_asked_too(says):
+    start = time.strftime("%a %b %d %H:%M:%S %Y", time.localtime(NOW - 60))
+    text = f"Job Id: 7\n    job_state = R\n    Resource_List.walltime = 01:00:00\n    stime = {start}"
+    says("qstat", text)
+    assert (of_batch(120)().start, of_batch(120)().end) == (NOW - 60, NOW + 3540)
+    says("qstat", text.replace("= R", "= E"))
+    assert of_batch(120)().ending == "PBS says E"
+
+
+def test_where_no_batch_system_answers_the_plan_counts(says, monkeypatch):
+    known = of_batch(120)()
+    assert known.end - known.start == 120 and known.end == pytest.approx(time.time() + 90, abs=5)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(NOW + 77))
+    assert (of_batch(120)().start, of_batch(120)().end) == (None, NOW + 77)
