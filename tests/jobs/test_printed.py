@@ -11,8 +11,9 @@ from jobs.campaign import read
 from jobs.files import append, to_append
 from jobs.plan import plan
 from jobs.records import Submission
-from jobs.runner import _judge, run
+from jobs.runner import run
 from jobs.state import CHECK_FAILED, FAILED, look
+from jobs.verdict import judge
 from tests.jobs.campaigns import MPIRUN, SMALL, write
 from tests.jobs.test_records import BEGIN, END, SUBMISSION
 from tests.jobs.test_recovery import state, task, workload
@@ -102,7 +103,7 @@ def test_what_a_program_prints_before_it_fails_is_shown_and_not_obeyed(tmp_path)
     hostile.write_text("#!/bin/sh\nprintf 'error: \\033]0;gone\\007[red]\\n'; exit 9\n")
     hostile.chmod(0o755)
     workload, lines = plan(read(write(tmp_path, SMALL, ranks="[1]"))), []
-    run(workload, 0, here(str(hostile)), lines.append, allocation_id="a")
+    run(workload, 0, here(str(hostile)), lines.append, allocation_id="a", pauses=[])
     assert r"exit code 9: error: \x1b]0;gone\x07[red]" in lines[1]
     assert clean("\n".join(lines))
 
@@ -113,10 +114,13 @@ def test_a_log_is_judged_by_its_last_bytes_and_only_if_it_is_one(state, task, tm
         file.truncate(40 * 2**30)
         file.seek(0, 2)
         file.write(b"\nerror: at the end\n")
-    assert _judge(state, task, 9, log, 60)[1] == "exit code 9: error: at the end"
+    ranks = state.ranks(task, 1)
+    ranks.write_text("1\n" * task.ranks)
+    attempt = (state.out / task.id, task, 9, log, ranks, 60)
+    assert judge(*attempt)[1] == "exit code 9: error: at the end"
     log.unlink()
     log.symlink_to("/proc/self/environ")
-    assert _judge(state, task, 9, log, 60)[1] == "exit code 9: no output"
+    assert judge(*attempt)[1] == "exit code 9: no output"
 
 
 def test_names_of_files_are_shown_and_not_obeyed(tmp_path, capsys):

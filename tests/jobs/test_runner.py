@@ -172,7 +172,7 @@ def test_some_ranks_are_no_attempt_and_neither_is_a_python_that_is_not_there(tmp
 def test_ranks_that_are_ended_from_outside_have_not_failed(tmp_path):
     """A batch system that preempts a job sends its ranks SIGTERM, and lets the runner go on."""
     path = write(tmp_path, ONE)
-    ended, lines, standings = local(
+    ended, lines, _ = local(
         path, wrapper(tmp_path, f"{STARTED}; echo slurmstepd: error: CANCELLED; exit 143"), pauses=[0.01]
     )
     assert (ended.failed, ended.left, launches(tmp_path / "out")) == (0, 1, 2)
