@@ -1,72 +1,19 @@
-"""Buffers as mpi4py's users pass them, as one-dimensional arrays; and other libraries' arrays as NumPy's.
-
-A buffer is an array (NumPy's, a torch tensor, CuPy's), or `[array, TYPE]`, `[array, count]` or `[array, count, TYPE]`
-with a named MPI type. What else MPI knows, displacements and derived types, is refused.
-"""
+"""Other libraries' arrays as NumPy's or, in GPU memory, CuPy's, without a copy; numbers as what has a bit pattern."""
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from mpi4py import MPI
 
 from kernels.allreduce.execution import device
-from kernels.guarantees import ChoiceError
 
 REMEDY = "pass a C-contiguous array"
 
 
-@dataclass(frozen=True)
-class Buffer:
-    """`array`: the elements (n,) of a buffer, NumPy's or CuPy's, sharing its memory; `shape` as the user has it."""
-
-    array: Any
-    shape: tuple[int, ...]
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Type of an element."""
-        dtype: np.dtype = self.array.dtype
-        return dtype
-
-    def rows(self) -> Any:
-        """The buffer as (rows, elements of a row), where its first axis counts rows."""
-        return self.array.reshape(self.shape[0], math.prod(self.shape[1:]))
-
-
-def buffer(given: Any, what: str, rows: bool = False) -> Buffer:
-    """`given`, the argument `what` of a call, as a Buffer; `rows`: its first axis counts rows.
-
-    Raises TypeError for what is no buffer or not contiguous, ValueError for a wrong count, and ChoiceError for a
-    derived type or displacements.
-    """
-    count = datatype = None
-    array = given
-    if isinstance(given, list | tuple):
-        array, count, datatype = _parts(given, what)
-    array = as_array(array, what)
-    if rows and not array.ndim:
-        raise ValueError(f"{what}: a single number has no rows; pass an array (rows, ...)")
-    if not (array.flags.c_contiguous or (array.flags.f_contiguous and not rows)):
-        raise TypeError(f"{what}: an array of strides {array.strides} is not contiguous; {REMEDY}")
-    if not array.dtype.isnative:
-        raise TypeError(f"{what}: {array.dtype} is not in this machine's byte order; pass a native copy")
-    shape = array.shape
-    flat = array.reshape(-1, order="C" if array.flags.c_contiguous else "F")
-    if datatype is not None:
-        flat = _typed(flat, datatype, what)
-    if count is not None:
-        if not 0 <= count <= flat.size:
-            raise ValueError(f"{what}: {count} elements of a buffer of {flat.size}")
-        flat = flat[:count]
-    return Buffer(flat, shape if flat.size == math.prod(shape) else flat.shape)
-
-
-def as_array(array: Any, what: str) -> Any:
-    """NumPy's, torch's or CuPy's array as NumPy's or, in GPU memory, CuPy's, without a copy. TypeError for others."""
+def as_array(array: Any, what: str, pairs: bool = False) -> Any:
+    """NumPy's, torch's or CuPy's array as NumPy's or, in GPU memory, CuPy's, without a copy. TypeError for others.
+    `pairs`: elements may be structures, such as a value and its index."""
     tensor = _is_tensor(array)
     if tensor:
         array = array.detach()  # one that takes part in a graph shows its memory to nobody
@@ -83,7 +30,7 @@ def as_array(array: Any, what: str) -> Any:
             raise TypeError(
                 f"{what}: {type(array).__name__} is no buffer; pass an array, or use the lower-case call"
             ) from error
-    if found.dtype.hasobject or found.dtype.names:
+    if found.dtype.hasobject or (found.dtype.names and not pairs):
         raise TypeError(f"{what}: {found.dtype} is no number; {REMEDY} of one of NumPy's numbers")
     return found
 
@@ -155,28 +102,3 @@ def _of_torch(tensor: Any) -> np.ndarray:
         return plain
     words: np.ndarray = tensor.view(torch.int16 if name == "bfloat16" else torch.uint8).numpy()
     return words.view(getattr(ml_dtypes, name))
-
-
-def _parts(given: Any, what: str) -> tuple[Any, int | None, MPI.Datatype | None]:
-    """Array, count and type of `[array, ...]`."""
-    array, *rest = given
-    datatype = rest.pop() if rest and isinstance(rest[-1], MPI.Datatype | str) else None
-    if isinstance(datatype, str):
-        datatype = MPI.Datatype.fromcode(datatype)
-    if len(rest) > 1 or (rest and not isinstance(rest[0], int | np.integer | type(None))):
-        raise ChoiceError(
-            f"{what}: counts and displacements {rest} are not taken here; pass the part of the array that is meant"
-        )
-    return array, int(rest[0]) if rest and rest[0] is not None else None, datatype
-
-
-def _typed(flat: Any, datatype: MPI.Datatype, what: str) -> Any:
-    """`flat` as elements of an MPI type."""
-    if not (datatype.is_named and datatype.is_predefined):
-        raise ChoiceError(
-            f"{what}: a derived type: gaps and strides are not taken here; {REMEDY} of the elements that it picks"
-        )
-    dtype = np.dtype(datatype.tocode())
-    if flat.dtype == dtype or flat.dtype.itemsize * flat.size % dtype.itemsize == 0:
-        return flat if flat.dtype == dtype else flat.view(dtype)
-    raise TypeError(f"{what}: {flat.nbytes} bytes are no whole number of {datatype.name}")

@@ -10,7 +10,7 @@ from mpi4py import MPI
 
 from kernels.allreduce.errors import by_rank
 from kernels.guarantees import ChoiceError
-from miniapps.programs.calls import floating, operation_of
+from miniapps.programs.operations import operation_of, rounding
 
 PYTHON = (bool, int, float, complex)
 
@@ -43,17 +43,32 @@ def agreed(comm: MPI.Intracomm, name: str, sendobj: Any, op: MPI.Op) -> Agreed |
             f"promise, other objects do not. Without one: comm.plain.{name}"
         )
     dtype = np.result_type(*(np.dtype(kind) for kind, _, _ in given))
-    if not floating(dtype):
+    if not rounding(dtype):
         return None
     if operation_of(op) is None:
         raise ChoiceError(
-            f"{name}: the operation is the program's own, and its order the MPI library's: call comm.plain.{name}"
+            f"{name}: the operation is the program's own, and its order the MPI library's. Where it rounds nothing, "
+            f"say so: wrap(comm, exact_ops=[op]); otherwise call comm.plain.{name}"
         )
     if len({shape for _, shape, _ in given}) > 1:
         raise ChoiceError(
             f"{name}: arrays of different shapes: {by_rank([str(shape) for _, shape, _ in given])}"
         )
     return Agreed(dtype, all(python for *_, python in given))
+
+
+def agreed_pairs(comm: MPI.Intracomm, name: str, sendobj: Any) -> list[tuple[Any, Any]]:
+    """What all ranks pass to MAXLOC or MINLOC: pairs of a number and an index. Collective; ChoiceError on all ranks
+    where one passes something else."""
+    given: list[Any] = comm.allgather(sendobj)
+    said = ["a pair" if _is_pair(each) else f"a {type(each).__name__}" for each in given]
+    if set(said) != {"a pair"}:
+        raise ChoiceError(f"{name}: MAXLOC and MINLOC take pairs (value, index); ranks pass {by_rank(said)}")
+    return [(each[0], each[1]) for each in given]
+
+
+def _is_pair(given: Any) -> bool:
+    return isinstance(given, tuple | list) and len(given) == 2 and np.ndim(given[0]) == 0
 
 
 def _described(sendobj: Any) -> tuple[str, tuple[int, ...], bool]:

@@ -3,7 +3,10 @@
 Run by tests/mpi/test_wrapped_mpi.py as `mpirun -n P python wrapped.py`.
 """
 
+import copy
 import itertools
+import math
+import pickle
 import warnings
 from fractions import Fraction
 from functools import partial
@@ -12,12 +15,13 @@ import ml_dtypes
 import numpy as np
 import torch
 from mpi4py import MPI
+from mpi4py.util import pkl5
 from sections import COMM, raised, report, section
 
 import fpna
 from kernels.allreduce import CallMismatch
 from kernels.allreduce.simulator import simulate
-from miniapps.programs import communicator
+from miniapps.programs import plans
 
 RANK, SIZE = COMM.rank, COMM.size
 ROWS, N = 13, 6
@@ -230,7 +234,7 @@ def reductions_under_way():
 
 @section
 def plans_are_kept_and_given_back():
-    kept, communicator.PLANS = communicator.PLANS, 3
+    kept, plans.PLANS = plans.PLANS, 3
     try:
         comm = fpna.wrap(COMM, "exact")
         for n in (1, 2, 3, 4, 1, 5, 4, 1):
@@ -238,13 +242,13 @@ def plans_are_kept_and_given_back():
             comm.Allreduce(np.ones(n), total, blocks=RANK)
             if not same(total, np.full(n, float(SIZE))):
                 yield f"{n}: {total}"
-            if len(comm._plans) > 3:
-                yield f"{len(comm._plans)} plans are kept"
+            if len(comm._plans.kept) > 3:
+                yield f"{len(comm._plans.kept)} plans are kept"
         comm.release()
-        if comm._plans:
+        if comm._plans.kept:
             yield "plans are left"
     finally:
-        communicator.PLANS = kept
+        plans.PLANS = kept
 
 
 @section
@@ -265,6 +269,231 @@ def communicators_made_from_it():
         yield "undefined colour"
     if not isinstance(comm, MPI.Intracomm) or comm.bcast(RANK) != 0:
         yield "it is no communicator"
+
+
+class Counted(MPI.Intracomm):
+    """A communicator of a program's own class."""
+
+    def own(self):
+        return "own", self.size
+
+
+def made_from(comm):
+    """(name, communicator) for every constructor that needs no other program."""
+    order = [(RANK + 1) % SIZE]
+    yield "Dup", comm.Dup()
+    yield "Dup_with_info", comm.Dup_with_info(MPI.INFO_NULL)
+    yield "Clone", comm.Clone()
+    yield "Split", comm.Split(0, RANK)
+    yield "Split_type", comm.Split_type(MPI.COMM_TYPE_SHARED)
+    yield "Create", comm.Create(comm.group)
+    yield "Create_group", comm.Create_group(comm.group)
+    yield "Create_from_group", comm.Create_from_group(comm.group, "fpna")
+    yield "Create_cart", comm.Create_cart([SIZE], periods=[True])
+    yield "Sub", comm.Create_cart([SIZE, 1]).Sub([True, False])
+    yield (
+        "Create_graph",
+        comm.Create_graph([1 + i for i in range(SIZE)], [(i + 1) % SIZE for i in range(SIZE)]),
+    )
+    yield "Create_dist_graph", comm.Create_dist_graph([RANK], [1], order)
+    yield "Create_dist_graph_adjacent", comm.Create_dist_graph_adjacent([(RANK - 1) % SIZE], order)
+    for name, arguments in (("Idup", ()), ("Idup_with_info", (MPI.INFO_NULL,))):
+        try:
+            made, request = getattr(comm, name)(*arguments)
+        except NotImplementedError:  # MPI before 4.0
+            continue
+        request.Wait()
+        yield name, made
+    yield "copy", copy.copy(comm)
+    yield "pkl5", fpna.wrap(pkl5.Intracomm(comm.plain), "exact").Dup()
+    yield "own class", fpna.wrap(Counted(comm.plain), "exact").Dup()
+    if SIZE > 1:
+        half = comm.Split(RANK % 2)
+        yield "Merge", half.Create_intercomm(0, comm.plain, 1 - RANK % 2).Merge()
+
+
+@section
+def every_constructor_keeps_the_promise():
+    comm = fpna.wrap(COMM, "exact")
+    kinds = {"Create_cart": MPI.Cartcomm, "Sub": MPI.Cartcomm, "Create_graph": MPI.Graphcomm, "pkl5": pkl5.Intracomm,
+             "Create_dist_graph": MPI.Distgraphcomm, "own class": Counted}  # fmt: skip
+    for name, made in made_from(comm):
+        if not isinstance(made, fpna.Communicator) or not isinstance(made, kinds.get(name, MPI.Intracomm)):
+            yield f"{name}: {type(made).__mro__}"
+            continue
+        given = np.array([(1e17, 1.0, -1e17, 1.0)[made.rank % 4]])
+        total = np.empty(1)
+        made.Allreduce(given, total, blocks=made.rank)
+        exact = float(sum(Fraction((1e17, 1.0, -1e17, 1.0)[r % 4]) for r in range(made.size)))
+        if made.guarantee != "exact" or total[0] != exact:
+            yield f"{name}: {made.guarantee}, {total[0]} instead of {exact}"
+        if name == "own class" and made.own() != ("own", SIZE):
+            yield "a class of the program's own has lost its method"
+        made.release() if name == "copy" else made.Free()
+        if name != "copy" and (made != MPI.COMM_NULL or made.plain != MPI.COMM_NULL):
+            yield f"{name}: freed, and still there"
+    if pickle.loads(pickle.dumps(comm)).guarantee != "exact":
+        yield "a pickled communicator has lost its promise"
+
+
+@section
+def between_two_groups_sums_are_refused():
+    if SIZE == 1:
+        return
+    half = fpna.wrap(COMM, "exact").Split(RANK % 2)
+    inter = half.Create_intercomm(0, COMM, 1 - RANK % 2)
+    for call, arguments in ((inter.allreduce, (1.5,)), (inter.Allreduce, (np.ones(1), np.empty(1)))):
+        if "intracommunicators" not in raised(fpna.ChoiceError, partial(call, *arguments)):
+            yield f"{call.__name__} was done"
+    if inter.allreduce(1) != inter.remote_size:
+        yield "whole numbers"
+    inter.Free()
+    half.Free()
+
+
+@section
+def narrow_numbers_are_the_exact_sum_rounded_once():
+    rng = np.random.default_rng(8)
+    for dtype, level, name in itertools.product(
+        ("float16", BFLOAT16), ("layout", "exact"), ("Allreduce", "Iallreduce", "Reduce", "Reduce_scatter")
+    ):
+        n = 3 * SIZE
+        x = (rng.integers(-255, 256, (SIZE, n)) * 2.0 ** rng.integers(-8, 8, (SIZE, n))).astype(dtype)
+        if dtype == BFLOAT16 and SIZE > 1:  # the middle between two numbers, and a little more
+            x[:, :3] = 0
+            x[0, :3], x[1, :3] = 1, 2.0**-8
+            x[-1, :3] += np.array([2.0**-120, -(2.0**-120), 0]).astype(dtype) * (SIZE > 2)
+        right = np.array(
+            [nearest(sum(map(Fraction, column)), dtype) for column in x.T.astype(float).tolist()]
+        )
+        right = right.astype(dtype)
+        comm = fpna.wrap(COMM, level)
+        total = np.full(n, 7, dtype)
+        if name == "Iallreduce":
+            comm.Iallreduce(x[RANK], total, blocks=RANK).Wait()
+        elif name == "Reduce_scatter":
+            total, right = np.full(3, 7, dtype), right[3 * RANK : 3 * RANK + 3]
+            comm.Reduce_scatter(x[RANK], total, [3] * SIZE, blocks=RANK)
+        else:
+            getattr(comm, name)(x[RANK], total, blocks=RANK)
+        if (name != "Reduce" or RANK == 0) and not same(total, right):
+            yield f"{name} {dtype} {level}: {total}, {right} is right"
+        comm.release()
+
+
+def nearest(value, dtype):
+    """A rational number rounded once to a narrow type, ties to even, as float."""
+    digits, least = (11, -24) if dtype == "float16" else (8, -133)
+    if value == 0:
+        return 0.0
+    exponent = math.floor(math.log2(abs(value))) - digits + 1
+    while abs(value) >= Fraction(2) ** (exponent + digits):
+        exponent += 1
+    while abs(value) < Fraction(2) ** (exponent + digits - 1):
+        exponent -= 1
+    unit = Fraction(2) ** max(exponent, least)
+    return float(round(value / unit) * unit)  # round() of a Fraction takes ties to even
+
+
+@section
+def values_with_indices_do_not_depend_on_the_order():
+    pair = np.dtype([("value", "f8"), ("index", "i4")], align=True)
+    comm = fpna.wrap(COMM, "layout")
+    for values, op, right in (
+        ((1.5, -2.0, 1.5), MPI.MAXLOC, (1.5, 0)),
+        ((1.5, -2.0, -2.0), MPI.MINLOC, (-2.0, 1)),
+        ((-0.0, 0.0, -0.0), MPI.MAXLOC, (0.0, 0)),
+        ((1.0, np.nan, np.nan), MPI.MINLOC, (np.nan, 1)),
+    ):
+        given, total = np.zeros(1, pair), np.zeros(1, pair)
+        given["value"], given["index"] = values[RANK % 3], RANK
+        if SIZE == 1:
+            right = (values[0] + 0.0, 0)
+        if SIZE == 2:
+            right = (max(values[:2]) + 0.0, 0) if op == MPI.MAXLOC else right
+        comm.Allreduce([given, MPI.DOUBLE_INT], [total, MPI.DOUBLE_INT], op)
+        small = comm.allreduce((values[RANK % 3], RANK), op)
+        for found in (tuple(total[0].tolist()), small):
+            if not (same(*map(np.float64, (found[0], right[0]))) and found[1] == right[1]):
+                yield f"{values} {op.name}: {found}, {right} is right"
+    ints = np.array([RANK, RANK], np.int32)
+    comm.Allreduce(MPI.IN_PLACE, [ints, MPI.TWOINT], MPI.MAXLOC)
+    if ints.tolist() != [SIZE - 1, SIZE - 1]:
+        yield f"whole numbers: {ints}"
+    comm.release()
+
+
+@section
+def operations_that_round_nothing_can_be_named():
+    def greater(a, b, datatype):
+        left, right = (np.frombuffer(each, float) for each in (a, b))
+        right[:] = np.maximum(left, right)
+
+    own = MPI.Op.Create(greater, commute=True)
+    x, total = np.array([1.5 * RANK]), np.empty(1)
+    if "exact_ops=[op]" not in raised(
+        fpna.ChoiceError, partial(fpna.wrap(COMM, "exact").Allreduce, x, total, own)
+    ):
+        yield "the way out is not named"
+    comm = fpna.wrap(COMM, "exact", exact_ops=[own, max])
+    for made in (comm, comm.Dup()):
+        made.Allreduce(x, total, own)
+        if total[0] != 1.5 * (SIZE - 1) or made.allreduce(1.5 * RANK, max) != 1.5 * (SIZE - 1):
+            yield f"{total}"
+        made.Scan(x, total, own)
+        if total[0] != 1.5 * RANK:
+            yield f"Scan {total}"
+    if not raised(TypeError, partial(fpna.wrap, COMM, exact_ops=[MPI.SUM])):
+        yield "MPI.SUM rounds"
+    comm.release()
+
+
+@section
+def where_one_rank_refuses_all_do():
+    if SIZE == 1:
+        return
+    comm, odd = fpna.wrap(COMM, "layout"), RANK == SIZE - 1
+    strided = np.ones(8)[::2]
+    for name, given, out in (
+        ("strided", strided if odd else np.ones(4), np.empty(4)),
+        ("longer", np.ones(5), np.empty(6 if odd else 5)),
+        ("other numbers", np.ones(7, int) if odd else np.ones(7), np.empty(7, int if odd else float)),
+    ):
+        if not raised(ValueError, partial(comm.Allreduce, given, out)):
+            yield f"{name} was taken"
+    part = np.empty(2)
+    if not raised(ValueError, partial(comm.Reduce_scatter, np.ones(2 * SIZE), part, [2] * SIZE + [1] * odd)):
+        yield "counts"
+    comm.release()
+
+
+@section
+def buffers_as_mpi_has_them():
+    comm, x = fpna.wrap(COMM, "exact"), np.arange(2.0 * SIZE) + RANK
+    plain, wrapped = (np.arange(2.0 * SIZE) + RANK for _ in range(2))
+    counts = [2 * SIZE - 1] + [0] * (SIZE - 2) + [1] * (SIZE > 1) if SIZE > 1 else [2]
+    for call, *arguments in (("Reduce_scatter", counts), ("Reduce_scatter_block",), ("Allreduce",)):
+        plain[:] = wrapped[:] = x
+        getattr(COMM, call)(MPI.IN_PLACE, plain, *arguments)
+        getattr(comm, call)(MPI.IN_PLACE, wrapped, *arguments, blocks=RANK)
+        if not same(plain, wrapped):
+            yield f"{call} in place: {wrapped}, MPI has {plain}"
+    if SIZE > 1:
+        part = np.full(counts[RANK], 7.0)
+        comm.Reduce_scatter(x, part, counts, blocks=RANK)
+        begin = sum(counts[:RANK])
+        if not same(part, (x - RANK)[begin : begin + counts[RANK]] * SIZE + SIZE * (SIZE - 1) // 2):
+            yield f"Reduce_scatter {counts}: {part}"
+    for spec in ([x, (SIZE, 1), MPI.DOUBLE], [x, SIZE, 1, "d"], [x.view(np.uint8), (SIZE, 1), MPI.DOUBLE]):
+        longer = np.full(SIZE + 3, 7.0)
+        comm.Allreduce(spec, [longer, SIZE], blocks=RANK)
+        if not same(longer, np.append((np.arange(SIZE) + 1.0) * SIZE + SIZE * (SIZE - 1) // 2, [7.0] * 3)):
+            yield f"a displacement: {longer}"
+    unaligned = np.zeros(17, np.uint8)[1:]
+    comm.Allreduce([np.array([1.5, RANK]), MPI.DOUBLE], [unaligned, MPI.DOUBLE], blocks=RANK)
+    if unaligned.tobytes() != np.array([1.5 * SIZE, SIZE * (SIZE - 1) // 2]).tobytes():
+        yield "an unaligned receive buffer"
+    comm.release()
 
 
 @section
@@ -301,11 +530,18 @@ def what_has_no_promise_is_refused():
         (fpna.ChoiceError, "comm.plain.exscan", comm.exscan, (1.5,)),
         (fpna.ChoiceError, "comm.plain.Allreduce_init", comm.Allreduce_init, (x, total)),
         (fpna.ChoiceError, "a derived type", comm.Allreduce, ([x, 1, vector], total)),
-        (fpna.ChoiceError, "counts and displacements", comm.Allreduce, ([x, (1, 0), MPI.DOUBLE], total)),
-        (TypeError, "not contiguous", comm.Allreduce, (strided, total)),
+        (fpna.ChoiceError, "absolute addresses", comm.Allreduce, ([MPI.BOTTOM, 1, MPI.DOUBLE], total)),
+        (fpna.ChoiceError, "sum of float128", comm.Allreduce, (x.astype("g"), total.astype("g"))),
+        (fpna.ChoiceError, "complex256", comm.Allreduce, (x.astype("G"), total.astype("G"))),
+        (fpna.ChoiceError, "no prod", comm.Allreduce, (x.astype("D"), total.astype("D"), MPI.PROD)),
+        (fpna.ChoiceError, "pairs of a value", comm.Allreduce, (x, total, MPI.MAXLOC)),
+        (fpna.ChoiceError, "pairs (value, index)", comm.allreduce, (1.5, MPI.MAXLOC)),
+        (ValueError, "displacement 3", comm.Allreduce, ([x, (1, 3), MPI.DOUBLE], total)),
+        (ValueError, "a reduction takes one count", comm.Allreduce, ([x, (1, 1, 0), MPI.DOUBLE], total)),
+        (ValueError, "not contiguous", comm.Allreduce, (strided, total)),
         (TypeError, "is no buffer", comm.Allreduce, (1.5, total)),
-        (TypeError, "byte order", comm.Allreduce, (x.astype(">f8"), total)),
-        (TypeError, "recvbuf is float32", comm.Allreduce, (x, total.astype("f4"))),
+        (ValueError, "byte order", comm.Allreduce, (x.astype(">f8"), total)),
+        (ValueError, "recvbuf is float32", comm.Allreduce, (x, total.astype("f4"))),
         (ValueError, "pass axis=0", comm.Allreduce, (np.ones((3, 2)), total)),
         (ValueError, "5 elements of a buffer of 2", comm.Allreduce, ([x, 5], total)),
     )  # fmt: skip

@@ -1,0 +1,269 @@
+"""The plans of a wrapped communicator: one for each signature of a reduction, made by its first call and kept."""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from typing import Any, Protocol
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels.allreduce import Reduction, plan
+from kernels.allreduce.errors import CallMismatch, by_rank
+from kernels.allreduce.execution.reducer import Reducer, digest_of
+from miniapps.programs.calls import Call
+from miniapps.programs.forms import Signature, rounded_once, undecided
+from miniapps.runner.replay import Replay
+
+Place = tuple[Signature, int]  # a signature and its slot
+PLANS = 64  # kept by a communicator: each has a communicator of its own, of which MPI libraries have some thousands
+SLOTS = 4  # reductions of one signature that can be under way at once
+AGAIN = SLOTS + 1  # slot of the plan that finds what rounding took away
+KNOWN = 4096  # signatures that ranks are known to agree on
+PATIENCE_S = 10.0  # that a rank which refuses waits for the others to hear of it
+
+
+class Observer(Protocol):
+    """Who wants to know of the reductions of a communicator; see `miniapps.programs.recording`."""
+
+    def reducer(
+        self, name: str, planned: Reducer, comm: MPI.Intracomm, blocks: tuple[int, ...] | None
+    ) -> Any:
+        """`planned`, or what stands in for it, for one call."""
+
+
+class Plans:
+    """Plans for reductions over `comm`; `check`: verify at every call that all ranks ask for the same."""
+
+    def __init__(self, comm: MPI.Intracomm, check: bool, replay: Replay | None):
+        self.comm, self.check, self.replay = comm, check, replay
+        self.observer: Observer | None = None
+        self.warned = False  # of what the program may have added
+        self.kept: OrderedDict[Place, Reducer] = OrderedDict()
+        self.under_way: list[Pending] = []  # in the order in which they were started
+        self._own: MPI.Intracomm | None = None
+        self._agreed: set[Any] = set()
+        self._unheard: list[Any] = []  # agreements that other ranks may still join
+        self._blocks: dict[Place, tuple[int, ...] | None] = {}  # of plans over blocks
+        self._begun: dict[Signature, int] = {}  # how many of a signature were started
+
+    @property
+    def control(self) -> MPI.Intracomm:
+        """A communicator for messages of our own, which no call of the program can meet; collective the first time."""
+        if self._own is None:
+            self._own = self.comm.Dup()
+        return self._own
+
+    def agree(self, known: Any, asked: str, failure: Exception | None) -> None:
+        """Let all ranks ask for the same, or raise on all: `failure` where it is the same everywhere, else
+        CallMismatch. Without `check` ranks talk about what is new to them, and where they refuse."""
+        if failure is None and not self.check and known in self._agreed:
+            return
+        if self.comm.size > 1:
+            self._compare(asked, failure)
+        if failure is not None:
+            raise failure
+        if len(self._agreed) >= KNOWN:
+            self._agreed.clear()
+        self._agreed.add(known)
+
+    def _compare(self, asked: str, failure: Exception | None) -> None:
+        """Raise CallMismatch on all ranks where they ask for different things, saying which for what. A rank that
+        refuses while the others are in a call that was agreed on before raises alone after a while, as in MPI."""
+        digest = digest_of(asked.encode())
+        both = np.concatenate([digest, ~digest])
+        most = np.empty_like(both)
+        request = self.control.Iallreduce(both, most, MPI.MAX)  # nonblocking on all ranks, or none would match
+        if failure is None:
+            request.Wait()
+        elif not _done(request, PATIENCE_S):
+            self._unheard.append((request, both, most))
+            raise failure
+        same = (most[:2] == ~most[2:]).all()  # the MAX of ~x is the MIN of x
+        if not same:
+            raise CallMismatch(
+                f"ranks ask for different things: {by_rank(self.control.allgather(asked))}"
+            ) from failure
+
+    def reducer(self, signature: Signature, slot: int, call: Call) -> Any:
+        """The plan of a signature, observed where someone observes."""
+        planned = self._planned(signature, slot, call)
+        if self.observer is None:
+            planned.drain_orders()  # which nobody records
+            return planned
+        return self.observer.reducer(record_name(signature, slot), planned, self.comm, call.blocks)
+
+    def _planned(self, signature: Signature, slot: int, call: Call) -> Reducer:
+        """The plan of a signature, made by its first call; collective then, and where an older one makes room."""
+        place = (signature, slot)
+        planned = self.kept.get(place)
+        blocks = call.blocks if signature.ordering.partition(":")[0] == "block-tree" else None
+        if planned is None:
+            while len(self.kept) >= PLANS:
+                old, oldest = self.kept.popitem(last=False)
+                self.finish(len(self.under_way))
+                self._blocks.pop(old, None)
+                oldest.free()
+            packing = orders = None
+            if self.replay is not None and signature.ordering == self.replay.trees:
+                packing = self.replay.packing(record_name(signature, slot), 0)
+            elif self.replay is not None:
+                orders = self.replay.order(record_name(signature, slot), 0)
+            whole = signature.looked_at_again
+            reduction = Reduction(
+                signature.ordering, (signature.n,), signature.held, accumulation=signature.accumulation,
+                operation=signature.operation, collective="allreduce" if whole else signature.collective,
+                root=0 if whole else signature.root, bounds=None if whole else signature.bounds, check=self.check,
+                packing=packing,
+            )  # fmt: skip
+            planned = self.kept[place] = plan(
+                self.control, reduction, name=call.name, blocks=blocks, replay=orders
+            )
+            self._blocks[place] = blocks
+        elif blocks != self._blocks[place]:
+            raise ValueError(
+                f"{call.name}: blocks {blocks}, and {self._blocks[place]} in earlier calls of this signature: where "
+                "blocks change hands, call comm.release() on all ranks first"
+            )
+        self.kept.move_to_end(place)
+        return planned
+
+    def reduce(self, call: Call, signature: Signature) -> None:
+        """Carry out a reduction."""
+        reducer = self.reducer(signature, 0, call)
+        contributions = _held(call, signature)
+        direct = contributions is call.contributions and signature.collective == "allreduce"
+        if direct and getattr(call.out.flags, "aligned", True):
+            reducer(contributions, call.out)
+            same_nan(call, call.out)
+        else:
+            self.store(call, signature, reducer(contributions))
+
+    def store(self, call: Call, signature: Signature, total: Any) -> None:
+        """Bring the total of a plan, or this rank's part of it, to where the program wants it."""
+        if signature.looked_at_again:
+            total = self._decided(call, signature, total)
+        if call.out is None:
+            return
+        if signature.rounded_at_the_end:
+            total = rounded_once(total, None, signature.dtype)
+        call.out[...] = total
+        same_nan(call, call.out)
+
+    def start(self, call: Call, signature: Signature) -> Pending:
+        """Start a reduction in the next slot of its signature, which every rank takes in the same turn."""
+        turn = self._begun.get(signature, 0)
+        self._begun[signature] = turn + 1
+        slot = 1 + turn % SLOTS
+        busy = next((i for i, p in enumerate(self.under_way) if p.place == (signature, slot)), None)
+        if busy is not None:
+            self.finish(busy + 1)
+        reducer = self.reducer(signature, slot, call)
+        contributions = _held(call, signature)
+        reducer.start(contributions)
+        pending = Pending(self, (signature, slot), call, reducer, contributions)
+        self.under_way.append(pending)
+        return pending
+
+    def finish(self, count: int) -> None:
+        """Finish the `count` oldest of the reductions under way: in the order in which all ranks have started them, so
+        that no two ranks wait for each other."""
+        for _ in range(count):
+            pending = self.under_way.pop(0)
+            pending.done = True
+            self.store(pending.call, pending.place[0], pending.reducer.finish())
+
+    def release(self) -> None:
+        """Wait for what is under way and give back all plans. Collective."""
+        self.finish(len(self.under_way))
+        for reducer in self.kept.values():
+            reducer.free()
+        self.kept.clear()
+        self._blocks.clear()
+        self._begun.clear()
+        self._agreed.clear()
+        if self._own is not None:
+            self._own.Free()
+            self._own = None
+
+    def _decided(self, call: Call, signature: Signature, total: np.ndarray) -> np.ndarray:
+        """This rank's part of a sum in float64, rounded to odd: so that rounding it again is rounding the sum once.
+        All ranks hold the whole total, and look at the same elements again."""
+        rest = None
+        if undecided(total).any():
+            # What the first rounding took away is the exact sum of all contributions and of minus the total.
+            extended = call.contributions.astype(np.float64)
+            if self.comm.rank == 0:
+                extended = np.concatenate([extended, -np.where(np.isfinite(total), total, 0.0)[None]])
+            again = signature._replace(ordering="direct", collective="allreduce", root=0, bounds=None)
+            total = total.copy()  # whose plan may have to make room
+            rest = self._planned(again, AGAIN, call)(extended)
+        total = rounded_once(total, rest, signature.dtype)
+        if call.bounds is not None:
+            begin, end = call.bounds[self.comm.rank : self.comm.rank + 2]
+            total = total[begin:end]
+        return total
+
+
+class Pending:
+    """A reduction under way, of a wrapped communicator. It has the methods of a request of MPI and is none: wait for
+    each one by itself."""
+
+    def __init__(self, plans: Plans, place: Place, call: Call, reducer: Any, contributions: Any):
+        self.plans, self.place, self.call, self.reducer = plans, place, call, reducer
+        self.contributions = contributions  # kept alive
+        self.done = False
+        # The same on all ranks: with rows on some of them, the others have to wait for their sums.
+        self._moves = not call.rows and type(plans.kept[place])._progress is not Reducer._progress
+
+    def Wait(self, status: MPI.Status | None = None) -> bool:
+        """Wait until the total is in the receive buffer; those that were started before are finished, too."""
+        if not self.done:
+            self.plans.finish(self.plans.under_way.index(self) + 1)
+        return True
+
+    def Test(self, status: MPI.Status | None = None) -> bool:
+        """Whether the total is in the receive buffer. Of several rows on a rank, of sums of bfloat16 that are looked at
+        again, and where the ordering has no steps to go on by, the work is done here."""
+        if self.done:
+            return True
+        before = self.plans.under_way[: self.plans.under_way.index(self) + 1]
+        if all([pending.reducer.progress() or not pending._moves for pending in before]):
+            self.Wait()
+        return self.done
+
+    wait, test = Wait, Test
+
+
+def record_name(signature: Signature, slot: int) -> str:
+    """What a recording calls a reduction of this signature, unique among those of a communicator."""
+    collective, operation = signature.collective, signature.operation
+    words = [] if operation == "sum" else [operation]
+    words.append(f"{signature.dtype.name}x{signature.n}")
+    words += [f"root{signature.root}"] if collective == "reduce" else []
+    bounds = signature.bounds
+    words += ["parts" if bounds is None else f"parts{bounds[1:]}"] if collective == "reduce-scatter" else []
+    slots = {0: [], AGAIN: ["rest"]}.get(slot, [f"slot{slot}"])
+    return ".".join([*words, *slots])
+
+
+def same_nan(call: Call, out: Any) -> None:
+    """Make every NaN of a least or greatest number the same one: the order decides which of several is met first."""
+    if call.operation in ("min", "max"):
+        out[out != out] = np.nan
+
+
+def _held(call: Call, signature: Signature) -> Any:
+    """The contributions in the type in which they are added."""
+    return call.contributions.astype(signature.held) if signature.rounded_at_the_end else call.contributions
+
+
+def _done(request: MPI.Request, seconds: float) -> bool:
+    """Whether a request is done within so many seconds."""
+    limit = time.monotonic() + seconds
+    while not request.Test():
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.0005)
+    return True

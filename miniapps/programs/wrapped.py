@@ -1,0 +1,188 @@
+"""What all wrapped communicators share: a promise, the methods of mpi4py's class, and the handle."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels.guarantees import ChoiceError
+from miniapps.programs import methods
+from miniapps.programs.messages import message
+from miniapps.programs.operations import operation_of, rounding, rounds_nothing
+from miniapps.programs.plans import Observer, Plans
+from miniapps.runner.policy import Policy
+from miniapps.runner.replay import Replay
+
+_OWN: dict[type, Any] = {}  # the class for communicators of each kind
+
+
+@dataclass(frozen=True)
+class Promise:
+    """What `wrap` was asked for. `exact_ops`: operations of the program that round nothing."""
+
+    policy: Policy
+    check: bool = False
+    replay: Replay | None = None
+    exact_ops: tuple[Any, ...] = ()
+
+
+class Wrapped:
+    """What wrapped communicators of all kinds share. `plain` is the communicator as MPI has it; communicators made from
+    this one are wrapped alike."""
+
+    plain: Any
+
+    def __new__(cls, comm: MPI.Comm, promise: Promise) -> Self:
+        native = MPI.Intracomm if issubclass(cls, MPI.Intracomm) else MPI.Intercomm
+        made: Self = native.__new__(cls, comm)
+        return made
+
+    def __init__(self, comm: MPI.Comm, promise: Promise):
+        self.plain = comm.plain if isinstance(comm, Wrapped) else comm
+        self._promise = promise
+        self._plans = Plans(self.plain, promise.check, promise.replay)
+
+    def __getattr__(self, name: str) -> Any:
+        """What a class of the program's own has put into the communicator."""
+        if name == "plain":  # not set yet
+            raise AttributeError(name)
+        return getattr(self.plain, name)
+
+    def __reduce__(self) -> Any:
+        return wrapped_alike, (self.plain, replace(self._promise, replay=None))
+
+    @property
+    def guarantee(self) -> str:
+        """The level that is promised."""
+        return self._promise.policy.level
+
+    @property
+    def policy(self) -> Policy:
+        """How reductions add."""
+        return self._promise.policy
+
+    @property
+    def observer(self) -> Observer | None:
+        """Who wants to know of the reductions."""
+        return self._plans.observer
+
+    @observer.setter
+    def observer(self, observer: Observer | None) -> None:
+        self._plans.observer = observer
+
+    def release(self) -> None:
+        """Wait for what is under way and free all plans. Collective; the communicator can be used on."""
+        self._plans.release()
+
+    def Free(self) -> None:
+        """Free the plans, and the communicator."""
+        self._end("Free")
+
+    def free(self) -> None:
+        """As `Free`, where the communicator is not freed yet."""
+        if self != MPI.COMM_NULL:
+            self._end("Free")
+
+    def Disconnect(self) -> None:
+        """Free the plans, and disconnect the communicator."""
+        self._end("Disconnect")
+
+    def _end(self, name: str) -> None:
+        self.release()
+        getattr(self.plain, name)()
+        self.__init__(self.plain, self._promise)  # type: ignore[misc]
+        _take_handle(self, self.plain)
+
+
+def wraps(native: type, refused: tuple[str, ...]) -> Callable[[Any], Any]:
+    """Decorator of the class for communicators of mpi4py's class `native`: gives it the methods of `methods`."""
+
+    def complete(own: Any) -> Any:
+        _OWN[native] = own
+        for names, make in ((methods.WRAPPED, _wrapping), (refused, _unpromised)):
+            for name in names:
+                if hasattr(native, name):
+                    setattr(own, name, _named(make(name), getattr(native, name)))
+        return own
+
+    return complete
+
+
+def wrapped_alike(comm: Any, promise: Promise) -> Any:
+    """`comm` with the promise, as a class that is also its own; COMM_NULL as it is."""
+    return comm if comm == MPI.COMM_NULL else _class_of(type(comm))(comm, promise)
+
+
+@functools.cache
+def _class_of(kind: type) -> Any:
+    """The class of wrapped communicators that are also of the class `kind`."""
+    if issubclass(kind, Wrapped):
+        return kind
+    own = _OWN[MPI.Intercomm if issubclass(kind, MPI.Intercomm) else MPI.Intracomm]
+    if issubclass(own, kind):
+        return own
+    members = {"__doc__": own.__doc__, "__module__": own.__module__}
+    for name in methods.WRAPPED:
+        if hasattr(kind, name) and not hasattr(own, name):
+            members[name] = _named(_wrapping(name), getattr(kind, name))
+    return type(own.__name__, (own, kind), members)
+
+
+def _named(method: Callable[..., Any], native: Any) -> Callable[..., Any]:
+    """`method` with the name and the documentation of mpi4py's."""
+    method.__name__, method.__doc__ = native.__name__, native.__doc__
+    return method
+
+
+def _take_handle(to: MPI.Comm, of: MPI.Comm) -> None:
+    """Let `to` have the handle of `of`, which mpi4py sets to COMM_NULL when a communicator is freed."""
+    ctypes.memmove(MPI._addressof(to), MPI._addressof(of), MPI._sizeof(MPI.Comm))
+
+
+def _wrapping(name: str) -> Callable[..., Any]:
+    """The method `name` of a communicator, its result wrapped like the communicator it was called on."""
+
+    def made(self: Wrapped, *arguments: Any, **named: Any) -> Any:
+        alike = replace(self._promise, replay=None)
+        result = getattr(self.plain, name)(*arguments, **named)
+        if isinstance(result, tuple):  # and a request
+            return (wrapped_alike(result[0], alike), *result[1:])
+        return wrapped_alike(result, alike)
+
+    return made
+
+
+def _unpromised(name: str) -> Callable[..., Any]:
+    """The method `name`, a reduction that we have no form for: refused under a guarantee where it rounds."""
+
+    def left(self: Wrapped, *arguments: Any, **named: Any) -> Any:
+        if self.guarantee != "none" and _rounds(name, arguments, named, self._promise.exact_ops):
+            raise ChoiceError(
+                f"{name}: its order is the MPI library's, and the communicator is to keep guarantee "
+                f"{self.guarantee!r}; ours are {', '.join(methods.OURS)} of intracommunicators. Without a promise: "
+                f"comm.plain.{name}"
+            )
+        return getattr(self.plain, name)(*arguments, **named)
+
+    return left
+
+
+def _rounds(name: str, arguments: tuple[Any, ...], named: dict[str, Any], exact: tuple[Any, ...]) -> bool:
+    """Whether a reduction may give other bits in another order, by what is passed."""
+    given = [*arguments, *named.values()]
+    if any(
+        (isinstance(each, MPI.Op) or callable(each))
+        and (operation_of(each) in ("min", "max") or rounds_nothing(each, exact))
+        for each in given
+    ):
+        return False
+    sent = given[1] if given and given[0] is MPI.IN_PLACE else given[0] if given else None
+    if name[0].islower():
+        return not isinstance(sent, int | np.integer | np.bool_)
+    return sent is not None and rounding(message(sent, name).dtype)
