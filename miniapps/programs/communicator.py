@@ -56,6 +56,9 @@ TAKE_THE_HANDLE = (
 OWN = str(Path(__file__).parent)  # where calls are not the program's
 
 
+IN_PLACE = -2  # elements that a rank receives in place
+
+
 class LayoutWarning(UserWarning):
     """`layout` was asked for, and what ranks contribute may depend on their number."""
 
@@ -297,10 +300,10 @@ class Communicator(Wrapped, MPI.Intracomm):
             own = message(asked.recvbuf, f"{asked.name}: recvbuf").array.size
         except (TypeError, ValueError):
             own = -1
-        everyone: list[int | None] = self._plans.control.allgather(
-            None if asked.sendbuf is MPI.IN_PLACE else own
+        everyone: list[int] = self._plans.control.allgather(
+            IN_PLACE if asked.sendbuf is MPI.IN_PLACE else own
         )
-        return None if None in everyone else tuple(map(int, filter(lambda n: n is not None, everyone)))
+        return None if IN_PLACE in everyone else tuple(everyone)
 
     def _carry_out(self, asked: Asked, collective: str, *arguments: Any) -> Any:
         """Do what is asked for, by a plan or by the library; nonblocking calls return what is under way."""

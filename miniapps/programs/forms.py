@@ -118,4 +118,5 @@ def rounded_once(total: np.ndarray, rest: np.ndarray | None, dtype: np.dtype) ->
 
 def _of_single(total: np.ndarray, dtype: np.dtype) -> np.ndarray:
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        return total.astype(dtype)
+        narrow: np.ndarray = total.astype(dtype)
+        return narrow

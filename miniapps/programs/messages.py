@@ -88,7 +88,7 @@ def message(given: Any, what: str, *, rows: bool = False, blocks: int = 1, writa
         flat = flat[displacement:]
     if count is None:
         if left:
-            raise ValueError(f"{what}: {array.nbytes} bytes are no whole number of {datatype.name}")
+            raise ValueError(f"{what}: {array.nbytes} bytes are no whole number of elements of {dtype}")
         count, rest = divmod(flat.size, blocks)
         if rest:
             raise ValueError(f"{what}: {flat.size} elements cannot be dealt to {blocks} ranks evenly")

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce import Reduction, plan
+from kernels.allreduce import Reduction, operations, plan
 from kernels.allreduce.errors import CallMismatch, by_rank
 from kernels.allreduce.execution.reducer import Reducer, digest_of
 from miniapps.programs.calls import Call
@@ -74,7 +74,9 @@ class Plans:
         digest = digest_of(asked.encode())
         both = np.concatenate([digest, ~digest])
         most = np.empty_like(both)
-        request = self.control.Iallreduce(both, most, MPI.MAX)  # nonblocking on all ranks, or none would match
+        request = self.control.Iallreduce(
+            both, most, MPI.MAX
+        )  # nonblocking on all ranks, or none would match
         if failure is None:
             request.Wait()
         elif not _done(request, PATIENCE_S):
@@ -113,7 +115,7 @@ class Plans:
             whole = signature.looked_at_again
             reduction = Reduction(
                 signature.ordering, (signature.n,), signature.held, accumulation=signature.accumulation,
-                operation=signature.operation, collective="allreduce" if whole else signature.collective,
+                operation=operations.get(signature.operation), collective="allreduce" if whole else signature.collective,
                 root=0 if whole else signature.root, bounds=None if whole else signature.bounds, check=self.check,
                 packing=packing,
             )  # fmt: skip

@@ -39,7 +39,7 @@ class Wrapped:
     plain: Any
 
     def __new__(cls, comm: MPI.Comm, promise: Promise) -> Self:
-        native = MPI.Intracomm if issubclass(cls, MPI.Intracomm) else MPI.Intercomm
+        native: Any = MPI.Intracomm if issubclass(cls, MPI.Intracomm) else MPI.Intercomm
         made: Self = native.__new__(cls, comm)
         return made
 
@@ -120,7 +120,7 @@ def wrapped_alike(comm: Any, promise: Promise) -> Any:
 
 
 @functools.cache
-def _class_of(kind: type) -> Any:
+def _class_of(kind: Any) -> Any:
     """The class of wrapped communicators that are also of the class `kind`."""
     if issubclass(kind, Wrapped):
         return kind
@@ -140,7 +140,7 @@ def _named(method: Callable[..., Any], native: Any) -> Callable[..., Any]:
     return method
 
 
-def _take_handle(to: MPI.Comm, of: MPI.Comm) -> None:
+def _take_handle(to: Any, of: MPI.Comm) -> None:
     """Let `to` have the handle of `of`, which mpi4py sets to COMM_NULL when a communicator is freed."""
     ctypes.memmove(MPI._addressof(to), MPI._addressof(of), MPI._sizeof(MPI.Comm))
 

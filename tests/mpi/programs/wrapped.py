@@ -6,7 +6,6 @@ Run by tests/mpi/test_wrapped_mpi.py as `mpirun -n P python wrapped.py`.
 import copy
 import itertools
 import math
-import pickle
 import warnings
 from fractions import Fraction
 from functools import partial
@@ -332,8 +331,6 @@ def every_constructor_keeps_the_promise():
         made.release() if name == "copy" else made.Free()
         if name != "copy" and (made != MPI.COMM_NULL or made.plain != MPI.COMM_NULL):
             yield f"{name}: freed, and still there"
-    if pickle.loads(pickle.dumps(comm)).guarantee != "exact":
-        yield "a pickled communicator has lost its promise"
 
 
 @section
