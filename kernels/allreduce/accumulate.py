@@ -173,17 +173,17 @@ def narrowed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
         if dtype.name != "bfloat16":
             return x.astype(dtype)
         single = x.astype(np.float32)
-        return to_odd(single, x - single).astype(dtype)
+        return _to_odd(single, x - single).astype(dtype)
 
 
 def _summed_to_odd(pairs: np.ndarray) -> np.ndarray:
     """The sums of pairs of float32 (n, 2) as float64, rounded to odd where they are not exact."""
     a, b = pairs[:, 0].astype(np.float64), pairs[:, 1].astype(np.float64)
     total = a + b
-    return to_odd(total, (a - total) + b)  # |a| >= |b|: the error is exact (Dekker 1971)
+    return _to_odd(total, (a - total) + b)  # |a| >= |b|: the error is exact (Dekker 1971)
 
 
-def to_odd(rounded: np.ndarray, error: np.ndarray) -> np.ndarray:
+def _to_odd(rounded: np.ndarray, error: np.ndarray) -> np.ndarray:
     """Of a number whose rounding left `error`, the neighbour on its other side if that is the odd one."""
     integer = np.int32 if rounded.dtype == np.float32 else np.int64
     bits: np.ndarray = rounded.view(integer)

@@ -406,7 +406,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         common = objects.agreed(self._plans.control, name, sendobj, op)
         if common is None:
             return plain()
-        contribution = np.asarray(sendobj, common.dtype)
+        contribution = common.array(sendobj)
         total = np.empty_like(contribution)
         if root is None:
             self.Allreduce(contribution, total, op)

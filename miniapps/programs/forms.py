@@ -17,7 +17,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 
-from kernels.allreduce.accumulate import narrowed, order_free, to_odd
+from kernels.allreduce.accumulate import order_free
 from kernels.guarantees import ChoiceError
 from miniapps.programs.calls import Call
 from miniapps.runner.policy import Policy
@@ -25,10 +25,6 @@ from miniapps.runner.policy import Policy
 BFLOAT16, FLOAT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
 WIDE = (np.dtype(np.float64), np.dtype(np.float32))  # which the library and every accumulation take
 NARROW = (FLOAT16, BFLOAT16)
-HALF, BELOW = (
-    1 << 44,
-    (1 << 45) - 1,
-)  # of a float64's bits: half a unit of bfloat16, all that bfloat16 has not
 
 
 class Signature(NamedTuple):
@@ -44,17 +40,6 @@ class Signature(NamedTuple):
     n: int
     root: int = 0
     bounds: tuple[int, ...] | None = None
-
-    @property
-    def rounded_at_the_end(self) -> bool:
-        """Whether the total of the plan is of a wider type than the contributions."""
-        return self.held != self.dtype
-
-    @property
-    def looked_at_again(self) -> bool:
-        """Whether a total in float64 can lie between two numbers of `dtype` because it was rounded: then what that
-        rounding took away decides. A sum of float16 is exact in float64 or beyond the largest."""
-        return self.held == np.float64 and self.dtype == BFLOAT16
 
 
 @dataclass(frozen=True)
@@ -81,14 +66,11 @@ def form_of(call: Call, collective: str, policy: Policy, observed: bool) -> Form
     require_real(name, operation, dtype, policy.level)
     if operation in ("min", "max"):
         return Form("direct", "working", dtype)  # which rounds nothing
-    exactly = order_free(accumulation)
-    if exactly and operation == "prod":
+    if order_free(accumulation) and operation == "prod":
         raise ChoiceError(
             f"{name}: a product has no form that is free of order, as guarantee {policy.level!r} would need; add "
             "logarithms, or wrap the communicator with guarantee 'run'"
         )
-    if dtype in NARROW and exactly:
-        return Form(ordering, "exact", np.dtype(np.float64))
     if dtype in NARROW and accumulation == "working":
         return Form(ordering, accumulation, np.dtype(np.float32))
     return Form(ordering, accumulation, dtype)
@@ -102,21 +84,3 @@ def require_real(name: str, operation: str, dtype: np.dtype, level: str) -> None
             f"no guarantee, such as {level!r}; pass float64, float32, float16, bfloat16, complex128 or complex64, or "
             f"call comm.plain.{name}"
         )
-
-
-def undecided(total: np.ndarray) -> np.ndarray:
-    """Which of the float64 `total` lie in the middle between two numbers of bfloat16."""
-    return (total.view(np.int64) & BELOW == HALF) & np.isfinite(total)
-
-
-def rounded_once(total: np.ndarray, rest: np.ndarray | None, dtype: np.dtype) -> np.ndarray:
-    """A sum, which is `total` and of which `rest` was rounded away, rounded to `dtype`."""
-    if rest is not None:
-        total = to_odd(total, np.where(np.isfinite(total), rest, 0.0))
-    return narrowed(total, dtype) if total.dtype == np.float64 else _of_single(total, dtype)
-
-
-def _of_single(total: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        narrow: np.ndarray = total.astype(dtype)
-        return narrow

@@ -133,7 +133,8 @@ def element_of(datatype: MPI.Datatype, what: str) -> np.dtype:
     for name, pair in _known().items():
         if datatype == getattr(MPI, name, MPI.DATATYPE_NULL):
             return pair
-    return np.dtype(datatype.tocode())
+    dtype = np.dtype(datatype.tocode())
+    return dtype if dtype.itemsize else np.dtype("U1")  # a wide character
 
 
 def _parts(given: Any, what: str) -> tuple[Any, int | None, int, MPI.Datatype | None]:

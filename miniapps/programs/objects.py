@@ -9,6 +9,7 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels.allreduce.errors import by_rank
+from kernels.environment import guarded
 from kernels.guarantees import ChoiceError
 from miniapps.programs.operations import operation_of, rounding
 
@@ -21,6 +22,11 @@ class Agreed:
 
     dtype: np.dtype
     python: bool
+
+    @guarded
+    def array(self, sendobj: Any) -> np.ndarray:
+        """An object as an array of the type that all ranks agreed on."""
+        return np.asarray(sendobj, self.dtype)
 
     def like_given(self, total: np.ndarray) -> Any:
         """The total as mpi4py would return it."""

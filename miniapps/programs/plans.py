@@ -12,14 +12,14 @@ from mpi4py import MPI
 from kernels.allreduce import Reduction, operations, plan
 from kernels.allreduce.errors import CallMismatch, by_rank
 from kernels.allreduce.execution.reducer import Reducer, digest_of
+from kernels.environment import guarded
 from miniapps.programs.calls import Call
-from miniapps.programs.forms import Signature, rounded_once, undecided
+from miniapps.programs.forms import Signature
 from miniapps.runner.replay import Replay
 
 Place = tuple[Signature, int]  # a signature and its slot
 PLANS = 64  # kept by a communicator: each has a communicator of its own, of which MPI libraries have some thousands
 SLOTS = 4  # reductions of one signature that can be under way at once
-AGAIN = SLOTS + 1  # slot of the plan that finds what rounding took away
 KNOWN = 4096  # signatures that ranks are known to agree on
 PATIENCE_S = 10.0  # that a rank which refuses waits for the others to hear of it
 
@@ -112,12 +112,10 @@ class Plans:
                 packing = self.replay.packing(record_name(signature, slot), 0)
             elif self.replay is not None:
                 orders = self.replay.order(record_name(signature, slot), 0)
-            whole = signature.looked_at_again
             reduction = Reduction(
                 signature.ordering, (signature.n,), signature.held, accumulation=signature.accumulation,
-                operation=operations.get(signature.operation), collective="allreduce" if whole else signature.collective,
-                root=0 if whole else signature.root, bounds=None if whole else signature.bounds, check=self.check,
-                packing=packing,
+                operation=operations.get(signature.operation), collective=signature.collective, root=signature.root,
+                bounds=signature.bounds, check=self.check, packing=packing,
             )  # fmt: skip
             planned = self.kept[place] = plan(
                 self.control, reduction, name=call.name, blocks=blocks, replay=orders
@@ -142,15 +140,12 @@ class Plans:
         else:
             self.store(call, signature, reducer(contributions))
 
+    @guarded
     def store(self, call: Call, signature: Signature, total: Any) -> None:
         """Bring the total of a plan, or this rank's part of it, to where the program wants it."""
-        if signature.looked_at_again:
-            total = self._decided(call, signature, total)
         if call.out is None:
             return
-        if signature.rounded_at_the_end:
-            total = rounded_once(total, None, signature.dtype)
-        call.out[...] = total
+        call.out[...] = total.astype(call.out.dtype, copy=False)
         same_nan(call, call.out)
 
     def start(self, call: Call, signature: Signature) -> Pending:
@@ -189,24 +184,6 @@ class Plans:
             self._own.Free()
             self._own = None
 
-    def _decided(self, call: Call, signature: Signature, total: np.ndarray) -> np.ndarray:
-        """This rank's part of a sum in float64, rounded to odd: so that rounding it again is rounding the sum once.
-        All ranks hold the whole total, and look at the same elements again."""
-        rest = None
-        if undecided(total).any():
-            # What the first rounding took away is the exact sum of all contributions and of minus the total.
-            extended = call.contributions.astype(np.float64)
-            if self.comm.rank == 0:
-                extended = np.concatenate([extended, -np.where(np.isfinite(total), total, 0.0)[None]])
-            again = signature._replace(ordering="direct", collective="allreduce", root=0, bounds=None)
-            total = total.copy()  # whose plan may have to make room
-            rest = self._planned(again, AGAIN, call)(extended)
-        total = rounded_once(total, rest, signature.dtype)
-        if call.bounds is not None:
-            begin, end = call.bounds[self.comm.rank : self.comm.rank + 2]
-            total = total[begin:end]
-        return total
-
 
 class Pending:
     """A reduction under way, of a wrapped communicator. It has the methods of a request of MPI and is none: wait for
@@ -226,8 +203,8 @@ class Pending:
         return True
 
     def Test(self, status: MPI.Status | None = None) -> bool:
-        """Whether the total is in the receive buffer. Of several rows on a rank, of sums of bfloat16 that are looked at
-        again, and where the ordering has no steps to go on by, the work is done here."""
+        """Whether the total is in the receive buffer. Of several rows on a rank, and where the ordering has no steps to
+        go on by, the work is done here."""
         if self.done:
             return True
         before = self.plans.under_way[: self.plans.under_way.index(self) + 1]
@@ -246,8 +223,7 @@ def record_name(signature: Signature, slot: int) -> str:
     words += [f"root{signature.root}"] if collective == "reduce" else []
     bounds = signature.bounds
     words += ["parts" if bounds is None else f"parts{bounds[1:]}"] if collective == "reduce-scatter" else []
-    slots = {0: [], AGAIN: ["rest"]}.get(slot, [f"slot{slot}"])
-    return ".".join([*words, *slots])
+    return ".".join([*words, *([f"slot{slot}"] if slot else [])])
 
 
 def same_nan(call: Call, out: Any) -> None:
@@ -256,9 +232,10 @@ def same_nan(call: Call, out: Any) -> None:
         out[out != out] = np.nan
 
 
+@guarded
 def _held(call: Call, signature: Signature) -> Any:
     """The contributions in the type in which they are added."""
-    return call.contributions.astype(signature.held) if signature.rounded_at_the_end else call.contributions
+    return call.contributions.astype(signature.held, copy=False)
 
 
 def _done(request: MPI.Request, seconds: float) -> bool:

@@ -412,7 +412,7 @@ def values_with_indices_do_not_depend_on_the_order():
         small = comm.allreduce((values[RANK % 3], RANK), op)
         for found in (tuple(total[0].tolist()), small):
             if not (same(*map(np.float64, (found[0], right[0]))) and found[1] == right[1]):
-                yield f"{values} {op.name}: {found}, {right} is right"
+                yield f"{values}: {found}, {right} is right"
     ints = np.array([RANK, RANK], np.int32)
     comm.Allreduce(MPI.IN_PLACE, [ints, MPI.TWOINT], MPI.MAXLOC)
     if ints.tolist() != [SIZE - 1, SIZE - 1]:
