@@ -45,7 +45,7 @@ from jobs.verdict import STARTED, disk_full, judge, ranks_started
 from jobs.words import cut
 from miniapps import doctor
 from miniapps.system import environment, interrupts, world
-from miniapps.system.python import module
+from miniapps.system.python import module, snippet
 
 ROOT = Path(miniapps.__file__).resolve().parent.parent
 GRACE_S = 10  # between SIGTERM, at which the ranks save what they have, and SIGKILL
@@ -408,7 +408,7 @@ def _try_launcher(
     each of `pauses`. Raises LauncherError."""
     if max(task.ranks for task in tasks) < 2:
         return
-    command = [*launcher.command(2, min(task.threads for task in tasks)), sys.executable, "-c", doctor.PROBE]
+    command = [*launcher.command(2, min(task.threads for task in tasks)), *snippet(doctor.PROBE)]
     for pause in (*pauses, None):
         try:
             output = doctor.output_of(command, launcher.environment)
@@ -423,7 +423,7 @@ def _try_launcher(
             f"{command[0]} does not start two ranks: {cut(doctor.gist(output))}; it is tried again in {pause:g} s"
         )
         time.sleep(pause)
-    started = shlex.join(command[:-2])
+    started = shlex.join(command[:-3])
     if len(sizes) > 1:
         raise LauncherError(
             f"{started} belongs to another MPI library than mpi4py: two processes were started and each was alone, so "

@@ -25,6 +25,7 @@ from kernels.threads import cores
 from miniapps.errors import UsageError
 from miniapps.received.text import tell
 from miniapps.system import environment
+from miniapps.system.python import snippet
 from miniapps.system.world import LOADED, speaks, world
 
 Tried = Callable[[list[str], float, str], None]  # a command, its seconds, its output
@@ -141,7 +142,7 @@ def mpi(tried: Tried) -> Iterator[Finding]:
         return
     # With the variables of a step Open MPI, which asks Slurm for its rank, would end a process that is none.
     env = environment.without_rank("SLURM_")
-    alone = _output([sys.executable, "-c", PROBE], tried, env)
+    alone = _output(snippet(PROBE), tried, env)
     beside = Path(sys.executable).parent / "mpirun"
     on_path = shutil.which("mpirun")
     mpirun = on_path or (str(beside) if beside.exists() else None)
@@ -149,7 +150,7 @@ def mpi(tried: Tried) -> Iterator[Finding]:
     launched = environment.launched()
     two = ""
     if mpirun and launched is None:
-        two = _output([*oversubscribing(mpirun), "-n", "2", sys.executable, "-c", PROBE], tried)
+        two = _output([*oversubscribing(mpirun), "-n", "2", *snippet(PROBE)], tried)
     library = next((line[8:] for line in (alone + two).splitlines() if line.startswith("library ")), "")
     if not library:
         chosen = " (MPI4PY_LIBMPI is set)" if "MPI4PY_LIBMPI" in os.environ else ""
@@ -253,8 +254,8 @@ def cuda(tried: Tried) -> Iterator[Finding]:
         ]
         yield Finding("CUDA (cupy)", ", ".join(names))
     if importlib.util.find_spec("torch") is not None:
-        code = "import torch; print('cuda', torch.version.cuda, torch.cuda.device_count())"
-        output = _output([sys.executable, "-c", code], tried)
+        text = "import torch; print('cuda', torch.version.cuda, torch.cuda.device_count())"
+        output = _output(snippet(text), tried)
         built = next((line.split()[1:] for line in output.splitlines() if line.startswith("cuda ")), None)
         if built is None:
             remedy = "pip install --force-reinstall torch"

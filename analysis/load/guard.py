@@ -24,6 +24,7 @@ from typing import Any
 from weakref import WeakSet
 
 from miniapps.received.text import printable
+from miniapps.system.python import snippet
 from miniapps.trace import RankTrace, TraceError, reader
 
 START_S = 120.0  # to start a process on a busy machine
@@ -110,9 +111,7 @@ class Guard:
         start = (
             f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
         )
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", start], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
-        )
+        self._process = subprocess.Popen(snippet(start), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
         theirs.close()
         try:
             if self._pipe.poll(START_S):

@@ -22,6 +22,11 @@ def module(name: str, *arguments: str) -> list[str]:
     return [sys.executable, *isolated, "-m", name, *arguments]
 
 
+def snippet(text: str) -> list[str]:
+    """The command that runs `text`, as `python -c TEXT`, which would look into the current directory, too."""
+    return [sys.executable, "-P", "-c", text]
+
+
 def relay(command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
     """Run `command`, write what it prints to our own streams as it comes, and return its exit code, 128 + the number of
     the signal that ended it. A launcher would be ended by the reader of our output that leaves."""

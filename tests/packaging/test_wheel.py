@@ -150,13 +150,15 @@ def test_the_command_does_not_see_files_that_are_called_as_ours(installed, crowd
     )
 
 
-def test_a_file_that_hides_one_of_our_packages_is_named(installed, crowded):
+def test_python_m_does_not_see_them_either_and_a_program_beside_them_is_told(installed, crowded):
     here, env = crowded
     for module in ("miniapps.coupled", "fpna"):
         done = run_python(["-m", module, "--help"], env, cwd=here)
-        assert done.returncode != 0
-        assert f"{here / 'kernels.py'} hides the package kernels" in done.stderr
-        assert "use the command fpna" in done.stderr
+        assert done.returncode == 0, done.stderr
+    (here / "program.py").write_text("import fpna\n")  # Python looks beside a program first
+    done = run_python([str(here / "program.py")], env, cwd=here)
+    assert done.returncode != 0
+    assert f"{here / 'kernels.py'} hides the package kernels" in done.stderr
 
 
 def test_the_installed_wheel_serves_a_program_of_the_user(installed, tmp_path):
