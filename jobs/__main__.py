@@ -19,7 +19,7 @@ from jobs.runner import Ended, Launcher, LauncherError, here, name_allocation, o
 from jobs.script import DESCRIPTION as DESCRIBED
 from jobs.script import render_arguments, render_command, warn
 from jobs.sites import site
-from jobs.state import State, StateError, survey
+from jobs.state import FAILED, FINISHED, State, StateError, survey
 from jobs.tables import plan_text, status_text
 from kernels.as_json import text as json_text
 from kernels.commands.entry import command_line
@@ -108,6 +108,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
         "--yes", action="store_true", help="do it; without, only what it may cost is shown"
     )
     subparser.add_argument("--no-report", action="store_true", help="without the job that makes the report")
+    subparser.add_argument("--retry-failed", action="store_true", help="try tasks again that failed for good")
     add_loudness(subparser, "only the ids of what was submitted; without --yes still what it may cost")
     subparser = command("run", "run one allocation, inside it: what batch scripts call", site=True)
     subparser.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
@@ -179,6 +180,7 @@ def show_status(options: argparse.Namespace) -> int:
     """`status`."""
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
+    code = DONE if all(standing.state in FINISHED for standing in standings) else NOT_DONE
     jobs, trouble = [], None
     folder = planned.campaign.out / "jobs"
     if is_folder(folder):
@@ -190,13 +192,13 @@ def show_status(options: argparse.Namespace) -> int:
             trouble = str(error)
     if options.json:
         say(json_text(as_json.status_document(planned, standings, jobs, trouble)))
-        return DONE
+        return code
     say(status_text(planned, standings))
     for one in jobs:
         say(printable(f"job {one.id} {one.name}: {one.state} {one.message}".rstrip()))
     if trouble:
         say(f"the batch system was not asked: {trouble}")
-    return DONE
+    return code
 
 
 def run_local(options: argparse.Namespace) -> int:
@@ -230,10 +232,19 @@ def submit_campaign(options: argparse.Namespace) -> int:
     planned.require_budget()
     from jobs.submit import budget, submit
 
-    if all(standing.over for standing in survey(planned.campaign.out, planned.tasks)):
-        say(f"nothing to submit: all is done or failed for good; python -m jobs status {options.campaign}")
-        return DONE
-    first = job(planned, account=options.account, queue=options.queue, environment=options.environment)
+    standings = survey(planned.campaign.out, planned.tasks)
+    failed = sum(standing.state == FAILED for standing in standings)
+    if all(standing.over for standing in standings) and not (failed and options.retry_failed):
+        done = f"{failed} failed for good, try them again by --retry-failed" if failed else "all is done"
+        say(f"nothing to submit: {done}; python -m jobs status {options.campaign}")
+        return NOT_DONE if failed else DONE
+    first = job(
+        planned,
+        account=options.account,
+        queue=options.queue,
+        environment=options.environment,
+        retry_failed=options.retry_failed,
+    )
     wanted = [first] if options.no_report else [first, report_job(planned, first)]
     where.check(first)
     if warning := where.account_warning(first):
@@ -246,7 +257,15 @@ def submit_campaign(options: argparse.Namespace) -> int:
     State(planned.campaign.out, 0).create()  # where the batch system writes
     submitted = None
     for one in wanted:
-        submitted = submit(one, where, planned.campaign.out / "jobs", after=submitted)
+        try:
+            submitted = submit(one, where, planned.campaign.out / "jobs", after=submitted)
+        except JobError as error:
+            if submitted is None:
+                raise
+            raise JobError(
+                f"the runs are submitted, as job {submitted.id}; only the report is missing, and to submit again would "
+                f"queue the runs twice. When they have ended: python -m jobs collect {options.campaign}. {error}"
+            ) from None
         say(f"submitted {submitted.name} as job {submitted.id}: {submitted.script}")
     if not options.quiet:
         say(f"next: python -m jobs status {options.campaign} --site {options.site}")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass
 
 from jobs.words import quoted
 from miniapps.received.text import printable
 
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
+NOT_IN_PATHS = re.compile(r"[^\w@+=:,./-]")
 COUNTS = ("nodes", "ranks_per_node", "threads", "seconds", "array")
 # What jobs and campaigns may ask for at most: beyond the largest machines, and within what is quick to plan.
 MOST = {
@@ -73,9 +73,10 @@ class Job:
             if not value or not value.isprintable():
                 raise JobError(f"{field} {quoted(value)}: the path of a directory, on one line")
         # Schedulers take paths in directives, where nothing can be quoted alike for all of them.
-        if self.output != shlex.quote(self.output) or "%" in self.output:
+        if wrong := sorted(set(NOT_IN_PATHS.findall(self.output))):
             raise JobError(
-                f"output {quoted(self.output)}: a directory without spaces, quotes, '%' and '$' in its path"
+                f"output {quoted(self.output)}: a directory whose path has letters, digits and '@+=:,./_-' alone, and "
+                f"not {' '.join(map(quoted, wrong))}"
             )
         if not self.commands:
             raise JobError("commands: none; a job needs at least one")

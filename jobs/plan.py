@@ -161,10 +161,15 @@ def options_text(options: Iterable[tuple[str, Any]]) -> str:
 
 
 def job(
-    plan: Plan, *, account: str | None = None, queue: str | None = None, environment: str | None = None
+    plan: Plan,
+    *,
+    account: str | None = None,
+    queue: str | None = None,
+    environment: str | None = None,
+    retry_failed: bool = False,
 ) -> Job:
     """The batch job that runs the campaign, one array element per allocation. What is not None goes before what the
-    campaign says for the site. Raises JobError."""
+    campaign says for the site; `retry_failed` also runs tasks that failed for good. Raises JobError."""
     settings = plan.campaign.at(plan.site)
     threads = max(plan.ranks_per_node)
     file = quote(str(plan.campaign.path))
@@ -178,7 +183,8 @@ def job(
         queue=queue or settings.queue,
         environment=environment or settings.environment or "",
         commands=(
-            f'python -m jobs run {file} --site {quote(plan.site_argument)} --allocation "$FPNA_ARRAY_INDEX"',
+            f'python -m jobs run {file} --site {quote(plan.site_argument)} --allocation "$FPNA_ARRAY_INDEX"'
+            + " --retry-failed" * retry_failed,
         ),
         array=plan.campaign.allocations,
         output=str(plan.campaign.out / "logs"),

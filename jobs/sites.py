@@ -30,6 +30,7 @@ KEYS = {
     "needs_account": bool,
 }
 GPU_KEYS = {"per_node": int, **dict.fromkeys(("modules", "directives", "launch"), list), "environment": dict}
+HAS_MEANING = {"pbs": ":,", "sge": ":,"}  # in the path of a job's output: [HOST:]PATH[,...]
 PLACES = {"nodes", "ranks", "ranks_per_node", "threads", "cpus", "gpus_per_node"}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CLOCK = re.compile(r"([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])")
@@ -129,6 +130,11 @@ class Site:
             hint = f"; {self.account_hint}" if self.account_hint else ""
             raise JobError(
                 f"account: {self.name} needs one, the project that is charged (--account NAME{hint})"
+            )
+        if wrong := [c for c in HAS_MEANING.get(self.scheduler, "") if c in job.output]:
+            raise JobError(
+                f"output {quoted(job.output)}: {self.name} takes what is before {quoted(wrong[0])} for a host or "
+                "another path; rename the directory, or give the campaign another `out`"
             )
         if self.scheduler == "local" and job.nodes > 1:
             raise JobError(f"nodes {job.nodes}: site {self.name} is one machine")

@@ -13,6 +13,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from re import IGNORECASE, MULTILINE, compile, search
 from typing import BinaryIO
 
 import msgspec
@@ -27,6 +28,23 @@ from miniapps.received.regular import Refused
 
 REGISTER = "submitted.jsonl"
 AFTER = {"slurm": "#SBATCH --dependency=afterany:{id}", "pbs": "#PBS -W depend=afterany:{id}"}
+LOOK = {"slurm": "squeue --me --name={name}", "pbs": "qstat -w -u $USER"}
+# What a scheduler's command says when it did not hear the answer: the job may be queued or not.
+UNHEARD = compile("timed? ?out|connection (reset|closed|lost|failure on receive)|zero bytes", IGNORECASE)
+# Slurm's words on limits of a site: (what they contain, which limit of `scontrol show config`, what to do).
+LIMITS = (
+    (
+        "invalid job array specification",
+        "MaxArraySize",
+        "an array has fewer elements than that: take fewer allocations, or make several campaigns of them",
+    ),
+    (
+        "resource temporarily unavailable|temporarily unable to accept|job submit limit|job/step limit|maxsubmit",
+        "MaxJobCount",
+        "more jobs than that, of all users, or more than the account may have, do not wait at a time: submit again "
+        "when some have ended, or take fewer allocations",
+    ),
+)
 BY_HAND = {"pjm": "Fujitsu's PJM", "sge": "Grid Engine"}
 
 
@@ -177,20 +195,50 @@ def _submit(job: Job, site: Site, directory: Path, script: str) -> tuple[str, Pa
     try:
         answer, file = executors.submit(site.scheduler, directory, job.name, script)
     except executors.psij.SubmitException as error:
-        raise JobError(f"{program} refuses {job.name}: {cut(str(error).strip())}") from None
+        words = " ".join(str(error).split())
+        if UNHEARD.search(words):
+            raise JobError(
+                f"{program} does not say whether it took {job.name}: {cut(words)}. {_may_be_queued(job, site)}"
+            ) from None
+        raise JobError(f"{program} refuses {job.name}: {cut(words)}{_limit(words, job)}") from None
     except IndexError:  # PSI/J takes the last word
         answer, file = "", directory
     try:
         number = msgspec.convert(answer, Id)
     except msgspec.ValidationError:
         raise JobError(
-            f"{program} took {job.name} and answered {quoted(answer)}, which is no id of a job, so that it is not in "
-            "the register; look into the queue, and cancel it there"
+            f"{program} took {job.name} and answered {quoted(answer)}, which is no id of a job. "
+            + _may_be_queued(job, site)
         ) from None
     try:
         return number, rename_new(file, directory / f"{job.name}-{number}.sh")
     except OSError:  # the job is submitted: the script keeps the name that PSI/J gave it
         return number, file
+
+
+def _may_be_queued(job: Job, site: Site) -> str:
+    """What to do about a job of which nobody knows whether it is queued."""
+    look = LOOK[site.scheduler].format(name=job.name)
+    return (
+        f"It may be queued, and is not in the register: look ({look}). If it is there, cancel it and submit again, or "
+        "let it run: `status` shows its tasks, though not the job"
+    )
+
+
+def _limit(words: str, job: Job) -> str:
+    """A sentence on the limit of the site that the scheduler's `words` are about, with its value; "" for others."""
+    for pattern, name, remedy in LIMITS:
+        if search(pattern, words, IGNORECASE):
+            try:
+                shown = subprocess.run(
+                    ["scontrol", "show", "config"], capture_output=True, text=True, timeout=20
+                ).stdout
+            except (OSError, subprocess.TimeoutExpired):
+                shown = ""
+            value = search(rf"^{name}\s*=\s*(\d+)", shown, MULTILINE)
+            have = f"{name} is {value[1]} there" if value else f"see {name} in `scontrol show config`"
+            return f". This job has {job.array} element{'s' * (job.array > 1)}, and {have}: {remedy}"
+    return ""
 
 
 def _note(lines: BinaryIO, submission: Submission, register: Path) -> None:

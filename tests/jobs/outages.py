@@ -68,9 +68,9 @@ TASK = """
 app = "reductions"
 ranks = {ranks}
 seeds = {seed}
-options = {{ "problem.sizes" = {size}, "problem.arrays" = 1, "method.samples" = 1, "method.variants" = "sptr"{more} }}
+options = {{ "problem.sizes" = {size}, "problem.arrays" = 1, "method.samples" = 2, "method.variants" = "sptr"{more} }}
 """
-FAULTS = ('"run.fault" = "raise@step=0,rank=0"', '"run.fault" = "kill@step=0,rank=0"')
+FAULTS = ('"run.fault" = "raise@step=1,rank=0"', '"run.fault" = "kill@step=1,rank=0"')
 EVENTS = (
     "limit",
     "cancel",
@@ -112,6 +112,9 @@ class Disturbed:
             self.command(
                 "scontrol", "update", f"JobId={number}", "StartTime=now"
             )  # it would wait two minutes
+        if fields.get("JobState") == "PENDING" and "DRAIN" in fields.get("Reason", ""):
+            # A controller that lost its last seconds finds jobs that it did not start, and drains their node.
+            self.command("scontrol", "update", f"NodeName={self.slurm.hosts[0]}", "State=RESUME")
         if fields.get("JobState") == "PENDING" and "held" in fields.get("Reason", ""):
             self.command("scontrol", "release", number)
         return fields.get("JobState", "away")
@@ -287,7 +290,7 @@ def run_all(options, folder):
                         print(f"case {case}: {folder / f'c{case}'}: {sentence}", flush=True)
                     print(f"{done} campaigns, {len(bad)} wrong, {time.monotonic() - begin:.0f} s", flush=True)
 
-        lanes = [threading.Thread(target=lane) for _ in range(options.lanes)]
+        lanes = [threading.Thread(target=lane, daemon=True) for _ in range(options.lanes)]
         for thread in lanes:
             thread.start()
         for thread in lanes:

@@ -187,7 +187,9 @@ def test_a_script_is_never_written_over_though_ids_come_again(tmp_path, tools):
 )
 def test_an_answer_that_is_no_id_is_told_and_not_noted(tmp_path, tools, answer):
     tools("sbatch", f"echo '{answer}'")
-    with pytest.raises(JobError, match=r"sbatch took demo and answered .*look into the queue") as error:
+    with pytest.raises(
+        JobError, match=r"sbatch took demo and answered .*look \(squeue --me --name=demo\)"
+    ) as error:
         submit(JOB, site("generic-slurm"), tmp_path / "jobs")
     assert str(error.value).isprintable()
     assert submissions(tmp_path / "jobs") == []
@@ -214,6 +216,55 @@ def test_an_answer_of_the_scheduler_that_cannot_be_read_is_an_error_and_no_trace
     submit(JOB, pbs, tmp_path / "jobs")
     with pytest.raises(JobError, match=r"pbs does not tell the state of the jobs: "):
         states(tmp_path / "jobs")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "Batch job submission failed: Socket timed out on send/recv operation",
+        "Batch job submission failed: Zero Bytes were transmitted or received",
+        "Batch job submission failed: Transport endpoint is not connected: Connection reset by peer",
+    ],
+)
+def test_a_job_whose_answer_was_lost_may_be_queued(tmp_path, tools, words):
+    tools("sbatch", f"echo 'sbatch: error: {words}' >&2; exit 1")
+    with pytest.raises(
+        JobError, match=r"does not say whether it took demo: .*look \(squeue --me --name=demo\)"
+    ) as error:
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert "refuses" not in str(error.value) and words in str(error.value)
+    assert submissions(tmp_path / "jobs") == []
+
+
+@pytest.mark.parametrize(
+    ("words", "limit"),
+    [
+        ("Invalid job array specification", "MaxArraySize is 1001"),
+        ("Resource temporarily unavailable", "MaxJobCount is 10000"),
+        ("Job violates accounting/QOS policy (job submit limit, ...)", "MaxJobCount is 10000"),
+    ],
+)
+def test_a_limit_of_the_site_is_named_with_its_value_and_what_to_do(tmp_path, tools, words, limit):
+    tools("sbatch", f"printf 'sbatch: error: Batch job submission failed:\\n{words}\\n' >&2; exit 1")
+    tools("scontrol", "echo 'MaxArraySize            = 1001'; echo 'MaxJobCount             = 10000'")
+    with pytest.raises(JobError, match=rf"{limit} there: .*fewer allocations") as error:
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+    assert "\\x0a" not in str(error.value) and "This job has 1 element" in str(error.value)
+    tools("scontrol", "exit 1")
+    with pytest.raises(JobError, match=r"see Max.* in `scontrol show config`"):
+        submit(JOB, site("generic-slurm"), tmp_path / "jobs")
+
+
+def test_a_directory_has_letters_of_any_script_and_no_meaning_for_the_scheduler(tmp_path, pbs):
+    from dataclasses import replace
+
+    assert "--output=läufe/1/%x_%j.out" in render(replace(JOB, output="läufe/1"), site("generic-slurm"))
+    assert "-o läufe/1/" in render(replace(JOB, output="läufe/1"), pbs)
+    with pytest.raises(JobError, match=r"output 'a b': .* letters, digits .* and not ' '"):
+        replace(JOB, output="a b")
+    with pytest.raises(JobError, match="output 'a:b': cluster takes what is before ':' for a host"):
+        render(replace(JOB, output="a:b"), pbs)
+    assert "--output=a:b/" in render(replace(JOB, output="a:b"), site("generic-slurm"))
 
 
 def test_node_hours_count_every_element_at_its_limit():
