@@ -1,10 +1,11 @@
 """Chakra execution traces of MLCommons, a file per rank: what simulators of networks such as ASTRA-sim replay.
 
 The nodes of a rank tile its time from its first event to its last, each depending on the one before. All-reduces in
-which all ranks of the slice take part are COMM_COLL_NODE. An exchange is a COMM_SEND_NODE and a COMM_RECV_NODE for each
-partner, side by side; how the bytes sent were divided among partners is not recorded, so they are divided evenly. The
-rest is COMP_NODE, named after the innermost region, cut where that changes. Regions that overlap without nesting are
-left out beyond the first lane.
+which all ranks of the slice take part are COMM_COLL_NODE. One that overlaps another region stands beside the tiles: it
+depends on the last of them that ended before it began, and the first that begins after its end depends on it. An
+exchange is a COMM_SEND_NODE and a COMM_RECV_NODE for each partner, side by side; how the bytes sent were divided among
+partners is not recorded, so they are divided evenly. The rest is COMP_NODE, named after the innermost region, cut where
+that changes. Other regions that overlap without nesting are left out beyond the first lane.
 Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as its feeder reads them (et_feeder_node.cpp).
 """
 
@@ -125,7 +126,19 @@ def _write_rank(part: Slice, rank: int, own: pd.DataFrame | None, messages: dict
     on_cpu = part.attributes[rank].get("method", {}).get("run.device", "cpu") == "cpu"
     before: list[int] = []
     following = 0
-    for piece in tiles(own, talks):
+    pieces = list(tiles(own, talks))
+    waiting = _beside(part, rank, {piece.row for piece in pieces})  # the next last
+    open_until: dict[int, int] = {}  # end of a node beside the tiles that none depends on yet, by its id
+    for piece in pieces:
+        ended = [node for node, end in open_until.items() if end <= piece.start]
+        before = [*before, *ended]
+        for node in ended:
+            del open_until[node]
+        while waiting and waiting[-1].start < max(piece.end, piece.start + 1):
+            one = waiting.pop()
+            _append(file, _node(one, following, before, "COMM_COLL_NODE", _collective(int(sizes[one.row]))))
+            open_until[following] = one.end
+            following += 1
         if piece.row < 0:
             nodes = [("COMP_NODE", [("is_cpu_op", "bool_val", on_cpu)])]
         elif collective[piece.row] >= 0:
@@ -133,20 +146,35 @@ def _write_rank(part: Slice, rank: int, own: pd.DataFrame | None, messages: dict
         else:
             nodes = [(which, _message(*rest)) for which, *rest in messages[piece.row]]
         for which, attributes in nodes:
-            node = kinds["Node"](
-                id=following, name=piece.name, type=NODE_TYPES.index(which), data_deps=before,
-                start_time_micros=piece.start // 1000,
-                # Of times that were cut to µs, so that these do not drift from the sum of the nanoseconds.
-                duration_micros=piece.end // 1000 - piece.start // 1000,
-                attr=_attributes([
-                    *attributes, ("start_ns", "int64_val", piece.start),
-                    ("duration_ns", "int64_val", piece.end - piece.start),
-                    ("repeat", "int64_val", piece.repeat), ("step", "int64_val", piece.step),
-                ]),
-            )  # fmt: skip
-            _append(file, node)
+            _append(file, _node(piece, following, before, which, attributes))
             following += 1
         before = list(range(following - len(nodes), following))
+    for one in reversed(waiting):  # they begin when all else has ended
+        _append(file, _node(one, following, before, "COMM_COLL_NODE", _collective(int(sizes[one.row]))))
+        following += 1
+
+
+def _beside(part: Slice, rank: int, tiled: set[int]) -> list[Piece]:
+    """The collectives of `rank` that are no tiles, since they overlap other regions; the last to begin first."""
+    events = part.events
+    own = events[(events["rank"] == rank) & (events["collective"] >= 0)]
+    own = own[~own.index.isin(tiled)].sort_values("start", ascending=False, kind="stable")
+    columns = [own[c].tolist() for c in ("name", "start", "end", "repeat", "step")]
+    return [Piece(*values) for values in zip(*columns, own.index, strict=True)]
+
+
+def _node(piece: Piece, number: int, before: list[int], which: str, attributes: list[tuple]):
+    return classes()["Node"](
+        id=number, name=piece.name, type=NODE_TYPES.index(which), data_deps=before,
+        start_time_micros=piece.start // 1000,
+        # Of times that were cut to µs, so that these do not drift from the sum of the nanoseconds.
+        duration_micros=piece.end // 1000 - piece.start // 1000,
+        attr=_attributes([
+            *attributes, ("start_ns", "int64_val", piece.start),
+            ("duration_ns", "int64_val", piece.end - piece.start),
+            ("repeat", "int64_val", piece.repeat), ("step", "int64_val", piece.step),
+        ]),
+    )  # fmt: skip
 
 
 def _collective(size: int) -> list[tuple]:

@@ -145,7 +145,10 @@ def _events(own: pd.DataFrame, writer, regions: list, attributes: dict, world) -
             writer.mpi_collective_end(end, otf2.CollectiveOp.ALLREDUCE, world, nobody, size, size)
         writer.leave(end, region)
 
-    columns = [own["name"].cat.codes, *(own[c] for c in ("start", "end", "depth", "collective", *attributes))]
+    # Only the first location of a rank is a process of MPI: what overlaps is local work on the others.
+    in_turn = own["collective"].where(own["lane"] == 0, -1)
+    columns = [own["name"].cat.codes, *(own[c] for c in ("start", "end", "depth")), in_turn,
+               *(own[c] for c in attributes)]  # fmt: skip
     for code, start, end, depth, collective, *values in zip(*(c.tolist() for c in columns), strict=True):
         while len(still_open) > depth:
             leave()

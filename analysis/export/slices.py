@@ -46,7 +46,7 @@ class Slice:
     - `cut`: the region began before the slice or ended after it, and was cut at its border;
     - `call`: which event of this name it is on its rank in this repeat and step, from 0;
     - `collective`: the same number on all ranks for the same collective, from 0 in the order of the first rank; -1 for
-      other regions, and for collectives that some rank of the slice has not recorded, whole and in lane 0;
+      other regions, and for collectives that some rank of the slice has not recorded whole;
     - `lane`: 0; regions that overlap those of lane 0 without being inside them are in further lanes, and `depth` counts
       the regions of the same lane around each, so that regions of one (rank, lane) nest.
     """
@@ -169,7 +169,7 @@ def _between(events: pd.DataFrame, selection: Selection) -> pd.DataFrame:
 def _matched(events: pd.DataFrame, ranks: int) -> np.ndarray:
     collective = np.full(len(events), -1)
     waits = (events["kind"] == COLLECTIVE).to_numpy()
-    rows = np.flatnonzero(waits & ~events["cut"].to_numpy() & (events["lane"] == 0).to_numpy())
+    rows = np.flatnonzero(waits & ~events["cut"].to_numpy())
     calls = events.iloc[rows].groupby(["repeat", "step", "name", "call"], observed=True, sort=False)
     whole = calls["rank"].transform("size").to_numpy() == ranks
     collective[rows[whole]] = pd.factorize(calls.ngroup().to_numpy()[whole])[0]

@@ -186,6 +186,38 @@ def test_time_outside_regions_and_exchanges_without_partner_are_local_work(tmp_p
     ]  # fmt: skip
 
 
+def test_collectives_that_overlap_stand_beside_the_tiles(tmp_path):
+    """Three that are started together and waited for in turn, as of a neural network whose gradients become ready."""
+
+    def act(tracer, clock):
+        begun = []
+        for _ in range(3):
+            begun.append(clock.now)
+            clock.spend(1)
+        for begin in begun:
+            clock.spend(1)
+            tracer.event(region(tracer, "allreduce.gradients"), begin)
+        last = clock.now
+        clock.spend(1)
+        tracer.event(tracer.name("update"), last)
+
+    part = part_of(traced_run(tmp_path / "run", act, act))
+    assert sorted(part.events["collective"]) == [-1, -1, 0, 0, 1, 1, 2, 2]
+    for file in chakra.write(part, tmp_path / "out"):
+        nodes = read(file)[1]
+        collectives = [one for one in nodes if one["type"] == COLLECTIVE]
+        spans = [(value(one, "start_ns"), value(one, "duration_ns")) for one in collectives]
+        assert sorted(spans) == [(0, 4 * MS), (1 * MS, 4 * MS), (2 * MS, 4 * MS)]
+        assert [one["deps"] for one in collectives] == [[], [], []], "none waits for another"
+        assert [one["id"] for one in nodes] == list(range(len(nodes)))
+        (update,) = (one for one in nodes if one["name"] == "update")
+        (rest,) = (one for one in nodes if one["type"] == COMP and one is not update)
+        beside = {one["id"] for one in collectives} - set(rest["deps"])
+        assert len(rest["deps"]) == 1 and set(update["deps"]) == {rest["id"], *beside}, (
+            "all have ended by then"
+        )
+
+
 def test_names_survive(tmp_path):
     chakra.write(part_of(hostile_run(tmp_path / "run")), tmp_path / "out")
     assert [one["name"] for one in read(tmp_path / "out.1.et")[1]] == list(HOSTILE)

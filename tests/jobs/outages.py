@@ -1,7 +1,7 @@
 """Drawn campaigns under a real Slurm whose jobs, daemons and launcher are cut off at drawn moments; whether each task
 comes to its one end.
 
-    .venv/bin/python -m tests.jobs.outages --cases 50 [--seed 1] [--lanes 3]
+    .venv/bin/python -m tests.jobs.outages --cases 50 [--seed 1] [--lanes 6]
 
 A campaign has one to three tasks of a second or two; some of them fail by themselves. It is submitted until nothing is
 left of it. Three things may not be: that an honest task has a failed attempt, that a task has two results, that a
@@ -71,18 +71,9 @@ seeds = {seed}
 options = {{ "problem.sizes" = {size}, "problem.arrays" = 1, "method.samples" = 2, "method.variants" = "sptr"{more} }}
 """
 FAULTS = ('"run.fault" = "raise@step=1,rank=0"', '"run.fault" = "kill@step=1,rank=0"')
-EVENTS = (
-    "limit",
-    "cancel",
-    "requeue",
-    "preempt",
-    "controller",
-    "node",
-    "refuse",
-    "step",
-    "runner",
-    "nothing",
-)
+ITS_OWN = ("limit", "cancel", "requeue", "refuse", "step", "runner", "nothing")
+# These hit all campaigns that run at the time, so they are drawn less often.
+OF_ALL = ("preempt", "controller", "node")
 SUBMISSIONS = 12  # of one campaign, the last half of them undisturbed
 URGENT = ("--partition=urgent", "--ntasks=8", "--output=/dev/null", "--wrap=sleep 2")
 GONE = ("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "gone")
@@ -203,9 +194,13 @@ def run_campaign(seed, folder, disturbed):
         while not number.isdigit():
             number = disturbed.command("sbatch", "--parsable", f"--chdir={folder}", folder / "job.sh").strip()
             time.sleep(0.3)
-        event = draw.choice(EVENTS) if count < SUBMISSIONS // 2 else "nothing"
+        event = (
+            draw.choice(OF_ALL if draw.random() < 0.12 else ITS_OWN)
+            if count < SUBMISSIONS // 2
+            else "nothing"
+        )
         pause = draw.choice((0.2, 1, 2, 3, 4, 6)) * draw.random() * 2
-        seconds = draw.uniform(1, 14)
+        seconds = draw.uniform(1, 12)
         while disturbed.state(number) in ("PENDING", "CONFIGURING", "away"):
             time.sleep(0.5)
         time.sleep(pause)
@@ -236,7 +231,7 @@ def disturb(event, number, seconds, campaign, disturbed):
         if held is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(held.pid, signal.SIGKILL)
-    elif event in ("preempt", "controller", "node"):
+    elif event in OF_ALL:
         with disturbed.one:
             if event == "preempt":
                 urgent = disturbed.command("sbatch", "--parsable", *URGENT).strip()
@@ -253,7 +248,7 @@ def main():
     )
     parser.add_argument("--cases", type=int, default=20)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--lanes", type=int, default=3, help="campaigns at a time (3)")
+    parser.add_argument("--lanes", type=int, default=6, help="campaigns at a time (6)")
     parser.add_argument("--minutes", type=float, default=1e9, help="begin no campaign after so many")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="fpna-outages-"))  # kept: it has what a wrong campaign left
