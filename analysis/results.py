@@ -15,6 +15,7 @@ from analysis.runs import ids, label
 from analysis.variability import reference
 from analysis.verdict import UNTESTED
 from kernels import bits
+from miniapps.received import Refused, read_bytes, records
 
 MANIFEST = (
     "written.json"  # what an earlier call wrote, which is all that a later one may write over or remove
@@ -107,10 +108,10 @@ def write_results(directory: Path, table: pd.DataFrame, figures: list[Figure]) -
 def _written(directory: Path) -> set[str]:
     """The files that an earlier call wrote there: plain names only, whatever the manifest says."""
     try:
-        names = json.loads((directory / MANIFEST).read_text(encoding="utf-8"))
+        names = records.loads(read_bytes(directory / MANIFEST, records.MOST), str(directory / MANIFEST))
     except FileNotFoundError:
         return set()
-    except (OSError, ValueError) as error:
+    except (OSError, Refused) as error:
         raise NotOurs(f"{directory / MANIFEST} cannot be read ({error}); give another directory") from error
     if not isinstance(names, list):
         return set()

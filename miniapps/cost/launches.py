@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import resource
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from miniapps.errors import UsageError
 from miniapps.launching import run_to_end
+from miniapps.received import Refused, read_bytes, records
 from miniapps.received.text import printable
 from miniapps.system.python import PACKAGES
 
@@ -98,9 +98,9 @@ def _application(words: Sequence[str]) -> bool:
 
 def _of_result(out: Path, one: Command) -> tuple[float, float]:
     try:
-        result = json.loads((out / "result.json").read_text())
+        result = records.loads(read_bytes(out / "result.json", records.MOST), str(out / "result.json"))
         return float(result["wall_s"]), float(result["cpu_s"])
-    except (OSError, KeyError, ValueError, TypeError) as error:
+    except (OSError, Refused, KeyError, ValueError, TypeError) as error:
         raise UsageError(
             f"{one.name} left no result.json that says how long it ran: {one.text}; is it an application of ours?"
         ) from error

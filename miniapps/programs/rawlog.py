@@ -6,6 +6,7 @@ Running hashes (preload/running.hpp) tell a changed byte of it and of the texts 
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import struct
@@ -22,7 +23,7 @@ from miniapps.programs.functions import ORDER
 from miniapps.programs.places import Place, Places
 from miniapps.received import records
 from miniapps.received.regular import Refused, open_regular, read_bytes
-from miniapps.received.text import printable
+from miniapps.received.text import printable, whole
 
 MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 4, 4096
 MOST_COUNTED = 240
@@ -258,14 +259,17 @@ def _read_lines(path: Path, last: int) -> dict[int, bytes]:
     where, hashed = printable(str(path)), 0
     lines: dict[int, bytes] = {0: b""}
     try:
-        *whole, _ = read_bytes(path, TEXTS).split(b"\n")
+        content = io.BytesIO(read_bytes(path, TEXTS))
     except FileNotFoundError:
         if last:
             raise Refused(
                 f"{where}: is missing, and names what is in the log beside it; copy it too"
             ) from None
         return lines
-    for number, line in enumerate(whole, start=1):
+    for number, line in enumerate(content, start=1):
+        if not line.endswith(b"\n"):
+            break
+        line = line[:-1]
         hashed = xxhash.xxh3_64_intdigest(line[17:], hashed)
         if line[:17] != b"%016x " % hashed:
             raise _damaged(where, f"line {number} is not as it was written")
@@ -283,7 +287,7 @@ def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
 
 def _take(line: bytes, log: RawLog, where: str) -> None:
     """Take what a line of texts says."""
-    entry = records.loads(line.decode(errors="replace").encode(), f"{where}: texts") if line else None
+    entry = whole(records.loads(line.decode(errors="replace").encode(), f"{where}: texts")) if line else None
     if not isinstance(entry, dict):
         return
     name = str(entry.get("name", ""))

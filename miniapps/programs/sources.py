@@ -13,7 +13,7 @@ from miniapps.errors import UsageError
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.rawlog import call_of
 from miniapps.received.text import printable
-from miniapps.trace import read_run
+from miniapps.trace import TraceError, read_run
 from miniapps.trace.records import ARGUMENTS, SOURCE
 
 
@@ -34,8 +34,8 @@ def require_same_program(run: Path, command: list[str], same_but: Sequence[str],
     TraceError where it cannot be read.
     """
     (trace,) = read_run(run, tables=[], ranks=[0])
-    shown, theirs, ours = printable(str(run)), trace.attributes["app"], name_of(command)
-    recorded = trace.attributes["problem_options"].get(ARGUMENTS)
+    shown, theirs, ours = printable(str(run)), trace.attributes.get("app", ""), name_of(command)
+    recorded = trace.attributes.get("problem_options", {}).get(ARGUMENTS)
     if recorded is None:
         raise UsageError(
             f"--replay {shown}: a run of {theirs} that fpna run did not record; give one that it recorded of {ours}"
@@ -75,4 +75,7 @@ def recorded_sources(run: Path, rank: int) -> list[tuple[int, int, int]]:
     taken = np.isin(values["name"], list(calls))
     order = np.argsort(values["after"][taken], kind="stable")  # calls stand as they began
     pairs = zip(values["value"][taken][order].tolist(), values["name"][taken][order].tolist(), strict=True)
+    most = trace.attributes["size"]
+    if wrong := [source for source in values["value"][taken].tolist() if not -1 <= source < most]:
+        raise TraceError(f"{trace.path}: a message from rank {wrong[0]:g} of {most}; leave this run out")
     return [(int(source), *calls[name]) for source, name in pairs]

@@ -88,8 +88,8 @@ def problem_of(run: str, app: str) -> Mapping[str, Any]:
         (trace,) = read_run(run, tables=[], ranks=[0])
     except TraceError as error:
         raise UsageError(f"--replay {error}") from error
-    _require_app(run, trace.attributes["app"], app)
-    return trace.attributes["problem_options"]
+    _require_app(run, trace.attributes.get("app", "unknown origin"), app)
+    return trace.attributes.get("problem_options", {})
 
 
 def _require_app(run: str, theirs: str, ours: str) -> None:
@@ -134,6 +134,10 @@ def read(run: str) -> Replay:
         (names[name], r): order["ranks"][(order["name"] == name) & (order["repeat"] == r)] for name, r in keys
     }
     attributes = trace.attributes
+    if missing := [key for key in ("app", "problem_options", "reductions") if key not in attributes]:
+        raise UsageError(
+            f"--replay {run}: the attribute {missing[0]} of its trace is missing; record it again"
+        )
     return Replay(run, attributes["app"], attributes["problem_options"], attributes["size"], orders, choices,
                   packings, _trees(run, attributes["reductions"], packings))  # fmt: skip
 

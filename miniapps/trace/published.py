@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 from collections.abc import Iterable
@@ -92,13 +93,14 @@ def read_published(path: str | os.PathLike) -> Published:
     read."""
     path, shown = Path(path), printable(os.fspath(path))
     try:
-        text = read_bytes(path, MOST, links=True).decode("utf-8", "replace")  # whatever else a job printed
+        content = io.BytesIO(read_bytes(path, MOST, links=True))
     except OSError as error:
         raise Refused(f"{shown}: cannot be read: {error.strerror}; give the output of the run") from error
     heads: dict[Place, tuple[str, int]] = {}
     unread = []
-    lines = ((number, part) for number, line in enumerate(text.split("\n"), 1) for part in line.split("\r"))
-    for number, line in lines:
+    whole = ((number, line.decode("utf-8", "replace")) for number, line in enumerate(content, 1))
+    lines = ((number, part) for number, line in whole for part in line.removesuffix("\n").split("\r"))
+    for number, line in lines:  # whatever else a job printed
         if match := LINE.fullmatch(line):
             step, head, repeat = match.groups()
             place = int(repeat or 0), int(step)

@@ -6,7 +6,15 @@ import random
 from collections.abc import Callable
 from typing import NamedTuple
 
-from tests.fuzz import kinds_inputs, kinds_ledger, kinds_predict, kinds_runs, kinds_self
+from tests.fuzz import (
+    kinds_documents,
+    kinds_inputs,
+    kinds_ledger,
+    kinds_predict,
+    kinds_records,
+    kinds_runs,
+    kinds_self,
+)
 from tests.fuzz.base import Base
 
 
@@ -32,5 +40,11 @@ KINDS = {
     "calibration": Kind(kinds_predict.calibration, 1),
     "machine": Kind(kinds_predict.machine, 1),
     "prediction": Kind(kinds_predict.prediction, 1),
+    "raw": Kind(kinds_records.raw, 1),
+    "heads": Kind(kinds_records.heads, 1),
+    "replay": Kind(kinds_records.replay, 1),
+    "program": Kind(kinds_records.program, 1),
+    "document": Kind(kinds_documents.document, 1),
+    "numbers": Kind(kinds_documents.numbers, 1),
     "self": Kind(kinds_self.broken, 0),
 }
