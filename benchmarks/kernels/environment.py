@@ -3,8 +3,8 @@
     git worktree add ../before COMMIT; (cd ../before; python setup.py build_ext --inplace)
     python -m benchmarks.kernels.environment --before ../before --json benchmarks/results/environment.json
 
-Sums of a vector (one process) and all-reduces (1 and 2 ranks) of 8 bytes to 1 KiB. A launch takes the least time per call
-of several samples; the two checkouts are launched in turn, and differences are taken within a round.
+Sums of a vector (one process) and all-reduces (1 and 2 ranks) of 8 bytes to 1 KiB. A launch takes the least time per
+call of several samples; the two checkouts are launched in turn, and differences are taken within a round.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def launch(checkout: Path, ranks: int):
     """A function that times the calls of a checkout in a launch of its own: {call: seconds}."""
 
     def run() -> dict[str, float]:
-        command = [*mpirun(), "-n", str(ranks), sys.executable, str(HERE), str(checkout)]
+        command = [*mpirun(), "-n", str(ranks), sys.executable, "-P", str(HERE), str(checkout)]
         env = os.environ | {"PYTHONPATH": str(checkout), "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, capture_output=True, text=True, env=env, check=True, cwd=checkout)
         return json.loads(done.stdout)
@@ -118,7 +118,6 @@ def time_calls() -> None:
 
 if __name__ == "__main__":
     if len(sys.argv) == 2 and Path(sys.argv[1]).is_dir():
-        sys.path[0] = sys.argv[1]
         time_calls()
     else:
         main()

@@ -10,7 +10,8 @@ by another number of threads, and for a row that is stored elsewhere. See `kerne
 from kernels.sparse import native, reference, scipy
 from kernels.sparse.csr import Csr
 from kernels.sparse.product import Product
+from kernels.sparse.residual import residual
 
 from kernels.sparse import cupy, emulated  # isort: skip  (last: `registry.get` takes the first that can run)
 
-__all__ = ["Csr", "Product", "cupy", "emulated", "native", "reference", "scipy"]
+__all__ = ["Csr", "Product", "cupy", "emulated", "native", "reference", "residual", "scipy"]

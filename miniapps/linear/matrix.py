@@ -14,6 +14,7 @@ from kernels import sparse
 from kernels.registry import get
 from miniapps.layout import ghosts
 from miniapps.layout.rows import Rows
+from miniapps.system.device import host
 from miniapps.trace.schema import WAIT
 
 INDEX_MAX = np.iinfo(np.int32).max  # of a local column
@@ -97,6 +98,17 @@ class Matrix:
         self._event(self._halo, waiting, self._ghosts.nbytes)
         self._outer(x, y)
         self._event(self._spmv, begin, self.nbytes, self.flops)
+
+    def residual(self, x, b) -> np.ndarray:
+        """float64 (rows.m,), on the host: b - A x as if with twice the digits of float64; x and b as of `operand()` and
+        `result()`, the ghosts of x are filled. Collective."""
+        self._ghosts.start(x)
+        self._ghosts.finish(x)
+        r = np.zeros(self.rows.m)
+        for product in (self._inner, self._outer):
+            if product is not _nothing:
+                sparse.residual(product.matrix, host(x), host(b), r)
+        return r
 
     def watched(self, watch) -> "Matrix":
         """Let `miniapps.runner.watch` see what goes into and comes out of every product of this square matrix; before

@@ -26,6 +26,7 @@ from miniapps.solver import files
 from miniapps.solver.decomposition import box_owner
 from miniapps.solver.manufactured import manufactured
 from miniapps.solver.matrixfile import opened
+from miniapps.solver.scale import scaled, shift_of
 from miniapps.system.device import host, put
 from miniapps.trace.records import INPUT
 
@@ -42,6 +43,9 @@ class LinearSystem:
 
     `entries`: of the own rows, until they are forgotten. `largest`: the largest sum of |a_ij| of a row, `most`: the
     most entries of a row, of all ranks. `b`, `solution`: vectors of `matrix`, with room for ghosts.
+
+    `shifts` = (a, b): what is solved is the matrix times 2^a and the right side times 2^b, so that the solution asked
+    for is 2^(a - b) times that of this system.
     """
 
     matrix: Matrix
@@ -52,6 +56,16 @@ class LinearSystem:
     stencil: Stencil | None
     b: Any
     solution: Any | None
+    shifts: tuple[int, int] = (0, 0)
+
+    @property
+    def shift(self) -> int:
+        """The exponent of two between the solution of this system and the one asked for."""
+        return self.shifts[0] - self.shifts[1]
+
+    def asked(self, x) -> Any:
+        """The own elements of the solution asked for, from `x`, that of this system; on the host where they differ."""
+        return x if self.shift == 0 else scaled(host(x[: self.matrix.rows.m]), self.shift)
 
     def free(self) -> None:
         """Release what the matrix holds. Collective."""
@@ -80,11 +94,13 @@ def build(ctx) -> LinearSystem:
     indptr, _, data = entries_of_file
     starts = indptr[rows.local_starts].tolist()
     record_input(ctx, "matrix", rows, [data[i:j] for i, j in itertools.pairwise(starts)])
+    narrowest = "float32" if config.solve.method == "refinement" else config.solve.dtype
+    shift = shift_of(ctx.comm, data, narrowest) if problem.matrix or problem.spread else 0
+    entries_of_file = (*entries_of_file[:2], scaled(data, shift))
     matrix = matrix_of(ctx, rows, entries_of_file, config.solve.dtype)
-    b, solution = _right_side(ctx, matrix, box)
-    return LinearSystem(
-        matrix, entries_of_file, *_row_norms(ctx.comm, entries_of_file), box, pattern, b, solution
-    )
+    b, solution, of_b = _right_side(ctx, matrix, box, narrowest)
+    norms, shifts = _row_norms(ctx.comm, entries_of_file), (shift, shift if of_b is None else of_b)
+    return LinearSystem(matrix, entries_of_file, *norms, box, pattern, b, solution, shifts)
 
 
 def contents_of(problem) -> str:
@@ -212,31 +228,33 @@ def file_rows(n: int, grid, size: int, rank: int, shuffle: int) -> Rows:
     return Rows(np.append(np.arange(0, n, grid.rows_per_block), n), size, rank, shuffle)
 
 
-def _right_side(ctx, matrix: Matrix, box: Box | None) -> tuple[Any, Any | None]:
-    """(b, solution or None). Random numbers are keyed by seed and block."""
+def _right_side(ctx, matrix: Matrix, box: Box | None, narrowest: str) -> tuple[Any, Any | None, int | None]:
+    """(b, solution or None, exponent by which b is scaled; None where it is made by the matrix). Random numbers are
+    keyed by seed and block."""
     problem, rows = ctx.config.problem, matrix.rows
     b, solution = matrix.operand(), matrix.operand()
     if problem.right_side in ("unit", "file"):
         values = np.ones(rows.m)
         if problem.right_side == "file":
             values = files.vector(problem.right_side_file, ctx.comm, rows)
-        put(b[: rows.m], values.astype(matrix.dtype))
+        shift = shift_of(ctx.comm, values, narrowest)
+        put(b[: rows.m], scaled(values, shift).astype(matrix.dtype))
         record_input(ctx, "right_side", rows, rows.parts(b))
-        return b, None
+        return b, None, shift
     if problem.right_side == "manufactured" and box is not None:  # `validate` lets no other matrix have it
         exact, load = manufactured(problem.kind, box, **parameters_of(problem))
         at = box.coordinates(rows.own)
         put(solution[: rows.m], exact(*at).astype(matrix.dtype))
         put(b[: rows.m], load(*at).astype(matrix.dtype))
         record_input(ctx, "right_side", rows, rows.parts(b))
-        return b, solution
+        return b, solution, 0
     values = np.ones(rows.m)
     if problem.right_side == "random":
         values = random_by_block(rows, (ctx.seed, SOLUTION), ctx.other_seeds(rows.own))
     put(solution[: rows.m], values.astype(matrix.dtype))
     record_input(ctx, "solution", rows, rows.parts(solution))
     matrix.apply(solution, b)
-    return b, solution
+    return b, solution, None
 
 
 def record_input(ctx, name: str, rows: Rows, parts) -> None:

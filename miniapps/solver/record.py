@@ -6,6 +6,9 @@ Step k of the trace is the state after k iterations, and the work of iteration k
 from dataclasses import dataclass
 from math import inf, nan, sqrt
 
+import numpy as np
+
+from kernels import exact
 from miniapps.system.device import host
 from miniapps.trace.schema import OTHER
 
@@ -61,7 +64,7 @@ class Recorder:
 
     def end(self, solve, part: bool = False) -> None:
         """Record what only the end tells, which of a `part` of a solve nobody knows."""
-        self.history.true_residual = self.true_residual()
+        self.history.true_residual = self.precise_residual()
         orthogonality = self.method.orthogonality()
         if self.ctx.rank == 0 and not part:
             self.tracer.value("iterations", solve.iterations)
@@ -77,6 +80,21 @@ class Recorder:
         self._copy[:m] = self.method.solution()[:m]
         self.problem.matrix.apply(self._copy, self._product)
         return _ratio(self._true()[0], self._norm_b)
+
+    def precise_residual(self) -> float:
+        """|b - A x| / |b| of the current iterate: rows as if with twice the digits of float64, and the sums of their
+        squares exact, so that rounding of the solve itself shows, whatever its precision. Collective."""
+        m = self.rows.m
+        self._copy[:m] = self.method.solution()[:m]
+        b = host(self.problem.b[:m]).astype(np.float64)
+        r = self.problem.matrix.residual(self._copy, self.problem.b)
+        if not np.isfinite(r).all():
+            r[...] = np.nan
+        words, total = exact.zeros(2), exact.zeros(2)
+        exact.add_many_products(words, [(r, r), (b, b)])
+        self.ctx.comm.Allreduce(words, total)
+        square, norm = exact.round(total).tolist()
+        return _ratio(square, sqrt(norm))
 
     def error(self) -> float | None:
         """|x - x*| / |x*| of the current iterate; None where no solution is known. Collective."""

@@ -8,7 +8,7 @@ from miniapps.linear.krylov.system import System
 from miniapps.runner.outcome import Outcome
 from miniapps.solver import drift
 from miniapps.solver.checkpoint import load_checkpoint, round_vectors, save_checkpoint
-from miniapps.solver.checks import verify
+from miniapps.solver.checks import verify, verify_range
 from miniapps.solver.output import fingerprint_of, save_solution
 from miniapps.solver.problem import build, matrix_of
 from miniapps.solver.record import WITH_ORTHOGONALITY, Recorder
@@ -34,15 +34,28 @@ def run(ctx) -> Outcome:
     )  # what only the end tells is not known
     recorder.end(solve, part)
     checks = [] if part else verify(ctx, workspace.problem, system, method, solve, recorder.history)
-    x = method.solution()
+    x = workspace.problem.asked(method.solution())
+    checks += [] if part else verify_range(ctx, workspace.problem, x)
     digest = fingerprint_of(workspace.problem.matrix.rows, ctx.comm, x, ctx.tracer)
     if ctx.config.record.solution:
         save_solution(ctx, workspace.problem, x)
     if ctx.config.drift.samples:
         drift.study(ctx, workspace)
     figures = _figures(ctx, solve, recorder.history, wall, setup, work)
+    sentences = scaling(workspace.problem)
     workspace.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
-    return Outcome(figures, checks, digest)
+    return Outcome(figures, checks, digest, sentences)
+
+
+def scaling(problem) -> list[str]:
+    """What is said of a system that was scaled before it was solved; nothing of others."""
+    a, b = problem.shifts
+    if not (a or b):
+        return []
+    return [
+        f"solved with the matrix times 2^{a} and the right side times 2^{b}, which rounds nothing: traces hold that "
+        "system, and its solution is scaled back"
+    ]
 
 
 class Workspace:

@@ -17,11 +17,13 @@ from the sums, on every rank alike, by Python's float64.
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from math import inf, isnan, nan, sqrt
+from math import frexp, inf, isnan, ldexp, nan, sqrt
 from typing import Any, NamedTuple
 
 REASONS = ("converged", "limit", "negative curvature", "breakdown", "not finite", "stagnation")
 METHODS: dict[str, type["Method"]] = {}
+SQUARE = 400  # the exponent of |b|^2, up to which either way it is solved as it is
+FAR = 600  # a power of two by which a right side is brought to where its square is a number
 
 
 class Iteration(NamedTuple):
@@ -123,11 +125,14 @@ class Method:
         """Improve x until |r| <= tolerance |b|, at most `limit` iterations; yields every state, the start first.
 
         b, x: as `system.vector()`; x holds the start, and the solution when the generator has returned, whatever the
-        reason. b = 0 (or too small to square) has the answer x = 0 in no iteration. Numbers never raise: NaN and
-        infinity end the iteration. Raises ValueError for a tolerance or limit that is negative or NaN.
+        reason. b = 0 has the answer x = 0 in no iteration. Numbers never raise: NaN and infinity end the iteration.
+        Raises ValueError for a tolerance or limit that is negative or NaN.
+
+        Where the square of |b| is far from 1, 2^s b is solved in place of b, and the states have 2^s times what they
+        would have; the solution is scaled back at the end.
 
         `begun`: (iterations that were done, what `scalars()` gave after them); `vectors()` hold then what they did, x
-        is not looked at, and the state that they left is the first that is yielded.
+        is not looked at, and the state that they left is the first that is yielded. |b|^2 must be near 1 then.
         """
         if not (tolerance >= 0.0 and limit >= 0):
             raise ValueError(f"{self.name}: tolerance {tolerance} and limit {limit} must be at least 0")
@@ -137,7 +142,10 @@ class Method:
             solve = yield from self.run(Goal(self.norm, tolerance, limit), begun)
             x[...] = self.x
             return solve
-        norm = self.norm = self.begin(b, x)
+        norm, shift = self.begin(b, x), 0
+        if norm < 2.0**-SQUARE or norm > 2.0**SQUARE:
+            norm, shift = self._begin_scaled(b, x, norm)
+        self.norm = norm
         if norm == 0.0:
             self.x[...] = 0.0
             self.r[...] = 0.0
@@ -148,9 +156,20 @@ class Method:
             solve = Solve(0, nan, False, "not finite", f"|b|^2 = {norm:g}")
         else:
             solve = yield from self.run(Goal(norm, tolerance, limit))
+        if shift:
+            self.x[...] = _scaled(self.x, -shift)
         if x is not self.x:
             x[...] = self.x
         return solve
+
+    def _begin_scaled(self, b, x, norm: float) -> tuple[float, int]:
+        """As `begin`, of b and x times 2^shift, |2^shift b| about 1: (|2^shift b|^2, shift). Collective."""
+        shift = FAR if norm < 1.0 else -FAR
+        norm = self.begin(_scaled(b, shift), _scaled(x, shift))
+        if not 0.0 < norm < inf:  # b = 0, or one whose elements are infinite
+            return norm, 0
+        shift -= frexp(norm)[1] // 2
+        return self.begin(_scaled(b, shift), _scaled(x, shift)), shift
 
     def begin(self, b, x) -> float:
         """Take b and x, make r = b - A x and `square` = |r|^2; returns |b|^2."""
@@ -189,6 +208,12 @@ class Method:
     def orthogonality(self) -> float | None:
         """How far what should be orthogonal is from it; None where a method keeps nothing to tell by. Collective."""
         return None
+
+
+def _scaled(vector, shift: int):
+    """A vector times 2^shift."""
+    half = vector.dtype.type(ldexp(1.0, shift // 2))  # the whole factor could overflow
+    return vector * half * vector.dtype.type(ldexp(1.0, shift - shift // 2))
 
 
 def solve(method, b, x, tolerance: float, limit: int) -> Solve:

@@ -1,0 +1,37 @@
+"""Powers of two that bring a matrix or a right side near 1, so that no square of what is solved over- or underflows.
+
+They round nothing: the solutions of 2^k A x = b and of A x = 2^k b have the bits of that of A x = b, but for exponents.
+"""
+
+import numpy as np
+
+NEAR = {"float64": 64, "float32": 32}  # exponents of the largest number, up to which nothing is scaled
+LEAST, MOST = -1022, 900  # exponents to which the least and the largest number are brought at the farthest
+
+
+def shift_of(comm, values: np.ndarray, dtype: str) -> int:
+    """The s for which `values` (float64) of all ranks times 2^s are near 1, for vectors of `dtype`; 0 where they are.
+
+    The largest comes into [1, 2), unless the least but zeros would become subnormal then. Collective.
+    """
+    magnitudes = np.abs(values)
+    own = magnitudes.max(initial=0.0), magnitudes.min(initial=np.inf, where=magnitudes > 0)
+    largest, least = zip(*comm.allgather(own), strict=True)
+    return _shift(float(max(largest)), float(min(least)), NEAR[dtype])
+
+
+def scaled(values: np.ndarray, shift: int) -> np.ndarray:
+    """`values` times 2^shift, in float64; themselves for 0."""
+    if not shift:
+        return values
+    with np.errstate(over="ignore", under="ignore"):
+        return np.ldexp(np.asarray(values, np.float64), shift)
+
+
+def _shift(largest: float, least: float, near: int) -> int:
+    if not 0.0 < largest < np.inf:
+        return 0
+    high, low = int(np.frexp(largest)[1]) - 1, int(np.frexp(least)[1]) - 1
+    if abs(high) <= near:
+        return 0
+    return min(max(-high, LEAST - low), MOST - high) if high > 0 else -high
