@@ -14,7 +14,15 @@ import numpy as np
 from kernels import npy
 from miniapps.layout.rows import Rows
 from miniapps.solver import matrix_market, scipy_npz
-from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, opened, readable, require_rows
+from miniapps.solver.matrixfile import (
+    FileError,
+    MatrixFile,
+    as_numbers,
+    first_wrong,
+    opened,
+    readable,
+    require_rows,
+)
 from miniapps.solver.redistribute import (
     Entries,
     Triplets,
@@ -50,12 +58,13 @@ def header(path) -> MatrixFile:
 def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
     """(indptr int64 (m + 1,), global columns int64, data float64) of the own rows in local order, sorted by column.
 
-    The triangle that a symmetric file leaves out is filled in; entries at the same place are added in the order of the
-    file. `how`: with "parallel" every rank reads its part of the file, with "root" rank 0 reads all of it; both in
-    pieces, and the bits are the same. Collective.
+    The triangle that a symmetric file leaves out is filled in; entries at the same place of one triangle are added in
+    the order of the file. `how`: with "parallel" every rank reads its part of the file, with "root" rank 0 reads all of
+    it; both in pieces, and the bits are the same. Collective.
 
-    Raises FileError on all ranks, as `header` and for a wrong line or entry (named), NaN and infinities, more or fewer
-    entries than announced, rows without an entry, and more rows than a rank can number.
+    Raises FileError on all ranks, as `header` and for a wrong line or entry (named), NaN and infinities, integers that
+    float64 does not hold, entries in both triangles of a symmetric file, more or fewer entries than announced, rows
+    without an entry, and more rows than a rank can number.
     """
     if how not in HOW:
         raise ValueError(f"how = {how!r}: choose among {', '.join(HOW)}")
@@ -76,7 +85,8 @@ def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
     pieces = _counted(_pieces(file, part, parts), counts) if how == "parallel" or comm.rank == 0 else iter(())
     triplets = redistribute(comm, rows, expanded(file.symmetry, pieces))
     _require_all(file, comm.allreduce(sum(counts)))
-    entries = assembled(rows, triplets)
+    entries, twice = assembled(rows, triplets)
+    _require_one_triangle(file, comm, twice)
     _require_no_empty_row(file, comm, rows, entries[0])
     return entries
 
@@ -135,6 +145,23 @@ def _require_all(file: MatrixFile, count: int) -> None:
         )
 
 
+def _require_one_triangle(file: MatrixFile, comm, twice: tuple[int, int] | None) -> None:
+    """Raise FileError, on all ranks, where any found the place `twice` in both triangles of a symmetric file."""
+    place = min((each for each in comm.allgather(twice) if each is not None), default=None)
+    if place is None:
+        return
+    i, j = max(place), min(place)
+    message = None
+    if comm.rank == 0:
+        lower, upper = matrix_market.lines_of(matrix_market.entries_of(file), (i, j), (j, i))
+        message = (
+            f"{file.path}, {lower} and {upper}: a {file.symmetry} file holds one triangle, and both row {i + 1}, "
+            f"column {j + 1} and row {j + 1}, column {i + 1} are here; leave out one of them, or write the file as "
+            "general"
+        )
+    raise FileError(comm.bcast(message))
+
+
 def _require_no_empty_row(file: MatrixFile, comm, rows: Rows, indptr: np.ndarray) -> None:
     empty = rows.global_rows()[np.diff(indptr) == 0]
     empty_rows = comm.allgather((int(empty[0]) if len(empty) else rows.n, len(empty)))
@@ -161,7 +188,7 @@ def _array_pieces(path: Path, n: int) -> Iterator[Triplets]:
     with _array(path) as array:
         _require_length(path, array.size, n)
         for at in range(0, n, VECTOR_PIECE):
-            value = array.reshape(-1)[at : at + VECTOR_PIECE].astype(np.float64)
+            value = as_numbers(path, array.reshape(-1)[at : at + VECTOR_PIECE], partial(_element, at))
             row = np.arange(at, at + len(value))
             column = np.zeros(len(value), np.int64)
             first_wrong(path, row, column, value, (n, 1), partial(_element, at))

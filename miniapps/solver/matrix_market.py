@@ -1,5 +1,8 @@
 """Matrix Market text, in pieces (Boisvert, Pozo, Remington: The Matrix Market Exchange Formats, NISTIR 5935, 1996).
 
+Words of the first line may be in upper or lower case. A symmetric or skew-symmetric file holds one triangle: entries in
+both, and a number on the diagonal of a skew-symmetric matrix, are errors. Entries at one place of a triangle are added.
+
 A file can be cut anywhere: a line belongs to the range of bytes in which it begins. What is not a line of the format is
 an error here, also where other readers take the part that they understand: `1D-3` is no number, and a fourth number is
 one too many.
@@ -14,25 +17,28 @@ from typing import NamedTuple
 
 import numpy as np
 
-from miniapps.solver.matrixfile import SLACK, FileError, MatrixFile, first_wrong, opened
+from miniapps.solver.matrixfile import HELD, SLACK, FileError, MatrixFile, first_wrong, not_held, opened
 
 KIND = "Matrix Market"
-FIELDS = {"real": "real", "double": "real", "integer": "integer", "pattern": "pattern"}
+FIELDS = {"real": "real", "double": "real", "integer": "integer", "unsigned-integer": "integer"}
+NO_VALUES = {
+    "pattern": "a pattern says where entries are and not what they are",
+    "complex": "the numbers are complex",
+}
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
 PIECE = 1 << 22  # bytes of text that are parsed at once
 LONGEST = 1 << 16  # bytes of a line
 HEADER = 1 << 24  # bytes of banner and comments
-SHORTEST = {
-    "real": 2,
-    "integer": 2,
-    "pattern": 0,
-}  # bytes of a value and the blank or the end of line behind it
+SHORTEST = 2  # bytes of a value and the blank or the end of line behind it
 ROOMY = 1024  # bytes that an entry takes at the most, on an average
 DIGITS = 18  # of a number of rows or entries: more do not fit into 64 bits
 
 INTEGER = rb"-?+[0-9]++"
 REAL = rb"-?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+"
-VALUE = {"real": REAL, "integer": INTEGER, "pattern": b""}
+VALUE = {"real": REAL, "integer": INTEGER}
+COMPRESSED = {b"\x1f\x8b": ("gzip", "gunzip"), b"BZh": ("bzip2", "bunzip2"), b"\xfd7zXZ": ("xz", "unxz")}
+MARKS = (b"\xef\xbb\xbf", b"\xff\xfe", b"\xfe\xff")  # of byte orders
+BANNER = b"%%matrixmarket"
 NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 
 
@@ -45,6 +51,7 @@ class Text(NamedTuple):
     places: bool  # row and column before the value
     shape: tuple[int, int]
     expected: int
+    symmetry: str = "general"
 
 
 def header(path: Path) -> MatrixFile:
@@ -57,7 +64,7 @@ def header(path: Path) -> MatrixFile:
                 "scipy.io.mmwrite(path, scipy.sparse.coo_array(matrix))"
             )
         rows, columns, entries = _sizes(path, file, ("rows", "columns", "entries"))
-        _require_room(path, file, entries, 4 + SHORTEST[field])
+        _require_room(path, file, entries, 4 + SHORTEST)
         return MatrixFile(KIND, field, symmetry, rows, columns, entries, path, file.tell())
 
 
@@ -65,7 +72,7 @@ def vector_header(path: Path) -> Text:
     """The header of a vector, that is of an array of one column. Raises FileError unless it is one of real numbers."""
     with opened(path) as file:
         layout, field, symmetry = _banner(path, file)
-        if layout != "array" or symmetry != "general" or field == "pattern":
+        if layout != "array" or symmetry != "general":
             raise FileError(
                 f"{path}, line 1: '{layout} {field} {symmetry}' is no vector; 'array real general' is needed: write it "
                 "with scipy.io.mmwrite(path, vector.reshape(-1, 1))"
@@ -75,20 +82,22 @@ def vector_header(path: Path) -> Text:
             raise FileError(
                 f"{path}: an array of {rows} x {columns}; a vector has one column: write each by itself"
             )
-        _require_room(path, file, rows, SHORTEST[field])
+        _require_room(path, file, rows, SHORTEST)
         return Text(path, file.tell(), field, False, (rows, 1), rows)
 
 
 def entries_of(file: MatrixFile) -> Text:
     """The lines with the entries of a matrix."""
-    return Text(file.path, file.begin, file.field, True, (file.rows, file.columns), file.entries)
+    shape = file.rows, file.columns
+    return Text(file.path, file.begin, file.field, True, shape, file.entries, file.symmetry)
 
 
 def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
     """Part `part` of `parts` of the lines: (rows, columns, values) int64, int64, float64, counted from 0.
 
     Without places the rows are counted from the first line of the part. Raises FileError for a line that is not one of
-    the format, an index out of range and a value that is not finite.
+    the format, an index out of range, a value that is not finite, an integer that float64 does not hold and, of a
+    skew-symmetric matrix, a number on the diagonal.
     """
     size = text.path.stat().st_size - text.begin
     first, last = (text.begin + size * p // parts for p in (part, part + 1))
@@ -99,9 +108,9 @@ def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.n
         if not lines.fullmatch(block):
             _raise_for_line(text, number, at, block)
         numbers = np.fromstring("" if block.isspace() else block, sep=" ")  # it finds a number in blanks
-        numbers = numbers.reshape(-1, 2 * text.places + (text.field != "pattern"))
+        numbers = numbers.reshape(-1, 2 * text.places + 1)
         count = len(numbers)
-        value = np.ones(count) if text.field == "pattern" else np.ascontiguousarray(numbers[:, -1])
+        value = np.ascontiguousarray(numbers[:, -1])
         row, column = (
             (numbers[:, 0] - 1, numbers[:, 1] - 1)
             if text.places
@@ -120,11 +129,42 @@ def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.n
             text.shape,
             partial(_place, text, at, block),
         )
+        if text.field == "integer":
+            _require_held(text, at, block, value)
+        if text.symmetry == "skew-symmetric" and (diagonal := (row == column) & (value != 0)).any():
+            entry = int(np.argmax(diagonal))
+            raise FileError(
+                f"{text.path}, {_place(text, at, block, entry)}: {value[entry]:g} in row and column "
+                f"{row[entry] + 1:.17g}, and a skew-symmetric matrix has zeros on its diagonal; correct the entry, or "
+                "the word skew-symmetric"
+            )
         yield row.astype(np.int64), column.astype(np.int64), value
     if not text.places and done < text.expected:
         raise FileError(
             f"{text.path}: the file is cut short: {done} of {text.expected} numbers; get it again"
         )
+
+
+def lines_of(text: Text, *places: tuple[int, int]) -> list[str]:
+    """In words, the first line that has an entry at each of these places (row, column), counted from 0."""
+    found: dict[tuple[int, int], str] = {}
+    for at, block in _blocks(text, text.begin, text.path.stat().st_size):
+        numbers = np.fromstring("" if block.isspace() else block, sep=" ").reshape(-1, 3)
+        for place in places:
+            here = (numbers[:, 0] == place[0] + 1) & (numbers[:, 1] == place[1] + 1)
+            if place not in found and here.any():
+                found[place] = _place(text, at, block, int(np.argmax(here)))
+    return [found[place] for place in places]
+
+
+def _require_held(text: Text, at: int, block: bytes, value: np.ndarray) -> None:
+    """Raise FileError for an integer that is another number in float64."""
+    large = np.flatnonzero(np.abs(value) >= HELD)
+    lines = [line for line in block.split(b"\n") if line.strip()] if len(large) else []
+    for entry in large.tolist():
+        number = int(lines[entry].split()[-1])
+        if number != int(value[entry]):
+            raise not_held(text.path, _place(text, at, block, entry), number)
 
 
 def _require_room(path: Path, file, entries: int, shortest: int) -> None:
@@ -144,7 +184,7 @@ def _require_room(path: Path, file, entries: int, shortest: int) -> None:
 
 def _line(text: Text) -> bytes:
     """A regular expression of one line, blank ones too. Nothing in it is tried twice: it takes 3 ns per byte."""
-    parts = [rb"[0-9]++", rb"[0-9]++"] * text.places + [VALUE[text.field]] * (text.field != "pattern")
+    parts = [rb"[0-9]++", rb"[0-9]++"] * text.places + [VALUE[text.field]]
     return rb"[ \t]*+(?:" + rb"[ \t]++".join(parts) + rb"[ \t]*+)?+\r?+\n"
 
 
@@ -187,7 +227,7 @@ def _raise_for_line(text: Text, number: re.Pattern, at: int, block: bytes) -> No
         )
     if not text.places and NOT_FINITE.fullmatch(content):
         raise FileError(f"{where}: an element is not finite; correct it")
-    wanted = "row column " * text.places + {"real": "number", "integer": "integer", "pattern": ""}[text.field]
+    wanted = "row column " * text.places + {"real": "number", "integer": "integer"}[text.field]
     last = at + len(line) > text.path.stat().st_size  # with the newline that the file lacks
     if last and (len(tokens) < len(wanted.split()) or content[-1:] in "eE+-"):
         raise FileError(f"{where}: the file is cut short in its last line; get it again")
@@ -216,8 +256,9 @@ def _line_number(text: Text, offset: int) -> int:
 def _banner(path: Path, file) -> tuple[str, str, str]:
     """(layout, field, symmetry) of the first line."""
     line = file.readline(LONGEST)
+    _require_plain(path, line, file)
     words = line.decode("ascii", "replace").split()
-    if not words or words[0] not in ("%%MatrixMarket", "%MatrixMarket"):
+    if not words or words[0].lower() not in ("%%matrixmarket", "%matrixmarket"):
         raise FileError(
             f"{path}, line 1: no Matrix Market file, which begins with %%MatrixMarket; matrices are read from those "
             "(.mtx) and from scipy.sparse.save_npz (.npz)"
@@ -229,13 +270,37 @@ def _banner(path: Path, file) -> tuple[str, str, str]:
         ("field", field, FIELDS),
         ("symmetry", symmetry, SYMMETRIES),
     ):
+        if name == "field" and word in NO_VALUES:
+            raise FileError(
+                f"{path}, line 1: {NO_VALUES[word]}; a system to solve here has real numbers: give a file of the field "
+                "real or integer"
+            )
         if word not in allowed:
             raise FileError(f"{path}, line 1: {name} {word!r}; what can be read: {', '.join(allowed)}")
-    if symmetry == "skew-symmetric" and field == "pattern":
-        raise FileError(
-            f"{path}, line 1: a pattern has no signs, so it cannot be skew-symmetric; correct the line"
-        )
     return layout, FIELDS[field], symmetry
+
+
+def _require_plain(path: Path, line: bytes, file) -> None:
+    """Raise FileError for a first line that only looks as if there was no banner, with what to do."""
+    for magic, (name, command) in COMPRESSED.items():
+        if line.startswith(magic):
+            raise FileError(
+                f"{path}: compressed by {name}, of which ranks cannot read parts; decompress it first: {command} -k "
+                f"{path}"
+            )
+    if line.startswith(MARKS):
+        raise FileError(
+            f"{path}, line 1: the file begins with a byte-order mark, and must begin with %%MatrixMarket; save it as "
+            "plain ASCII text"
+        )
+    if line[:1].isspace() and (line + file.read(LONGEST)).lstrip().lower().startswith(BANNER):
+        raise FileError(
+            f"{path}, line 1: blanks before %%MatrixMarket, with which the file must begin; remove them"
+        )
+    if line.lower().startswith(BANNER) and b"\r" in line.rstrip(b"\r\n"):
+        raise FileError(
+            f"{path}: lines end with a carriage return alone; convert them: tr '\\r' '\\n' < {path} > NEW.mtx"
+        )
 
 
 def _sizes(path: Path, file, names) -> list[int]:

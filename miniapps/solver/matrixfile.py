@@ -13,6 +13,7 @@ from miniapps.errors import UsageError
 from miniapps.received.regular import Refused, open_regular
 
 MOST = 2**42  # bytes of a file; more than any collection of matrices has
+HELD = 2.0**53  # up to which float64 holds all integers
 SLACK = 2**16  # by how much an announced size may be wrong: reading then finds the line that is
 
 
@@ -24,9 +25,8 @@ class FileError(UsageError):
 class MatrixFile:
     """The header of a matrix in a file.
 
-    `kind`: "Matrix Market", or "csr", "csc", "coo" of SciPy's .npz; `field`: "real", "integer" or "pattern" (every
-    entry is 1); `symmetry`: "general", "symmetric", "skew-symmetric" (then one triangle is stored); `rows` x `columns`;
-    `entries` stored.
+    `kind`: "Matrix Market", or "csr", "csc", "coo" of SciPy's .npz; `field`: "real" or "integer"; `symmetry`:
+    "general", "symmetric", "skew-symmetric" (then one triangle is stored); `rows` x `columns`; `entries` stored.
     """
 
     kind: str
@@ -37,6 +37,24 @@ class MatrixFile:
     entries: int
     path: Path
     begin: int = dataclasses.field(default=0, repr=False)  # byte where the entries of a text begin
+
+
+def not_held(path: Path, place: str, number: int) -> FileError:
+    """What is said of an integer that is another number in float64."""
+    return FileError(
+        f"{path}, {place}: the integer {number} would become {int(float(number))}, as float64 holds those beyond 2^53 "
+        "in part; divide the system by a number, or write it with real numbers"
+    )
+
+
+def as_numbers(path: Path, stored: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
+    """Numbers of a file in float64. Raises FileError for an integer that is another number there."""
+    values = stored.astype(np.float64)
+    if stored.dtype.kind in "iu":
+        for i in np.flatnonzero(np.abs(values) >= HELD).tolist():
+            if int(stored[i]) != int(values[i]):
+                raise not_held(path, place(i), int(stored[i]))
+    return values
 
 
 def first_wrong(path: Path, rows, columns, values, shape, place: Callable[[int], str]) -> None:

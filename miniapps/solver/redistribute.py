@@ -11,6 +11,7 @@ from miniapps.layout.messages import exchange
 from miniapps.layout.rows import Rows
 from miniapps.solver.matrixfile import FileError
 
+UPPER = 1 << 62  # beside the column of an entry of a symmetric file that was read above the diagonal
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 Triplets = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows and columns, global, int64; values float64
 
@@ -54,29 +55,35 @@ def redistribute(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:
 
 
 def expanded(symmetry: str, pieces: Iterator[Triplets]) -> Iterator[Triplets]:
-    """The pieces with the other triangle: behind every entry off the diagonal its mirror image."""
+    """The pieces with the other triangle: behind every entry off the diagonal its mirror image. Columns of both have
+    the bit UPPER where the entry was read above the diagonal."""
     if symmetry == "general":
         yield from pieces
         return
     for row, column, value in pieces:
         mirrored = -value if symmetry == "skew-symmetric" else value
+        upper = np.where(row < column, UPPER, 0)
         kept = np.stack([np.ones(len(row), bool), row != column], axis=1).ravel()
         yield tuple(
-            np.stack(both, axis=1).ravel()[kept] for both in ((row, column), (column, row), (value, mirrored))
+            np.stack(both, axis=1).ravel()[kept]
+            for both in ((row, column), (column | upper, row | upper), (value, mirrored))
         )
 
 
-def assembled(rows: Rows, triplets: Triplets) -> Entries:
-    """(indptr, global columns, data) of the own rows, sorted by column; duplicates are added in their order."""
-    row, column, value = rows.local_of(triplets[0]), triplets[1], triplets[2]
+def assembled(rows: Rows, triplets: Triplets) -> tuple[Entries, tuple[int, int] | None]:
+    """(indptr, global columns, data) of the own rows, sorted by column; duplicates are added in their order. Beside
+    them a place (row, column) of which entries were read in both triangles, None without one."""
+    row, column, value = rows.local_of(triplets[0]), triplets[1] & (UPPER - 1), triplets[2]
     order = np.lexsort((column, row))  # stable
-    row, column, value = row[order], column[order], value[order]
+    row, column, value, upper = row[order], column[order], value[order], triplets[1][order] >= UPPER
     first = np.ones(len(row), bool)
     first[1:] = (row[1:] != row[:-1]) | (column[1:] != column[:-1])
+    twice = np.flatnonzero(~first[1:] & (upper[1:] != upper[:-1]))[:1]
+    place = (int(rows.global_rows()[row[twice[0]]]), int(column[twice[0]])) if len(twice) else None
     data = value[first]
     np.add.at(data, (np.cumsum(first) - 1)[~first], value[~first])  # one after the other
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[first], minlength=rows.m))])
-    return indptr, column[first], data
+    return (indptr, column[first], data), place
 
 
 def symmetry(comm, rows: Rows, entries: Entries) -> tuple[int, int, float, float] | None:

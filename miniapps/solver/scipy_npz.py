@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels import npy
-from miniapps.solver.matrixfile import FileError, MatrixFile, first_wrong, opened
+from miniapps.solver.matrixfile import FileError, MatrixFile, as_numbers, first_wrong, opened
 
 FORMATS = ("csr", "csc", "coo")
 PIECE = 1 << 18  # entries that are read at once
@@ -69,8 +69,10 @@ def pieces(file: MatrixFile, part: int, parts: int) -> Iterator[tuple[np.ndarray
         rows, columns = _places(file, archive, first)
         for at in range(first, last, PIECE):
             count = min(PIECE, last - at)
-            piece = rows.read(count), columns.read(count), data.read(count).astype(np.float64)
-            first_wrong(file.path, *piece, (file.rows, file.columns), partial(_entry, at))
+            place = partial(_entry, at)
+            values = as_numbers(file.path, data.read(count), place)
+            piece = rows.read(count), columns.read(count), values
+            first_wrong(file.path, *piece, (file.rows, file.columns), place)
             yield piece[0].astype(np.int64), piece[1].astype(np.int64), piece[2]
         if part == parts - 1:
             for each in (rows, columns, data):

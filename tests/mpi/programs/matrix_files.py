@@ -107,7 +107,6 @@ def every_format_in_small_pieces_is_what_scipy_reads():
         cases = [
             saved(place / "general.mtx", lambda path: scipy.io.mmwrite(path, a, precision=17)),
             saved(place / "symmetric.mtx", lambda path: scipy.io.mmwrite(path, both, symmetry="symmetric")),
-            saved(place / "pattern.mtx", lambda path: scipy.io.mmwrite(path, a, field="pattern")),
             saved(place / "skew.mtx", lambda path: scipy.io.mmwrite(path, skew, symmetry="skew-symmetric")),
         ] + [
             saved(
@@ -123,6 +122,20 @@ def every_format_in_small_pieces_is_what_scipy_reads():
             for how in HOW:
                 if differs(files.read(path, COMM, rows, how), rows, expected):
                     yield f"{path.name}, {how}"
+
+
+@section
+def both_triangles_of_a_symmetric_file_are_refused_on_all_ranks_with_the_same_words():
+    n = 4 * COMM.size
+    lines = [f"{i} {i} 2" for i in range(1, n + 1)] + [f"{n} 1 1", f"1 {n} 1"]
+    text = f"%%MatrixMarket matrix coordinate real symmetric\n{n} {n} {n + 2}\n" + "\n".join(lines) + "\n"
+    with folder() as place:
+        path = saved(place / "both.mtx", lambda path: path.write_text(text))
+        for how in HOW:
+            rows = Rows(np.append(np.arange(0, n, 4), n), COMM.size, COMM.rank)
+            message = raised(files.FileError, lambda rows=rows, how=how: files.read(path, COMM, rows, how))
+            if f"line {n + 3} and line {n + 4}: a symmetric file holds one triangle" not in message:
+                yield f"{how}: {message!r}"
 
 
 @section
@@ -203,7 +216,7 @@ def what_one_rank_finds_wrong_all_raise():
                 ):
                     yield f"{name}, {how}: {wrong}"
         for name, content, words in (
-            ("header", "%%MatrixMarket matrix coordinate complex general\n", "field 'complex'"),
+            ("header", "%%MatrixMarket matrix coordinate complex general\n", "the numbers are complex"),
             ("flat", REAL + f"{n} {n + 1} 1\n", f"{n} x {n + 1}; a system to solve"),
         ):
             path = written(place / f"{name}.mtx", content)
