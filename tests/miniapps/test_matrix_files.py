@@ -608,11 +608,11 @@ def test_real_matrices_that_are_no_system_are_refused_in_one_sentence(name, word
 
 
 def test_every_other_real_matrix_is_what_scipy_reads():
-    path = shared_data("matrices/494_bus.mtx")
-    if path is None:
+    one = shared_data("matrices/494_bus.mtx")
+    if one is None:
         pytest.skip("no shared/data/matrices beside the repository")
     refused = {"dwt_878", "dwt_992", "young1c", "w156", "lp_share1b"}
-    for path in sorted(path.parent.glob("*.mtx")):
+    for path in sorted(one.parent.glob("*.mtx")):
         if path.stem not in refused:
             expected = scipy.io.mmread(path).tocsr()
             expected.sort_indices()
