@@ -151,6 +151,13 @@ def _exact(dtype: np.dtype) -> Accumulation:
     return Accumulation("exact", dtype, width, np.dtype(np.float64), operation, load, store)
 
 
+def mark(dtype: np.dtype) -> np.ndarray:
+    """One marked element, (1,)."""
+    total = np.empty(1, dtype)
+    _native.expansion_store(np.array([_native.MARK]), 1, total)
+    return total
+
+
 def marked(total: np.ndarray) -> np.ndarray:
     """The places int64 (m,) in a flat total of `exact` whose sums its words could not hold."""
     return _native.exact_marked(total)

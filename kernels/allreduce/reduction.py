@@ -45,8 +45,8 @@ class Reduction:
     `accumulation` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of
                    sum and error; "exact", numbers with the same exact sum, rounded once: every ordering has the same
                    bits. See `kernels.allreduce.accumulate`.
-    `wire`         how a message is encoded: "as is"; "packed", words of 64 bits, without loss; or one that loses something
-                   of float32 sums, maybe with parameters: "table:n=4,feedback=on". See `kernels.wires` and
+    `wire`         how a message is encoded: "as is"; "packed", words of 64 bits, without loss; or one that loses
+                   something of float32 sums, maybe with parameters: "table:n=4,feedback=on". See `kernels.wires` and
                    `kernels.allreduce.coding`.
     `tensors`      shapes of the tensors of which a vector of such a wire consists, one after the other: every tensor is
                    encoded by itself. One of them all where not given.

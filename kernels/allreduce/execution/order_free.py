@@ -4,7 +4,8 @@ Where no rank brings more than one contribution, the contributions themselves tr
 adds them exactly (kernels/native/contributions_exact.cpp). Several contributions of a rank are added before, without
 error, to few float64 numbers per element with the same sum (`expansion`):
 
-    records   of short vectors: each rank sends all it has to all others, in one all-gather
+    records   of the shortest vectors: each rank sends these numbers to all others, in one all-gather
+    ones      of short vectors: each rank sends its one contribution to all others, or a mark that it brings several
     direct    of longer ones: to the owner of each chunk, who adds and sends the sum to all
     sums      where a rank brings several: the numbers that stand for their sum, to the owners as well
     words     of the elements that these numbers cannot hold: as words of a superaccumulator, added by the library
@@ -20,23 +21,26 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels import _native
+from kernels.allreduce.accumulate import mark, marked
 from kernels.allreduce.execution.executor import ScheduleReducer, require_words
 from kernels.allreduce.execution.expansion import PARTS, Expansion, WordsExpansion, WordsOf, settle, words_of
 from kernels.allreduce.execution.handover import Expanded
 from kernels.allreduce.execution.library import all_gather, allreduce
 from kernels.allreduce.execution.owners import Owners
-from kernels.allreduce.execution.reducer import Reducer
+from kernels.allreduce.execution.reducer import Reducer, as_bytes
 from kernels.allreduce.operations import SUM, Operation
 from kernels.environment import guarded
 
-RECORD_BYTES = 1 << 15  # all ranks' records together: from there on, all to all costs more than two rounds
+RECORD_BYTES = 1 << 15  # all ranks' contributions together: from there on, all to all costs more than two rounds
+RECORD_ELEMENTS = 64  # whose record has room for the sum of several contributions, of up to PARTS numbers each
 
 
 class ExactReducer(Reducer):
     """The total is the exact sum of all contributions, rounded once to nearest even, element by element.
 
-    A record is float64 (PARTS, n). Of a longer vector, ranks first agree on how many rows stand for the sum of a rank's
-    contributions: 0 where no rank brings more than one, which then travels as it is.
+    A record is float64 (PARTS, n), or of longer vectors one contribution. Of vectors without records, ranks first agree
+    on how many rows stand for the sum of a rank's contributions: 0 where no rank brings more than one, which then travels
+    as it is.
     """
 
     def __init__(self, comm, reduction, name):
@@ -44,20 +48,23 @@ class ExactReducer(Reducer):
         comm, requests = self._comm, self._requests
         self._n = self._total.size
         self._flat = self._total.reshape(-1)
-        record = np.zeros((PARTS, self._n))
-        self._short = comm.size * record.nbytes <= RECORD_BYTES
-        self._sum = Expansion(record)
+        self._records_parts = self._n <= RECORD_ELEMENTS and comm.size * PARTS * 8 * self._n <= RECORD_BYTES
+        self._records_ones = not self._records_parts and comm.size * self._total.nbytes <= RECORD_BYTES
+        self._sum = Expansion(np.zeros((PARTS, self._n)))
         self._words: WordsOf | None = None
         self._brought: Expansion | None = None
+        self._mark = mark(self.dtype)
         self._owners = Owners(comm, self._n)
-        if self._short:
-            self._records = np.zeros((comm.size, PARTS, self._n))
-            self._exchange, self._begin_exchange = all_gather(comm, record, self._records, requests)
-            self._rows = self._records.reshape(comm.size * PARTS, self._n)
+        self._mine, self._most = np.zeros(1, np.int32), np.zeros(1, np.int32)
+        if self._records_parts or self._records_ones:
+            self._record = self._sum.parts if self._records_parts else np.zeros((1, self._n), self.dtype)
+            self._rows = np.zeros((comm.size * len(self._record), self._n), self._record.dtype)
+            own = as_bytes(self._record)  # MPI knows no bfloat16
+            about = comm, own, as_bytes(self._rows).reshape(comm.size, own.size), requests
+            self._exchange, self._begin_exchange = all_gather(*about)
             self._in_record = PARTS  # rows that are not zero
-            self.nbytes = record.nbytes
+            self.nbytes = self._record.nbytes
         else:
-            self._mine, self._most = np.zeros(1, np.int32), np.zeros(1, np.int32)
             self._exchange, self._begin_exchange = allreduce(comm, self._mine, self._most, MPI.MAX, requests)
             flat = replace(reduction, shape=self._n, accumulation="working", check=False)
             schedule = reduction.entry.schedule(comm.size)
@@ -66,32 +73,35 @@ class ExactReducer(Reducer):
 
     def _bring(self, contributions: np.ndarray) -> None:
         """Put what this rank exchanges into its record or, of a long vector, into `self._mine`."""
-        rows = contributions.reshape(len(contributions), self._n)
-        if len(rows) == 1 and self._short:
-            np.copyto(self._sum.parts[0], rows[0])
+        if len(contributions) > 1 or (self._records_parts and not len(contributions)):
+            self._sum.clear()
+            self._sum.add(np.ascontiguousarray(contributions).reshape(len(contributions), self._n))
+            self._bring_sum(self._sum)
+        elif self._records_parts:
+            rows = contributions.reshape(1, self._n)
+            np.copyto(self._record[0], rows[0])
             self._fill_record(1)
             self._words = words_of(rows)
-        elif len(rows) < 2 and not self._short:
-            self._brought, self._mine[0] = None, 0
         else:
-            self._sum.clear()
-            self._sum.add(np.ascontiguousarray(rows))
-            self._bring_sum(self._sum)
+            self._brought, self._mine[0] = None, 0
+            if self._records_ones:
+                self._record[0] = contributions.reshape(-1) if len(contributions) else 0
 
     def _bring_sum(self, total: Expansion) -> None:
-        self._words = total.words_of
-        if not self._short:
-            self._brought, self._mine[0] = total, total.used
-            return
-        rows = total.rows()
-        if total is not self._sum:
-            np.copyto(self._sum.parts[: len(rows)], rows)
-        self._fill_record(len(rows))
+        """The same of a sum of several contributions."""
+        self._brought, self._mine[0] = total, max(total.used, 1)
+        if self._records_ones:
+            np.copyto(self._record[0, :1], self._mark)
+        elif self._records_parts:
+            self._words, rows = total.words_of, total.rows()
+            if total is not self._sum:
+                np.copyto(self._record[: len(rows)], rows)
+            self._fill_record(len(rows))
 
     def _fill_record(self, rows: int) -> None:
         """Of the record, so many rows were written."""
         if rows < self._in_record:
-            self._sum.parts[rows : self._in_record] = 0
+            self._record[rows : self._in_record] = 0
         self._in_record = rows
 
     def _reduce(self, contributions):
@@ -107,17 +117,25 @@ class ExactReducer(Reducer):
 
     def _complete(self, contributions, out):
         """The total, once records are there, or `self._most` is."""
-        if not self._short:
-            if self._one_each():
-                self._direct(contributions.reshape(len(contributions), self._n), out.reshape(-1))
-            else:
-                self._add_sums(contributions, out.reshape(-1))
-            return out
-        if _native.exact_sum(self._rows, self._flat, True):
-            self._add_words(self._flat)
-        if out is not self._total:
-            np.copyto(out, self._total)
+        if self._records_parts or self._records_ones:
+            if _native.exact_sum(self._rows, self._flat, True):
+                self._complete_marked(contributions)
+            if out is not self._total:
+                np.copyto(out, self._total)
+        elif self._one_each():
+            self._direct(contributions.reshape(len(contributions), self._n), out.reshape(-1))
+        else:
+            self._add_sums(contributions, out.reshape(-1))
         return out
+
+    def _complete_marked(self, contributions: np.ndarray) -> None:
+        """The total where records may not suffice."""
+        if self._records_parts:
+            assert self._words is not None
+            settle(self._comm, self._flat, self._words)
+        elif len(marked(self._flat)):
+            self._comm.Allreduce(self._mine, self._most, MPI.MAX)
+            self._add_sums(contributions, self._flat)
 
     def _one_each(self) -> bool:
         """Whether no rank brings more than one contribution, so that `direct` takes these as they are."""
@@ -125,21 +143,17 @@ class ExactReducer(Reducer):
 
     def _add_sums(self, contributions: np.ndarray, flat: np.ndarray) -> None:
         """The total of numbers that stand for the sums of the ranks' contributions."""
-        total, needed = self._brought, int(self._most[0])
+        total = self._brought
         if total is None:  # at most one contribution of this rank, which would have travelled as it is
             total = self._sum
             total.clear()
             total.add(np.ascontiguousarray(contributions).reshape(len(contributions), self._n))
+        needed = max(int(self._most[0]), 1)
         parts = self._owners.collect(total.rows(needed))
         own = self._owners.own(flat)
         _native.exact_sum(parts.reshape(self._comm.size * needed, own.size), own, True)
         self._owners.deliver(flat, flat)
-        self._words = total.words_of
-        self._add_words(flat)
-
-    def _add_words(self, flat: np.ndarray) -> None:
-        assert self._words is not None
-        settle(self._comm, flat, self._words)
+        settle(self._comm, flat, total.words_of)
 
     def _begin(self, contributions, out):
         self._bring(contributions)
@@ -148,7 +162,7 @@ class ExactReducer(Reducer):
     def _progress(self):
         if not self._request.Test():
             return False
-        if self._short:
+        if self._records_parts or self._records_ones:
             return True
         if not self._flying:
             if not self._one_each():
@@ -199,7 +213,7 @@ class ExactReducer(Reducer):
         return total
 
     def _give_back(self):
-        if not self._short:
+        if not (self._records_parts or self._records_ones):
             self._direct.free()
         super()._give_back()
 
@@ -208,6 +222,5 @@ def _prepare(sources: list[np.ndarray], out: np.ndarray):
     return lambda: _native.exact_sum(sources, out)
 
 
-EXACT_SUM = Operation(
-    SUM.name, SUM.function, SUM.identity, prepare=_prepare
-)  # of one contribution of each rank, or none
+# Of one contribution of each rank, or none.
+EXACT_SUM = Operation(SUM.name, SUM.function, SUM.identity, prepare=_prepare)

@@ -23,14 +23,21 @@ COUNTS = {  # contributions of the ranks
     "several on one": [3 if rank == SIZE - 1 else 1 for rank in range(SIZE)],
     "any": [(66, 0, 1, 2, 5, 1, 0, 3)[rank] for rank in range(SIZE)],
 }
-WAYS = {"as planned": order_free.RECORD_BYTES, "records": 1 << 40, "owners": -1}
+# Bytes of records of all ranks, at most, and elements of those with room for sums.
+WAYS = {
+    "as planned": (order_free.RECORD_BYTES, order_free.RECORD_ELEMENTS),
+    "records": (1 << 40, 1 << 40),
+    "ones": (1 << 40, -1),
+    "owners": (-1, -1),
+}
 SHAPES = {
     "as planned": [(0,), (2,), (300,), (9001,)],
     "records": [(), (5, 3), (700,)],
+    "ones": [(), (5, 3), (700,)],
     "owners": [(), (SIZE - 1,), (5, 3)],
 }
 if SIZE > 4:  # there the machine is mostly too small for the ranks, and every message takes its time
-    SHAPES = {"as planned": [(9001,)], "records": [(2,)], "owners": [(5, 3)]}
+    SHAPES = {"as planned": [(9001,)], "records": [(2,)], "ones": [(2,)], "owners": [(5, 3)]}
 LARGEST = np.finfo(float).max
 SPECIAL = [(np.nan,), (np.inf,), (np.inf, -np.inf), (LARGEST, LARGEST), (-0.0,)]
 
@@ -38,11 +45,9 @@ SPECIAL = [(np.nan,), (np.inf,), (np.inf, -np.inf), (LARGEST, LARGEST), (-0.0,)]
 @contextmanager
 def going(way):
     """Plans made meanwhile take that way whatever the length."""
-    before, order_free.RECORD_BYTES = order_free.RECORD_BYTES, WAYS[way]
-    try:
+    limits = dict(zip(("RECORD_BYTES", "RECORD_ELEMENTS"), WAYS[way], strict=True))
+    with patch.multiple(order_free, **limits):
         yield
-    finally:
-        order_free.RECORD_BYTES = before
 
 
 def contributions(seed, counts, shape, dtype, decades):
@@ -92,7 +97,7 @@ def every_way_gives_the_bits_of_the_definition():
 
 @section
 def the_total_goes_where_it_is_wanted():
-    for way, shape in (("records", (2,)), ("owners", (150,)), ("owners", (9001,))):
+    for way, shape in (("records", (2,)), ("ones", (150,)), ("owners", (150,)), ("owners", (9001,))):
         for decades in (3, 100):
             with going(way), labelled("direct in exact", shape) as reducer:
                 for what, counts in COUNTS.items():
@@ -114,6 +119,9 @@ def the_way_taken_is_the_one_that_the_contributions_allow():
         ("records", "one each", 100, "records"),
         ("records", "several on one", 0, "records"),
         ("records", "many", 100, "records words"),
+        ("ones", "one each", 100, "ones"),
+        ("ones", "several on one", 0, "ones sums"),
+        ("ones", "many", 100, "ones sums words"),
         ("owners", "one each", 100, "direct"),
         ("owners", "several on one", 0, "sums"),
         ("owners", "many", 100, "sums words"),
@@ -130,7 +138,7 @@ def the_way_taken_is_the_one_that_the_contributions_allow():
             steps["_words"] = stack.enter_context(patch.object(expansion, "_added", wraps=expansion._added))
             reducer(xs[RANK])
             taken = " ".join(step.split("_")[-1] for step, spy in steps.items() if spy.called)
-            taken = f"records {taken}".strip() if reducer._short else taken
+            taken = taken if way == "owners" else f"{way} {taken}".strip()
         if taken != expect or (settled.called and way == "owners" and counts == "one each"):
             yield f"{way} {counts} {decades} decades: {taken}, not {expect}"
 

@@ -1,0 +1,68 @@
+"""Times of sums under guarantee `layout` beside the MPI library's, in turn, on the ranks that are launched.
+
+Run by `benchmarks.allreduce.layout` with the checkout that is measured on PYTHONPATH; it uses nothing else of one. Prints
+JSON: for each length the bytes that a rank sends, and of each round the time of a call and of the library's.
+"""
+
+import argparse
+import json
+import time
+
+import numpy as np
+from mpi4py import MPI
+
+from kernels.allreduce import plan
+from miniapps.runner.policy import resolve
+
+COMM = MPI.COMM_WORLD
+ROUNDS, SAMPLE_S = 9, 0.02
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lengths", type=int, nargs="+", required=True)
+    parser.add_argument("--contributions", type=int, default=1)
+    parser.add_argument("--dtype", required=True)
+    asked = parser.parse_args()
+    rows = [measured(n, asked.contributions, asked.dtype) for n in asked.lengths]
+    if COMM.rank == 0:
+        print(json.dumps(rows))
+
+
+def measured(n: int, contributions: int, dtype: str) -> dict:
+    """The row of vectors of n elements, of which every rank brings so many."""
+    rng = np.random.default_rng(COMM.rank)
+    x = rng.standard_normal((contributions, n)).astype(dtype)
+    ours, out, added = np.empty(n, dtype), np.empty(n, dtype), np.empty(n, dtype)
+    ordering, accumulation = resolve("layout", None, None).of(n)
+    with plan(COMM, ordering, (n,), dtype, accumulation=accumulation) as reducer:
+
+        def library() -> None:
+            if contributions == 1:
+                COMM.Allreduce(x, out)
+            else:
+                np.add.reduce(x, axis=0, out=added)
+                COMM.Allreduce(added, out)
+
+        calls = {"layout": lambda: reducer(x, ours), "library": library}
+        repeats = COMM.bcast(max(1, int(SAMPLE_S / max(timed(calls["library"], 3), 1e-7))))
+        repeats = min(repeats, 2000)
+        times: dict[str, list[float]] = {name: [] for name in calls}
+        for k in range(ROUNDS + 1):
+            for name in list(calls)[:: 1 if k % 2 else -1]:
+                COMM.Barrier()
+                took = timed(calls[name], repeats)
+                if k:
+                    times[name].append(COMM.allreduce(took, op=MPI.MAX))
+    return {"elements": n, **times}
+
+
+def timed(call, repeats: int) -> float:
+    begin = time.perf_counter()
+    for _ in range(repeats):
+        call()
+    return (time.perf_counter() - begin) / repeats
+
+
+if __name__ == "__main__":
+    main()
