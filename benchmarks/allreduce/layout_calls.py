@@ -1,7 +1,7 @@
 """Times of sums under guarantee `layout` beside the MPI library's, in turn, on the ranks that are launched.
 
-Run by `benchmarks.allreduce.layout` with the checkout that is measured on PYTHONPATH; it uses nothing else of one. Prints
-JSON: for each length the bytes that a rank sends, and of each round the time of a call and of the library's.
+Run by `benchmarks.allreduce.layout` with the checkout that is measured on PYTHONPATH. Prints JSON: for each length the
+time of a call and of the library's, of every round.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from kernels.allreduce import plan
 from miniapps.runner.policy import resolve
 
 COMM = MPI.COMM_WORLD
-ROUNDS, SAMPLE_S = 9, 0.02
+ROUNDS, SAMPLE_S = 40, 0.003
 
 
 def main() -> None:

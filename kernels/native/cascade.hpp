@@ -47,11 +47,11 @@ inline bool is_mark(bfloat16 x) { return x.bits == 0x7FDA; }
 // Float32 rounded to odd, from which a narrow type is rounded as from the number itself (Boldo, Melquiond 2008).
 inline __attribute__((always_inline)) float odd_float(double x) {
     const float f = float(x);
-    const double error = x - double(f);  // infinite where f is and x is not
+    const double error = x - double(f);  // infinite where f is and x is not, NaN where x is no number
     const unsigned bits = bits_of_float(f), sign = bits_of_float(float(error)) & 0x80000000u;
     const bool inexact = error != 0, even = !(bits & 1u), away = (error > 0) == !(bits >> 31);
     const unsigned odd = f == 0 ? sign | 1u : bits + (away ? 1u : ~0u);
-    return float_of_bits(inexact & even & (x == x) ? odd : bits);
+    return float_of_bits(inexact & even & (error == error) ? odd : bits);
 }
 
 inline __attribute__((always_inline)) double rounded(double x, double) { return x; }

@@ -287,7 +287,9 @@ void with_width(std::size_t width, const Function &function) {
     }
 }
 
+// (used, places, values); None in place of the arrays where there are none, as mostly.
 py::tuple beside_of(int used, const Beside &beside) {
+    if (beside.place.empty()) return py::make_tuple(used, py::none(), py::none());
     return py::make_tuple(used, py::array_t<long long>(beside.place.size(), beside.place.data()),
                           py::array_t<double>(beside.value.size(), beside.value.data()));
 }
@@ -359,7 +361,7 @@ py::array_t<long long> marked(const py::array &x) {
 
 void register_expansions(Module &m) {
     // Contributions x (k, n) added to the first `used` rows of `parts` (PARTS, n). Returns how many are used then, and the
-    // places and values of numbers that belong to the sums beside them.
+    // places and values of numbers that belong to the sums beside them, None where there are none.
     m.def("exact_expand", &expand_any, py::arg("x"), py::arg("parts").noconvert(), py::arg("used") = 0);
     m.def("exact_expand_words", &expand_words, py::arg("words").noconvert(), py::arg("parts").noconvert());
     m.def("expansion_load", [](const py::array &x, std::size_t width, array<double> words, bool marks) {

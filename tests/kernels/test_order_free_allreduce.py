@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from kernels import _native, exact
 from tests.kernels.hard import arrays, bits, exactly, rounded
+from tests.rational import BFLOAT16, rational_sum
 
 NAN, INF = np.nan, np.inf
 DTYPES = (np.float64, np.float32)
@@ -140,3 +141,16 @@ def test_sources_that_do_not_fit_are_refused():
             _native.exact_sum(bad, out)
     with pytest.raises(ValueError, match="at least one source"):
         _native.exact_sum([], out)
+
+
+@pytest.mark.parametrize("dtype", [np.dtype("float16"), BFLOAT16], ids=str)
+def test_narrow_sums_are_rational_sums_rounded_once(dtype):
+    rng = np.random.default_rng(1)
+    x = rng.integers(0, 1 << 16, (4, 3000), dtype=np.uint16).view(dtype)  # infinities and NaN among them
+    x[2:] = rng.choice([0, 1, -1], (2, 3000)) * rng.choice([2.0**-24, 2.0**-12, 1, 100], (2, 3000))
+    for column in ([np.inf], [-np.inf], [np.nan], [-np.inf, np.inf], [-0.0], [6e4, 6e4], [-6e4, -6e4, 6e4]):
+        x[:, 0] = 0
+        x[: len(column), 0] = column
+        total = exactly_summed(x)[0]
+        assert bits(total[:1]) == bits(rational_sum(x[:, 0]))
+    assert bits(total) == bits(np.concatenate([rational_sum(row) for row in x.T]))

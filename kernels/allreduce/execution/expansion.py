@@ -36,9 +36,9 @@ class Expansion:
 
     def add(self, contributions: np.ndarray) -> None:
         """Add contributions (k, n), C-contiguous, of float64, float32, float16 or bfloat16."""
-        self.used, *beside = _native.exact_expand(contributions, self.parts, self.used)
-        if len(beside[0]):
-            self._beside.append((beside[0], beside[1]))
+        self.used, places, values = _native.exact_expand(contributions, self.parts, self.used)
+        if places is not None:
+            self._beside.append((places, values))
 
     def rows(self, count: int = 0) -> np.ndarray:
         """The rows in use, at least `count`, with marks in the first: float64 (rows, n). To be called once, after all
@@ -76,9 +76,9 @@ class WordsExpansion(Expansion):
     def __init__(self, parts: np.ndarray, words: np.ndarray):
         super().__init__(parts)
         self._words = words
-        self.used, *beside = _native.exact_expand_words(words, parts)
-        if len(beside[0]):
-            self._beside.append((beside[0], beside[1]))
+        self.used, places, values = _native.exact_expand_words(words, parts)
+        if places is not None:
+            self._beside.append((places, values))
 
     def words_of(self, places):
         words = self._words[places]

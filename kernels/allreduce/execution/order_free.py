@@ -31,16 +31,20 @@ from kernels.allreduce.execution.reducer import Reducer, as_bytes
 from kernels.allreduce.operations import SUM, Operation
 from kernels.environment import guarded
 
-RECORD_BYTES = 1 << 15  # all ranks' contributions together: from there on, all to all costs more than two rounds
-RECORD_ELEMENTS = 64  # whose record has room for the sum of several contributions, of up to PARTS numbers each
+RECORD_BYTES = (
+    1 << 15
+)  # all ranks' contributions together: from there on, all to all costs more than two rounds
+RECORD_ELEMENTS = (
+    64  # whose record has room for the sum of several contributions, of up to PARTS numbers each
+)
 
 
 class ExactReducer(Reducer):
     """The total is the exact sum of all contributions, rounded once to nearest even, element by element.
 
     A record is float64 (PARTS, n), or of longer vectors one contribution. Of vectors without records, ranks first agree
-    on how many rows stand for the sum of a rank's contributions: 0 where no rank brings more than one, which then travels
-    as it is.
+    on how many rows stand for the sum of a rank's contributions: 0 where no rank brings more than one, which then
+    travels as it is.
     """
 
     def __init__(self, comm, reduction, name):

@@ -86,7 +86,7 @@ def cases(shape, dtype):
 @section
 def every_way_gives_the_bits_of_the_definition():
     for way in WAYS:
-        for dtype in DTYPES:
+        for dtype in DTYPES if way == "ones" else DTYPES[:2]:
             for shape in SHAPES[way]:
                 with going(way), labelled("direct in exact", shape, dtype) as reducer:
                     for what, xs in cases(shape, reducer.dtype):
