@@ -35,6 +35,11 @@ class Asked:
     counts: Any = None
 
     @property
+    def in_place(self) -> bool:
+        """Whether the receive buffer has the contribution; mpi4py takes None as MPI.IN_PLACE."""
+        return self.sendbuf is None or self.sendbuf is MPI.IN_PLACE
+
+    @property
     def rows(self) -> bool:
         """Whether the rows of the send buffer are the contributions."""
         return self.axis == 0 or (self.blocks is not None and np.ndim(self.blocks) == 1)
@@ -47,7 +52,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Call:
-    """`contributions` (k, n) of floating-point numbers are combined over all ranks by `operation`, and `out` takes the
+    """`contributions` (k, n) are combined over all ranks by `operation`, and `out` takes the
     total, or this rank's part of it; None on ranks that get nothing. `blocks`: the global numbers of the contributions;
     None where the program names none. `rows`: whether they were passed as rows. `bounds`: of a reduce-scatter, where
     each rank's part begins, and the last ends."""
@@ -66,8 +71,8 @@ class Call:
         return int(self.contributions.shape[1])
 
 
-def call_of(asked: Asked) -> Call | None:
-    """The reduction that is asked for; None where it combines no numbers that round: then any order has the same bits.
+def call_of(asked: Asked) -> Call:
+    """The reduction that is asked for; of numbers that do not round the operation is "": any order has the same bits.
 
     Raises TypeError, ValueError or ChoiceError for what is not understood; the classes are those of mpi4py where it
     refuses, too.
@@ -78,9 +83,7 @@ def call_of(asked: Asked) -> Call | None:
             f"{name}: axis={asked.axis!r}: the first axis counts the contributions; pass axis=0"
         )
     send, out, bounds = _parted(asked) if asked.parts else whole(asked)
-    if not rounding(send.dtype):
-        return None
-    operation = operation_of(asked.op)
+    operation = operation_of(asked.op) if rounding(send.dtype) else ""
     if operation is None:
         raise ChoiceError(
             f"{name}: the operation is the program's own, and its order the MPI library's; ours are sum, prod, min, "
@@ -104,7 +107,7 @@ def call_of(asked: Asked) -> Call | None:
 
 def whole(asked: Asked) -> tuple[Message, Any, None]:
     """What is sent, and where the whole total goes."""
-    name, in_place = asked.name, asked.sendbuf is MPI.IN_PLACE
+    name, in_place = asked.name, asked.in_place
     out = message(asked.recvbuf, f"{name}: recvbuf", writable=True) if asked.receives else None
     if in_place and asked.rows:
         raise ChoiceError(f"{name}: rows and their total differ in shape; pass both, not MPI.IN_PLACE")
@@ -127,7 +130,7 @@ def whole(asked: Asked) -> tuple[Message, Any, None]:
 def _parted(asked: Asked) -> tuple[Message, Any, tuple[int, ...]]:
     """What is sent, where this rank's part of the total goes, and where the parts begin."""
     name, size = asked.name, asked.size
-    equal, in_place = asked.parts == "equal", asked.sendbuf is MPI.IN_PLACE
+    equal, in_place = asked.parts == "equal", asked.in_place
     if in_place and asked.rows:
         raise ChoiceError(f"{name}: rows and their total differ in shape; pass both, not MPI.IN_PLACE")
     out = message(asked.recvbuf, f"{name}: recvbuf", blocks=size if equal and in_place else 1, writable=True)

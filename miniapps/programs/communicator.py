@@ -296,13 +296,12 @@ class Communicator(Wrapped, MPI.Intracomm):
 
     def _gathered(self, asked: Asked) -> tuple[int, ...] | None:
         """How many elements every rank receives, -1 where its buffer is none; None where some receive in place."""
+        self._plans.agree((asked.name, "gathered"), f"{asked.name} without recvcounts", None)
         try:
             own = message(asked.recvbuf, f"{asked.name}: recvbuf").array.size
         except (TypeError, ValueError):
             own = -1
-        everyone: list[int] = self._plans.control.allgather(
-            IN_PLACE if asked.sendbuf is MPI.IN_PLACE else own
-        )
+        everyone: list[int] = self._plans.control.allgather(IN_PLACE if asked.in_place else own)
         return None if IN_PLACE in everyone else tuple(everyone)
 
     def _carry_out(self, asked: Asked, collective: str, *arguments: Any) -> Any:
@@ -336,21 +335,19 @@ class Communicator(Wrapped, MPI.Intracomm):
         """What is asked for, the same on all ranks; None where the library does it. Where a rank refuses, all raise."""
         failure: Exception | None = None
         call = signature = None
-        said = "no numbers that round"
         try:
             call = call_of(asked)
-            if call is not None:
-                bounds = None if asked.parts == "equal" else call.bounds
-                signature = self._signature(call, collective, asked.root or 0, bounds)
-                said = f"{call.operation} of {call.contributions.dtype} x {call.n}"
-                said += f" in parts {call.bounds}" if call.bounds is not None else ""
-                said += f" to rank {asked.root}" if asked.root is not None else ""
+            bounds = None if asked.parts == "equal" else call.bounds
+            signature = self._signature(call, collective, asked.root or 0, bounds) if call.operation else None
+            said = f"{call.operation or 'an operation'} of {call.contributions.dtype} x {call.n}"
+            said += f" in parts {call.bounds}" if call.bounds is not None else ""
+            said += f" to rank {asked.root}" if asked.root is not None else ""
         except (TypeError, ValueError, OverflowError) as error:  # a ChoiceError is a ValueError
             failure, said = error, f"{type(error).__name__}: {error}"
         if failure is not None and self.guarantee == "none" and not (asked.rows or self._promise.check):
             return None  # and the library says what it thinks of it
-        known: Any = signature or (asked.name, asked.root)
-        self._plans.agree(known, f"{asked.name}, {said}", failure)
+        said = f"{asked.name}, {said}"
+        self._plans.agree(signature or said, said, failure)
         return None if call is None or signature is None else (call, signature)
 
     def _signature(

@@ -116,7 +116,8 @@ def wraps(native: type, refused: tuple[str, ...]) -> Callable[[Any], Any]:
 
 def wrapped_alike(comm: Any, promise: Promise) -> Any:
     """`comm` with the promise, as a class that is also its own; COMM_NULL as it is."""
-    return comm if comm == MPI.COMM_NULL else _class_of(type(comm))(comm, promise)
+    kind: Any = type(comm)
+    return comm if comm == MPI.COMM_NULL else _class_of(kind)(comm, promise)
 
 
 @functools.cache
@@ -182,7 +183,9 @@ def _rounds(name: str, arguments: tuple[Any, ...], named: dict[str, Any], exact:
         for each in given
     ):
         return False
-    sent = given[1] if given and given[0] is MPI.IN_PLACE else given[0] if given else None
+    sent = (
+        given[1] if given and (given[0] is None or given[0] is MPI.IN_PLACE) else given[0] if given else None
+    )
     if name[0].islower():
         return not isinstance(sent, int | np.integer | np.bool_)
     return sent is not None and rounding(message(sent, name).dtype)
