@@ -275,7 +275,10 @@ def test_more_ranks_than_blocks_are_refused(tmp_path):
 
 def test_a_tolerance_that_cannot_be_met_is_told(tmp_path):
     for options, message in (
-        (["--tolerance=1e-18"], "CHECK FAIL attained with twice the digits: cg believes in a relative residual of"),
+        (
+            ["--tolerance=1e-18"],
+            "CHECK FAIL attained with twice the digits: cg believes in a relative residual of",
+        ),
         (["--max-iterations=3"], "CHECK FAIL converged: cg ended with limit after 3 iterations"),
     ):
         out = tmp_path / options[0]
