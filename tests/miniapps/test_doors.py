@@ -1,0 +1,142 @@
+"""Every place that opens a file for reading is in `miniapps.received`, or stands here with its reason."""
+
+import ast
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+TOPS = ("analysis", "fpna", "jobs", "kernels", "miniapps")
+DOOR = "miniapps/received/"
+# Calls by which Python and packages read files: by name, or by the name of a method.
+READS = {
+    "open", "os.open", "io.open", "os.fdopen", "io.FileIO", "mmap.mmap", "np.load", "np.loadtxt", "np.genfromtxt",
+    "np.fromfile", "np.memmap", "h5py.File", "json.load", "tomllib.load", "pickle.load", "torch.load", "configparser",
+    "pq.ParquetFile", "pq.read_table", "pq.read_metadata", "pq.read_schema", "pd.read_csv", "pd.read_parquet",
+    "pd.read_json", "pd.read_hdf", "pd.read_pickle", "scipy.io.mmread", "scipy.sparse.load_npz", "zipfile.ZipFile",
+    "gzip.open", "h5f.open", "h5py.h5f.open", "msgspec.json.decode", "msgspec.toml.decode", "yaml.load", "tarfile.open",
+}  # fmt: skip
+METHODS = {"read_text", "read_bytes", "open"}
+# What else opens files, by function, and why that is no door.
+REASONS = {
+    "files of this package itself": (
+        "analysis/ask/rank.py:learned",
+        "analysis/report/build.py:build",
+        "jobs/example.py:_text",
+        "jobs/render.py:render",
+        "jobs/sites.py:site",
+        "kernels/cuda/__init__.py:_complete",
+        "miniapps/programs/building.py:_digest",
+        "miniapps/runner/commandline.py:decks",
+        "miniapps/system/environment.py:git_revision",
+        "miniapps/system/environment.py:sources",
+    ),
+    "what the system says of itself": (
+        "analysis/load/guard.py:_limited",
+        "jobs/cluster/nodes.py:_environment_of",
+        "jobs/processes.py:why_not_own",
+        "jobs/processes.py:_now",
+        "jobs/processes.py:_before_this_boot",
+        "kernels/allreduce/execution/gpu_aware.py:loaded",
+        "miniapps/calibrate/bandwidth.py:last_cache",
+        "miniapps/cost/launches.py:_busy",
+        "miniapps/doctor.py:memory",
+        "miniapps/system/environment.py:cpu_model",
+        "miniapps/system/environment.py:boot",
+        "miniapps/system/environment.py:frequency",
+        "miniapps/system/environment.py:instructions",
+        "miniapps/system/environment.py:_blas",
+        "miniapps/system/peers.py:_alive",
+        "miniapps/system/resources.py:_text",
+    ),
+    "opened to be written, or a directory to write in": (
+        "analysis/load/cache.py:_write_file",
+        "analysis/predict/ledger.py:append",
+        "analysis/predict/ledger.py:_sync_directory",
+        "jobs/files.py:to_append",
+        "kernels/commands/entry.py:_Descriptor.write",
+        "kernels/commands/entry.py:_own_streams",
+        "kernels/torchops/worker.py:main",
+        "miniapps/programs/calltrace.py:_fill",
+        "miniapps/system/place.py:Place.__init__",
+        "miniapps/system/place.py:Place.write",
+        "miniapps/trace/storage.py:Storage.__init__",
+        "analysis/load/cache.py:_write",
+        "analysis/load/cache.py:_remove",
+        "jobs/state.py:_alone",
+    ),
+    "this user's own cache, by its own rules: a hash of each file (docs/files.md)": (
+        "analysis/load/cache.py:load",
+        "analysis/load/cache.py:_opened",
+        "analysis/load/cache.py:_reading",
+        "analysis/load/rows.py:Rows.whole",
+        "analysis/load/rows.py:Rows.at",
+        "analysis/load/rows.py:Rows._groups",
+    ),
+    "the file was opened by `open_regular`, and is read in pieces": (
+        "kernels/npy.py:mapped",
+        "miniapps/programs/elf.py:functions_at",
+        "miniapps/programs/rawlog.py:read",
+        "miniapps/reductions/files.py:_open",
+        "miniapps/reductions/files.py:_dataset",
+        "miniapps/solver/scipy_npz.py:_Member.__init__",
+        "miniapps/solver/scipy_npz.py:_opened",
+        "miniapps/training/data.py:_of_cora",
+    ),
+    "a text that is in memory, of bounded length": (
+        "jobs/records.py:_wrong",
+        "kernels/allreduce/packing.py:decode",
+        "miniapps/partition/staged.py:decode",
+    ),
+    "the room below the door: regular files of bounded size, by its own hand": (
+        "kernels/allreduce/links.py:_json",
+        "kernels/commands/sums.py:_read",
+        "kernels/commands/properties.py:write",
+        "kernels/torchops/source.py:require",
+    ),
+}
+ALLOWED = {place for places in REASONS.values() for place in places}
+
+
+def calls(tree):
+    """(function that holds it, call, how it is written) of all calls that read files."""
+
+    def visit(node, inside):
+        for child in ast.iter_child_nodes(node):
+            name = child.name if isinstance(child, ast.FunctionDef | ast.ClassDef) else ""
+            within = f"{inside}.{name}".strip(".") if name else inside
+            if isinstance(child, ast.Call):
+                written = ast.unparse(child.func)
+                method = isinstance(child.func, ast.Attribute) and child.func.attr in METHODS
+                if (written in READS or method) and not only_writes(child, written):
+                    yield within, child, written
+            yield from visit(child, within)
+
+    yield from visit(tree, "")
+
+
+def only_writes(call, written):
+    """Whether a call of `open` creates or appends."""
+    if written not in ("open", "io.open") and not written.endswith(".open"):
+        return False
+    mode = [*call.args[1:2], *(key.value for key in call.keywords if key.arg == "mode")]
+    if isinstance(call.func, ast.Attribute) and written not in ("os.open", "io.open"):
+        mode = [*call.args[:1], *(key.value for key in call.keywords if key.arg == "mode")]
+    return any(
+        isinstance(m, ast.Constant) and isinstance(m.value, str) and m.value[:1] in "wax" for m in mode
+    )
+
+
+def found():
+    places = {}
+    for path in (p for top in TOPS for p in sorted((ROOT / top).rglob("*.py"))):
+        name = str(path.relative_to(ROOT))
+        if name.startswith(DOOR):
+            continue
+        for function, call, _ in calls(ast.parse(path.read_text())):
+            places.setdefault(f"{name}:{function}", []).append(f"{call.lineno}: {ast.unparse(call)}")
+    return places
+
+
+def test_every_place_that_reads_a_file_is_a_door_or_has_a_reason():
+    places = found()
+    assert not {place: lines for place, lines in places.items() if place not in ALLOWED}
+    assert not [place for place in ALLOWED if place not in places]
