@@ -13,6 +13,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -214,8 +215,9 @@ def rank_files(run: str | os.PathLike) -> list[Path]:
         else:
             by_rank |= {trace.attributes["rank"]: path for trace in read_all(path, tables=())}
     size = read_all(files[0], tables=())[0].attributes["size"]
-    if missing := [rank_file(rank) for rank in range(size) if rank not in by_rank]:
-        shown = ", ".join(missing[:4]) + (f" and {len(missing) - 4} more" if len(missing) > 4 else "")
+    if missing := size - sum(rank < size for rank in by_rank):
+        some = islice((rank_file(rank) for rank in range(size) if rank not in by_rank), 4)
+        shown = ", ".join(some) + (f" and {missing - 4} more" if missing > 4 else "")
         advice = how_to_recover(run) or "copy the whole directory, or leave it out"
         raise TraceError(f"{run}: a run of {size} ranks without {shown}; {advice}")
     return [by_rank[rank] for rank in range(size)]
