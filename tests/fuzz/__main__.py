@@ -70,12 +70,14 @@ class Tally:
         self.verbose, self.begin = verbose, time.monotonic()
         self.outcomes: Counter[tuple[str, str]] = Counter()
         self.violations: list[dict[str, Any]] = []
+        self.inputs = 0  # damaged ones that were drawn: some cases draw many
         self.worst = (0, "")  # bytes of memory, and the case that took most
 
     def hear(self, answer: dict[str, Any]) -> None:
         """Count one, and say what broke the criterion at once."""
         word = "VIOLATION" if answer["violated"] else answer["outcome"]
         self.outcomes[answer["kind"], word] += 1
+        self.inputs += answer.get("inputs", 1)
         self.worst = max(self.worst, (answer.get("taken", 0), f"{answer['kind']}:{answer['seed']}"))
         if self.verbose:
             print("\n".join(map(ascii, answer["done"])), f"\n{word}", answer["violated"], flush=True)
@@ -89,7 +91,8 @@ class Tally:
         """Counts by kind and outcome."""
         seconds = time.monotonic() - self.begin
         total = sum(self.outcomes.values())
-        lines = [f"{total} cases in {seconds:.0f} s, {len(self.violations)} broke the criterion"]
+        done = f"{total} cases, {self.inputs} damaged inputs, in {seconds:.0f} s"
+        lines = [f"{done}, {len(self.violations)} broke the criterion"]
         lines += [f"  most memory: {self.worst[0] / 2**20:.0f} MiB, {self.worst[1]}"]
         for kind in sorted({kind for kind, _ in self.outcomes}):
             words = ", ".join(f"{n} {word}" for (of, word), n in sorted(self.outcomes.items()) if of == kind)

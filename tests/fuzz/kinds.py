@@ -11,6 +11,7 @@ from tests.fuzz import (
     kinds_inputs,
     kinds_ledger,
     kinds_predict,
+    kinds_readers,
     kinds_records,
     kinds_runs,
     kinds_self,
@@ -46,5 +47,6 @@ KINDS = {
     "program": Kind(kinds_records.program, 1),
     "document": Kind(kinds_documents.document, 1),
     "numbers": Kind(kinds_documents.numbers, 1),
+    "readers": Kind(kinds_readers.readers, 2),
     "self": Kind(kinds_self.broken, 0),
 }

@@ -55,10 +55,12 @@ class Said:
 
 @dataclass
 class Sandbox:
-    """`place` is CASE, the same for all cases of a process; `taken`: bytes of memory that the case took."""
+    """`place` is CASE, the same for all cases of a process; `taken`: bytes of memory that the case took;
+    `inputs`: how many damaged inputs it drew."""
 
     place: Path
     taken: int = 0
+    inputs: int = 1
     done: list[str] = field(default_factory=list)  # what was done to the files, and what was said
 
     @property

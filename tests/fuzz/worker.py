@@ -63,6 +63,7 @@ class Player:
             os.chdir(self.place)
         return {"kind": kind, "seed": seed, "outcome": outcome, "violated": violated,
                 "done": sandbox.latest.done if sandbox.latest else [],
+                "inputs": sandbox.latest.inputs if sandbox.latest else 1,
                 "taken": sandbox.latest.taken if sandbox.latest else 0}  # fmt: skip
 
 
