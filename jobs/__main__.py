@@ -13,9 +13,10 @@ from jobs.campaign import CampaignError, read
 from jobs.cluster import commands as cluster_commands
 from jobs.files import is_folder
 from jobs.job import JobError
+from jobs.launcher import Launcher, LauncherError, here, of_site
 from jobs.plan import Plan, job, plan, report_job
 from jobs.predicted import predictions
-from jobs.runner import Ended, Launcher, LauncherError, here, name_allocation, of_site, run
+from jobs.runner import Ended, name_allocation, run
 from jobs.script import DESCRIPTION as DESCRIBED
 from jobs.script import render_arguments, render_command, warn
 from jobs.sites import site
@@ -44,7 +45,8 @@ examples:
   python -m jobs collect demo.toml    the report
   python -m jobs submit  scaling.toml --site generic-slurm --account LAB --yes
 
-exit codes: 0 done; 1 not all done: tasks failed for good, or are left; 2 usage; 130 SIGINT, 143 SIGTERM
+exit codes: 0 done; 1 not all done: tasks failed for good, or are left (status and submit, too); 2 usage;
+  130 SIGINT, 143 SIGTERM
 """
 
 

@@ -29,18 +29,18 @@ def says(tmp_path, monkeypatch):
     return put
 
 
-def slurm(start=NOW - 60, end=NOW + 600, more=""):
+def slurm(start=NOW - 60, end=NOW + 6000, more=""):
     return RUNNING.format(start=start, end=end, more=more)
 
 
 def test_the_end_is_the_one_that_slurm_has_now(says):
     says("scontrol", slurm())
     ask = of_batch(120)
-    assert (ask().start, ask().end, ask().ending) == (NOW - 60, NOW + 600, "")
-    says("scontrol", slurm(end=NOW + 60))
-    assert ask().end == NOW + 60, "someone has changed it"
+    assert (ask().start, ask().end, ask().ending) == (NOW - 60, NOW + 6000, "")
+    says("scontrol", slurm(end=NOW + 3000))
+    assert ask().end == NOW + 3000, "someone has changed it"
     says("scontrol", "slurm_load_jobs error: Unable to contact slurm controller (connect failure)", code=1)
-    assert (ask().end, ask().ending) == (NOW + 60, ""), "the last answer stands"
+    assert (ask().end, ask().ending) == (NOW + 3000, ""), "the last answer stands"
 
 
 @pytest.mark.parametrize(
@@ -77,5 +77,5 @@ def test_pbs_is_asked_too(says):
 def test_where_no_batch_system_answers_the_plan_counts(says, monkeypatch):
     known = of_batch(120)()
     assert known.end - known.start == 120 and known.end == pytest.approx(time.time() + 90, abs=5)
-    monkeypatch.setenv("SLURM_JOB_END_TIME", str(NOW + 77))
-    assert (of_batch(120)().start, of_batch(120)().end) == (None, NOW + 77)
+    monkeypatch.setenv("SLURM_JOB_END_TIME", str(NOW + 7777))
+    assert (of_batch(120)().start, of_batch(120)().end) == (None, NOW + 7777)

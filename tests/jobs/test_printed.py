@@ -64,7 +64,7 @@ def test_the_register_is_shown_and_not_obeyed(workload, state, capsys):
     entry = SUBMISSION | {"id": HOSTILE, "name": HOSTILE}
     (state.out / "jobs" / "submitted.jsonl").write_text(json.dumps(entry))
     code, printed = main(capsys, "status", workload.campaign.path)
-    assert (code, clean(printed)) == (0, True) and "submitted.jsonl, line 1: " in printed
+    assert (code, clean(printed)) == (1, True) and "submitted.jsonl, line 1: " in printed
 
 
 def test_what_a_scheduler_says_is_shown_and_not_obeyed(workload, state, capsys, monkeypatch):
@@ -79,7 +79,7 @@ def test_what_a_scheduler_says_is_shown_and_not_obeyed(workload, state, capsys, 
     status = psij.JobStatus(psij.JobState.QUEUED, message=HOSTILE)
     monkeypatch.setattr(executors, "statuses", lambda *_: {"41": status})
     code, printed = main(capsys, "status", workload.campaign.path)
-    assert (code, clean(printed)) == (0, True)
+    assert (code, clean(printed)) == (1, True)
     assert [line for line in printed.splitlines() if line.startswith("job 41 ")]
     assert "\n[1/1]" not in printed, "a message makes no lines of its own"
 
@@ -97,7 +97,7 @@ def test_what_a_result_says_is_shown_and_not_obeyed(state, task):
 @pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside the interpreter (pip install mpich)")
 def test_what_a_program_prints_before_it_fails_is_shown_and_not_obeyed(tmp_path):
     """A stand-in for mpirun; one rank, so that no two have to find each other."""
-    from jobs.runner import here
+    from jobs.launcher import here
 
     hostile = tmp_path / "hostile"
     hostile.write_text("#!/bin/sh\nprintf 'error: \\033]0;gone\\007[red]\\n'; exit 9\n")

@@ -14,10 +14,11 @@ import pytest
 
 from jobs.campaign import read
 from jobs.files import to_append
+from jobs.launcher import Launcher
 from jobs.plan import plan
 from jobs.processes import identity, why_not_own
 from jobs.records import Process
-from jobs.runner import Launcher, _recover, run
+from jobs.runner import _recover, run
 from jobs.state import FAILED, INTERRUPTED, Locked, State, StateError, survey
 from miniapps.received.regular import Refused
 from tests.jobs.campaigns import write
@@ -158,7 +159,7 @@ def test_the_launch_of_the_task_itself_is_ended(state, task, unrelated):
 
 
 def test_what_does_not_end_is_told_and_not_waited_for_for_ever(monkeypatch):
-    from jobs import runner
+    from jobs import launcher
 
     sent = []
     monkeypatch.setattr(os, "killpg", lambda *of: sent.append(of))
@@ -167,7 +168,7 @@ def test_what_does_not_end_is_told_and_not_waited_for_for_ever(monkeypatch):
         raise subprocess.TimeoutExpired("", 0)
 
     with pytest.raises(StateError, match=r"process 7 does not end, not even by SIGKILL"):
-        runner._stop(7, wait)
+        launcher.stop(7, wait)
     assert sent == [(7, signal.SIGTERM), (7, signal.SIGKILL)]
     sent.clear()
     with pytest.raises(StateError):

@@ -10,9 +10,10 @@ import time
 import pytest
 
 from jobs.campaign import read
+from jobs.launcher import Launcher, LauncherError, here
 from jobs.plan import plan
 from jobs.processes import alive
-from jobs.runner import Launcher, LauncherError, here, run
+from jobs.runner import run
 from jobs.sites import site
 from jobs.state import DONE, FAILED, INTERRUPTED, LEFT, State, StateError, survey
 from tests.jobs.campaigns import MPIRUN, SMALL, STARTED, wrapper, write
@@ -292,7 +293,7 @@ def test_options_in_the_environment_do_not_get_into_a_campaign(monkeypatch):
 
 
 def test_a_site_starts_ranks_as_its_file_says(tmp_path):
-    from jobs.runner import of_site
+    from jobs.launcher import of_site
 
     text = SMALL.replace("[defaults]", "[sites.generic-slurm]\nranks_per_node = 2\n[defaults]")
     where = site("generic-slurm")
