@@ -172,7 +172,7 @@ def test_what_does_not_end_is_told_and_not_waited_for_for_ever(monkeypatch):
     assert sent == [(7, signal.SIGTERM), (7, signal.SIGKILL)]
     sent.clear()
     with pytest.raises(StateError):
-        runner._stop(7, wait, still=lambda: False)
+        launcher.stop(7, wait, still=lambda: False)
     assert sent == [], "the number is another process's by now"
 
 
