@@ -1,7 +1,7 @@
 """Times of sums under guarantee `layout` beside the MPI library's, in turn, on the ranks that are launched.
 
 Run by `benchmarks.allreduce.layout` with the checkout that is measured on PYTHONPATH. Prints JSON: for each length the
-time of a call and of the library's, of every round.
+bytes that a rank sends, and the time of a call and of the library's, of every round.
 """
 
 import argparse
@@ -12,10 +12,11 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels.allreduce import plan
+from kernels.allreduce.emulation import traffic
 from miniapps.runner.policy import resolve
 
 COMM = MPI.COMM_WORLD
-ROUNDS, SAMPLE_S = 40, 0.003
+ROUNDS, SAMPLE_S, MOST_S = 30, 0.002, 0.6
 
 
 def main() -> None:
@@ -48,13 +49,26 @@ def measured(n: int, contributions: int, dtype: str) -> dict:
         repeats = COMM.bcast(max(1, int(SAMPLE_S / max(timed(calls["library"], 3), 1e-7))))
         repeats = min(repeats, 2000)
         times: dict[str, list[float]] = {name: [] for name in calls}
+        begin = time.perf_counter()
         for k in range(ROUNDS + 1):
+            if k > 3 and COMM.bcast(time.perf_counter() - begin > MOST_S):
+                break
             for name in list(calls)[:: 1 if k % 2 else -1]:
                 COMM.Barrier()
                 took = timed(calls[name], repeats)
                 if k:
                     times[name].append(COMM.allreduce(took, op=MPI.MAX))
-    return {"elements": n, **times}
+        nbytes = sent(reducer, contributions)
+    return {"elements": n, "bytes": nbytes, **times}
+
+
+def sent(reducer, contributions: int) -> int:
+    """Bytes that a rank sends in a call, at most; of records in one all-gather, theirs to all others."""
+    if not hasattr(reducer, "_direct"):
+        return (COMM.size - 1) * reducer.nbytes
+    schedule = reducer.reduction.schedule(COMM.size)
+    pairs, _ = traffic(reducer.reduction, schedule, [contributions] * COMM.size)
+    return max(sum(b for (rank, _), b in pairs.items() if rank == one) for one in range(COMM.size))
 
 
 def timed(call, repeats: int) -> float:

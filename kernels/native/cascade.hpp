@@ -153,6 +153,59 @@ FPNA_CLONES bool sum_block(const Source *const *x, std::size_t sources, std::siz
     return settle(block, n, out);
 }
 
+// The same of two numbers of one type, whose sum the processor rounds once.
+template <typename Float>
+FPNA_CLONES bool sum_two(const Float *a, const Float *b, std::size_t n, Block &block, Float *out) {
+    long long any = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+        const Float r = a[i] + b[i] + Float(0);
+        any |= r == r ? 0 : 1;
+        out[i] = r;
+    }
+    if (any)
+        for (std::size_t i = 0; i < n; ++i) block.unsure[i] = out[i] != out[i];
+    return any;
+}
+
+// The same of few sources, whose sums stay in registers.
+template <int COUNT, typename Source, typename Float>
+FPNA_CLONES bool sum_few(const Source *const *x, std::size_t from, std::size_t n, Block &block, Float *out) {
+    const Source *source[COUNT];
+    for (int q = 0; q < COUNT; ++q) source[q] = x[q] + from;
+    for (std::size_t i = 0; i < n; ++i) {
+        const double first = widen(source[0][i]);
+        double sum = first, errors = 0, left = first - first;
+        for (int q = 1; q < COUNT; ++q) {
+            const double v = widen(source[q][i]), next = sum + v, error = error_of(sum, v, next);
+            sum = next;
+            if (sizeof(Source) < sizeof(double)) {
+                left += std::fabs(error);
+            } else {
+                const double both = errors + error;
+                left += std::fabs(error_of(errors, error, both));
+                errors = both;
+            }
+        }
+        block.sum[i] = sum;
+        block.error[i] = errors;
+        block.left[i] = left;
+    }
+    return settle(block, n, out);
+}
+
+template <typename Source, typename Float>
+bool sum_any(const Source *const *x, std::size_t sources, std::size_t from, std::size_t n, Block &block, Float *out) {
+    if constexpr (std::is_same_v<Source, Float> && std::is_floating_point_v<Float>)
+        if (sources == 2) return sum_two(x[0] + from, x[1] + from, n, block, out);
+    switch (sources) {
+        case 2: return sum_few<2>(x, from, n, block, out);
+        case 3: return sum_few<3>(x, from, n, block, out);
+        case 4: return sum_few<4>(x, from, n, block, out);
+        case 8: return sum_few<8>(x, from, n, block, out);
+        default: return sum_block(x, sources, from, n, block, out);
+    }
+}
+
 template <typename Source, typename Float>
 Float by_words(const Source *const *x, std::size_t sources, std::size_t i, bool marks) {
     long long words[WORDS] = {}, room[CHUNKS];
@@ -173,7 +226,7 @@ std::size_t exact_sum(const Source *const *x, std::size_t sources, std::size_t n
     std::size_t resolved = 0;
     for (std::size_t from = 0; from < n; from += BLOCK) {
         const std::size_t count = std::min(BLOCK, n - from);
-        if (sum_block(x, sources, from, count, block, result))
+        if (sum_any(x, sources, from, count, block, result))
             for (std::size_t i = 0; i < count; ++i)
                 if (block.unsure[i]) {
                     result[i] = by_words<Source, Float>(x, sources, from + i, marks);
