@@ -179,7 +179,7 @@ class _Trace:
             f"{log.label(row)} at {where.get(int(row['site']), 'an unknown place')}{self._on(int(row['comm']))}"
             for row in self.first
         ]
-        self.unreached = unreached(log, self.first, self.calls, self.counts.tolist())
+        self.unreached = unreached(log, self.which.reshape(-1), self.calls)
 
     def _on(self, comm: int) -> str:
         """Of which communicator a call is, where that is not the one of the whole program."""

@@ -39,20 +39,24 @@ def reason(log: RawLog, row: np.void) -> str:
         return "nonblocking"
     if row["flags"] & INTER:
         return "intercommunicator"
-    return f"type {name}" if name and not name.startswith(REACHED) else "more elements than are added here"
+    if not name:
+        return "a type without a name"
+    return f"type {name}" if not name.startswith(REACHED) else "more elements than are added here"
 
 
-def unreached(log: RawLog, first: np.ndarray, calls: Sequence[str], counts: Sequence[int]) -> Unreached:
-    """The reductions that the guarantee of this run did not reach: `first` is a record of each of `calls`,
-    of which there are `counts`."""
-    if log.guarantee == "none":
+def unreached(log: RawLog, which: np.ndarray, calls: Sequence[str]) -> Unreached:
+    """The reductions that the guarantee of this run did not reach: `which` of `calls` every record is. One line of a
+    program may reduce by several operations and types, each with a reason of its own."""
+    if log.guarantee == "none" or not len(which):
         return []
-    whys = [reason(log, row) for row in first]
-    return [
-        {"call": call, "why": why, "calls": count}
-        for call, why, count in zip(calls, whys, counts, strict=True)
-        if why
-    ]
+    keys = np.stack([which, log.records["op"], log.records["type"]], axis=1)
+    _, first, counts = np.unique(keys, axis=0, return_index=True, return_counts=True)
+    found: dict[tuple[str, str], int] = {}
+    for row, count in zip(first.tolist(), counts.tolist(), strict=True):
+        if why := reason(log, log.records[row]):
+            key = calls[which[row]], why
+            found[key] = found.get(key, 0) + count
+    return [{"call": call, "why": why, "calls": count} for (call, why), count in found.items()]
 
 
 def _listed(calls: dict[str, int]) -> str:

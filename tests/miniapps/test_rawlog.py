@@ -141,6 +141,23 @@ def test_sums_that_a_guarantee_did_not_reach_are_named(operation, dtype, flags, 
     )
 
 
+def test_sums_at_one_line_have_each_their_own_reason(tmp_path):
+    """The first call of a line decides nothing for the others: it may be a maximum."""
+    made = rows(9)
+    made["comm_size"], made["op"], made["type"] = 4, [0, 1, 2, 0, 1, 2, 3, 3, 3], [0, 0, 0, 0, 0, 0, 0, 1, 1]
+    made["flags"] = np.where((made["op"] == 3) & (made["type"] == 0), rawlog.REPLACED, 0)
+    texts = [
+        {"site": 77, "functions": [["/nowhere/app", 66]], "lines": []},
+        *({"op": i, "name": name} for i, name in enumerate(("max", "of the program", "prod", "sum"))),
+        {"type": 0, "name": "MPI_DOUBLE"}, {"type": 1, "name": "MPI_LONG_DOUBLE"},
+        {"command": ["./app"], "guarantee": "exact"},
+    ]  # fmt: skip
+    lacking = calltrace.write(rawlog.read(write_raw(tmp_path / "raw-00000.log", made, texts=texts)), tmp_path)
+    assert sorted((of["why"], of["calls"]) for of in lacking) == [
+        ("product", 2), ("type MPI_LONG_DOUBLE", 2), ("user operation", 2),
+    ]  # fmt: skip
+
+
 def test_a_log_without_its_end_is_an_incomplete_trace(tmp_path):
     log = rawlog.read(write_raw(tmp_path / "raw-00000.log", rows(7), ended=0))
     calltrace.write(log, tmp_path)

@@ -136,6 +136,20 @@ def test_sizes_are_those_of_what_calls_carried_in_every_type(library, trapping, 
     assert found == wanted
 
 
+@pytest.mark.parametrize("library", BOTH)
+def test_sums_of_every_type_are_exact_or_named(library, tmp_path):
+    """Those of C, C++ and Fortran, by kinds and by precision; long double keeps the library's order."""
+    out, found = tmp_path / "run", tmp_path / "found.json"
+    program = [sys.executable, HERE / "sums_of_types.py", found]
+    printed = observed(4, library, out, program, "--guarantee", "exact")
+    sums = json.loads(found.read_text())
+    assert {name: parts for name, parts in sums.items() if set(parts) != {2.0}} == {}
+    assert {"DOUBLE", "C_FLOAT_COMPLEX", "CXX_DOUBLE_COMPLEX", "real of 6 digits"} <= set(sums)
+    assert f"1 of {len(sums) + 1} sums on rank 0 kept the library's order: type MPI_LONG_DOUBLE: 1" in printed
+    (trace,) = read_run(out, ranks=[0])
+    assert [of["why"] for of in trace.attributes["unreached"]] == ["type MPI_LONG_DOUBLE"]
+
+
 def test_what_all_ranks_hold_is_compared_over_rank_counts_and_a_bug_is_no_rounding(built, tmp_path):
     """A program that computes every point by its local index, and one that does not."""
     program = built("mpich", "local_index.c")
