@@ -154,8 +154,9 @@ class ScheduleReducer(Reducer):
         return self._deliver(out)
 
     def _begin(self, contributions, out):
+        # What was begun cannot be stopped: so messages never come into memory of the caller's.
         self._out = out
-        self._flight = Flight(self._take(contributions, out))
+        self._flight = Flight(self._take(contributions, self._total))
 
     def _progress(self):
         return self._flight is not None and self._flight.advance(wait=False)
@@ -164,7 +165,9 @@ class ScheduleReducer(Reducer):
         if self._flight is not None:
             self._flight.advance(wait=True)
         self._flight, out = None, self._out
-        return self._deliver(out)
+        if out is not self._total:
+            np.copyto(out, self._total)
+        return out if self._part is None else self._part(out)
 
     def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
         """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""

@@ -113,11 +113,14 @@ class LibraryReducer(Reducer):
         return out
 
     def _begin(self, contributions, out):
-        self._out = out
+        # What was begun cannot be stopped: so what the library fills is never memory of the caller's.
+        self._out, into = out, self._total if type(out) is np.ndarray else out
         if self._alone:
-            self._fold(contributions, out)
+            self._fold(contributions, into)
         else:
-            self._request = self._comm.Iallreduce(self._sent(contributions, out), _buffer(out), self._op)
+            sent = self._sent(contributions, into)
+            begun = self._comm.Iallreduce(sent, _buffer(into), self._op)
+            self._request = self._requests.begun(begun, sent, contributions, into)
 
     def _progress(self):
         return self._request is None or self._request.Test()
@@ -126,6 +129,8 @@ class LibraryReducer(Reducer):
         if self._request is not None:
             self._request.Wait()
         self._request, out = None, self._out
+        if type(out) is np.ndarray and out is not self._total:
+            np.copyto(out, self._total)
         return out
 
     def _stage(self, contributions, out):

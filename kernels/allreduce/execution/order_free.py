@@ -161,7 +161,10 @@ class ExactReducer(Reducer):
 
     def _begin(self, contributions, out):
         self._bring(contributions)
-        self._request, self._flying = self._begin_exchange(), False
+        self._request, self._flying = (
+            self._requests.begun(self._begin_exchange(), self._begin_exchange),
+            False,
+        )
 
     def _progress(self):
         if not self._request.Test():

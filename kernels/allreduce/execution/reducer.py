@@ -13,7 +13,9 @@ from mpi4py import MPI
 
 from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks_text
 from kernels.allreduce.execution import device
+from kernels.allreduce.execution.communicators import Ledger, ledger_of
 from kernels.allreduce.execution.handover import Handover, Stored
+from kernels.allreduce.execution.requests import Requests, release
 from kernels.allreduce.reduction import Reduction
 from kernels.environment import guarded
 
@@ -23,9 +25,9 @@ class Reducer:
 
     `total` is the shape of the total where it is not that of a contribution. A subclass sets `nbytes` and implements
     `_reduce(contributions) -> total`, and where it can do better the methods below it. It works on `self._comm`, a
-    communicator of its own, and registers its persistent requests in `self._requests`. `blocks`: the numbers of this
-    rank's blocks, ascending; None where `plan` was given none. What adds is called in the default floating-point
-    environment, whatever that of the caller is.
+    communicator of its own, and registers in `self._requests` all that may be under way between calls. `blocks`: the
+    numbers of this rank's blocks, ascending; None where `plan` was given none. What adds is called in the default
+    floating-point environment, whatever that of the caller is.
     """
 
     def __init__(self, comm: MPI.Comm, reduction: Reduction, name: str, total: tuple[int, ...] | None = None):
@@ -45,12 +47,14 @@ class Reducer:
             None  # made for the first contributions in GPU memory
         )
         self._staged = False  # whether what was started is
-        self._comm = comm.Dup()
+        self._ledger = ledger_of(comm)
+        self._number = self._ledger.make(comm)
+        self._comm = self._ledger.alive[self._number]
         self.ranks = comm.size
-        self._requests: list[MPI.Prequest] = []
-        # Also when the reducer is never freed: MPICH complains about persistent requests left at its end. The
-        # communicator cannot be freed here, because that takes all ranks.
-        self._release = weakref.finalize(self, free_requests, self._requests)
+        self._requests = Requests()
+        # Also when the reducer is never freed, in the midst of a reduction: no message comes into memory that is given
+        # back. The communicator cannot be freed here, because that takes all ranks.
+        self._release = weakref.finalize(self, _drop, self._requests, self._ledger, self._number)
 
     @guarded
     def __call__(self, contributions: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
@@ -84,6 +88,7 @@ class Reducer:
         if self._staged:
             contributions, out = self._stage(contributions, out)
         self._started = contributions, out
+        self._requests.amid = True
         self._begin(contributions, self._total if out is None else out)
 
     @guarded
@@ -123,7 +128,7 @@ class Reducer:
         if type(self._started) is not tuple:
             return self._finish_added()
         total = self._end()
-        self._started = None
+        self._started, self._requests.amid = None, False
         return self._return(total, self._staged)
 
     def _adding(self) -> Handover:
@@ -273,7 +278,7 @@ class Reducer:
 
     def _give_back(self) -> None:
         self._release()
-        self._comm.Free()
+        self._ledger.free(self._number)
         # Which does not keep the reducer and its memory alive.
         self._reduce = partial(_freed, str(self))  # type: ignore[method-assign]
 
@@ -288,6 +293,12 @@ class Reducer:
     def __str__(self) -> str:
         label = f"reducer {self.name!r}" if self.name else "reducer"
         return f"{label} (ordering {self.reduction.label!r}, {self.dtype}, shape {self.shape})"
+
+
+def _drop(requests: Requests, ledger: Ledger, number: int) -> None:
+    """Let go of a reducer's requests; where nothing of a reduction is left its communicator may be freed, by all ranks together."""
+    if not MPI.Is_finalized() and release(requests):
+        ledger.dropped.add(number)
 
 
 def _freed(reducer: str, contributions=None):
@@ -305,14 +316,6 @@ def require_blocks(reducer: Reducer, planned: int | None, contributions: np.ndar
         raise ValueError(
             f"{reducer} was planned for {planned} blocks on this rank, got {len(contributions)} contributions"
         )
-
-
-def free_requests(requests: list[MPI.Prequest]) -> None:
-    if MPI.Is_finalized():
-        return
-    for request in requests:
-        if request != MPI.REQUEST_NULL:
-            request.Free()
 
 
 def require_same_bits(comm: MPI.Comm, array: np.ndarray, what: str) -> None:

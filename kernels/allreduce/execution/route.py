@@ -18,7 +18,8 @@ from mpi4py import MPI
 
 from kernels import _native
 from kernels.allreduce.execution.program import AHEAD, Memory, steps
-from kernels.allreduce.execution.reducer import as_bytes, free_requests
+from kernels.allreduce.execution.reducer import as_bytes
+from kernels.allreduce.execution.requests import Requests
 from kernels.allreduce.local import ahead
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.schedule import TOTAL, Schedule, Transfer
@@ -66,7 +67,7 @@ class Rounding:
 class Route:
     """The rounds of this rank for vectors of `words` (n * width,), combined by `operation`.
 
-    `requests` lists the persistent requests that exist, to be freed with the reducer. `wire`: how words travel to and
+    `requests` lists what may be under way, to be let go of with the reducer. `wire`: how words travel to and
     from the ranks `away`, on other nodes; None: as they are. `rounding`: None where words are elements.
     """
 
@@ -77,7 +78,7 @@ class Route:
         words: np.ndarray,
         width: int,
         operation: Operation,
-        requests: list[MPI.Prequest],
+        requests: Requests,
         wire: Wire | None = None,
         away: Collection[int] = (),
         rounding: Rounding | None = None,
@@ -165,7 +166,8 @@ class Route:
         buffer = np.empty(wire.most(len(words) // self._width, self._width), np.uint8)
 
         def send() -> MPI.Request:
-            return self._comm.Isend(buffer[: wire.encode(words, self._width, buffer)], t.peer, t.tag)
+            length = wire.encode(words, self._width, buffer)
+            return self._requests.begun(self._comm.Isend(buffer[:length], t.peer, t.tag), buffer)
 
         return send
 
@@ -177,9 +179,7 @@ class Route:
         return self._comm.Recv_init(buffer, t.peer, t.tag)
 
     def _forget(self, ready: list[Ready]) -> None:
-        gone = {id(request) for step in ready for request in step.requests}
-        self._requests[:] = [request for request in self._requests if id(request) not in gone]
-        free_requests([request for step in ready for request in step.requests])
+        self._requests.give_up([request for step in ready for request in step.requests])
 
 
 class Flight:
