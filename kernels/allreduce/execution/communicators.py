@@ -1,7 +1,7 @@
 """Communicators of reducers: one each, and back again when a reducer has gone, freed or not.
 
-To free a communicator takes all ranks, and a reducer that is dropped is dropped by each rank when its collector of garbage
-comes by. So that is noted, and now and then, in a call that all ranks make, those are freed that all have dropped.
+To free a communicator takes all ranks, and a reducer that nothing refers to is dropped by each rank at a time of its
+own. So that is noted, and now and then, in a call that all ranks make, those are freed that all have dropped.
 """
 
 from __future__ import annotations

@@ -296,7 +296,8 @@ class Reducer:
 
 
 def _drop(requests: Requests, ledger: Ledger, number: int) -> None:
-    """Let go of a reducer's requests; where nothing of a reduction is left its communicator may be freed, by all ranks together."""
+    """Let go of a reducer's requests; its communicator may be freed by all ranks
+    together where nothing of a reduction is left."""
     if not MPI.Is_finalized() and release(requests):
         ledger.dropped.add(number)
 

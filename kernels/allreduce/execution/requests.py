@@ -19,8 +19,8 @@ _left: list[Begun] = []  # under way with nobody to wait for it
 
 
 class Requests(list[MPI.Prequest]):
-    """The persistent requests of a reducer; `loose` is what else may be under way. `amid`: whether a reduction was begun and
-    not ended, of which messages may come that nobody has asked for yet."""
+    """The persistent requests of a reducer; `loose` is what else may be under way. `amid`: whether a reduction was
+    begun and not ended, of which messages may come that nobody has asked for yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Requests(list[MPI.Prequest]):
         self.amid = False
 
     def begun(self, request: MPI.Request, *memory: Any) -> MPI.Request:
-        """Note what is under way from now on over this memory, and return it; a persistent request is known as it is."""
+        """Note what is under way from now on over this memory, and return it; a persistent request is known."""
         self.loose[:] = [other for other in self.loose if other[0] != MPI.REQUEST_NULL]
         if not isinstance(request, MPI.Prequest) and request != MPI.REQUEST_NULL:
             self.loose.append((request, memory))

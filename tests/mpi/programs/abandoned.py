@@ -1,4 +1,4 @@
-"""Reductions that are left before their end, drawn: no memory but a reducer's own changes, and what comes next is right.
+"""Reductions that are left before their end, drawn: no memory of others changes, and what comes next is right.
 
 Run by tests/mpi/test_abandoned_mpi.py, and by hand with other cases:
 
