@@ -50,6 +50,7 @@ class Reduction:
                    `kernels.allreduce.coding`.
     `tensors`      shapes of the tensors of which a vector of such a wire consists, one after the other: every tensor is
                    encoded by itself. One of them all where not given.
+    `divisor`      of such a wire, with one contribution of each rank: by what the sum is divided before it is encoded.
     `operation`    an `Operation`, or one of "sum", "prod", "min", "max".
     `collective`   "allreduce"; "reduce", to rank `root` alone; "reduce-scatter", elements evenly(n, size, rank) of the
                    flat total; "allgather", one contribution of each rank, (size, *shape). The last three for orderings
@@ -78,6 +79,7 @@ class Reduction:
     nodes: Sequence[int] | None = None
     packing: Packing | None = None
     tensors: Sequence[tuple[int, ...]] | None = None
+    divisor: int = 1
     check: bool = False
 
     def __post_init__(self):
@@ -90,6 +92,7 @@ class Reduction:
             ("bounds", None if self.bounds is None else tuple(map(operator.index, self.bounds))),
             ("nodes", None if self.nodes is None else tuple(map(int, self.nodes))),
             ("tensors", None if self.tensors is None else tuple(map(_lengths, self.tensors))),
+            ("divisor", operator.index(self.divisor)),
             ("check", bool(self.check)),
         ):
             object.__setattr__(self, name, value)
@@ -101,6 +104,7 @@ class Reduction:
         self._require_bounds()
         self._require_accumulation()
         self._require_wire()
+        self._require_divisor()
 
     @classmethod
     def named(cls, label: str, *shape_and_type, **more) -> Reduction:
@@ -250,6 +254,7 @@ class Reduction:
         text += "" if self.accumulation == "working" else f", accumulation {self.accumulation!r}"
         text += "" if self.wire == wires.PLAIN else f", wire {self.wire!r}"
         text += "" if self.tensors is None else f", tensors {self.tensors}"
+        text += "" if self.divisor == 1 else f", divided by {self.divisor}"
         text += "" if self.bounds is None else f", bounds {self.bounds}"
         text += "" if self.nodes is None else f", nodes {self.nodes}"
         text += "" if self.packing is None else f", packing {self.packing.digest}"
@@ -350,6 +355,13 @@ class Reduction:
                 "words of 64 bits: choose another ordering, such as two-level"
             )
         wires.get(self.wire, accumulate.get(self.accumulation, self.dtype, self.operation).travels)
+
+    def _require_divisor(self) -> None:
+        if self.divisor != 1 and (self.divisor < 1 or self.coding is None or self.coding.hops != "once"):
+            raise ChoiceError(
+                f"divisor {self.divisor}: a wire that encodes contributions and total once has one, 1 or more; divide "
+                "other totals as they come"
+            )
 
     def _require_coding(self, label: str, coding: Coding) -> None:
         if not self.entry.scheduled:

@@ -43,14 +43,14 @@ struct AsBfloat16 {
     FPNA_POINT static float value(Code c) { return widen(bfloat16{c}); }
 };
 
-// 1 sign, 5 exponent, 2 mantissa bits: the upper half of a float16. MOST: 65536 for infinity, or what is taken for it.
+// 1 sign, 5 exponent, 2 mantissa bits: the upper half of a float16. MOST: what finite numbers that are larger become.
 template <int MOST>
 struct AsFiveTwo {
     using Code = unsigned char;
     static constexpr int TOP = 15;
     FPNA_POINT static unsigned code(float x) {
         const int magnitude = magnitude_of(x);
-        const unsigned rounded = round_magnitude<2, 15, MOST>(magnitude);
+        const unsigned finite = round_magnitude<2, 15, MOST>(magnitude), rounded = magnitude == INFINITE ? 0x7Cu : finite;
         return (bits_of_float(x) >> 24 & 0x80u) | (magnitude > INFINITE ? 0x7Eu : rounded);
     }
     FPNA_POINT static float value(Code c) { return widen(float16{static_cast<unsigned short>(c << 8)}); }

@@ -91,7 +91,7 @@ FPNA_POINT Number round_words(long long *words, int unit) {
     }
     while (at > 0) below |= words[--at] != 0;
 
-    if (window == 0) return 0;
+    if (window == 0) return with_sign<Number>(0, false);
     const int zeros = 64 - bit_length(window);  // none where there is anything below
     return with_sign<Number>(nearest<Number>(window << zeros, below, lowest - zeros), negative);
 }

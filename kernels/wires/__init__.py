@@ -14,7 +14,7 @@ With loss, for float32 elements (`codecs`, `cells`), in cells of at most 4096 el
 | `float32` | itself | 32 | 0 |
 | `float16`, `bfloat16` | cast, to nearest even | 16 | 0 |
 | `e4m3`, `e5m2` | cast, to nearest even | 8 | 0 |
-| `fp8` | as e5m2, but saturates at 57344 | 8 | 0 |
+| `fp8` | as e5m2, but finite numbers saturate at 57344 | 8 | 0 |
 | `int8`, `int16` | an integer times a unit, a power of two | 8, 16 | 4: the unit |
 | `table:n=N` | sign, and which of 2^(N-1) percentiles of magnitudes | N | 2^N: the percentiles |
 | `sign` | sign | 1 | 8: means of the positive and of the negative elements |

@@ -17,7 +17,7 @@ LOSSY = {
     "bfloat16": "Cast to 16 bits, 8 of them exponent.",
     "e4m3": "Cast to 8 bits, 4 of them exponent.",
     "e5m2": "Cast to 8 bits, 5 of them exponent.",
-    "fp8": "As e5m2, but what is too large becomes the largest number.",
+    "fp8": "As e5m2, but finite numbers that are too large become the largest.",
     "int16": "Multiples of a power of two, from the largest magnitude of a cell.",
     "int8": "Multiples of a power of two, from the largest magnitude of a cell.",
     "table": "Sign, and the nearest of the percentiles of a cell's magnitudes, in n bits together.",

@@ -27,7 +27,7 @@ class Format:
     bias: int
     top: int  # numbers of magnitude below 2^(top + 1) stay finite
     infinity: int  # least code that is no number; 0x7F of e4m3 is its only NaN
-    most: int  # bits of the float32 that larger magnitudes are taken for: the largest number, or infinity
+    most: int  # bits of the float32 that larger finite magnitudes are taken for: the largest number, or infinity
 
 
 FORMATS = {
@@ -71,7 +71,7 @@ def cast(x: np.ndarray, to: Format) -> np.ndarray:
     """Codes of float32 numbers, uint32: rounded to nearest, ties to even."""
     b = bits_of(x)
     sign, magnitude = b >> 31, b & 0x7FFFFFFF
-    nan = magnitude > INFINITY
+    nan, infinite = magnitude > INFINITY, magnitude == INFINITY
     magnitude = np.minimum(magnitude, to.most)
     shift = 23 - to.mantissa
     half = (1 << (shift - 1)) - 1
@@ -81,7 +81,7 @@ def cast(x: np.ndarray, to: Format) -> np.ndarray:
     small = np.where(magnitude < (128 - to.bias) << 23, magnitude, 0).astype("<u4").view("<f4")
     subnormal = bits_of(small + unit) - bits_of(np.array([unit]))
     code = np.where(magnitude < (128 - to.bias) << 23, subnormal, normal).astype("<u4")
-    code = np.minimum(code, to.infinity)
+    code = np.where(infinite, to.infinity, np.minimum(code, to.infinity))
     payload = (b >> shift) & ((1 << to.mantissa) - 1) if to.bits == 16 else 0  # 16 bits: as processors do
     quiet = payload | to.infinity | 1 << (to.mantissa - 1)
     return (np.where(nan, quiet, code) | sign << (to.bits - 1)).astype("<u4")

@@ -86,7 +86,7 @@ def test_every_pattern_is_decoded_as_by_ml_dtypes(name):
 
 def test_fp8_is_e5m2_that_saturates():
     x = np.concatenate([numbers("bits", 10**6), EDGES])
-    saturated = np.clip(x, -57344, 57344)  # NaN stays
+    saturated = np.where(np.isinf(x), x, np.clip(x, -57344, 57344))  # NaN stays
     assert encoded("fp8", x).tobytes() == encoded("e5m2", saturated).tobytes()
     codes = np.arange(256, dtype=np.uint8)
     assert same(decoded("fp8", codes, cells_of(256)), decoded("e5m2", codes, cells_of(256)))
@@ -259,7 +259,7 @@ SPECIAL = {  # NaN, infinity and a number too large become
     "bfloat16": (NAN, INF, np.float32(ml_dtypes.bfloat16(3e38))),
     "e4m3": (NAN, NAN, NAN),
     "e5m2": (NAN, INF, INF),
-    "fp8": (NAN, np.float32(57344), np.float32(57344)),
+    "fp8": (NAN, np.float32(np.inf), np.float32(57344)),
 }
 
 
@@ -275,7 +275,7 @@ def test_a_scale_is_that_of_the_finite_elements(text):
     x = np.array([NAN, INF, 1e-20, -INF, 0], np.float32)
     back = there_and_back(text, x)
     assert np.isnan(back[0]) and back[2] == pytest.approx(1e-20, rel=0.1) and back[4] == 0
-    assert not abs(back[1]) < 2e-20 and not abs(back[3]) < 2e-20  # NaN, infinity or the format's largest
+    assert not np.isfinite(back[1]) and not np.isfinite(back[3])
 
 
 @pytest.mark.parametrize(

@@ -69,6 +69,13 @@ class CodedReducer(Reducer):
                 raise ValueError(f"{self}: what was lost has shape {kept.shape}, not {given.shape}")
             np.copyto(kept, given)
 
+    def use_lost(self, contributions: np.ndarray, total: np.ndarray) -> slice | None:
+        """As `restore_lost`, and what is lost from now on is kept in these arrays. Returns the elements of the total
+        whose loss this rank keeps; None for all."""
+        self.restore_lost(contributions, total)
+        self._lost, self._lost_of_total = contributions, total
+        return self._kept
+
     def _require_feedback(self) -> None:
         self._require_alive()
         if not self._feedback:
@@ -195,7 +202,8 @@ class OnceReducer(CodedReducer):
         self._spreads = [dup.Send_init(self._bytes[rank], q, 1) for q in others if self._bytes[rank].size]
         for kept in (self._receives.values(), self._sends.values(), self._gathers.values(), self._spreads):
             self._requests += kept
-        self._adds_as_it_decodes = self._held.name == "working"
+        self._divisor = reduction.divisor
+        self._adds_as_it_decodes = self._held.name == "working" and self._divisor == 1
         self._decoded = np.empty((0 if self._adds_as_it_decodes else self._sources, own.n), np.float32)
 
     def _stages(self, contributions, out):
@@ -235,7 +243,14 @@ class OnceReducer(CodedReducer):
         if self._adds_as_it_decodes:
             return
         if self._held.name == "exact" and self._sources:
-            _native.exact_sum(list(self._decoded), total)
+            if self._divisor == 1:
+                _native.exact_sum(list(self._decoded), total)
+            else:
+                _native.exact_mean(list(self._decoded), self._divisor, total)
+            return
+        if self._divisor != 1:  # in float64, whatever the accumulation: no sum of float32 is too large
+            with np.errstate(all="ignore"):
+                np.copyto(total, np.add.reduce(self._decoded, 0, np.float64) / self._divisor, "same_kind")
             return
         words = np.empty(total.size * self._held.width, self._held.travels)
         self._held.load(self._decoded, words)

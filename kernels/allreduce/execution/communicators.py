@@ -7,6 +7,7 @@ own. So that is noted, and now and then, in a call that all ranks make, those ar
 from __future__ import annotations
 
 import gc
+from typing import Any
 
 from mpi4py import MPI
 
@@ -36,7 +37,7 @@ class Ledger:
         """Give one back, and those that were made from it and dropped. Collective."""
         self.dropped.discard(number)
         comm = self.alive.pop(number)
-        inner = comm.Get_attr(_KEY)
+        inner: Any = comm.Get_attr(_KEY)
         if inner is not None and inner.alive:
             inner._free_dropped(comm)
         comm.Free()
@@ -49,8 +50,8 @@ class Ledger:
 
 def ledger_of(comm: MPI.Comm) -> Ledger:
     """The ledger of a communicator, as old as that."""
-    ledger = comm.Get_attr(_KEY)
+    ledger: Any = comm.Get_attr(_KEY)
     if ledger is None:
         ledger = Ledger()
         comm.Set_attr(_KEY, ledger)
-    return ledger
+    return ledger  # type: ignore[no-any-return]

@@ -1,0 +1,139 @@
+// Means of a few vectors, element by element: the exact sum divided by a whole number and rounded once, to the type of the
+// sources (kernels/allreduce/means.py). No order of the sources shows, and no sum overflows where its mean does not.
+//
+// In numbers: r = fl(s + e) of a cascade (cascade.hpp), d what r lacks, b a bound of what is in neither; q = fl(r / n), and
+// rem = r - q n, which is exact: q is cut into 24 and 29 bits, so that both products with n < 2^24 are. Then the mean is
+// q + (rem + d + U) / n with |U| <= b. It rounds as both ends of an interval around it do, if these round alike; where
+// rem = d = b = 0 it is q. All other elements, and those near the ends of the range, are divided as integers.
+#include <limits>
+
+#include "cascade.hpp"
+
+template <>
+struct Format<float16> {
+    static constexpr int DIGITS = 11, LEAST = -14, MOST = 15;
+    static float16 of_bits(unsigned long long bits) { return {static_cast<unsigned short>(bits)}; }
+};
+
+template <>
+struct Format<bfloat16> {
+    static constexpr int DIGITS = 8, LEAST = -126, MOST = 127;
+    static bfloat16 of_bits(unsigned long long bits) { return {static_cast<unsigned short>(bits)}; }
+};
+
+namespace {
+
+constexpr int BELOW = 2;  // chunks of a quotient below the least unit of a sum
+
+// The ends of intervals that hold the means; both are the quotient where that is exact, and NaN where nothing is known.
+struct Ends {
+    alignas(64) double low[BLOCK], high[BLOCK];
+};
+
+// `wide`: for a result of float64 the ends are rounded to it here; for a narrower one they lie an ulp further out. The
+// limits are magnitudes between which no step over- or underflows, nor rounds to fewer digits than the type has.
+template <bool WIDE>
+FPNA_CLONES void divide(const Block &b, std::size_t n, double divisor, Ends &ends) {
+    const double least = WIDE ? 0x1p-900 : 0x1p-120, most = WIDE ? 0x1p1000 : 0x1p126;
+    for (std::size_t i = 0; i < n; ++i) {
+        const double r = b.sum[i] + b.error[i], d = error_of(b.sum[i], b.error[i], r), q = r / divisor;
+        const double upper = double_of_bits(bits_of(q) & ~((1ull << 29) - 1));
+        const double rem = (r - upper * divisor) - (q - upper) * divisor;
+        const double t = (rem + d) / divisor, size = std::fabs(q);
+        const double h = 2 * b.left[i] / divisor + 0x1p-50 * std::fabs(t) + (WIDE ? 0 : 0x1p-52 * size);
+        const bool exact = (rem == 0) & (d == 0) & (b.left[i] == 0);
+        const bool fits = ((size >= least) & (size <= most)) | ((r == 0) & exact);
+        ends.low[i] = fits ? exact ? q : q + (t - h) : std::numeric_limits<double>::quiet_NaN();
+        ends.high[i] = exact ? q : q + (t + h);
+    }
+}
+
+// A sum in words divided as a long number; what remains stands below the last chunk. The words are left as they are.
+template <typename Number>
+Number round_quotient(const long long *words, long long divisor) {
+    using F = Format<Number>;
+    const unsigned long long infinite = (unsigned long long)(F::MOST + F::MOST + 1) << (F::DIGITS - 1);
+    const bool nan = words[NOT_A_NUMBER], plus = words[PLUS_INF], minus = words[MINUS_INF];
+    if (nan || (plus && minus)) return with_sign<Number>(infinite | 1ull << (F::DIGITS - 2), false);
+    if (plus || minus) return with_sign<Number>(infinite, minus);
+    constexpr int COUNT = CHUNKS + BELOW;
+    long long w[COUNT] = {};
+    std::copy(words, words + CHUNKS, w + BELOW);
+    carry<32, COUNT>(w);
+    const bool negative = w[COUNT - 1] < 0;
+    if (negative) {
+        for (long long &word : w) word = -word;
+        carry<32, COUNT>(w);
+    }
+    unsigned long long rest = 0;
+    for (int i = COUNT; i-- > 0;) {
+        const unsigned long long part = rest << 32 | (unsigned long long)w[i];
+        w[i] = (long long)(part / divisor);
+        rest = part % divisor;
+    }
+    w[0] |= rest != 0;
+    if (negative)
+        for (long long &word : w) word = -word;
+    return round_words<Number, 32, COUNT>(w, LOWEST - 32 * BELOW);
+}
+
+template <typename Number>
+Number by_words(const std::vector<const Number *> &x, std::size_t i, long long divisor) {
+    long long words[WORDS] = {};
+    for (std::size_t q = 0; q < x.size(); ++q) {
+        deposit(words, widen(x[q][i]));
+        if (q % 512 == 511) carry(words);
+    }
+    return round_quotient<Number>(words, divisor);
+}
+
+template <typename Number>
+FPNA_CLONES void sum_of(const Number *const *x, std::size_t sources, std::size_t from, std::size_t n, Block &block) {
+    begin(block, x[0] + from, n);
+    for (std::size_t q = 1; q < sources; ++q) cascade(block, x[q] + from, n);
+}
+
+// `out` may be one of the sources. Returns how many elements went through integers.
+template <typename Number>
+std::size_t mean(const std::vector<const Number *> &x, long long divisor, std::size_t n, Number *out) {
+    Block block;
+    Ends ends;
+    alignas(64) Number result[BLOCK];
+    std::size_t resolved = 0;
+    for (std::size_t from = 0; from < n; from += BLOCK) {
+        const std::size_t count = std::min(BLOCK, n - from);
+        sum_of(x.data(), x.size(), from, count, block);
+        divide<sizeof(Number) == 8>(block, count, double(divisor), ends);
+        for (std::size_t i = 0; i < count; ++i) {
+            const double low = ends.low[i], high = ends.high[i];
+            result[i] = rounded(low + 0.0, Number());
+            // Of one that is not exact the sign has to be sure, too.
+            if (widen(result[i]) == widen(rounded(high, Number())) && (low == high || low * high > 0)) continue;
+            result[i] = by_words(x, from + i, divisor);
+            ++resolved;
+        }
+        std::copy(result, result + count, out + from);
+    }
+    return resolved;
+}
+
+}  // namespace
+
+void register_means(Module &m) {
+    // sources: a list of vectors of the type of `out`, or the rows of a matrix. Returns how many elements went through
+    // integers.
+    m.def("exact_mean", [](const py::object &sources, long long divisor, const py::array &out) {
+        if (divisor < 1 || divisor >= 1ll << 24) throw std::invalid_argument("the divisor must be 1 to 2^24 - 1");
+        std::size_t resolved = 0;
+        const auto into = [&](auto zero) {
+            using Number = decltype(zero);
+            const std::size_t n = out.size();
+            const auto x = sources_of<Number>(sources, n);
+            Number *total = mutable_pointer<Number>(out);
+            py::gil_scoped_release release;
+            resolved = mean(x, divisor, n, total);
+        };
+        with_type_of(out, into, "the mean");
+        return resolved;
+    }, py::arg("sources"), py::arg("divisor"), py::arg("out"));
+}

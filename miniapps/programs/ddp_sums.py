@@ -1,0 +1,267 @@
+"""Means of buckets of gradients over the ranks of a process group, for the hook of `miniapps.programs.ddp`.
+
+A reduction that a backward pass began and did not end, for an exception or as its model was deleted, is ended later, by
+all ranks together and by those with zeros that never began it: so no message is left over for the next one.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from mpi4py import MPI
+
+from kernels.allreduce import Reduction, plan
+from kernels.allreduce.coding import coding
+from kernels.allreduce.means import divided, mean_of
+from kernels.wires import PLAIN
+
+TYPES = ("float32", "float64", "float16", "bfloat16")
+NARROW = ("float16", "bfloat16")
+MANY = 128  # means planned, from which on those are looked for that no model uses
+
+
+@dataclass(frozen=True)
+class Axes:
+    """How the hook was asked to add. `accumulation` None: exact where the contributions meet, else working."""
+
+    ordering: str
+    accumulation: str | None
+    wire: str
+    check: bool
+
+    def reduction(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], size: int) -> Reduction:
+        """What travels for gradients of that type: not always numbers of that type."""
+        accumulation, single, found = self.accumulation, np.dtype(np.float32), coding(self.wire)
+        if accumulation is None:
+            meets = Reduction(self.ordering, (1,), single).entry.contributions_meet
+            accumulation = "exact" if meets and not (found and found.hops == "every") else "working"
+        made = Reduction(
+            self.ordering, (n,), single, accumulation=accumulation, wire=self.wire, check=self.check
+        )
+        if found is not None:
+            return replace(made, tensors=shapes, divisor=1 if found.hops == "every" else size)
+        if accumulation == "exact" and made.contributions_travel and self.wire == PLAIN:
+            return replace(made, dtype=dtype, accumulation="working", operation=mean_of(size))
+        if accumulation == "working":
+            return replace(made, dtype=single if dtype.name in NARROW else dtype)
+        # Sums of float64 hold those of narrower types.
+        wide = "working" if accumulation == "float64" else accumulation
+        return replace(made, dtype=np.dtype(np.float64), accumulation=wide)
+
+
+class Mean:
+    """The mean over ranks of a bucket (n,) of gradients of one type; `users`: numbers of the trainings that had it."""
+
+    def __init__(self, comm: MPI.Intracomm, axes: Axes, n: int, dtype: np.dtype, shapes: Any, name: str):
+        self._size, self._dtype, self._comm = comm.size, dtype, comm
+        self.reduction = axes.reduction(n, dtype, shapes, comm.size)
+        self.reducer = plan(comm, self.reduction, name=name)
+        found = self.reduction.coding
+        self._before = (
+            found is not None and found.hops == "every"
+        )  # partial sums are encoded: no more than a mean
+        self._formed = self.reduction.operation.name == "mean" or found is not None
+        self.feedback = found is not None and found.feedback
+        self.users: set[int] = set()
+        self.busy = False
+
+    def start(self, gradients: np.ndarray) -> None:
+        """Begin with this rank's gradients (n,), which are not changed; leave them alone until `finish`."""
+        x = gradients.astype(self.reduction.dtype, copy=False)
+        self._given = x / np.float32(self._size) if self._before else x
+        self.reducer.start(self._given[np.newaxis])
+
+    def finish(self) -> np.ndarray:
+        """The mean (n,), of the type of the gradients."""
+        total = self.reducer.finish()
+        given, self._given = self._given, np.empty(0)
+        if self._formed:
+            return total if total.dtype == self._dtype else divided(total, 1, self._dtype)
+        mean = divided(total, self._size, self._dtype)
+        if self._overflowed(total):
+            # Sums of smaller numbers: those of the first pass stay where they are finite.
+            lost, scale = ~np.isfinite(total), 2.0 ** -math.ceil(math.log2(self._size))
+            with np.errstate(all="ignore"):
+                small = self.reducer((given * given.dtype.type(scale))[np.newaxis])
+                again = small / small.dtype.type(self._size * scale)
+            mean[lost] = divided(again[lost], 1, self._dtype)
+        return mean
+
+    def _overflowed(self, total: np.ndarray) -> bool:
+        finite = bool(np.isfinite(total).all())
+        if self.reduction.ordering == "library":  # whose totals need not be the same on all ranks
+            return bool(self._comm.allreduce(not finite, MPI.LOR))
+        return not finite
+
+    def free(self) -> None:
+        """Collective."""
+        self.reducer.free()
+
+
+@dataclass
+class Begun:
+    """A bucket whose mean is under way: of a training, and what takes it."""
+
+    training: Any
+    key: tuple[Any, ...]
+    mean: Mean
+    done: Any
+
+
+class Group:
+    """The ranks of a process group: a communicator, the means that were planned there and those that are under way.
+
+    All methods but `enter` are collective: ranks call them in the same order.
+    """
+
+    def __init__(self, comm: MPI.Intracomm):
+        self.comm = comm
+        self.begun: list[Begun] = []
+        self._means: dict[tuple[Any, ...], list[Mean]] = {}
+        self._trainings: dict[int, Any] = {}  # weak references to models
+        self._entered = 0
+
+    def enter(self, model: Any) -> int:
+        """The number of a new training, of the model of a weak reference; the same on all ranks."""
+        self._entered += 1
+        self._trainings[self._entered] = model
+        return self._entered
+
+    def gone(self, number: int) -> bool:
+        """Whether the model of a training is, on this rank."""
+        return self._trainings[number]() is None
+
+    def take(self, training: Any, key: tuple[Any, ...]) -> Mean:
+        """A mean of that key, (axes, n, type, shapes), that is not under way."""
+        idle = next((mean for mean in self._means.get(key, ()) if not mean.busy), None)
+        if idle is None:
+            self._free_unused()
+            axes, n, dtype, shapes = key
+            count = sum(map(len, self._means.values()))
+            idle = Mean(self.comm, axes, n, _dtype(dtype), shapes, f"gradients {count}")
+            self._means.setdefault(key, []).append(idle)
+        idle.users.add(training.number)
+        idle.busy = True
+        return idle
+
+    def settle(self, training: Any) -> None:
+        """At the beginning of a backward pass: end what an earlier one of this training has left, or one of a model
+        that is gone on all ranks."""
+        own = sum(begun.training is training for begun in self.begun)
+        orphans = any(b.training is not training and self.gone(b.training.number) for b in self.begun)
+        most = np.array([own, orphans], np.int64)
+        self.comm.Allreduce(MPI.IN_PLACE, most, MPI.MAX)
+        if most.any():
+            self._complete(training.number)
+
+    def _complete(self, current: int) -> None:
+        left: dict[int, list[tuple[Any, ...]]] = {}
+        for begun in self.begun:
+            left.setdefault(begun.training.number, []).append(begun.key)
+        alive = self._alive() - {current}
+        everywhere = self.comm.allgather((left, alive))
+        going_on = set().union(*(alive for _, alive in everywhere))
+        for number in sorted(set().union(*(left for left, _ in everywhere)) - going_on):
+            keys = max((left.get(number, []) for left, _ in everywhere), key=len)
+            mine = [begun.mean for begun in self.begun if begun.training.number == number]
+            for key in keys[len(mine) :]:
+                mine.append(self._idle(key))
+                mine[-1].start(np.zeros(key[1], _dtype(key[2])))
+            for mean in mine:
+                mean.finish()
+                mean.busy = False
+            self.begun = [begun for begun in self.begun if begun.training.number != number]
+
+    def _idle(self, key: tuple[Any, ...]) -> Mean:
+        """One that was planned: another rank has begun it, and to plan takes all ranks."""
+        mean = next(mean for mean in self._means[key] if not mean.busy)
+        mean.busy = True
+        return mean
+
+    def _alive(self) -> set[int]:
+        for number in [number for number, model in self._trainings.items() if model() is None]:
+            if not any(begun.training.number == number for begun in self.begun):
+                del self._trainings[number]
+        return {number for number, model in self._trainings.items() if model() is not None}
+
+    def _free_unused(self) -> None:
+        """Give back the communicators and the memory of means whose models are gone on all ranks."""
+        if not self._means:
+            return
+        if sum(map(len, self._means.values())) >= MANY:
+            gc.collect()  # a model that nothing refers to may be in a cycle
+        alive = set().union(*self.comm.allgather(self._alive()))
+        for key, means in list(self._means.items()):
+            for mean in [mean for mean in means if not mean.busy and not mean.users & alive]:
+                mean.free()
+                means.remove(mean)
+            if not means:
+                del self._means[key]
+
+
+class Lost:
+    """What a wire has lost of the gradients of some parameters, one behind the other: `rows` (1, n) of this rank's,
+    `total` (n,) of the sum, of which this rank keeps `kept`."""
+
+    def __init__(self, n: int):
+        self.rows, self.total = np.zeros((1, n), np.float32), np.zeros(n, np.float32)
+        self.kept: slice | None = None
+        self._spare = np.zeros((1, n), np.float32), np.zeros(n, np.float32)
+
+    def lend(self, mean: Mean) -> None:
+        """Let a reduction add what was lost, and keep in other memory what it loses itself."""
+        np.copyto(self._spare[0], self.rows)
+        np.copyto(self._spare[1], self.total)
+        self.kept = mean.reducer.use_lost(*self._spare)
+
+    def accept(self) -> None:
+        """The reduction has ended: what it has lost is what was lost."""
+        self.rows, self.total, self._spare = *self._spare, (self.rows, self.total)
+
+    def whole(self, comm: MPI.Intracomm) -> np.ndarray:
+        """`total`, with the parts of all ranks. Collective."""
+        if self.kept is None:
+            return self.total
+        total = np.zeros_like(self.total)
+        total[self.kept] = self.total[self.kept]
+        comm.Allreduce(MPI.IN_PLACE, total.view(np.int32), MPI.BOR)
+        return total
+
+
+class Feedback:
+    """What wires have lost, by parameter, whatever the bucket that it is in."""
+
+    def __init__(self) -> None:
+        self._buckets: dict[tuple[int, ...], Lost] = {}
+        self._places: dict[int, tuple[Lost, slice]] = {}
+
+    def of(self, parameters: Sequence[Any], comm: MPI.Intracomm) -> Lost:
+        """Of the parameters of a bucket, in this order. Collective where they were arranged anew."""
+        key = tuple(map(id, parameters))
+        if key in self._buckets:
+            return self._buckets[key]
+        made, wholes, start = Lost(sum(p.numel() for p in parameters)), {}, 0
+        for parameter in parameters:
+            to = slice(start, start + parameter.numel())
+            start = to.stop
+            if id(parameter) in self._places:
+                old, place = self._places[id(parameter)]
+                if id(old) not in wholes:
+                    wholes[id(old)] = old.whole(comm)
+                made.rows[:, to] = old.rows[:, place]
+                made.total[to] = wholes[id(old)][place]
+            self._places[id(parameter)] = made, to
+        self._buckets[key] = made
+        used = {id(lost) for lost, _ in self._places.values()}
+        self._buckets = {k: lost for k, lost in self._buckets.items() if id(lost) in used}
+        return made
+
+
+def _dtype(name: str) -> np.dtype:
+    return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
