@@ -14,6 +14,7 @@ from typing import Any
 
 from miniapps.errors import UsageError
 from miniapps.partition.graph import Graph, Node, Source, Tensor
+from miniapps.partition.refused import changed, hooked, mutated, of_other_types, random_operation, unkeyed
 from miniapps.partition.simplify import simplified
 
 PLACES = ("device", "layout", "pin_memory", "memory_format", "non_blocking", "copy", "requires_grad")
@@ -27,11 +28,22 @@ class ExportError(UsageError):
 def export(module, inputs: Sequence[Any]) -> Graph:
     """The graph of a step: `module(*inputs)`, a torch.nn.Module on tensors of fixed shapes, is a scalar loss.
 
-    Raises ExportError: torch's reason, with what to do above it.
+    Raises ExportError: torch's reason, with what to do above it; or what a graph would leave out, as hooks of
+    parameters and changes of inputs, or has no promise, as numbers drawn by each rank and types narrower than float32.
     """
     require_one_device(module, inputs)
+    require(hooked(module))
     traced_module, signature = traced(module, tuple(inputs))
-    return simplified(Builder(traced_module, signature, tied(module)).graph())
+    require(mutated(signature))
+    graph = Builder(traced_module, signature, tied(module)).graph()
+    require(of_other_types(graph))
+    return simplified(graph)
+
+
+def require(reason: str) -> None:
+    """Raise ExportError where there is a reason."""
+    if reason:
+        raise ExportError(reason)
 
 
 def tied(module) -> dict[str, str]:
@@ -76,6 +88,8 @@ def advice(error: Exception, module, inputs: tuple) -> str:
             "the step has a shape or a branch that depends on values (nonzero, masks as indices, .item(), if): "
             "use torch.where, or sizes that are fixed beforehand"
         )
+    if "received a mutation" in message and (parameters := changed(module, inputs)):
+        return parameters
     if "FakeTensor" in message:
         return "the step reads a tensor that is neither input, parameter nor buffer: register it as a buffer"
     if "did not receive a gradient" in message:
@@ -312,6 +326,8 @@ class Builder:
         args = tuple(self._plain(part) for part in node.args)
         operation = Node(node.name, str(node.target), args, kwargs, results)
         where = self.module_of(operation.operands())
+        drawn = unkeyed(node.target, node.args, dict(node.kwargs))
+        require(random_operation(drawn, where[0]) if drawn else "")
         self.modules.update((tensor.name, where) for tensor in results)
         self.nodes.append(replace(operation, where=where[0]))
 

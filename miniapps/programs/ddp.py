@@ -44,9 +44,9 @@ def ddp_hook(
 
     The mean is formed before it is rounded: a mean that the type has is found also where the sum is too large for it.
     Under "exact" by `direct` it is the exact sum over the number of processes, rounded once. A wire that loses
-    something carries the mean. A bucket's sum is under way while the backward pass goes on; all end with the last bucket. The
-    guarantee is that of the ordering: bits repeat on as many ranks. That they be the same on another number of ranks
-    takes gradients that do not depend on it, one per micro-batch: see miniapps.training.
+    something carries the mean. A bucket's sum is under way while the backward pass goes on; all end with the last
+    bucket. The guarantee is that of the ordering: bits repeat on as many ranks. That they be the same on another number
+    of ranks takes gradients that do not depend on it, one per micro-batch: see miniapps.training.
 
     Raises ChoiceError for what does not go together. `register_comm_hook` raises TypeError for gradients of another
     type and for sparse ones, ValueError where processes of the group are not ranks of the communicator.

@@ -54,4 +54,4 @@ def ledger_of(comm: MPI.Comm) -> Ledger:
     if ledger is None:
         ledger = Ledger()
         comm.Set_attr(_KEY, ledger)
-    return ledger  # type: ignore[no-any-return]
+    return ledger
