@@ -22,7 +22,7 @@ def guarded(function: F) -> F:
 
     A call takes some ten nanoseconds more. The work of other threads that `function` starts is not covered.
     """
-    made: F = functools.update_wrapper(_native.guarded(function), function)
+    made: Any = functools.update_wrapper(_native.guarded(function), function)
     return made
 
 

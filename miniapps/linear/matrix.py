@@ -106,7 +106,7 @@ class Matrix:
         self._ghosts.finish(x)
         r = np.zeros(self.rows.m)
         for product in (self._inner, self._outer):
-            if product is not _nothing:
+            if isinstance(product, sparse.Product):
                 sparse.residual(product.matrix, host(x), host(b), r)
         return r
 

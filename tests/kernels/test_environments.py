@@ -1,9 +1,12 @@
 """Bits that keep a promise do not depend on the floating-point environment of the caller, and leave it as it was."""
 
 import contextlib
+import ctypes
 import functools
 import pickle
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +54,22 @@ def test_exact_sums_under_traps(numbers, total):
     with environment.chosen() as left:
         found = exact(x)
     assert found == total and floating.troubles(environment, left) == []
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc")
+def test_a_library_built_with_fast_math_that_is_loaded_later(tmp_path):
+    """Its constructor makes the thread that loads it flush subnormals."""
+    (tmp_path / "fast.c").write_text("double fast(double x) { return x; }\n")
+    command = ["gcc", "-shared", "-fPIC", "-ffast-math", "-o", tmp_path / "fast.so", tmp_path / "fast.c"]
+    subprocess.run(command, check=True)
+    exact, x = get("sum", "exact", "native"), np.full(3, 5e-324)
+    with Environment().chosen() as left:
+        ctypes.CDLL(str(tmp_path / "fast.so"))
+        plain, kept = np.add.reduce(x), exact(x)
+    if left.control == Environment().control:
+        pytest.skip("this compiler's constructor is for programs alone")
+    assert plain == 0 and kept == 1.5e-323
+    assert left.control == Environment(flush=True, zeros=True).control
 
 
 def test_every_team_of_threads_has_a_guard():
