@@ -19,6 +19,10 @@ RUNNING = (
     "SIGNALING",
     "STAGE_OUT",
 )  # states in which Slurm lets a job live
+OVER = (
+    *("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL"),
+    *("DEADLINE", "REVOKED"),
+)
 FORGOTTEN = "Invalid job id"  # of a job that has ended
 WALLTIME = re.compile(r"(?:(\d+):)?(\d+):(\d+)")
 
@@ -58,6 +62,31 @@ def of_batch(seconds: int) -> Callable[[], Allocation]:
         return known
 
     return ask
+
+
+def own_start() -> str:
+    """The start of the Slurm job that this process is in, as CLUSTER/JOB.RESTARTS; empty outside of one."""
+    job, cluster = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_CLUSTER_NAME", "")
+    return f"{cluster}/{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}" if job and cluster else ""
+
+
+def is_over(start: str) -> bool:
+    """Whether the start of a Slurm job, as `own_start` names it, is certainly over; a job of the same cluster asks."""
+    cluster, _, number = start.partition("/")
+    job, _, restarts = number.partition(".")
+    own_cluster, _, own_number = own_start().partition("/")
+    if not own_number or cluster != own_cluster or not job.isdecimal():
+        return False
+    if job == own_number.partition(".")[0]:
+        return restarts != own_number.partition(".")[2]
+    answer = _answer(["scontrol", "show", "job", "--oneliner", job])
+    fields = dict(re.findall(r"(\w+)=(\S*)", answer))
+    state = fields.get("JobState")
+    return (
+        FORGOTTEN in answer
+        or state in OVER
+        or (state is not None and fields.get("Restarts", restarts) != restarts)
+    )
 
 
 def _slurm(known: Allocation) -> Allocation:

@@ -44,9 +44,10 @@ class Process(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lock(Process, frozen=True, kw_only=True):
-    """Who runs an allocation."""
+    """Who runs an allocation; `start_of_job` is that of its batch job, as jobs.allocation.own_start names it."""
 
     since: Word
+    start_of_job: Word = ""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

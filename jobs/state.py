@@ -28,9 +28,10 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from jobs.allocation import is_over, own_start
 from jobs.files import append, is_folder, rename_new
 from jobs.plan import Task
-from jobs.processes import gone, identity
+from jobs.processes import alive, gone, identity
 from jobs.records import (
     CHECK_FAILED,
     DONE,
@@ -256,12 +257,12 @@ class State:
     def lock(self) -> Iterator[str]:
         """Be the only runner of this allocation; gives a remark about a stale lock that was removed, or "".
         Raises Locked, StateError."""
-        own = Lock(since=_time(), **msgspec.to_builtins(identity(os.getpid())))
+        own = Lock(since=_time(), start_of_job=own_start(), **msgspec.to_builtins(identity(os.getpid())))
         remark = ""
         try:
             with _alone(self.lock_file.parent):
                 if held := self.holder():
-                    if not gone(held):
+                    if not (gone(held) or (alive(held) is None and is_over(held.start_of_job))):
                         raise Locked(self._locked(_who(held)))
                     self.lock_file.unlink()
                     remark = f"removed the lock of a runner that is gone: {_who(held)}"

@@ -1,11 +1,13 @@
 """What a runner knows of its allocation: from the batch system, or, where that is silent, from what was planned."""
 
+import json
 import os
 import time
 
 import pytest
 
 from jobs.allocation import of_batch
+from jobs.state import Locked, State
 
 NOW = int(time.time())
 RUNNING = (
@@ -17,7 +19,13 @@ RUNNING = (
 @pytest.fixture
 def says(tmp_path, monkeypatch):
     """A function that makes a scheduler's command print a text, or fail."""
-    for name in ("SLURM_JOB_END_TIME", "SLURM_JOB_ID", "SLURM_RESTART_COUNT", "PBS_JOBID"):
+    for name in (
+        "SLURM_JOB_END_TIME",
+        "SLURM_JOB_ID",
+        "SLURM_RESTART_COUNT",
+        "SLURM_CLUSTER_NAME",
+        "PBS_JOBID",
+    ):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
 
@@ -63,6 +71,50 @@ def test_the_job_that_was_put_into_the_queue_again_is_none_that_ends_when_it_run
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     says("scontrol", slurm().replace("Restarts=0", "Restarts=1"))
     assert of_batch(120)().ending == ""
+
+
+@pytest.mark.parametrize(
+    ("answer", "over"),
+    [
+        (slurm(), False),
+        (slurm().replace("RUNNING", "COMPLETING"), False),
+        (slurm().replace("RUNNING", "NODE_FAIL"), True),
+        (slurm().replace("Restarts=0", "Restarts=1"), True),
+        ("slurm_load_jobs error: Invalid job id specified", True),
+        ("slurm_load_jobs error: Unable to contact slurm controller (connect failure)", False),
+    ],
+)
+def test_the_lock_of_a_runner_on_another_node_stays_until_its_job_is_over(
+    says, monkeypatch, tmp_path, answer, over
+):
+    says("scontrol", answer)
+    monkeypatch.setenv("SLURM_CLUSTER_NAME", "here")
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
+    state = State(tmp_path / "out", 0)
+    state.create()
+    lock = {
+        "host": "n2",
+        "pid": 7,
+        "start": 1,
+        "boot": "b",
+        "namespace": "pid:[1]",
+        "since": "2026-01-01T00:00:00",
+    }
+
+    def taken(start_of_job):
+        state.lock_file.write_text(json.dumps(lock | {"start_of_job": start_of_job}))
+        try:
+            with state.lock():
+                return True
+        except Locked:
+            return False
+
+    assert taken("here/6.0") == over
+    assert not taken("elsewhere/6.0"), "of another cluster nothing is known"
+    assert not taken("here/--help.0") and not taken("")
+    assert not taken("here/7.0"), "of this start of this job"
+    monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    assert taken("here/7.0"), "of this job before it was put into the queue again"
 
 
 def test_pbs_is_asked_too(says):
