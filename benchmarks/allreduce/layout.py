@@ -2,9 +2,9 @@
 
     python -m benchmarks.allreduce.layout --than TREE --json out.json
 
-Checkouts are launched in turn. In a launch, calls of the sum and of the library's Allreduce take turns. The time of each
-is its 10 % quantile over the rounds, since whatever else runs on a node only adds to it. Ratios are of one launch, their
-median and range over launches. Bytes are those that a rank sends, as the schedules count them.
+Checkouts are launched in turn. In a launch, calls of the sum and of the library's Allreduce take turns. The time of
+each is its 10 % quantile over the rounds, since whatever else runs on a node only adds to it. Ratios are of one launch,
+their median and range over launches. Bytes are those that a rank sends, as the schedules count them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from benchmarks.harness.launching import ROOT, launcher
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
-CALLS = Path(__file__).with_name("layout_calls.py")
+CALLS = Path(__file__).with_name("layout_steps.py")
 LENGTHS = {
     "short": (1, 16, 17, 64, 256, 1024, 4096),
     "long": (1 << 14, 1 << 16, 1 << 18, 1 << 20),
@@ -68,7 +68,7 @@ def low(times: list[float]) -> float:
 
 
 def launched(tree: Path, ranks: int, dtype: str, contributions: int, lengths, library: str) -> list[dict]:
-    """What `layout_calls` prints on so many ranks with a checkout's modules."""
+    """What `layout_steps` prints on so many ranks with a checkout's modules."""
     command, extra = launcher(library)
     words = ["--dtype", dtype, "--contributions", str(contributions), "--lengths", *map(str, lengths)]
     environment = os.environ | extra | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}

@@ -168,7 +168,7 @@ MISTAKES = {
     "cost --nodes 0,0,1,99999999999": "argument --nodes: choose 0 to 2147483647, not '99999999999'",
     "cost --length -1": "argument --length: choose 0 to 1099511627776, not '-1'",
     "cost --dtype float": "unknown dtype 'float': choose one of float64, float32, float16, bfloat16, int64",
-    "cost 'ring in exact' --dtype int64": "'exact' takes float64, float32, not int64",
+    "cost 'ring in exact' --dtype int64": "'exact' takes float64, float32, float16, bfloat16, not int64",
     "cost --beta -1": "argument --beta: choose 0 to 1e.06, not '-1'",
     "cost --alpha nan": "argument --alpha: choose 0 to 1e.06, not 'nan'",
     "tree segmented-ring:segments=1000 -n 64": "'segmented-ring:segments=1000' cuts the vector into 64000 chunks: at "

@@ -8,12 +8,15 @@ Then all ranks add the words of a superaccumulator for these elements alone.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
-from mpi4py import MPI
 
 from kernels import _native, exact
 from kernels.allreduce.accumulate import marked
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 PARTS = _native.EXACT_PARTS
 BATCH = 4096  # elements whose words are added at a time, 560 bytes each
@@ -119,8 +122,8 @@ def _added(comm: MPI.Comm, words: np.ndarray) -> np.ndarray:
 
 def _of_all(comm: MPI.Comm, places: np.ndarray) -> np.ndarray:
     """The places of all ranks, ascending."""
-    count = np.array([len(places)], np.int64)
-    comm.Allreduce(MPI.IN_PLACE, count)
+    count = np.empty(1, np.int64)
+    comm.Allreduce(np.array([len(places)], np.int64), count)
     if not count[0]:
         return places
     return np.unique(np.concatenate(comm.allgather(places)))

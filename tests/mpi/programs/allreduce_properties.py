@@ -241,7 +241,7 @@ def what_cannot_be_planned_or_added_says_why():
         (ChoiceError, {"ordering": "rnig"}, "library, arrival, "),
         (TypeError, {"dtype": "complex128"}, "float16, bfloat16, int64 in native byte order, not complex128"),
         (TypeError, {"dtype": "float16", "ordering": "library"}, "reduces float64, float32, int64 in"),
-        (ChoiceError, {"dtype": "int64", "accumulation": "exact"}, "takes float64, float32, not int64"),
+        (ChoiceError, {"dtype": "int64", "accumulation": "exact"}, "float16, bfloat16, not int64"),
         (TypeError, {"dtype": ">f8"}, "not >f8"),
         (ValueError, {"shape": (2, -1)}, "negative"),
     ]
