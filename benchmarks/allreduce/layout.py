@@ -22,7 +22,8 @@ from benchmarks.harness.launching import ROOT, launcher
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
-CALLS = Path(__file__).with_name("layout_steps.py")
+# This file's twin, with the modules of the checkout that is measured.
+STEPS = f"import runpy; runpy.run_path({str(Path(__file__).with_name('layout_steps.py'))!r})['main']()"
 LENGTHS = {
     "short": (1, 16, 17, 64, 256, 1024, 4096),
     "long": (1 << 14, 1 << 16, 1 << 18, 1 << 20),
@@ -73,7 +74,7 @@ def launched(tree: Path, ranks: int, dtype: str, contributions: int, lengths, li
     words = ["--dtype", dtype, "--contributions", str(contributions), "--lengths", *map(str, lengths)]
     environment = os.environ | extra | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     ended = subprocess.run(
-        [*command, "-n", str(ranks), sys.executable, "-P", str(CALLS), *words],
+        [*command, "-n", str(ranks), sys.executable, "-P", "-c", STEPS, *words],
         capture_output=True, text=True, timeout=LIMIT_S, env=environment, cwd=tree,
     )  # fmt: skip
     if ended.returncode:

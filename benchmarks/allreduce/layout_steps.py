@@ -76,7 +76,3 @@ def timed(call, repeats: int) -> float:
     for _ in range(repeats):
         call()
     return (time.perf_counter() - begin) / repeats
-
-
-if __name__ == "__main__":
-    main()
