@@ -14,15 +14,13 @@ REMEDY = "pass a C-contiguous array"
 def as_array(array: Any, what: str, pairs: bool = False) -> Any:
     """NumPy's, torch's or CuPy's array as NumPy's or, in GPU memory, CuPy's, without a copy. TypeError for others.
     `pairs`: elements may be structures, such as a value and its index."""
-    tensor = _is_tensor(array)
-    if tensor:
-        array = array.detach()  # one that takes part in a graph shows its memory to nobody
     if type(array) is np.ndarray:
         found = array
+    elif _is_tensor(array):
+        array = array.detach()  # one that takes part in a graph shows its memory to nobody
+        found = device.view(array) if device.is_on_device(array) else _of_torch(array)
     elif device.is_on_device(array):
         found = device.view(array)
-    elif tensor:
-        found = _of_torch(array)
     else:
         try:
             found = np.asarray(memoryview(array))

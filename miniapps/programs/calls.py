@@ -17,7 +17,7 @@ from miniapps.programs.operations import operation_of, rounding
 Blocks = int | Sequence[int] | np.ndarray | None  # global numbers of contributions
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Asked:
     """The arguments of `name`, a reduction of a communicator of `size` ranks, of which this is `rank`. `parts`: what a
     rank gets of the total: all of it (""), one of equal parts ("equal"), or `counts[rank]` elements ("counted")."""
@@ -50,7 +50,7 @@ class Asked:
         return self.root is None or self.root == self.rank
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Call:
     """`contributions` (k, n) are combined over all ranks by `operation`, and `out` takes the
     total, or this rank's part of it; None on ranks that get nothing. `blocks`: the global numbers of the contributions;
@@ -103,6 +103,15 @@ def call_of(asked: Asked) -> Call:
             f"{name}: {len(made.blocks)} numbers of blocks for {len(made.contributions)} contributions"
         )
     return _of_real_parts(made) if send.dtype.kind == "c" else made
+
+
+def said_of(asked: Asked, call: Call | None, failure: Exception | None) -> str:
+    """What is asked for in words, the same on ranks that ask for the same."""
+    if call is None or failure is not None:
+        return f"{type(failure).__name__}: {failure}"
+    said = f"{call.operation or 'an operation'} of {call.contributions.dtype} x {call.n}"
+    said += f" in parts {call.bounds}" if call.bounds is not None else ""
+    return said + (f" to rank {asked.root}" if asked.root is not None else "")
 
 
 def whole(asked: Asked) -> tuple[Message, Any, None]:

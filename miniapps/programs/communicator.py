@@ -22,7 +22,7 @@ from mpi4py import MPI
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 from miniapps.errors import UsageError
 from miniapps.programs import methods, objects, pairs
-from miniapps.programs.calls import Asked, Blocks, Call, call_of
+from miniapps.programs.calls import Asked, Blocks, Call, call_of, said_of
 from miniapps.programs.forms import Signature, form_of
 from miniapps.programs.messages import message
 from miniapps.programs.operations import operation_of, rounds_nothing
@@ -338,15 +338,15 @@ class Communicator(Wrapped, MPI.Intracomm):
         try:
             call = call_of(asked)
             bounds = None if asked.parts == "equal" else call.bounds
-            signature = self._signature(call, collective, asked.root or 0, bounds) if call.operation else None
-            said = f"{call.operation or 'an operation'} of {call.contributions.dtype} x {call.n}"
-            said += f" in parts {call.bounds}" if call.bounds is not None else ""
-            said += f" to rank {asked.root}" if asked.root is not None else ""
+            if call.operation:
+                signature = self._signature(call, collective, asked.root or 0, bounds)
+                if signature is not None and self._plans.knows(signature):
+                    return call, signature
         except (TypeError, ValueError, OverflowError) as error:  # a ChoiceError is a ValueError
-            failure, said = error, f"{type(error).__name__}: {error}"
+            failure = error
         if failure is not None and self.guarantee == "none" and not (asked.rows or self._promise.check):
             return None  # and the library says what it thinks of it
-        said = f"{asked.name}, {said}"
+        said = f"{asked.name}, {said_of(asked, call, failure)}"
         self._plans.agree(signature or said, said, failure)
         return None if call is None or signature is None else (call, signature)
 
@@ -354,29 +354,35 @@ class Communicator(Wrapped, MPI.Intracomm):
         self, call: Call, collective: str, root: int, bounds: tuple[int, ...] | None
     ) -> Signature | None:
         """The signature of a reduction; None where the library may do it. Warns of what the program may have added."""
-        dtype = call.contributions.dtype
-        form = form_of(call, collective, self._promise.policy, self.observer is not None)
-        if form is None:
+        observed, plans, dtype = self.observer is not None, self._plans, call.contributions.dtype
+        key = (collective, call.operation, dtype, call.n, root, bounds, call.rows, observed)
+        if key in plans.signatures:
+            signature = plans.signatures[key]
+        else:
+            form = form_of(call, collective, self._promise.policy, observed)
+            signature = form and Signature(
+                form.ordering,
+                form.accumulation,
+                collective,
+                call.operation,
+                dtype,
+                form.held,
+                call.n,
+                root,
+                bounds,
+            )
+            plans.remember(key, signature)
+        if signature is None:
             return None
         if (
-            not self._plans.warned and not call.rows and call.blocks is None and call.operation == "sum"
-            and meets(self.guarantee, "layout") and self.size > 1
+            not plans.warned and not call.rows and call.blocks is None and call.operation == "sum"
+            and self.size > 1 and meets(self.guarantee, "layout")
         ):  # fmt: skip
-            self._plans.warned = True
+            plans.warned = True
             if self.rank == 0:
                 text = TRAP.format(name=call.name, level=self.guarantee)
                 warnings.warn(text, LayoutWarning, stacklevel=_caller())
-        return Signature(
-            form.ordering,
-            form.accumulation,
-            collective,
-            call.operation,
-            dtype,
-            form.held,
-            call.n,
-            root,
-            bounds,
-        )
+        return signature
 
     def _pairs(self, asked: Asked, operation: str, library: Callable[[], Any]) -> Any:
         """A greatest or least number with its index."""

@@ -20,13 +20,14 @@ from mpi4py import MPI
 from kernels.guarantees import ChoiceError
 from miniapps.programs.buffers import REMEDY, as_array
 
+PLAIN = frozenset(map(np.dtype, ("f8", "f4", "c16", "c8")))
 PAIRS = {
     "FLOAT_INT": "f4,i4", "DOUBLE_INT": "f8,i4", "LONG_DOUBLE_INT": "longdouble,i4",
     "SHORT_INT": "i2,i4", "LONG_INT": "long,i4", "TWOINT": "i4,i4",
 }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Message:
     """`array`: the elements (n,) of a buffer, NumPy's or CuPy's, sharing its memory; `shape` as the user has it.
     `count`: how many of them MPI is told, of one block of several."""
@@ -53,6 +54,12 @@ def message(given: Any, what: str, *, rows: bool = False, blocks: int = 1, writa
     Raises TypeError for what is no buffer, ValueError for counts and displacements that do not fit and for arrays that
     are not contiguous, and ChoiceError, a ValueError, for a derived type.
     """
+    if (
+        type(given) is np.ndarray and blocks == 1 and not rows and given.dtype in PLAIN and given.flags.c_contiguous
+        and not (writable and not given.flags.writeable)
+    ):  # fmt: skip
+        flat = given if given.ndim == 1 else given.reshape(-1)  # what most calls pass, at once
+        return Message(flat, given.shape, flat.size)
     if given is None:
         raise TypeError(f"{what}: None is no buffer; pass an array")
     array, count, displacement, datatype = _parts(given, what)

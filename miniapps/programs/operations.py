@@ -22,6 +22,8 @@ def operation_of(op: Any) -> str | None:
 def rounds_nothing(op: Any, exact_ops: tuple[Any, ...]) -> bool:
     """Whether any order of `op` gives the same bits: MPI's logical and bitwise operations, and those of the user's that
     are said to (`exact_ops`)."""
+    if op is MPI.SUM:
+        return False
     return any(op is each or op == each for each in (*ROUNDING_NOTHING, *exact_ops))
 
 

@@ -20,6 +20,8 @@ LAST = np.iinfo(np.int64).max
 
 def pairwise(op: Any) -> str | None:
     """ "max" or "min" of an operation on pairs, None of others."""
+    if op is MPI.SUM:
+        return None
     return next((name for known, name in PAIRWISE if op is known or op == known), None)
 
 

@@ -43,6 +43,7 @@ class Plans:
         self.kept: OrderedDict[Place, Reducer] = OrderedDict()
         self.under_way: list[Pending] = []  # in the order in which they were started
         self._own: MPI.Intracomm | None = None
+        self.signatures: dict[Any, Signature | None] = {}  # by what calls ask for
         self._agreed: set[Any] = set()
         self._unheard: list[Any] = []  # agreements that other ranks may still join
         self._blocks: dict[Place, tuple[int, ...] | None] = {}  # of plans over blocks
@@ -55,10 +56,20 @@ class Plans:
             self._own = self.comm.Dup()
         return self._own
 
+    def remember(self, key: Any, signature: Signature | None) -> None:
+        """Keep the signature of calls that ask for `key`."""
+        if len(self.signatures) >= KNOWN:
+            self.signatures.clear()
+        self.signatures[key] = signature
+
+    def knows(self, known: Any) -> bool:
+        """Whether all ranks are known to ask for this, so that they need not talk about it."""
+        return not self.check and known in self._agreed
+
     def agree(self, known: Any, asked: str, failure: Exception | None) -> None:
         """Let all ranks ask for the same, or raise on all: `failure` where it is the same everywhere, else
         CallMismatch. Without `check` ranks talk about what is new to them, and where they refuse."""
-        if failure is None and not self.check and known in self._agreed:
+        if failure is None and self.knows(known):
             return
         if self.comm.size > 1:
             self._compare(asked, failure)
