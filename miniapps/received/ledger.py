@@ -103,7 +103,8 @@ def read_open(file: BinaryIO, where: str) -> Ledger:
 
 def lock(file: BinaryIO, how: int, path: str) -> None:
     """Lock the open `file` against appends, or with LOCK_EX also against readers. Raises Refused where another process
-    keeps its lock for WAIT_S."""
+    keeps its lock for WAIT_S, and for LOCK_EX where the file system has no locks; readers do without one there, for
+    they check every row."""
     until = time.monotonic() + WAIT_S
     while True:
         try:
@@ -116,6 +117,13 @@ def lock(file: BinaryIO, how: int, path: str) -> None:
                     f"(`fuser {printable(path)}` names it)"
                 ) from None
             time.sleep(0.005)
+        except OSError as error:
+            if how == fcntl.LOCK_SH:
+                return
+            raise Refused(
+                f"{printable(path)}: its file system has no locks ({error.strerror}), and two appends at once would "
+                "damage the ledger; keep it on another file system, such as that of your home directory"
+            ) from None
 
 
 def _rows(file: BinaryIO, where: str) -> Iterator[Row]:

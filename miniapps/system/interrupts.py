@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 
@@ -11,6 +13,10 @@ from collections.abc import Iterator
 class Terminated(BaseException):
     """SIGTERM arrived: a batch system's time limit, or a person."""
 
+
+# An exception in the midst of its import ends in std::terminate, without a word of ours.
+UNINTERRUPTED = "torch"
+AGAIN_S = 0.1  # until a signal that came then comes again
 
 # Signals are the process's, so is this: how deep in `held`, and the exception that waits for its end.
 _holds = 0
@@ -55,7 +61,17 @@ def ignore() -> None:
 
 def _handle(number: int, frame) -> None:
     global _waiting
+    if _loads(UNINTERRUPTED):
+        again = threading.Timer(AGAIN_S, os.kill, (os.getpid(), number))
+        again.daemon = True
+        again.start()
+        return
     error = Terminated() if number == signal.SIGTERM else KeyboardInterrupt()
     if not _holds:
         raise error
     _waiting = error
+
+
+def _loads(name: str) -> bool:
+    """Whether the module `name` is being imported."""
+    return bool(getattr(getattr(sys.modules.get(name), "__spec__", None), "_initializing", False))

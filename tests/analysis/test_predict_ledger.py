@@ -212,6 +212,18 @@ def test_a_lock_that_another_process_keeps_is_no_reason_to_wait_for_ever(ledger,
                 use(ledger)
 
 
+def test_a_file_system_without_locks_is_read_and_not_appended_to(ledger, monkeypatch):
+    def none(file, how):
+        raise OSError(37, "No locks available")
+
+    before = ledger.read_bytes()
+    monkeypatch.setattr("miniapps.received.ledger.fcntl.flock", none)
+    assert read_ledger(ledger).rows
+    with pytest.raises(Refused, match=r"has no locks .No locks available., and two appends at once"):
+        append(ledger, predicted(1))
+    assert ledger.read_bytes() == before
+
+
 @pytest.mark.parametrize("wrong", [
     {"quantiles": (1.0,) * 6}, {"quantiles": (1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.9)}, {"quantiles": (0.0,) * 7},
     {"quantiles": (1.0,) * 6 + (math.inf,)}, {"ranks": 0}, {"traces": ("abc",)}, {"regions": {"work": -1.0}},

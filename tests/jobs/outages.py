@@ -195,7 +195,7 @@ def run_campaign(seed, folder, disturbed):
             number = disturbed.command("sbatch", "--parsable", f"--chdir={folder}", folder / "job.sh").strip()
             time.sleep(0.3)
         event = (
-            draw.choice(OF_ALL if draw.random() < 0.12 else ITS_OWN)
+            draw.choice(OF_ALL if draw.random() < 0.25 else ITS_OWN)
             if count < SUBMISSIONS // 2
             else "nothing"
         )
