@@ -1,5 +1,5 @@
 // Hashes by which `miniapps/programs/rawlog.py` tells a damaged log: each record, and each line of text, carries one of
-// itself and of all that came before it. 20 ns a record.
+// itself and of all that came before it.
 #pragma once
 
 #include <cstdint>
