@@ -119,6 +119,7 @@ def test_children_are_started_without_the_current_directory():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_what_commands_start_does_not_look_into_the_current_directory(traps):
     """`doctor` and the launchers, the process that reads traces, a campaign, a calibration, an audit, a program that is
     observed, compared and replayed; all by `python -m`, which is the weaker way."""

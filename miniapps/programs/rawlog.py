@@ -182,13 +182,15 @@ def closing(head: np.void) -> bytes:
         int(head[name]).to_bytes(8, "little", signed=name == "ended")
         for name in ("committed", "ended", "texts")
     ]
-    return b"".join(first) + head["unseen_of_all"].tobytes()
+    return b"".join([*first, head["unseen_of_all"].tobytes()])
 
 
 def checked_counts(counts: np.ndarray) -> np.ndarray:
-    """Counts, (n,) of uint64, with what tells a changed bit in their upper bits."""
-    with np.errstate(over="ignore"):
-        return counts | (counts * np.uint64(GOLDEN)) >> np.uint64(COUNT_BITS) << np.uint64(COUNT_BITS)
+    """The counts of all counters, uint64, with what tells a changed bit, and a counter, in their upper bits."""
+    golden, bits = np.uint64(GOLDEN), np.uint64(COUNT_BITS)
+    every = counts + (np.arange(1, len(counts) + 1, dtype=np.uint64) << bits)
+    mixed: np.ndarray = (every * golden ^ every >> np.uint64(29)) * golden  # arrays wrap without a word
+    return counts | mixed >> bits << bits
 
 
 def _damaged(where: str, what: str) -> Refused:

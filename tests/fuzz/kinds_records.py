@@ -120,7 +120,7 @@ def _forged(rng: random.Random, out: Path, box: Sandbox) -> str:
             done.append(name)
         else:
             k = rng.randrange(len(texts))
-            if rng.random() < 0.3:
+            if rng.random() < 0.3 or isinstance(texts[k], bytes):
                 secret = str(box.outside / "secret.txt")
                 texts[k] = rng.choice((
                     b"[" * 10**5, b"{}", b"null", b'{"site": 1e999}', b'"\xff\xfe"',

@@ -48,8 +48,8 @@ def write_raw(
         "device": status.st_dev, "inode": status.st_ino + (not here),
     }.items():  # fmt: skip
         head[name] = value
-    if unseen is not None:
-        head["unseen"] = head["unseen_of_all"] = rawlog.checked_counts(np.asarray(unseen, "<u8"))
+    counts = np.zeros(rawlog.MOST_COUNTED, "<u8") if unseen is None else np.asarray(unseen, "<u8")
+    head["unseen"] = head["unseen_of_all"] = rawlog.checked_counts(counts)
     if change:
         change(head)
     head["identity"] = hashed = xxhash.xxh3_64_intdigest(rawlog.identity(head[0]))

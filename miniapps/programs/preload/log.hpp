@@ -99,6 +99,7 @@ class Log {
         head->size = size;
         head->offset = offset;
         head->began = now();
+        for (int i = 0; i < MOST_COUNTED; ++i) head->unseen[i] = head->unseen_of_all[i] = checked_count(0, i);
         const std::uint64_t said[] = {head->magic, head->version, head->record_bytes, std::uint64_t(head->rank),
                                       std::uint64_t(head->size), std::uint64_t(head->began),
                                       std::uint64_t(head->offset), head->device, head->inode};

@@ -20,12 +20,13 @@ class Running {
     std::uint64_t state_ = 0;
 };
 
-// A count in the lower 40 bits of a word, and in the upper 24 what tells a changed bit: one store, whenever the process
-// is killed.
+// A count in the lower 40 bits of a word, and in the upper 24 what tells a changed bit, or another counter's word: one
+// store, whenever the process is killed.
 constexpr int COUNT_BITS = 40;
 
-inline std::uint64_t checked_count(std::uint64_t count) {
-    return count | (count * 0x9e3779b97f4a7c15u) >> COUNT_BITS << COUNT_BITS;
+inline std::uint64_t checked_count(std::uint64_t count, int counter) {
+    const std::uint64_t all = count + (std::uint64_t(counter + 1) << COUNT_BITS);
+    return count | (all * 0x9e3779b97f4a7c15u ^ all >> 29) * 0x9e3779b97f4a7c15u >> COUNT_BITS << COUNT_BITS;
 }
 
 inline std::uint64_t count_in(std::uint64_t word) { return word & ((std::uint64_t(1) << COUNT_BITS) - 1); }

@@ -107,7 +107,7 @@ inline void count_unseen(int number) {
     Header *header = recorded.header();
     if (!header || number >= MOST_COUNTED) return;
     std::uint64_t before = header->unseen[number].load(std::memory_order_relaxed);
-    while (!header->unseen[number].compare_exchange_weak(before, checked_count(count_in(before) + 1))) {
+    while (!header->unseen[number].compare_exchange_weak(before, checked_count(count_in(before) + 1, number))) {
     }
 }
 
@@ -132,7 +132,7 @@ inline void share_counts() {
     std::uint64_t own[MOST_COUNTED] = {}, all[MOST_COUNTED] = {};
     for (int i = 0; header && i < MOST_COUNTED; ++i) own[i] = count_in(header->unseen[i]);
     PMPI_Reduce(own, all, MOST_COUNTED, MPI_UINT64_T, MPI_SUM, 0, MPI_COMM_WORLD);
-    for (int i = 0; header && i < MOST_COUNTED; ++i) header->unseen_of_all[i] = checked_count(all[i]);
+    for (int i = 0; header && i < MOST_COUNTED; ++i) header->unseen_of_all[i] = checked_count(all[i], i);
 }
 
 inline void stop() {
