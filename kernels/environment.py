@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def guarded(function: F) -> F:
     """Decorator: `function`, or a method, runs in the default environment, and its caller has its own afterwards.
 
-    A call takes some ten nanoseconds more. The work of other threads that `function` starts is not covered.
+    A call takes some tens of nanoseconds more. The work of other threads that `function` starts is not covered.
     """
     made: Any = functools.update_wrapper(_native.guarded(function), function)
     return made

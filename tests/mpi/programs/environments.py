@@ -16,6 +16,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import torch
 from mpi4py import MPI
 from sections import COMM, LABELS, labelled, report, section
 
@@ -25,6 +26,7 @@ import fpna
 from kernels.allreduce import Reduction, plan
 from kernels.guarantees import ChoiceError
 from miniapps.programs import ddp
+from miniapps.programs.ddp_sums import Group
 from tests import floating
 from tests.kernels.environments import TYPES, numbers
 
@@ -140,39 +142,47 @@ def a_wrapped(draw):
     return f"wrap {level} {name} {n} way {way}", call, x[None] if exact else None
 
 
+class Model:
+    """What a hook sees of a model of DistributedDataParallel, in whose backward passes torch alone would compute."""
+
+    def __init__(self, tensors):
+        self.module = torch.nn.ParameterList(tensors)
+
+
 def a_mean(draw):
     """Buckets of gradients, as DistributedDataParallel hands them over."""
-    import torch
-
-    accumulate = draw.choice(("working", "float64", "exact"))
-    dtype = draw.choice((torch.float32, torch.float64))
+    axes = {"accumulate": draw.choice(("working", "float64", "exact", None))}
+    dtype = draw.choice((torch.float32, torch.float64, torch.float16, torch.bfloat16))
     sizes = [draw.choice((1, 5, 40)) for _ in range(2)]
     own = random.Random(f"{draw.random()} {RANK}")
-    key = accumulate
-    kind = np.float32 if dtype == torch.float32 else np.float64
-    given = [torch.from_numpy(numbers(own, kind, n)) for n in sizes]
-    hook = hooks.setdefault(key, fpna.ddp_hook(accumulate=accumulate))
+    kind = np.float64 if dtype == torch.float64 else np.float32
+    given = [torch.from_numpy(numbers(own, kind, n)).to(dtype) for n in sizes]
+    model, hook = Model(given), fpna.ddp_hook(**axes)
+    parameters = list(model.module.parameters())
+    if not groups:
+        groups.append(Group(COMM.Dup()))
+    hook._trainings.append(ddp.Training(groups[0], hook._axes, model))
 
-    def call():
+    def bucket(i, tensor):
+        last, parameter = i == len(sizes) - 1, parameters[i]
+        return SimpleNamespace(buffer=lambda: tensor, index=lambda: i, gradients=lambda: [tensor],
+                               is_last=lambda: last, parameters=lambda: [parameter])  # fmt: skip
+
+    def call(model=model):  # which the hook holds weakly
         tensors = [x.clone() for x in given]
-        futures = [
-            hook(None, SimpleNamespace(buffer=lambda t=t: t, index=lambda i=i: i, gradients=lambda t=t: [t],
-                                       is_last=lambda i=i: i == 1, parameters=lambda t=t: [t]))
-            for i, t in enumerate(tensors)
-        ]  # fmt: skip
-        return np.concatenate([future.wait().numpy() for future in futures])
+        futures = [hook(None, bucket(i, tensor)) for i, tensor in enumerate(tensors)]
+        return np.concatenate([future.wait().view(torch.uint8).numpy() for future in futures])
 
-    return f"hook {accumulate} {dtype}", call, None
+    return f"hook {axes} {dtype} {sizes}", call, None
 
 
-hooks: dict = {}
+groups: list = []
 CARRIERS = (planned, planned, a_wrapped, a_wrapped, a_mean)
 
 
 def tried(seed):
     """What is wrong on this rank in the case of that seed. Collective."""
     draw = random.Random(seed)
-    ddp.torch_world = lambda: SIZE
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = draw.choice(CARRIERS)(draw)
