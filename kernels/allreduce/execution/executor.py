@@ -165,6 +165,7 @@ class ScheduleReducer(Reducer):
         if self._flight is not None:
             self._flight.advance(wait=True)
         self._flight, out = None, self._out
+        self._settle()
         if out is not self._total:
             np.copyto(out, self._total)
         return out if self._part is None else self._part(out)
@@ -195,7 +196,11 @@ class ScheduleReducer(Reducer):
         into = _native.address(out) - _native.address(contributions)
         return -out.nbytes < into < contributions.nbytes and into % out.nbytes != 0
 
+    def _settle(self) -> None:
+        """What is left to do once the schedule has run, in the reducer's own memory of a total."""
+
     def _deliver(self, out: np.ndarray) -> np.ndarray | None:
+        self._settle()
         if self._copied and out is not self._total:
             np.copyto(out, self._total)
         return out if self._part is None else self._part(out)
@@ -256,13 +261,12 @@ class AccumulatingReducer(ScheduleReducer):
             for i, row in enumerate(words):
                 self._held.load(part[i : i + 1], row)
 
-    def _deliver(self, out):
+    def _settle(self):
         if self._held.name == "exact":
             assert self._pending is not None
             words = words_of(self._pending) if self._sum is None else self._sum.words_of
             settle(self._comm, self._total.reshape(-1), words, self._has)
         self._pending = self._sum = None
-        return super()._deliver(out)
 
     @guarded
     def sum_words(self, words: np.ndarray) -> np.ndarray | None:

@@ -23,7 +23,7 @@ from mpi4py import MPI
 from kernels import _native
 from kernels.allreduce.accumulate import mark, marked
 from kernels.allreduce.execution.executor import ScheduleReducer, require_words
-from kernels.allreduce.execution.expansion import PARTS, Expansion, WordsExpansion, WordsOf, settle, words_of
+from kernels.allreduce.execution.expansion import PARTS, Expansion, WordsExpansion, settle, words_of
 from kernels.allreduce.execution.handover import Expanded
 from kernels.allreduce.execution.library import all_gather, allreduce
 from kernels.allreduce.execution.owners import Owners
@@ -55,7 +55,6 @@ class ExactReducer(Reducer):
         self._records_parts = self._n <= RECORD_ELEMENTS and comm.size * PARTS * 8 * self._n <= RECORD_BYTES
         self._records_ones = not self._records_parts and comm.size * self._total.nbytes <= RECORD_BYTES
         self._sum = Expansion(np.zeros((PARTS, self._n)))
-        self._words: WordsOf | None = None
         self._brought: Expansion | None = None
         self._mark = mark(self.dtype)
         self._owners = Owners(comm, self._n)
@@ -67,6 +66,7 @@ class ExactReducer(Reducer):
             about = comm, own, as_bytes(self._rows).reshape(comm.size, own.size), requests
             self._exchange, self._begin_exchange = all_gather(*about)
             self._in_record = PARTS  # rows that are not zero
+            self._first = self._record[:1].reshape(1, *self.shape)
             self.nbytes = self._record.nbytes
         else:
             self._exchange, self._begin_exchange = allreduce(comm, self._mine, self._most, MPI.MAX, requests)
@@ -77,15 +77,15 @@ class ExactReducer(Reducer):
 
     def _bring(self, contributions: np.ndarray) -> None:
         """Put what this rank exchanges into its record or, of a long vector, into `self._mine`."""
-        if len(contributions) > 1 or (self._records_parts and not len(contributions)):
+        if self._records_parts and len(contributions) == 1:
+            np.copyto(self._first, contributions)
+            if self._in_record > 1:
+                self._fill_record(1)
+            self._brought = None
+        elif self._records_parts or len(contributions) > 1:
             self._sum.clear()
             self._sum.add(np.ascontiguousarray(contributions).reshape(len(contributions), self._n))
             self._bring_sum(self._sum)
-        elif self._records_parts:
-            rows = contributions.reshape(1, self._n)
-            np.copyto(self._record[0], rows[0])
-            self._fill_record(1)
-            self._words = words_of(rows)
         else:
             self._brought, self._mine[0] = None, 0
             if self._records_ones:
@@ -97,7 +97,7 @@ class ExactReducer(Reducer):
         if self._records_ones:
             np.copyto(self._record[0, :1], self._mark)
         elif self._records_parts:
-            self._words, rows = total.words_of, total.rows()
+            rows = total.rows()
             if total is not self._sum:
                 np.copyto(self._record[: len(rows)], rows)
             self._fill_record(len(rows))
@@ -135,8 +135,8 @@ class ExactReducer(Reducer):
     def _complete_marked(self, contributions: np.ndarray) -> None:
         """The total where records may not suffice."""
         if self._records_parts:
-            assert self._words is not None
-            settle(self._comm, self._flat, self._words)
+            words = self._brought.words_of if self._brought else words_of(contributions.reshape(-1, self._n))
+            settle(self._comm, self._flat, words)
         elif len(marked(self._flat)):
             self._comm.Allreduce(self._mine, self._most, MPI.MAX)
             self._add_sums(contributions, self._flat)
