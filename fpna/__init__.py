@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from kernels.sums.outline import outline as outline
     from kernels.tree import expression as expression
     from miniapps.programs.communicator import Communicator as Communicator
+    from miniapps.programs.communicator import HandleWarning as HandleWarning
     from miniapps.programs.communicator import LayoutWarning as LayoutWarning
     from miniapps.programs.communicator import wrap as wrap
     from miniapps.programs.ddp import ddp_hook as ddp_hook
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
 HOMES = {
     "ChoiceError": "kernels.guarantees",
     "Communicator": "miniapps.programs.communicator",
+    "HandleWarning": "miniapps.programs.communicator",
     "LayoutWarning": "miniapps.programs.communicator",
     "NoOrder": "kernels.sums.discover",
     "NotATree": "kernels.sums.discover",

@@ -23,7 +23,7 @@ from kernels.guarantees import LEVELS, ChoiceError, known, meets
 from miniapps.errors import UsageError
 from miniapps.programs import methods, objects, pairs
 from miniapps.programs.calls import Asked, Blocks, Call, call_of, said_of
-from miniapps.programs.forms import Signature, form_of
+from miniapps.programs.forms import Signature, signature_of
 from miniapps.programs.messages import message
 from miniapps.programs.operations import operation_of, rounds_nothing
 from miniapps.programs.wrapped import Promise, Wrapped, wrapped_alike, wraps
@@ -359,18 +359,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         if key in plans.signatures:
             signature = plans.signatures[key]
         else:
-            form = form_of(call, collective, self._promise.policy, observed)
-            signature = form and Signature(
-                form.ordering,
-                form.accumulation,
-                collective,
-                call.operation,
-                dtype,
-                form.held,
-                call.n,
-                root,
-                bounds,
-            )
+            signature = signature_of(call, collective, root, bounds, self._promise.policy, observed)
             plans.remember(key, signature)
         if signature is None:
             return None

@@ -11,7 +11,6 @@ Least and greatest numbers round nothing. Everything else that rounds is refused
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import ml_dtypes
@@ -42,38 +41,42 @@ class Signature(NamedTuple):
     bounds: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True)
-class Form:
-    """How to add: `ordering` and `accumulation` in type `held`."""
+def signature_of(
+    call: Call, collective: str, root: int, bounds: tuple[int, ...] | None, policy: Policy, observed: bool
+) -> Signature | None:
+    """How a reduction of real numbers is added; None where the library adds without a promise: where ranks bring no
+    rows of their own, and the call is not `observed`. Raises ChoiceError for numbers that cannot be added under the
+    policy's guarantee."""
+    form = _form(call, collective, policy, observed)
+    if form is None:
+        return None
+    ordering, accumulation, held = form
+    dtype = call.contributions.dtype
+    return Signature(ordering, accumulation, collective, call.operation, dtype, held, call.n, root, bounds)
 
-    ordering: str
-    accumulation: str
-    held: np.dtype
 
-
-def form_of(call: Call, collective: str, policy: Policy, observed: bool) -> Form | None:
-    """The form of a reduction of real numbers; None where the library adds without a promise: where ranks bring no rows
-    of their own, and the call is not `observed`. Raises ChoiceError where there is no form."""
+def _form(call: Call, collective: str, policy: Policy, observed: bool) -> tuple[str, str, np.dtype] | None:
+    """(ordering, accumulation, the type in which numbers are added)."""
     name, operation, dtype = call.name, call.operation, call.contributions.dtype
     ordering, accumulation = policy.of(call.n)
     if ordering == "library":
         if dtype in WIDE and collective == "allreduce" and (call.rows or observed):
-            return Form(ordering, accumulation, dtype)
+            return ordering, accumulation, dtype
         if not call.rows:
             return None
         require_real(name, operation, dtype, policy.level)
-        return Form("direct", "working", np.dtype(np.float32) if dtype in NARROW else dtype)
+        return "direct", "working", np.dtype(np.float32) if dtype in NARROW else dtype
     require_real(name, operation, dtype, policy.level)
     if operation in ("min", "max"):
-        return Form("direct", "working", dtype)  # which rounds nothing
+        return "direct", "working", dtype  # which rounds nothing
     if order_free(accumulation) and operation == "prod":
         raise ChoiceError(
             f"{name}: a product has no form that is free of order, as guarantee {policy.level!r} would need; add "
             "logarithms, or wrap the communicator with guarantee 'run'"
         )
     if dtype in NARROW and accumulation == "working":
-        return Form(ordering, accumulation, np.dtype(np.float32))
-    return Form(ordering, accumulation, dtype)
+        return ordering, accumulation, np.dtype(np.float32)
+    return ordering, accumulation, dtype
 
 
 def require_real(name: str, operation: str, dtype: np.dtype, level: str) -> None:

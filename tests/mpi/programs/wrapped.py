@@ -6,6 +6,7 @@ Run by tests/mpi/test_wrapped_mpi.py as `mpirun -n P python wrapped.py`.
 import copy
 import itertools
 import math
+import sys
 import warnings
 from fractions import Fraction
 from functools import partial
@@ -443,6 +444,23 @@ def operations_that_round_nothing_can_be_named():
     if not raised(TypeError, partial(fpna.wrap, COMM, exact_ops=[MPI.SUM])):
         yield "MPI.SUM rounds"
     comm.release()
+
+
+@section
+def libraries_that_take_the_handle_are_told_of():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        sys.modules["petsc4py"] = types_module = type(sys)("petsc4py")
+        try:
+            for level in ("none", "layout"):
+                fpna.wrap(COMM, level)
+        finally:
+            del sys.modules[types_module.__name__]
+    told = [str(each.message) for each in caught]
+    if len(told) != 1 or not all(word in told[0] for word in ("petsc4py", "fpna run --guarantee")):
+        yield f"{told}"
+    if {each.filename for each in caught} != {__file__}:
+        yield f"the warning is about {caught[0].filename}"
 
 
 @section
