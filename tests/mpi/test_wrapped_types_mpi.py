@@ -13,6 +13,7 @@ def test_the_cells_tried_are_right_or_refused_and_as_documented():
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1800)
 def test_every_cell_is_right_or_refused_and_as_documented():
     table = measured()
     assert wrong(table) == []
