@@ -24,10 +24,12 @@ def plan_of(model: ModuleType, deck, graph: Graph, names: Iterable[str], fuse: b
 
 
 def chosen(model: ModuleType, deck, names: Iterable[str]):
-    """The axes of those names; raises ChoiceError."""
-    there = {axis.name: axis for axis in model.axes(deck)}
+    """The axes of those names, in the order of the model; raises ChoiceError for an unknown one and for one twice."""
+    there, names = {axis.name: axis for axis in model.axes(deck)}, tuple(names)
     for name in names:
         known("axis of --axes", name, tuple(there))
+        if names.count(name) > 1:
+            raise ChoiceError(f"axis of --axes {name!r}: it is named {names.count(name)} times; name it once")
     return tuple(axis for name, axis in there.items() if name in set(names))
 
 

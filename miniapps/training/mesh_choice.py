@@ -26,13 +26,17 @@ TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that
 
 
 def complete(config, size: int) -> None:
-    """Write back the mesh and the axes that follow from the recipe. Raises ChoiceError for a model or recipe that is
-    unknown."""
+    """Write back the mesh and the axes that follow from the recipe, axes in the order of the model. Raises ChoiceError
+    for a model, a recipe or an axis that is unknown, and for an axis that is named twice."""
     known("model over a mesh", config.model.name, models.MODELS)
     recipes = models.model(config.model.name).RECIPES
     known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(recipes))
     carriers = recipes[config.mesh.recipe]
     config.mesh.axes = config.mesh.axes or ",".join(carriers)
+    there = chosen(models.model(config.model.name), deck(config), names(config))
+    config.mesh.axes = ",".join(
+        axis.name for axis in there
+    )  # in whatever order they were given: one experiment
     if not config.mesh.mesh:
         first, *others = dict.fromkeys(carriers.values())
         config.mesh.mesh = ",".join([f"{first}={size}", *(f"{name}=1" for name in others)])

@@ -299,3 +299,20 @@ def bits(tensor):
     return (
         tensor.view({8: torch.int64, 4: torch.int32, 2: torch.int16}[tensor.element_size()]).numpy().tobytes()
     )
+
+
+def test_drawn_arguments_are_taken_and_refused_as_by_torch():
+    from tests.kernels import drawn_alternatives
+
+    assert [found for number in range(300) if (found := drawn_alternatives.case(3, number)[1])] == []
+
+
+def test_empty_tensors_and_paddings_are_those_of_torch():
+    assert own.index_select(torch.zeros(3, 0), 0, torch.tensor([1])).shape == (1, 0)
+    assert own.sum(torch.ones(2, 3), dim=()) == 6
+    with pytest.raises(IndexError):
+        own.sum(torch.tensor(1.0), dim=1)
+    with pytest.raises(ValueError, match="padding_idx 5 is none of the 5 rows"):
+        own.embedding(torch.arange(5), torch.ones(5, 2), padding_idx=5)
+    nothing = torch.zeros(4, dtype=torch.bool).nonzero(as_tuple=True)
+    assert (own.index_put(torch.ones(4), nothing, torch.tensor(2.0)) == 1).all()

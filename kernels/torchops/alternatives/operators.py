@@ -50,6 +50,8 @@ def index_select(input: torch.Tensor, dim: int, index: torch.Tensor, *, order: s
     """torch.index_select, whose gradient adds in `order` what was taken more than once."""
     dim, index = _along("index_select", input, dim, index, order)
     whole = input.reshape(1) if input.ndim == 0 else input
+    if input.ndim == 0 and len(index) != 1:
+        raise IndexError(f"fpna.torch.index_select: {len(index)} indices of a number; 1 is expected")
     taken = _take(whole, dim, index, order)
     return taken.reshape(()) if input.ndim == 0 else taken
 
@@ -91,11 +93,20 @@ def embedding(
 ) -> torch.Tensor:
     """torch.nn.functional.embedding: rows of `weight` (rows, features) by an index of any shape.
 
-    The gradient of `weight` is added in `order`; row `padding_idx` takes no part in it.
+    The gradient of `weight` is added in `order`; row `padding_idx` takes no part in it. Raises ValueError for a table
+    that has not two dimensions, and for a `padding_idx` that is none of its rows.
     """
+    if weight.ndim != 2:
+        raise ValueError(
+            f"fpna.torch.embedding: weight has shape {tuple(weight.shape)}; (rows, features) is expected"
+        )
+    if padding_idx and not -len(weight) <= padding_idx < len(weight):  # torch takes 0 of no rows
+        raise ValueError(
+            f"fpna.torch.embedding: padding_idx {padding_idx} is none of the {len(weight)} rows of weight"
+        )
     _, flat = _along("embedding", weight, 0, index.reshape(-1), order)
     taken = _take(weight, 0, flat, order)
-    if padding_idx is not None:
+    if padding_idx is not None and len(weight):
         padding = padding_idx % len(weight)
         taken = torch.where((flat == padding)[:, None], weight[padding].detach(), taken)
     return taken.reshape(*index.shape, *weight.shape[1:])
@@ -158,12 +169,12 @@ def sum(
     """torch.sum over one, several or all dimensions, in the type of x."""
     checked_order(order)
     _float("sum", x)
-    if x.ndim == 0:
-        return sum(x.reshape(1), order=order)
-    every = range(x.ndim) if dim is None else (dim,) if isinstance(dim, int) else dim
-    dims = [_dimension("sum", x, d) for d in every]
+    named = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
+    dims = [_dimension("sum", x, d) for d in named or range(x.ndim)]  # dim=() names all, as to torch
     if len(set(dims)) < len(dims):
         raise ValueError(f"fpna.torch.sum: dim {dim} names a dimension twice")
+    if x.ndim == 0:
+        return sum(x.reshape(1), order=order)
     rest = [d for d in range(x.ndim) if d not in dims]
     sizes = [x.shape[d] for d in rest]
     count = math.prod([x.shape[d] for d in dims])
@@ -223,7 +234,8 @@ def _take(whole: torch.Tensor, dim: int, index: torch.Tensor, order: str) -> tor
     """Slices of `whole` along `dim`."""
     front = whole.movedim(dim, 0)
     rows = front.reshape(front.shape[0], math.prod(front.shape[1:]))
-    return torch.ops.fpna.take_rows(rows, index, order).reshape(-1, *front.shape[1:]).movedim(0, dim)
+    taken = torch.ops.fpna.take_rows(rows, index, order)
+    return taken.reshape(index.shape[0], *front.shape[1:]).movedim(0, dim)
 
 
 def _expanded(values: torch.Tensor, shape: tuple[int, ...], order: str) -> torch.Tensor:
