@@ -201,6 +201,20 @@ def test_no_bit_of_a_log_may_change(ended, tmp_path):
     assert said(rawlog.read(path)) == known
 
 
+@pytest.mark.parametrize("words", [("unseen", 1, 0), ("unseen", 0, 5), ("unseen_of_all", 1, 0)])
+def test_the_word_of_a_counter_is_not_that_of_another(words, tmp_path):
+    """Blocks that changed places, and zeros, have no wrong bit of their own."""
+    name, one, other = words
+    path = write_raw(tmp_path / "raw-00000.log", rows(), ended=0, texts=TEXTS, unseen=UNSEEN)
+    head = np.memmap(path, rawlog.HEADER, "r+", shape=(1,))
+    head[name][0, [one, other]] = head[name][0, [other, one]]
+    with pytest.raises(Refused, match="a count of calls"):
+        rawlog.read(path)
+    head[name][0, one] = 0
+    with pytest.raises(Refused, match="a count of calls"):
+        rawlog.read(path)
+
+
 def said(log):
     """What a trace is made of."""
     return (
