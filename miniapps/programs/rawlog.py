@@ -190,7 +190,8 @@ def checked_counts(counts: np.ndarray) -> np.ndarray:
     golden, bits = np.uint64(GOLDEN), np.uint64(COUNT_BITS)
     every = counts + (np.arange(1, len(counts) + 1, dtype=np.uint64) << bits)
     mixed: np.ndarray = (every * golden ^ every >> np.uint64(29)) * golden  # arrays wrap without a word
-    return counts | mixed >> bits << bits
+    words: np.ndarray = counts | mixed >> bits << bits
+    return words
 
 
 def _damaged(where: str, what: str) -> Refused:
