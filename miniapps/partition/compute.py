@@ -256,9 +256,15 @@ def flat(function: Callable) -> Callable:
     return filled
 
 
-def product_of_rows(x, dim: int, keep: bool = False):
-    """The product along a dim, first element first."""
-    return reduce(torch.mul, x.split(1, dim)) if keep else reduce(torch.mul, x.unbind(dim))
+def product_of_rows(x, dim: int | None = None, keep: bool = False, *, dtype=None):
+    """The product along a dim, or of all elements, first element first, in `dtype`; integers in int64."""
+    if dtype is None and not x.is_floating_point():
+        dtype = torch.int64
+    x = x if dtype is None else x.to(dtype)
+    x, dim = (x.reshape(-1), 0) if dim is None or not x.dim() else (x, dim)
+    one = torch.ones([n for d, n in enumerate(x.shape) if d != dim % x.dim()], dtype=x.dtype)
+    total = reduce(torch.mul, x.unbind(dim), one)
+    return total.unsqueeze(dim) if keep else total
 
 
 def along_last(function: Callable, tensors: int) -> Callable:
