@@ -20,7 +20,7 @@ from miniapps.runner.main import main
 from miniapps.trace import TraceError, fingerprint, read
 from miniapps.trace.chain import DIGEST, WAITING, Rows, next_head
 from miniapps.trace.checked import Mixed, check
-from miniapps.trace.heads import chains, checkpoint_file
+from miniapps.trace.heads import are_all, chains, checkpoint_file
 from tests.tampering import altered
 
 TINY = ["--closure", "none", "--guarantee", "layout", "--steps", "4", "--checkpoint-every", "2", "--quiet",
@@ -54,6 +54,23 @@ def heads_of(run):
 
 def first_wrong(run):
     return [each.mark.step for each in check(run).broken]
+
+
+def test_a_stated_number_of_repeats_is_not_unfolded(copy):
+    """A set of 10^9 numbers takes 60 GB."""
+    assert are_all({0, 1}, 2) and are_all(set(), 0) and not are_all({0, 2}, 2) and not are_all({0}, 10**9)
+    path = copy / "rank-00000.h5"
+    altered(path, lambda file: file.attrs.modify("repeats", 2 * 10**9))
+    (copy / RESULT).unlink()
+    with pytest.raises(TraceError, match="heads are missing"):
+        check(copy)
+
+
+def test_a_folder_of_checkpoints_that_leads_out_of_the_run_is_not_followed(copy, tmp_path, capsys):
+    (copy / "checkpoints").rename(tmp_path / "elsewhere")
+    (copy / "checkpoints").symlink_to(tmp_path / "elsewhere")
+    assert analysis(["chain", str(copy)]) == 2
+    assert "checkpoints: is a symbolic link" in capsys.readouterr().err
 
 
 # ---- the elements
