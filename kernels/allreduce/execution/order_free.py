@@ -34,9 +34,8 @@ from kernels.environment import guarded
 RECORD_BYTES = (
     1 << 15
 )  # all ranks' contributions together: from there on, all to all costs more than two rounds
-RECORD_ELEMENTS = (
-    64  # whose record has room for the sum of several contributions, of up to PARTS numbers each
-)
+# Elements whose record has room for the sum of several contributions, of up to PARTS numbers each: scalars.
+RECORD_ELEMENTS = 16
 
 
 class ExactReducer(Reducer):
