@@ -23,7 +23,8 @@ GROWTH = {"step": "int32", "kind": "str", "name": "str", "elements": "int64", "d
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
     """How `b` differs from `a` step by step: the rows of `by_step` for states and results."""
     frame = by_step(frames, a, b)
-    return frame[[is_state(name) for name in frame["name"]]].astype(GROWTH)
+    states = np.array([is_state(name) for name in frame["name"]], bool)  # an empty list would choose columns
+    return frame[states].astype(GROWTH)
 
 
 def by_step(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
