@@ -98,9 +98,18 @@ def steps(
 
 
 def _completed(later: Sequence[Round], chunks: int) -> list[int]:
-    """The chunks of the total that a rank does not receive in the later rounds."""
-    received = {m.chunk for r in later for m in r.receives}
-    return [chunk for chunk in range(chunks) if chunk not in received]
+    """The chunks of the total that a rank has before the later rounds: it receives them in none of these, or sends them
+    before, as a rank does that owns all blocks and gets its own chunks back."""
+    first_sent, first_received = (
+        {m.chunk: i for i, r in reversed(list(enumerate(later))) for m in getattr(r, way)}
+        for way in ("sends", "receives")
+    )
+    never = len(later)
+    return [
+        chunk
+        for chunk in range(chunks)
+        if chunk not in first_received or first_sent.get(chunk, never) <= first_received[chunk]
+    ]
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:

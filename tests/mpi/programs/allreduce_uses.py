@@ -203,6 +203,11 @@ def every_accumulation():
             with plan(COMM, name, (50,), "float32", blocks=mine, **arguments) as reducer:
                 if reducer(blocks[mine]).tobytes() != expected[bounds[RANK] : bounds[RANK + 1]].tobytes():
                     yield f"reduce-scatter at {bounds} {name} {how} of blocks"
+    for name, how, n in itertools.product(OVER_BLOCKS, ACCUMULATIONS, (1, 3_000)):
+        mine = range(3) if RANK == SIZE - 1 else ()  # one rank owns all blocks: it gets its own chunks back
+        with plan(COMM, name, (n,), "float32", blocks=mine, accumulation=how) as reducer:
+            if (reducer(np.ones((len(mine), n), np.float32)) != 3).any():
+                yield f"{name} {how} of {n}, all blocks on one rank"
     for arguments in ({"ordering": "library"}, {"operation": "max"}, {"dtype": "int64"}):
         if not raised(ChoiceError, lambda: plan(COMM, accumulation="compensated", **arguments)):  # noqa: B023
             yield f"compensated with {arguments} was planned"
