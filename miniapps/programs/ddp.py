@@ -107,6 +107,10 @@ class Hook:
             )
         if not (state is None or isinstance(state, dist.ProcessGroup)):
             raise TypeError(f"fpna.ddp_hook: the state is {type(state).__name__}: pass None")
+        if model.static_graph:  # whose first backward pass may wait for a bucket that never comes
+            raise ValueError(
+                "fpna.ddp_hook: the model has static_graph=True, with which DDP may wait for ever: leave it out"
+            )
         _require_gradients(model.module, self._axes.wire)
         group = group_of(self._comm, process_group)
         self._trainings = [training for training in self._trainings if training.model() is not None]
