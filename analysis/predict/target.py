@@ -94,6 +94,14 @@ def target(
             f"--guarantee {guarantee}: what ranks compute by themselves is other work under another guarantee, and the "
             f"runs given are of {known}; record one on one rank with --guarantee {guarantee} and give it, too"
         )
+    if unstated := [
+        label(run)
+        for run in chosen
+        if not {"app", "config", "method", "problem_options"} <= run.attributes.keys()
+    ]:
+        raise Unreachable(
+            f"{unstated[0]}: its trace does not say of which program and problem it is; leave it out"
+        )
     if len({alike(run) for run in chosen}) > 1:
         named = ", ".join(label(run) for run in chosen)
         raise Unreachable(
