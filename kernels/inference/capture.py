@@ -9,7 +9,9 @@ open; shapes in the graph are those of one sample. What couples samples, and wha
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import FunctionType
 from typing import Any
 
@@ -44,8 +46,7 @@ def graph_of(
             else:
                 builder.tensors[node.name] = held[target].detach()
         elif node.op == "output":
-            (result,) = node.args[0]
-            return builder.finish(result)
+            return builder.finish(only_result(node.args[0]))
         else:
             with torch.no_grad():
                 builder.add(node)
@@ -61,12 +62,31 @@ def export(
 ):
     """The torch.export.ExportedProgram of `forward`, weights as buffers, for any number of samples or for `batch`."""
     import torch
+    from torch._dynamo.exc import UserError, UserErrorType
+    from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
     module = as_module(forward, weights)
     shape = (3 if batch is None else batch, *sample) if batched else tuple(sample)
     open_batch = ({0: torch.export.Dim("batch")},) if batched and batch is None else None
-    with torch.no_grad():
-        return torch.export.export(module, (torch.zeros(shape),), dynamic_shapes=open_batch, strict=False)
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, (torch.zeros(shape),), dynamic_shapes=open_batch, strict=False)
+    except GuardOnDataDependentSymNode as error:
+        frames = [
+            f
+            for f in traceback.extract_tb(error.__traceback__)
+            if f.name == "forward" and not of_torch(f.filename)
+        ]
+        where = f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else "no line known"
+        raise Unsupported(
+            f"forward decides by the values of its input ({where}): a static network takes the same way with all inputs"
+        ) from None
+    except UserError as error:
+        if error.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
+            raise
+        raise Unsupported(
+            "forward makes the number of samples a fixed one, as len(x) does: take x.shape[0], which stays open"
+        ) from None
 
 
 def as_module(forward: Callable, weights: Mapping[str, np.ndarray]):
@@ -127,7 +147,9 @@ class Builder:
 
     def add(self, node) -> None:
         """Translate a node of the program, or fold it where the input does not enter it."""
-        name = str(node.target)
+        name, value = str(node.target), node.meta.get("val")
+        if not hasattr(value, "dtype") and not isinstance(value, (tuple, list)):
+            return  # the number of samples, and what is concluded about it: shapes here are those of one sample
         if not any(n.name in self.names for n in node.all_input_nodes):
             if name.split(".")[1] not in MOVES:
                 raise self.refusal(node, "arithmetic on weights alone; do it before")
@@ -138,7 +160,6 @@ class Builder:
         translate = ATEN.get(name)
         if translate is None:
             raise self.refusal(node, "no operation of `static`")
-        value = node.meta["val"]
         if str(value.dtype) != "torch.float32":
             raise self.refusal(node, f"a result of {value.dtype}; `static` has float32 alone")
         translate(self, node, *node.args, **node.kwargs)
@@ -212,11 +233,31 @@ class Builder:
         return name
 
 
+def of_torch(file: str) -> bool:
+    """Whether a file of a stack belongs to torch, which names its own from its directory on."""
+    import torch
+
+    return file.startswith("torch/") or Path(torch.__file__).parent in Path(file).parents
+
+
+def only_result(results: Sequence[Any]) -> Any:
+    """The node of the one result of a program; raises Unsupported where `forward` returns others."""
+    if len(results) == 1 and hasattr(results[0], "meta"):
+        return results[0]
+    kinds = ["a tensor" if hasattr(each, "meta") else repr(each) for each in results]
+    raise Unsupported(
+        f"forward returns {' and '.join(kinds) or 'nothing'}, and a static network has one result, a tensor: "
+        "return that alone"
+    )
+
+
 def line(node) -> str:
-    """The line of the source that a node comes from, as `FILE:LINE: text`."""
+    """The line of the source that a node comes from, the innermost outside torch, as `FILE:LINE: text`."""
     trace = [part for part in node.meta.get("stack_trace", "").splitlines() if part.strip()]
     for k in range(len(trace) - 1, -1, -1):
         if trace[k].strip().startswith("File "):
             file, number = trace[k].strip().split('"')[1], trace[k].split("line ")[1].split(",")[0]
+            if of_torch(file):
+                continue
             return f"{file}:{number}: {' '.join(part.strip() for part in trace[k + 1 :])}".rstrip(": ")
     return "no line known"

@@ -114,6 +114,23 @@ def test_a_layer_of_graphsage_without_a_batch():
     np.testing.assert_allclose(y, forward(tensors, torch.from_numpy(x)).numpy(), rtol=1e-5)
 
 
+@pytest.mark.parametrize(
+    "view",
+    [lambda x: x.view(x.shape[0], -1), lambda x: x.reshape(x.size(0), 24)],
+)
+def test_shapes_may_name_the_number_of_samples(view):
+    weights, x = {"w": normal(5, 24)}, normal(3, 4, 6)
+    graph = capture(lambda tensors, x: F.linear(view(x), tensors[0]), weights, (4, 6))
+    flat = capture(lambda tensors, x: F.linear(x.flatten(1), tensors[0]), weights, (4, 6))
+    assert same(Static(plan(graph))(x), evaluate(flat, x))
+
+
+def chosen(tensors, x):
+    if x.sum() > 0:  # the line that errors name
+        return x
+    return -x
+
+
 def cumulated(tensors, x):
     return x.cumsum(1)  # the line that errors name
 
@@ -132,6 +149,20 @@ def cumulated(tensors, x):
         (lambda tensors, x: x.reshape(-1), "not the batch: samples are coupled"),
         (lambda tensors, x: F.dropout(x, 0.5, True), "dropout is for training"),
         (lambda tensors, x: x.double(), "aten"),
+        (chosen, r"decides by the values of its input \(.*test_inference_backends.py:\d+: if x.sum\(\) > 0:"),
+        (
+            lambda tensors, x: x / x.shape[0],
+            r"aten.div.Tensor \(node 'div', .*test_inference_backends.py:\d+",
+        ),
+        (lambda tensors, x: x.view(2 * x.shape[0], 3, 6), "not the batch: samples are coupled"),
+        (lambda tensors, x: x.max(1), r"aten.max.dim \(node 'max_1', .*test_inference_backends.py:\d+"),
+        (
+            lambda tensors, x: (x, x * 2),
+            "forward returns a tensor and a tensor, and a static network has one result",
+        ),
+        (lambda tensors, x: (x, None), "forward returns a tensor and None"),
+        (lambda tensors, x: None, "forward returns None"),
+        (lambda tensors, x: {}, "forward returns nothing"),
         (lambda tensors, x: x * (tensors[0] + 1), "arithmetic on weights alone"),
         (lambda tensors, x: tensors[0] * 1.0, "aten|depend"),
         (lambda tensors, x: F.max_pool2d(x[:, None], 2, padding=1), "padding"),
