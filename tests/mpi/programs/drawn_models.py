@@ -158,7 +158,7 @@ def drawn(draw):
     for parameter in parameters[1:]:
         if draw.random() < 0.08:
             parameter.requires_grad_(False)
-    if not any(p.requires_grad for p in parameters):
+    if not any(p.requires_grad for p in network.layers.parameters()):  # else no loss has a gradient
         network.layers.append(nn.Linear(n, n).to(dtype))
     about = {
         "bucket_cap_mb": draw.choice((1e-6, 0.001, 0.005, 25)),
