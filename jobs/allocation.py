@@ -79,8 +79,7 @@ def is_over(start: str) -> bool:
         return False
     if job == own_number.partition(".")[0]:
         return restarts != own_number.partition(".")[2]
-    answer = _answer(["scontrol", "show", "job", "--oneliner", job])
-    fields = dict(re.findall(r"(\w+)=(\S*)", answer))
+    answer, fields = _asked(job)
     state = fields.get("JobState")
     return (
         FORGOTTEN in answer
@@ -91,10 +90,9 @@ def is_over(start: str) -> bool:
 
 def _slurm(known: Allocation) -> Allocation:
     """What Slurm says of the job of this process, `known` where it does not answer."""
-    answer = _answer(["scontrol", "show", "job", "--oneliner", os.environ["SLURM_JOB_ID"]])
+    answer, fields = _asked(os.environ["SLURM_JOB_ID"])
     if FORGOTTEN in answer:
         return replace(known, ending="Slurm does not know the job any more")
-    fields = dict(re.findall(r"(\w+)=(\S*)", answer))
     if "JobState" not in fields:
         return known
     state, restarts = fields["JobState"], fields.get("Restarts", "0")
@@ -106,6 +104,14 @@ def _slurm(known: Allocation) -> Allocation:
     else:
         ending = "Slurm preempts the job" if preempted else ""
     return Allocation(start, end or known.end, ending, preempted=bool(preempted) and state in RUNNING)
+
+
+def _asked(job: str) -> tuple[str, dict[str, str]]:
+    """What Slurm answers about a job, and the fields of its record; of an array one element has the number of all, and
+    the answer has the records of all."""
+    answer = _answer(["scontrol", "show", "job", "--oneliner", job])
+    records = (dict(re.findall(r"(\w+)=(\S*)", line)) for line in answer.splitlines())
+    return answer, next((fields for fields in records if fields.get("JobId") == job), {})
 
 
 def _pbs(known: Allocation) -> Allocation:

@@ -67,6 +67,17 @@ def test_slurm_says_why_no_launch_can_succeed_any_more(says, answer, why):
     assert of_batch(120)().preempted == ("preempts" in why)
 
 
+def test_of_an_array_the_own_element_counts(says):
+    """The last element has the number of the array, and `scontrol` shows all elements of that."""
+    others = [slurm(end=NOW - 9).replace("JobId=7", f"JobId={number}") for number in (8, 9)]
+    over = [other.replace("RUNNING", "COMPLETED") for other in others]
+    for answer in ([*over, slurm()], [slurm(), *over], [over[0], slurm(), over[1]]):
+        says("scontrol", "\n".join(answer))
+        assert (of_batch(120)().ending, of_batch(120)().end) == ("", NOW + 6000)
+    says("scontrol", "\n".join(over))
+    assert of_batch(120)().ending == "", "nothing is said of this one"
+
+
 def test_the_job_that_was_put_into_the_queue_again_is_none_that_ends_when_it_runs(says, monkeypatch):
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     says("scontrol", slurm().replace("Restarts=0", "Restarts=1"))
@@ -87,7 +98,7 @@ def test_the_job_that_was_put_into_the_queue_again_is_none_that_ends_when_it_run
 def test_the_lock_of_a_runner_on_another_node_stays_until_its_job_is_over(
     says, monkeypatch, tmp_path, answer, over
 ):
-    says("scontrol", answer)
+    says("scontrol", answer.replace("JobId=7", "JobId=6"))
     monkeypatch.setenv("SLURM_CLUSTER_NAME", "here")
     monkeypatch.setenv("SLURM_JOB_ID", "7")
     state = State(tmp_path / "out", 0)

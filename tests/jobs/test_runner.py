@@ -212,7 +212,7 @@ def test_an_allocation_that_ends_takes_no_attempt_from_its_tasks(tmp_path, monke
     dies = wrapper(tmp_path, f"{STARTED}; touch {tmp_path}/ends; exit 1")
     scontrol = tmp_path / "scontrol"
     scontrol.write_text(
-        f"#!/bin/sh\n[ -e {tmp_path}/ends ] && echo JobState=COMPLETING || echo JobState=RUNNING\n"
+        f"#!/bin/sh\n[ -e {tmp_path}/ends ] && echo JobId=7 JobState=COMPLETING || echo JobId=7 JobState=RUNNING\n"
     )
     scontrol.chmod(0o755)
     monkeypatch.setenv("SLURM_JOB_ID", "7")

@@ -139,7 +139,11 @@ class LibraryReducer(Reducer):
         return super()._stage(contributions, out)
 
     def _fold(self, contributions: np.ndarray, out: np.ndarray) -> None:
-        if len(contributions):
+        if len(contributions) == 1:
+            np.copyto(
+                out, contributions[0]
+            )  # as it is: adding 0 to it would flush subnormals where that is on
+        elif len(contributions):
             FOLDS[self._operation.name](contributions, 0, None, out)
         else:
             out.fill(self._operation.identity(self.dtype))
