@@ -73,6 +73,6 @@ def test_what_does_not_fit_is_refused():
         PACKED.encode(words, 3, np.zeros(200, np.uint8))
     with pytest.raises(ChoiceError, match=r"wire.*'morse'.*as is, packed"):
         wires.get("morse", np.dtype(np.int64))
-    with pytest.raises(ChoiceError, match=r"packs integers.*float32"):
+    with pytest.raises(ChoiceError, match=r"packs words of 64 bits.*float32"):
         wires.get("packed", np.dtype(np.float32))
     assert wires.get("as is", np.dtype(np.float32)) is None
