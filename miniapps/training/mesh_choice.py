@@ -27,15 +27,21 @@ TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that
 
 def complete(config, size: int) -> None:
     """Write back the mesh and the axes that follow from the recipe, axes in the order of the model. Raises ChoiceError
-    for a model, a recipe or an axis that is unknown, and for an axis that is named twice."""
+    for a model, a recipe or an axis that is unknown, and for an axis that is named twice; UsageError for heads that do
+    not share the width."""
     known("model over a mesh", config.model.name, models.MODELS)
     recipes = models.model(config.model.name).RECIPES
     known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(recipes))
     carriers = recipes[config.mesh.recipe]
     config.mesh.axes = config.mesh.axes or ",".join(carriers)
-    there = chosen(models.model(config.model.name), deck(config), names(config))
+    # Before there is a deck, which says it in its own words.
+    if config.model.name in TEXT and config.model.hidden % config.model.heads:
+        raise UsageError(
+            f"model.hidden = {config.model.hidden} is no multiple of model.heads = {config.model.heads}; choose one"
+        )
+    axes = chosen(models.model(config.model.name), deck(config), names(config))
     config.mesh.axes = ",".join(
-        axis.name for axis in there
+        axis.name for axis in axes
     )  # in whatever order they were given: one experiment
     if not config.mesh.mesh:
         first, *others = dict.fromkeys(carriers.values())
@@ -76,11 +82,6 @@ def validate(config, options, size: int) -> None:
     if options.replay is not None:
         raise UsageError(
             "--replay: over a mesh nothing is decided from a clock or an order of arrival; leave it out"
-        )
-    # Before there is a deck, which says it in its own words.
-    if name in TEXT and config.model.hidden % config.model.heads:
-        raise UsageError(
-            f"model.hidden = {config.model.hidden} is no multiple of model.heads = {config.model.heads}; choose one"
         )
     count = counts(config)[0]
     if training.batch > count:
