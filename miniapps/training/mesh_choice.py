@@ -27,8 +27,8 @@ TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that
 
 def complete(config, size: int) -> None:
     """Write back the mesh and the axes that follow from the recipe, axes in the order of the model. Raises ChoiceError
-    for a model, a recipe or an axis that is unknown, and for an axis that is named twice; UsageError for heads that do
-    not share the width."""
+    for a model, a recipe or an axis that is unknown, for an axis that is named twice or cannot be cut so; UsageError
+    for heads that do not share the width."""
     known("model over a mesh", config.model.name, models.MODELS)
     recipes = models.model(config.model.name).RECIPES
     known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(recipes))
@@ -39,10 +39,12 @@ def complete(config, size: int) -> None:
         raise UsageError(
             f"model.hidden = {config.model.hidden} is no multiple of model.heads = {config.model.heads}; choose one"
         )
-    axes = chosen(models.model(config.model.name), deck(config), names(config))
-    config.mesh.axes = ",".join(
-        axis.name for axis in axes
-    )  # in whatever order they were given: one experiment
+    try:
+        axes = chosen(models.model(config.model.name), deck(config), names(config))
+    except AxisError as error:
+        raise ChoiceError(f"--blocks: {error}") from error
+    # In whatever order they were given: one experiment.
+    config.mesh.axes = ",".join(axis.name for axis in axes)
     if not config.mesh.mesh:
         first, *others = dict.fromkeys(carriers.values())
         config.mesh.mesh = ",".join([f"{first}={size}", *(f"{name}=1" for name in others)])
