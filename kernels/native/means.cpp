@@ -1,9 +1,9 @@
 // Means of a few vectors, element by element: the exact sum divided by a whole number and rounded once, to the type of the
 // sources (kernels/allreduce/means.py). No order of the sources shows, and no sum overflows where its mean does not.
 //
-// In numbers: r = fl(s + e) of a cascade (cascade.hpp), d what r lacks, b a bound of what is in neither; q = fl(r / n), and
-// rem = r - q n, which is exact: q is cut into 24 and 29 bits, so that both products with n < 2^24 are. Then the mean is
-// q + (rem + d + U) / n with |U| <= b. It rounds as both ends of an interval around it do, if these round alike; where
+// cascade.hpp gives r = fl(s + e), the error d of that addition, and a bound b of the rest U. Let q = fl(r / n) and
+// rem = r - q n. rem is exact: q is cut into 24 and 29 bits, and the product of each with n < 2^24 is exact. The mean is
+// q + (rem + d + U) / n with |U| <= b. Where both ends of an interval around it round alike, it rounds as they do; where
 // rem = d = b = 0 it is q. All other elements, and those near the ends of the range, are divided as integers.
 #include <limits>
 

@@ -49,7 +49,7 @@ class Room:
         self.left -= nbytes
 
     def require(self, nbytes: int, name: str, where: str) -> None:
-        """As `take`, of what is held for a moment."""
+        """As `take`, for an array that is given up at once: its bytes do not stay counted."""
         self.take(nbytes, name, where)
         self.left += nbytes
 

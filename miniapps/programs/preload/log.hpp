@@ -120,7 +120,7 @@ class Log {
         return reinterpret_cast<Record *>(base_ + PAGE) + written_;
     }
 
-    // `texts`: their running hash, so that a missing line is told of a killed program, too.
+    // `texts`: the running hash of the lines of names. By it a reader sees that one is missing, also after a kill.
     void commit(std::uint64_t texts) {
         header()->texts = texts;
         Record *record = at(written_);

@@ -49,7 +49,7 @@ TORCH = (
     "uint8",
     "bool",
 )
-QUADRUPLE = ("MPI.REAL16", "MPI.COMPLEX32")  # which NumPy has not: what MPI makes of them is not looked at
+QUADRUPLE = ("MPI.REAL16", "MPI.COMPLEX32")  # NumPy has no such type, so that their totals cannot be checked
 LOWER = (
     "SUM",
     "PROD",
