@@ -206,15 +206,24 @@ bool sum_any(const Source *const *x, std::size_t sources, std::size_t from, std:
     }
 }
 
+// The numbers at(0), ..., at(count - 1) added to words, whose carries are propagated before there is no room for them.
+template <typename At>
+void deposit_all(long long *words, std::size_t count, const At &at) {
+    for (std::size_t q = 0; q < count; ++q) {
+        deposit(words, at(q));
+        if (q % 512 == 511) carry(words);
+    }
+}
+
 template <typename Source, typename Float>
 Float by_words(const Source *const *x, std::size_t sources, std::size_t i, bool marks) {
     long long words[WORDS] = {}, room[CHUNKS];
-    for (std::size_t q = 0; q < sources; ++q) {
-        if (marks && is_mark(x[q][i])) return mark(Float());
-        deposit(words, widen(x[q][i]));
-        if (q % 512 == 511) carry(words);
-    }
-    return round_into(words, room, Float());
+    bool marked = false;
+    deposit_all(words, sources, [&](std::size_t q) {
+        marked |= marks && is_mark(x[q][i]);
+        return widen(x[q][i]);
+    });
+    return marked ? mark(Float()) : round_into(words, room, Float());
 }
 
 // `out` may be one of the sources. `marks`: whether marked NaN are such, and no numbers of the caller. Returns how many

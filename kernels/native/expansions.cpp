@@ -246,12 +246,11 @@ void load(const Number *x, std::size_t k, std::size_t n, double *out, bool marks
                 double sum[W] = {};
                 long long words[WORDS] = {};
                 bool marked = false;
-                for (std::size_t q = 0; q < k; ++q) {
+                deposit_all(words, k, [&](std::size_t q) {
                     const double v = widen(x[q * n + from + i]);
                     marked |= marks && is_mark(v);
-                    deposit(words, v);
-                    if (q % 512 == 511) carry(words);
-                }
+                    return v;
+                });
                 if (marked)
                     sum[0] = mark(double());
                 else

@@ -80,10 +80,7 @@ Number round_quotient(const long long *words, long long divisor) {
 template <typename Number>
 Number by_words(const std::vector<const Number *> &x, std::size_t i, long long divisor) {
     long long words[WORDS] = {};
-    for (std::size_t q = 0; q < x.size(); ++q) {
-        deposit(words, widen(x[q][i]));
-        if (q % 512 == 511) carry(words);
-    }
+    deposit_all(words, x.size(), [&](std::size_t q) { return widen(x[q][i]); });
     return round_quotient<Number>(words, divisor);
 }
 

@@ -1,4 +1,4 @@
-"""Powers of two that bring a matrix or a right side near 1, so that the squares in a solver neither over- nor underflow.
+"""Powers of two that bring a matrix or a right side near 1, so that squares in a solver neither over- nor underflow.
 
 They round nothing: the solutions of 2^k A x = b and of A x = 2^k b have the bits of that of A x = b, but for exponents.
 """
