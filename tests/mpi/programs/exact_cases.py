@@ -2,7 +2,7 @@
 
 Run by tests/mpi/test_exact_cases_mpi.py; by hand for as long as wanted:
 
-    mpirun -n 3 python tests/mpi/programs/exact_cases.py --cases 1000 --seed 7
+    PYTHONPATH=. mpirun -n 3 python tests/mpi/programs/exact_cases.py --cases 1000 --seed 7
 
 One case is one sum, of which up to 200 elements are checked against rational arithmetic and all others against the
 superaccumulator, bit for bit. Then all elements but one are drawn anew: the bits of that one must stay.
