@@ -49,7 +49,8 @@ def executed(traps):
 
 def run(traps, *command, **environment):
     env = {key: value for key, value in os.environ.items() if key not in ("PYTHONSAFEPATH", "PYTHONPATH")}
-    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"  # its mpicxx is of the same MPI as its mpirun
+    # Its mpicxx is of the same MPI as its mpirun.
+    env["PATH"] = f"{Path(sys.executable).parent}:{env['PATH']}"
     return subprocess.run(
         [str(word) for word in command], cwd=traps, env=env | {"PYTHONPATH": str(ROOT)} | environment,
         capture_output=True, text=True, timeout=280,

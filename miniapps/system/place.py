@@ -43,7 +43,8 @@ class Place:
     def trouble(self) -> str:
         """What became of the directory, in a sentence; empty while it is where it was and can be written to."""
         where = f"the directory of the run, {self.path},"
-        writable = os.access(self.path, os.W_OK | os.X_OK)  # first: what is removed meanwhile is told as removed
+        # Asked first, so that what is removed in between is told as removed.
+        writable = os.access(self.path, os.W_OK | os.X_OK)
         if not leads_to(self.path, self._identity):
             return f"{where} {fate(self.path, self._identity)}; {ADVICE}"
         if writable:
