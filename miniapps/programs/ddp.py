@@ -107,10 +107,6 @@ class Hook:
             )
         if not (state is None or isinstance(state, dist.ProcessGroup)):
             raise TypeError(f"fpna.ddp_hook: the state is {type(state).__name__}: pass None")
-        if model.static_graph:  # whose first backward pass may wait for a bucket that never comes
-            raise ValueError(
-                "fpna.ddp_hook: the model has static_graph=True, with which DDP may wait for ever: leave it out"
-            )
         _require_gradients(model.module, self._axes.wire)
         group = group_of(self._comm, process_group)
         self._trainings = [training for training in self._trainings if training.model() is not None]
@@ -128,6 +124,8 @@ class Training:
         self.number = group.enter(self.model)
         self.parameters = WeakIdKeyDictionary({p: None for p in model.module.parameters() if p.requires_grad})
         self._feedback = Feedback()
+        # In the first pass of a static graph DDP calls every bucket the first of many, and none the last.
+        self._numbered = not model.static_graph
 
     def begin(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Begin the sum of a bucket; its mean comes with the last bucket."""
@@ -136,6 +134,8 @@ class Training:
         group = self.group
         if bucket.index() == 0:
             group.settle(self)
+        else:
+            self._numbered = True
         flat = bucket.buffer()
         if flat.layout != torch.strided:
             raise TypeError(SPARSE.format(name="a parameter"))
@@ -154,7 +154,7 @@ class Training:
         future = torch.futures.Future[torch.Tensor](devices=[flat.device] if flat.is_cuda else None)
         group.begun.append(Begun(self, key, mean, (flat, lost, future)))
         mean.start(host)
-        if bucket.is_last():
+        if bucket.is_last() or not self._numbered:
             self._finish()
         return future
 
