@@ -31,11 +31,19 @@ def memory(config, options, size: int):
     return need(config, options, size)
 
 
+def targets(config, options, size: int):
+    """What injected faults can strike: a `miniapps.runner.faults.Targets`."""
+    from miniapps.calibrate.validate import targets as found
+
+    return found(config, options, size)
+
+
 APP = App(
     name="calibrate",
     config=CalibrateConfig,
     run=run,
     validate=validate,
     memory=memory,
+    targets=targets,
     summary="rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, memory, noise",
 )

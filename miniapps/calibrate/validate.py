@@ -6,6 +6,7 @@ from kernels.allreduce import Reduction
 from kernels.allreduce.accumulate import order_free
 from miniapps.calibrate.config import WHAT
 from miniapps.errors import UsageError
+from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need, ranks_on_node
 
 SHAPE = 400_000  # bytes of the matrices and of the images of a shape, the mean over those that are drawn
@@ -44,3 +45,8 @@ def memory(config, options, size: int) -> Need:
 
     options_of = [f"--shapes {given.shapes}"] * bool(kernels) + ["--what memory"] * bool(arrays)
     return Need(arrays + kernels + OTHERS, ", ".join(options_of) or "calibrate", fitting)
+
+
+def targets(config, options, size: int) -> Targets:
+    """No block; how many cases the time allows shows as they are measured."""
+    return Targets(None)

@@ -32,6 +32,13 @@ def memory(config, options, size: int):
     return need(config, options, size)
 
 
+def targets(config, options, size: int):
+    """What injected faults can strike: a `miniapps.runner.faults.Targets`."""
+    from miniapps.coupled.validate import targets as found
+
+    return found(config, options, size)
+
+
 def complete(config, options, size: int) -> None:
     """Write back how the network is called, which the guarantee decides where no option does, and how often the state
     is rounded."""
@@ -49,6 +56,7 @@ APP = App(
     run=run,
     validate=validate,
     memory=memory,
+    targets=targets,
     complete=complete,
     duplicates=True,
     summary="forced two-dimensional turbulence with a learned subgrid closure",

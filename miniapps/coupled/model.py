@@ -127,7 +127,13 @@ class Model:
     @property
     def own(self) -> np.ndarray:
         """The numbers by which the blocks of this member on this rank are recorded: int64 (own blocks,)."""
-        return self.blocks.own + self.member.number * self.blocks.count
+        return self.blocks.own + self.whole.start
+
+    @property
+    def whole(self) -> range:
+        """The numbers of the blocks of this member on all ranks."""
+        first = self.member.number * self.blocks.count
+        return range(first, first + self.blocks.count)
 
     def each(self) -> Iterator[Member]:
         """Every member, while it is the one that is advanced."""
@@ -137,7 +143,7 @@ class Model:
 
     def start(self) -> None:
         """Initial vorticity and its streamfunction."""
-        flow_config, first = self.config.flow, self.member.number * self.blocks.count
+        flow_config, first = self.config.flow, self.whole.start
         initial = vorticity(
             flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.member.seed,
             {number - first: seed + self.member.number for number, seed in self.ctx.other_seeds(self.own).items()},
@@ -284,7 +290,7 @@ class Model:
         self._settle()
         self.tracer.event(self.name["rhs"], start)
         if self.watch is not None:
-            self.watch.kernel("rhs", self.own, rate)
+            self.watch.kernel("rhs", self.own, rate, of=self.whole)
         if self.duplicates is not None:
             compare_rate(self, len(powers), terms, eddy, source, rate)
         return rate
@@ -292,7 +298,7 @@ class Model:
     def _closed(self, eddy) -> None:
         """What the closure gave, before the network learns."""
         if self.watch is not None:
-            self.watch.kernel("closure", self.own, eddy)
+            self.watch.kernel("closure", self.own, eddy, of=self.whole)
         if self.duplicates is not None:
             compare_closure(self, eddy)
 

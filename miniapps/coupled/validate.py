@@ -11,6 +11,7 @@ from miniapps.coupled.physics import HALO
 from miniapps.coupled.restart import check_restart, verify_weights
 from miniapps.errors import UsageError
 from miniapps.layout.blocks import Blocks, BlocksError
+from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
 
 
@@ -86,6 +87,18 @@ def _ensemble(config) -> None:
 # network where it computes many blocks at once, of a block in the lists that every rank keeps, of a point of the
 # coarsest grid, which every rank holds whole.
 POINT, PADDED, CHANNEL, LISTED, COARSEST = 83, 108, 30, 20, 60
+
+
+def targets(config, options, size: int) -> Targets:
+    """Every kind strikes the blocks of all members."""
+    grid = config.grid
+    count = Blocks(grid.ny, grid.nx, grid.by, grid.bx, size).count * config.flow.ensemble
+
+    def blocks(fault: Fault) -> Struck:
+        state = fault.kind in ("nan", "bitflip")
+        return Struck(count, (lambda block: grid.by * grid.bx) if state else None, 64)
+
+    return Targets(config.time.last, blocks=blocks, exchanges=True)
 
 
 def memory(config, options, size: int) -> Need:

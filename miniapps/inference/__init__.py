@@ -24,6 +24,13 @@ def validate(config, options, size: int) -> None:
     check(config, options, size)
 
 
+def targets(config, options, size: int):
+    """What injected faults can strike: a `miniapps.runner.faults.Targets`."""
+    from miniapps.inference.validate import targets as found
+
+    return found(config, options, size)
+
+
 def complete(config, options, size: int) -> None:
     """Write back the backend that the guarantee decides, and the seeds that follow from that of the run."""
     from miniapps.inference.validate import backend
@@ -39,6 +46,7 @@ APP = App(
     config=InferenceConfig,
     run=run,
     validate=validate,
+    targets=targets,
     complete=complete,
     summary="networks that answer requests of changing size, by torch, ONNX Runtime, OpenVINO or static schedules",
 )

@@ -5,6 +5,7 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.inference.weights import check_weights
+from miniapps.runner.faults import Targets
 from miniapps.training.data import COUNTS, load
 
 
@@ -39,3 +40,8 @@ def validate(config, options, size: int) -> None:
     load(name, config.data.dir, config.seeds.data)
     if config.inference.weights:
         check_weights(config)
+
+
+def targets(config, options, size: int) -> Targets:
+    """A step is a request of each rank; no state is kept that could be struck."""
+    return Targets(-(-config.requests.count // size))

@@ -25,11 +25,19 @@ def validate(config, options, size: int) -> None:
     check(config, options)
 
 
+def targets(config, options, size: int):
+    """What injected faults can strike: no block. A `miniapps.runner.faults.Targets`."""
+    from miniapps.runner.faults import Targets
+
+    return Targets(None)  # how many cases there are shows as torch is asked
+
+
 APP = App(
     name="operations",
     config=OperationsConfig,
     run=run,
     validate=validate,
+    targets=targets,
     first="--function",
     summary="an audit of PyTorch operations: what their bits depend on beside their input, and what their "
     "documentation says of it; a first argument FILE.py:FUNCTION audits a function of yours",

@@ -31,11 +31,19 @@ def memory(config, options, size: int):
     return need(config, options, size)
 
 
+def targets(config, options, size: int):
+    """What injected faults can strike: a `miniapps.runner.faults.Targets`."""
+    from miniapps.reductions.validate import targets as found
+
+    return found(config, options, size)
+
+
 APP = App(
     name="reductions",
     config=ReductionsConfig,
     run=run,
     validate=validate,
     memory=memory,
+    targets=targets,
     summary="sums of arrays by every variant, across ranks by any ordering: their bits and their times",
 )

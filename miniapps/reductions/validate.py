@@ -9,6 +9,8 @@ from miniapps.layout.blocks import MOST_BLOCKS
 from miniapps.reductions import data, illconditioned
 from miniapps.reductions.choice import choose
 from miniapps.reductions.config import ARRAYS
+from miniapps.reductions.parts import Parts
+from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
 
 
@@ -44,6 +46,21 @@ def validate(config, options, size: int) -> None:
             f"problem.block = {problem.block}: {contributions} logical blocks in an array of {max(sizes)}, and every "
             f"rank lists them all, at most {MOST_BLOCKS}: set it to {-(-max(sizes) // MOST_BLOCKS)} or more"
         )
+
+
+def targets(config, options, size: int) -> Targets:
+    """A step is an array, or with `--split arrays` one array of every rank."""
+    problem = config.problem
+    sizes, arrays = data.extent(problem)
+    rounds = -(-arrays // (size if config.method.split == "arrays" else 1))
+
+    def blocks(fault: Fault) -> Struck:
+        if fault.kind not in ("nan", "bitflip"):
+            return Struck(0)
+        parts = Parts(sizes[(fault.step - 1) // rounds], problem.block)
+        return Struck(parts.count, parts.length, 8 * data.element_type(problem.dtype).itemsize)
+
+    return Targets(len(sizes) * rounds, blocks=blocks)
 
 
 def launch_shape(launch) -> dict[str, int]:

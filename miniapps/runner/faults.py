@@ -87,6 +87,65 @@ class Fault:
             array[where] = _flip(array[where], self.bit, self.spec)
 
 
+@dataclass(frozen=True)
+class Struck:
+    """Where faults of one kind can strike: in blocks 0 to `count` - 1. `elements(block)` and `bits` of each of their
+    numbers; None where that shows only when they strike."""
+
+    count: int
+    elements: Callable[[int], int] | None = None
+    bits: int | None = None
+
+
+@dataclass(frozen=True)
+class Targets:
+    """What a run has that faults can strike, as its application knows it before the run.
+
+    Its steps are `first` to `last`; None: how many there are shows only as it goes. `blocks(fault)` says where a fault
+    of this kind and step can strike, with count 0 where nowhere; None where that shows only then. Without `blocks`
+    nowhere. `exchanges`: whether ranks exchange halos.
+    """
+
+    last: int | None
+    first: int = 1
+    blocks: Callable[[Fault], Struck | None] = lambda fault: Struck(0)
+    exchanges: bool = False
+
+
+def require_targets(faults: Iterable[Fault], app: str, targets: Targets) -> None:
+    """Raise UsageError for a fault that has nothing to strike in a run of `app` with these `targets`."""
+    for fault in faults:
+        where, last = f"--fault {fault.spec}", targets.last
+        if fault.kind == "lost-halo" and not targets.exchanges:
+            raise UsageError(f"{where}: {app} exchanges no halos; choose another kind of fault")
+        # What passes before the first step is of step 0, and after the last of one more.
+        inside = fault.kind in INSIDE
+        first = 0 if inside else targets.first
+        if fault.kind != "seed" and not (
+            first <= fault.step and (last is None or fault.step <= last + inside)
+        ):
+            steps = f"from {targets.first} on" if last is None else f"{targets.first} to {last}"
+            raise UsageError(f"{where}: the run has no step {fault.step}; its steps are {steps}")
+        place = None if fault.block is None else targets.blocks(fault)
+        if place is not None and fault.block is not None:
+            _require_place(where, fault, fault.block, app, place)
+
+
+def _require_place(where: str, fault: Fault, block: int, app: str, place: Struck) -> None:
+    if place.count == 0:
+        raise UsageError(
+            f"{where}: {app} has no block that {fault.kind} could strike; choose another kind of fault"
+        )
+    if block >= place.count:
+        raise UsageError(f"{where}: no rank has a block {block}; the run has {place.count}, from 0 on")
+    if place.elements is not None and fault.index >= place.elements(block):
+        raise UsageError(
+            f"{where}: index {fault.index}: block {block} has {place.elements(block)} elements, from 0 on"
+        )
+    if place.bits is not None and fault.bit >= place.bits:
+        raise UsageError(f"{where}: bit {fault.bit}: its numbers have the bits 0 to {place.bits - 1}")
+
+
 def parse(spec: str, size: int, repeats: int) -> Fault:
     """The fault that `KIND@step=S,key=value,...` describes, for a run of `size` ranks; raises UsageError."""
     kind, _, rest = spec.partition("@")

@@ -137,6 +137,8 @@ def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fau
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if app.validate:
         app.validate(own, options, size)
+    if injected and app.targets:
+        faults.require_targets(injected, app.name, app.targets(own, options, size))
     return injected
 
 

@@ -18,6 +18,7 @@ from miniapps.runner import console, outcome, together
 from miniapps.runner.chained import Heads
 from miniapps.runner.context import Context, keeps_environment
 from miniapps.runner.failure import BAD_USAGE, DONE, FAILED, NOT_VERIFIED, USAGE, State, fail
+from miniapps.runner.faults import Targets
 from miniapps.runner.launch import Launch, prepare
 from miniapps.runner.options import RunOptions
 from miniapps.runner.outcome import RESULT, Check, Outcome
@@ -42,8 +43,9 @@ class App:
     `validate(config, options, size)` is called on rank 0 before anything is created and raises UsageError,
     ChoiceError or BlocksError for what cannot be run. `complete(config, options, size)`, before it, writes into the
     configuration what guarantee and number of ranks decide, so that the recorded one is complete. `memory(config,
-    options, size)`, after both, says what a rank will need. `package` holds the folder `decks`; `command` is what
-    starts it, `python -m PACKAGE` unless another is given. `duplicates`: whether it computes blocks twice where
+    options, size)`, after both, says what a rank will need. `targets(config, options, size)`, after `validate`, says
+    what injected faults can strike; without it that shows when they do. `package` holds the folder `decks`; `command`
+    is what starts it, `python -m PACKAGE` unless another is given. `duplicates`: whether it computes blocks twice where
     `--duplicate` asks for it. `first`: the option that a first argument without a dash is the value of.
     """
 
@@ -54,6 +56,7 @@ class App:
     validate: Callable[[Any, RunOptions, int], None] | None = None
     complete: Callable[[Any, RunOptions, int], None] | None = None
     memory: Callable[[Any, RunOptions, int], Need] | None = None
+    targets: Callable[[Any, RunOptions, int], Targets] | None = None
     package: str = ""
     command: str = ""
     duplicates: bool = False

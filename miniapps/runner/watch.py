@@ -44,16 +44,17 @@ class Watch:
         self.comm, self.tracer, self.recording = comm, tracer, recording
         self._faults, self._struck = faults, struck
         self._now = (-1, -1)
-        self._calls: dict[str, int] = {}
+        self._calls: dict[tuple[str, range | None], int] = {}
 
-    def due(self, kind: str) -> list[Fault]:
-        """The faults of this kind that strike at this call; counts it."""
+    def due(self, kind: str, of: range | None = None) -> list[Fault]:
+        """The faults of this kind that strike at this call; counts it, among those for the same blocks `of`."""
         now = self.tracer.repeat, self.tracer.step
         if now != self._now:
             self._now, self._calls = now, {}
-        call = self._calls.get(kind, 0)
-        self._calls[kind] = call + 1
-        return [f for f in self._faults if (f.kind, f.repeat, f.step, f.call) == (kind, *now, call)]
+        call = self._calls.get((kind, of), 0)
+        self._calls[kind, of] = call + 1
+        here = [f for f in self._faults if (f.kind, f.repeat, f.step, f.call) == (kind, *now, call)]
+        return [f for f in here if of is None or f.block in of]
 
     def done(self, fault: Fault, here: bool, missing: str) -> None:
         """Agree that a fault has struck on some rank, which raises UsageError on all where it has not. Collective."""
@@ -72,11 +73,18 @@ class Watch:
             self.tracer.array(name, int(block), host(array))
 
     def kernel(
-        self, name: str, blocks: Sequence[int], results: Sequence, prefix: str = COMPUTED, record: bool = True
+        self,
+        name: str,
+        blocks: Sequence[int],
+        results: Sequence,
+        prefix: str = COMPUTED,
+        record: bool = True,
+        of: range | None = None,
     ) -> None:
         """What a local kernel gave: `results`, one writable array for each of the own `blocks`; recorded unless another
-        rank has the same blocks and records them. Collective where a fault is due."""
-        for fault in self.due("kernel-bit"):
+        rank has the same blocks and records them. `of`: the blocks of all ranks that the kernel is for, where others
+        are computed by calls of their own. Collective where a fault is due."""
+        for fault in self.due("kernel-bit", of):
             here = [result for block, result in zip(blocks, results, strict=True) if block == fault.block]
             for result in here:
                 fault.spoil(result, f"the result of {name} in a block")

@@ -32,6 +32,13 @@ def memory(config, options, size: int):
     return need(config, options, size)
 
 
+def targets(config, options, size: int):
+    """What injected faults can strike: a `miniapps.runner.faults.Targets`."""
+    from miniapps.solver.validate import targets as found
+
+    return found(config, options, size)
+
+
 def complete(config, options, size: int) -> None:
     """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files, and how often
     the state is rounded."""
@@ -50,6 +57,7 @@ APP = App(
     run=run,
     validate=validate,
     memory=memory,
+    targets=targets,
     complete=complete,
     summary="distributed Krylov solvers: what the order of addition does to an iteration",
 )

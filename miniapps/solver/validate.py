@@ -5,8 +5,10 @@ import numpy as np
 from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
+from miniapps.layout.rows import Rows
 from miniapps.linear import preconditioners
 from miniapps.linear.krylov import METHODS
+from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.solver import files
 from miniapps.solver.checkpoint import OPTION, check_restart
 from miniapps.solver.problem import (
@@ -25,12 +27,8 @@ def validate(config, options, size: int) -> None:
     """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
     problem, solve, tuning = config.problem, config.solve, config.tuning
     registry.check("spmv", solve.spmv, options.policy.kernel, backend_of(solve.spmv, options.device))
-    symmetric = True
-    if problem.matrix:
-        rows = file_rows(files.header(problem.matrix).rows, config.grid, size, 0, 0).n
-    else:
-        rows = box_rows(box_of(config.grid), size, 0, 0).n
-        symmetric = stencil_of(problem, config.grid).symmetric
+    rows = _rows(config, size).n
+    symmetric = bool(problem.matrix) or stencil_of(problem, config.grid).symmetric
     if asks_for_symmetry(config) and not symmetric:
         inner = f" with tuning.inner = {tuning.inner}" if solve.method == "refinement" else ""
         raise UsageError(
@@ -46,6 +44,28 @@ def validate(config, options, size: int) -> None:
             raise UsageError("tuning.inner = refinement: the inner method must be another one, such as cg")
         if solve.dtype != "float64":
             raise UsageError("--method refinement has residuals in float64: leave out --dtype float32")
+
+
+def _rows(config, size: int) -> Rows:
+    """The rows of the system, as rank 0 has them."""
+    if config.problem.matrix:
+        return file_rows(files.header(config.problem.matrix).rows, config.grid, size, 0, 0)
+    return box_rows(box_of(config.grid), size, 0, 0)
+
+
+def targets(config, options, size: int) -> Targets:
+    """Blocks of rows; random numbers only where some are drawn."""
+    problem, rows = config.problem, _rows(config, size)
+    drawn = bool(problem.spread) or problem.right_side == "random"
+    digits = {"float64": 64, "float32": 32}[config.solve.dtype]
+
+    def blocks(fault: Fault) -> Struck:
+        if fault.kind == "seed":
+            return Struck(rows.count if drawn else 0)
+        mixed = fault.kind == "kernel-bit" and config.solve.method == "refinement"  # products of two types
+        return Struck(rows.count, lambda block: int(np.diff(rows.starts)[block]), None if mixed else digits)
+
+    return Targets(config.solve.last, 0, blocks, exchanges=True)
 
 
 def _check_parts(config, options, size: int) -> None:

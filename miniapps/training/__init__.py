@@ -33,6 +33,13 @@ def memory(config, options, size: int):
     return need(config, options, size)
 
 
+def targets(config, options, size: int):
+    """What injected faults can strike: a `miniapps.runner.faults.Targets`."""
+    from miniapps.training.targets import targets as found
+
+    return found(config, options, size)
+
+
 def complete(config, options, size: int) -> None:
     """Write back the seeds that follow from that of the run, the aggregation of inference that follows from that of
     training, how the network is called, which the guarantee decides where no option does, and how often the state is
@@ -68,6 +75,7 @@ APP = App(
     run=run,
     validate=validate,
     memory=memory,
+    targets=targets,
     complete=complete,
     duplicates=True,
     summary="data-parallel training of small networks",
