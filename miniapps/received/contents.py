@@ -28,6 +28,7 @@ ATTRIBUTE_MOST = 2**20  # bytes of one attribute
 TEXTS = 8  # in one attribute: all may be one long text in the file
 TEXT_FREE = 2**24  # letters that the attributes of one object may hold together
 CHUNK = 8192  # bytes of a packed chunk of ours: zeros deflate to a hundredth there, with what HDF5 notes of a chunk
+PACKED_FREE = 2**12  # bytes of a stored chunk beside twice those that it unpacks to
 FREE = 2**22  # bytes of data that any file may hold unpacked, and beside them
 FACTOR = 100  # times its own bytes: what no file packed in such chunks exceeds
 
@@ -137,7 +138,7 @@ def array(
     if plan.get_layout() == h5d.CHUNKED:
         room.require(stored.itemsize * math.prod(plan.get_chunk()), f"a chunk of {name}", where)
     if plan.get_nfilters():
-        return _unpacked(opened, plan, data, f"{where}: {name}")
+        return Chunks(opened, stored, f"{where}: {name}").fill(data, (0,) * data.ndim)
     if not opened.get_storage_size():
         raise Refused(f"{where}: {name} is of shape {shape}, and no byte of it is there; leave it out")
     _read(opened, data)
@@ -155,29 +156,63 @@ def _read(opened: Any, data: np.ndarray) -> None:
     opened.read(h5s.create_simple(data.shape), there, data)
 
 
-def _unpacked(opened: Any, plan: Any, data: np.ndarray, where: str) -> np.ndarray:
-    """`data` filled with the chunks that hold it, each of exactly the bytes that it should have."""
-    from h5py import h5z
+class Chunks:
+    """The chunks of a packed dataset (h5py.h5d.DatasetID), each unpacked here to exactly the bytes that it should have.
 
-    chunk = plan.get_chunk()
-    filters = [plan.get_filter(i)[0] for i in range(plan.get_nfilters())]
-    nbytes = data.itemsize * math.prod(chunk)
-    for begin in itertools.product(*(range(0, n, step) for n, step in zip(data.shape, chunk, strict=True))):
-        mask, packed = opened.read_direct_chunk(begin)
-        for i, which in reversed(list(enumerate(filters))):
+    `dtype` is the type of its elements as they are stored. `sparse`: chunks that were never written hold the fill
+    value; otherwise they are Refused. The last chunk that was read is kept, for who reads in small pieces.
+    """
+
+    def __init__(self, opened: Any, dtype: np.dtype, where: str, sparse: bool = False):
+        from h5py import h5z
+
+        self._opened, self._dtype, self._where, self._sparse = opened, dtype, where, sparse
+        self._plan = opened.get_create_plist()
+        self._shape = self._plan.get_chunk()
+        self._nbytes = dtype.itemsize * math.prod(self._shape)
+        filters = [self._plan.get_filter(i)[0] for i in range(self._plan.get_nfilters())]
+        self._filters = [(i, which == h5z.FILTER_DEFLATE) for i, which in enumerate(filters)][::-1]
+        # Deflate makes nothing much longer: a stored chunk that claims more is forged. HDF5 makes room for its claim.
+        self._packed = np.empty(2 * self._nbytes + PACKED_FREE, np.uint8)
+        self._last: tuple[tuple[int, ...], np.ndarray] | None = None
+
+    def fill(self, data: np.ndarray, first: tuple[int, ...]) -> np.ndarray:
+        """Fill `data`, of as many axes as the dataset, with its elements from index `first` on; returns it."""
+        starts = (
+            range(at // step * step, at + n, step)
+            for at, n, step in zip(first, data.shape, self._shape, strict=True)
+        )
+        for begin in itertools.product(*starts):
+            here, there = [], []
+            for at, n, origin, step in zip(first, data.shape, begin, self._shape, strict=True):
+                low, high = max(at, origin), min(at + n, origin + step)
+                here.append(slice(low - at, high - at))
+                there.append(slice(low - origin, high - origin))
+            data[tuple(here)] = self._chunk(begin)[tuple(there)]
+        return data
+
+    def _chunk(self, begin: tuple[int, ...]) -> np.ndarray:
+        if self._last is None or self._last[0] != begin:
+            self._last = None  # its memory, before that of the next
+            self._last = begin, self._read(begin)
+        return self._last[1]
+
+    def _read(self, begin: tuple[int, ...]) -> np.ndarray:
+        if self._sparse and self._opened.get_chunk_info_by_coord(begin).byte_offset is None:
+            value = np.zeros(1, self._dtype)
+            self._plan.get_fill_value(value)
+            return np.broadcast_to(value, self._shape)
+        mask, packed = self._opened.read_direct_chunk(begin, out=self._packed)
+        for i, deflated in self._filters:
             if mask & 1 << i:
                 continue
-            if which == h5z.FILTER_DEFLATE:
-                packed = _inflated(packed, nbytes, where)
-            elif len(packed) == nbytes:
-                packed = np.frombuffer(packed, np.uint8).reshape(data.itemsize, -1).T.tobytes()
-        if len(packed) != nbytes:
-            raise Refused(f"{where}: damaged: a chunk is not of {nbytes:,} bytes; leave it out")
-        whole = np.frombuffer(packed, data.dtype).reshape(chunk)
-        here = tuple(slice(at, at + step) for at, step in zip(begin, chunk, strict=True))
-        part = data[here]
-        part[...] = whole[tuple(slice(0, n) for n in part.shape)]
-    return data
+            if deflated:
+                packed = _inflated(packed, self._nbytes, self._where)
+            elif len(packed) == self._nbytes:
+                packed = np.frombuffer(packed, np.uint8).reshape(self._dtype.itemsize, -1).T.tobytes()
+        if len(packed) != self._nbytes:
+            raise Refused(f"{self._where}: damaged: a chunk is not of {self._nbytes:,} bytes; leave it out")
+        return np.frombuffer(packed, self._dtype).reshape(self._shape)
 
 
 def _inflated(packed: bytes, most: int, where: str) -> bytes:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,9 @@ from miniapps.reductions.parts import Parts
 from miniapps.runner.config import closest
 
 MOST = 2**42  # bytes of a file; a rank reads its blocks
-CHUNK = 2**28  # bytes of a chunk of an HDF5 dataset, which HDF5 reads as a whole
+CHUNK = (
+    2**26
+)  # bytes of a chunk of an HDF5 dataset, which is unpacked as a whole, beside those of its file on disk
 LISTED = 1000  # objects of an HDF5 file that are looked at for the name of a dataset
 SHAPES = {1: "(n,) or (arrays, n)", 2: "(2, n) or (arrays, 2, n)"}
 
@@ -45,13 +48,27 @@ def extent(name: str, dtype: np.dtype, vectors: int) -> tuple[int, int]:
 def read(name: str, dtype: np.dtype, array: int, parts: Parts, into: list[np.ndarray]) -> None:
     """Read this rank's blocks of array number `array`, one vector after another, into the arrays `into`."""
     with _open(name) as stored:
+        elements = _elements(name, stored)
         for number, vector in enumerate(into):
             where = ((array,) if stored.ndim > len(into) else ()) + ((number,) if len(into) == 2 else ())
             for block, (start, stop) in zip(parts.own.tolist(), parts.cuts, strict=True):
                 first = block * parts.block
                 with _clear(name):
-                    piece = np.asarray(stored[(*where, slice(first, first + stop - start))])
+                    piece = elements((*where, first), stop - start)
                 vector[start:stop] = piece.view(dtype) if piece.dtype.kind == "V" else piece
+
+
+def _elements(name: str, stored: Any) -> Callable[[tuple[int, ...], int], np.ndarray]:
+    """A function of an index and a count: so many elements from there on, along the last axis."""
+    if isinstance(stored, np.ndarray) or not stored.id.get_create_plist().get_nfilters():
+        return lambda first, count: np.asarray(stored[(*first[:-1], slice(first[-1], first[-1] + count))])
+    chunks = contents.Chunks(stored.id, stored.dtype, f"--file {name}", sparse=True)
+
+    def unpacked(first: tuple[int, ...], count: int) -> np.ndarray:
+        piece = np.empty((1,) * (stored.ndim - 1) + (count,), stored.dtype)
+        return chunks.fill(piece, first).reshape(count)
+
+    return unpacked
 
 
 def _type(stored: Any, dtype: np.dtype) -> np.dtype:
@@ -78,14 +95,16 @@ def _open(name: str) -> Iterator[Any]:
                 import h5py
 
                 # The file that was looked at, not one that has meanwhile come to its path.
-                stored = _dataset(name, stack.enter_context(h5py.File(file, "r")), dataset)
+                on_disk = 512 * os.fstat(file.fileno()).st_blocks
+                stored = _dataset(name, stack.enter_context(h5py.File(file, "r")), dataset, CHUNK + on_disk)
         yield stored
 
 
-def _dataset(name: str, file: Any, path: str) -> Any:
-    """The dataset at `path` of an open HDF5 file, which is reached by hard links and lies in the file itself."""
+def _dataset(name: str, file: Any, path: str, most: int) -> Any:
+    """The dataset at `path` of an open HDF5 file: by hard links, in the file itself, in chunks of at most `most`
+    bytes."""
     import h5py
-    from h5py import h5g, h5l, h5o
+    from h5py import h5g, h5l, h5o, h5t
 
     where, parts = f"--file {name}", [part for part in path.split("/") if part]
     group = h5g.open(file.id, b"/")
@@ -103,10 +122,16 @@ def _dataset(name: str, file: Any, path: str) -> Any:
             continue
         dataset = h5py.Dataset(contents.dataset(group, part, where, opaque=True))
         width = dataset.dtype.itemsize  # fails here for a type that NumPy has not
-        if dataset.chunks and math.prod(dataset.chunks) * width > CHUNK:
+        if dataset.chunks and math.prod(dataset.chunks) * width > most:
             raise UsageError(
                 f"{where}: has chunks of the shape {dataset.chunks}, each of which is read as a whole; store it in "
                 f"chunks of at most {CHUNK} bytes"
+            )
+        kind = dataset.id.get_type()
+        if kind.get_class() != h5t.OPAQUE and not kind.equal(h5t.py_create(dataset.dtype)):
+            raise UsageError(
+                f"{where}: its elements have bits of their own, which NumPy has no type for; store them as float64, "
+                "float32 or float16"
             )
         return dataset
     raise UsageError(

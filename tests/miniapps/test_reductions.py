@@ -1,5 +1,6 @@
 """The numbers that the reductions app adds up, what it chooses to add them with, and what it refuses."""
 
+import zlib
 from fractions import Fraction
 
 import h5py
@@ -11,13 +12,14 @@ from kernels import registry
 from kernels.guarantees import ChoiceError, meets
 from kernels.sums.launch import shape
 from miniapps.errors import UsageError
-from miniapps.reductions import APP, data, illconditioned
+from miniapps.reductions import APP, data, files, illconditioned
 from miniapps.reductions.choice import EMULATED, choose, label
 from miniapps.reductions.config import DTYPES, OPERATIONS, Problem, ReductionsConfig
 from miniapps.reductions.parts import Parts
 from miniapps.reductions.validate import launch_shape, validate
 from miniapps.runner import commandline
 from miniapps.runner.options import RunOptions
+from tests.fuzz.sandbox import forget_memory, tree_memory
 
 
 def whole(problem, array=0, n=None, seed=1):
@@ -269,6 +271,44 @@ class TestFiles:
         with pytest.raises(UsageError, match=reason) as caught:
             data.extent(Problem(distribution="file", file=f"{tmp_path}/x.h5:/{name}"))
         assert f"--file {tmp_path}/x.h5:/{name}" in str(caught.value)
+
+    def test_a_forged_chunk_is_not_unpacked_beyond_what_it_should_hold(self, tmp_path):
+        """HDF5 would follow a chunk to whatever it unpacks to, in the process that asks for one element."""
+        bomb = zlib.compress(bytes(2**27), 1)
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            for name, more in (("long", bomb), ("short", zlib.compress(bytes(7999))), ("torn", bomb[:5000])):
+                file.create_dataset(name, (2000,), "f8", chunks=(1000,), compression="gzip")
+                file[name].id.write_direct_chunk((1000,), more)
+            file.create_dataset("claim", (2000,), "f8", chunks=(1000,), compression="gzip")
+            file["claim"].id.write_direct_chunk((1000,), bytes(10**6))
+        for name in ("long", "short", "torn", "claim"):
+            problem = Problem(distribution="file", file=f"{tmp_path}/x.h5:/{name}")
+            assert data.extent(problem) == ([2000], 1)
+            forget_memory()
+            before = tree_memory()
+            with pytest.raises(UsageError, match=f"--file {tmp_path}/x.h5:/{name}: "):
+                whole(problem, 0, 2000)
+            assert tree_memory() - before < 2**24
+
+    @pytest.mark.parametrize("dtype", ["<f8", ">f4"])
+    @pytest.mark.parametrize("chunks", [(1, 1, 7), (2, 1, 100), (1, 2, 33)])
+    def test_packed_parts_are_those_that_hdf5_reads(self, tmp_path, chunks, dtype):
+        """Blocks across chunks, several arrays of two vectors in one chunk, chunks that were never written."""
+        rng = np.random.default_rng(3)
+        with h5py.File(tmp_path / "x.h5", "w") as file:
+            x = file.create_dataset(
+                "x", (3, 2, 100), dtype, chunks=chunks, compression="gzip", shuffle=True, fillvalue=-1.5
+            )
+            x[:, :, :40], x[1, :, 60:] = rng.standard_normal((3, 2, 40)), rng.standard_normal((2, 40))
+            expected = x[...].astype(dtype[1:])
+        name = f"{tmp_path}/x.h5:/x"
+        for array in range(3):
+            parts = Parts(100, 13, size=2, rank=1, shuffle=5)
+            into = [np.empty(parts.elements, dtype[1:]) for _ in range(2)]
+            files.read(name, np.dtype(dtype[1:]), array, parts, into)
+            for vector, whole_vector in zip(into, expected[array], strict=True):
+                own = [whole_vector[13 * block : 13 * block + 13] for block in parts.own]
+                assert vector.tobytes() == np.concatenate(own).tobytes()
 
     def test_bfloat16_comes_from_hdf5_too(self, tmp_path):
         x = np.arange(40).astype(ml_dtypes.bfloat16)
