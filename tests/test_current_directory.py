@@ -173,3 +173,24 @@ app = "reductions"
 ranks = [1, 2]
 options = { "problem.sizes" = 100, "problem.arrays" = 2, "method.samples" = 2, "method.variants" = "sptr" }
 """
+
+
+DRAWN = "from analysis.page import svg; print(svg.draw('a', lambda axes: axes.plot([1, 2], [3, 4])))"
+
+
+def test_no_matplotlibrc_there_has_a_say_in_figures(tmp_path):
+    """Not one that changes what it may, one that ends the import of matplotlib, nor one that holds it up."""
+    drawn = {}
+    for name in ("none", "text", "bytes", "fifo"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "text" / "matplotlibrc").write_text(
+        "lines.linewidth: 9\naxes.facecolor: red\nxtick.major.size: 30\n"
+    )
+    (tmp_path / "bytes" / "matplotlibrc").write_bytes(b"\xff\xfe\n")
+    os.mkfifo(tmp_path / "fifo" / "matplotlibrc")
+    for folder in tmp_path.iterdir():
+        done = run(folder, sys.executable, "-P", "-c", DRAWN)
+        assert done.returncode == 0, done.stderr
+        assert not done.stderr
+        drawn[folder.name] = done.stdout
+    assert drawn["none"].startswith("<svg") and len(set(drawn.values())) == 1

@@ -24,7 +24,8 @@ ALLOWED = {
 OPEN_TO = {
     "analysis": (
         "miniapps.trace", "miniapps.received", "miniapps.system.environment",
-        "miniapps.system.scope", "miniapps.system.python", "kernels.guarantees", "kernels.tree",
+        "miniapps.system.figures", "miniapps.system.scope", "miniapps.system.python",
+        "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits", "kernels.sizes",
         "miniapps.partition.picture", "miniapps.partition.staged",
         "kernels.torchops.verdicts", "kernels.commands.entry", "kernels.commands.options", "kernels.progress",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from miniapps.received.text import printable
+from miniapps.system.figures import styled
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -61,10 +62,7 @@ def draw(
 ) -> str:
     """The SVG of what `plot(axes)` draws; of a `grid` of rows and columns `axes` is an array. `name` makes ids
     unique in a page that holds several figures; `alt` is read aloud in place of the picture."""
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
-
-    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": name}):
+    with styled(_STYLE | {"svg.hashsalt": name}) as Canvas:
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
         plot(canvas.subplots(*grid))
         _escape(canvas)
@@ -81,11 +79,9 @@ def figure_of(name, title, plot, caption, height, legend, grid=(1, 1), data=None
 
 def picture(figure: Figure, form: str) -> bytes:
     """`figure` as a file of its own, "svg" or "png", on white, with its title and legend."""
-    import matplotlib
-    from matplotlib.figure import Figure as Canvas
-    from matplotlib.lines import Line2D
+    with styled(_STYLE | {"svg.hashsalt": figure.name, "savefig.dpi": 200}) as Canvas:
+        from matplotlib.lines import Line2D
 
-    with matplotlib.rc_context(_STYLE | {"svg.hashsalt": figure.name, "savefig.dpi": 200}):
         legend_in = 0.1 + 0.22 * len(figure.legend)
         heights = [figure.height_in + 0.3, legend_in]
         canvas = Canvas(figsize=(WIDTH_IN, sum(heights)), layout="constrained", facecolor="white")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from miniapps.partition.staged import GIVEN, LEAVING, Edge, Stage, Stages
+from miniapps.system.figures import styled
 
 # After Okabe and Ito, for people who are colour-blind; axes are named in every box besides.
 COLOURS = ("#0072b2", "#d55e00", "#008060", "#a8508a", "#8a6d00", "#3b8fc2", "#6b6b6b")
@@ -215,17 +215,14 @@ def _short(text: str, most: int) -> str:
 
 def svg(found: Stages, title: str) -> str:
     """The picture as a file of its own, on white; its text is text. Raises ImportError without matplotlib."""
-    import matplotlib
-    from matplotlib.figure import Figure
-
-    settings: Any = {
+    settings = {
         "svg.fonttype": "none",
         "font.family": "sans-serif",
         "text.parse_math": False,
         "svg.hashsalt": "plan",
     }
     head = 0.3
-    with matplotlib.rc_context(settings):
+    with styled(settings) as Figure:
         tall = height_in(found) + head
         canvas = Figure(figsize=(WIDTH, tall), facecolor="white")
         canvas.text(0.02, 1 - head / 2 / tall, title, fontsize=9, weight="bold", va="center")
