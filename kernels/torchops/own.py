@@ -11,11 +11,13 @@ from __future__ import annotations
 import importlib.util
 import random
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -43,6 +45,20 @@ EVENTS = {
     "os.mkdir": "makes a directory",
     "os.putenv": "sets an environment variable",
 }
+# What these do to files, processes and threads is how they compile; it is no effect of the function that they compile.
+COMPILERS = (
+    "torch._inductor",
+    "torch._dynamo",
+    "torch.utils.cpp_extension",
+    "triton",
+    "numba",
+    "cupy",
+    "jax",
+    "jaxlib",
+)
+BYTECODE = "importlib._bootstrap_external"  # writes what Python has compiled of a module
+STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen ")
+INSTALLED = ("site-packages", "dist-packages")
 
 
 @contextmanager
@@ -217,14 +233,19 @@ def _watching(effects: dict[str, None]) -> Iterator[None]:
 
     def watch(event: str, arguments: tuple[Any, ...]) -> None:
         if event == "open" and isinstance(arguments[1], str) and any(c in arguments[1] for c in WRITES):
-            effects[f"opens {arguments[0]!s:.200} to write"] = None
+            what = f"opens {arguments[0]!s:.200} to write"
         elif event in EVENTS:
-            effects[EVENTS[event]] = None
+            what = EVENTS[event]
+        else:
+            return
+        if not _by_compiler():
+            effects[what] = None
 
     start = threading.Thread.start
 
     def started(thread: threading.Thread) -> None:  # older Pythons have no event for it
-        effects[STARTS_THREADS] = None
+        if not _by_compiler():
+            effects[STARTS_THREADS] = None
         start(thread)
 
     before = set(threading.enumerate())
@@ -237,3 +258,22 @@ def _watching(effects: dict[str, None]) -> Iterator[None]:
         _watchers.remove(watch)
         if before - FOREIGN - {threading.current_thread(), threading.main_thread()}:
             effects[STARTS_THREADS] = None
+
+
+def _by_compiler() -> bool:
+    """Whether what happens is a compiler at work, such as one that writes to its cache: no code outside of installed
+    packages is between the two. A function of the user's that compiled code calls is not."""
+    frame: FrameType | None = sys._getframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    if frame is not None and frame.f_globals.get("__name__") == BYTECODE:
+        return True
+    while frame is not None:
+        name = f"{frame.f_globals.get('__name__', '')}."
+        if name.startswith(tuple(f"{compiler}." for compiler in COMPILERS)):
+            return True
+        file = frame.f_code.co_filename
+        if not (file.startswith(STANDARD) or any(folder in file for folder in INSTALLED)):
+            return False
+        frame = frame.f_back
+    return False

@@ -253,6 +253,13 @@ def counts(x, w):
     return x * calls
 def fails(x, w): raise KeyError("mine")
 def one(x, w): return x * 2
+def inductor(x, w): return torch.compile(lambda x: (x * 2).sin())(x)
+def compiles(x, w):
+    import numba
+    return numba.compiled(lambda: x * 2)
+def logs(x, w):
+    import numba
+    return numba.compiled(lambda: (open("log.txt", "w").close(), x * 2)[1])
 def neighbour(x, w):
     import beside
     return x * beside.TWO
@@ -321,6 +328,41 @@ def test_side_effects_are_named(mine):
     effects = mine("prints")["effects"]
     assert effects["effects"] == ["opens log.txt to write"] and effects["settings"] == ["number of threads"]
     torch.set_num_threads(threads)
+
+
+COMPILER = """
+import os, subprocess, sys, threading
+def compiled(function):
+    os.makedirs("cache", exist_ok=True)
+    open("cache/draft", "w").close()
+    os.rename("cache/draft", "cache/kept.so")
+    subprocess.run([sys.executable, "--version"], check=True, stdout=subprocess.DEVNULL)
+    os.putenv("CACHE", "here")
+    threading.Thread(target=int).start()
+    return function()
+"""
+
+
+def test_what_a_compiler_keeps_is_no_effect_of_the_function_that_it_compiles(mine, tmp_path, monkeypatch):
+    (tmp_path / "site-packages").mkdir()
+    (tmp_path / "site-packages" / "numba.py").write_text(
+        COMPILER
+    )  # imported inside, so that bytecode is kept, too
+    monkeypatch.syspath_prepend(tmp_path / "site-packages")
+    monkeypatch.setattr(sys, "dont_write_bytecode", False)
+    monkeypatch.delitem(sys.modules, "numba", raising=False)
+    assert mine("compiles")["effects"]["effects"] == []
+    assert (tmp_path / "cache" / "kept.so").exists()
+    assert mine("logs")["effects"]["effects"] == ["opens log.txt to write"]
+    del sys.modules["numba"]
+
+
+@pytest.mark.slow
+def test_what_torch_compile_keeps_is_none_either(mine, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    got = mine("inductor")
+    assert (got["outcome"], got["effects"]["effects"]) == ("done", [])
+    assert any((tmp_path / "cache").rglob("*.so"))
 
 
 def test_an_argument_that_a_function_leaves_alone_has_no_gradient(mine):
