@@ -38,10 +38,10 @@ from miniapps import __version__
 
 if TYPE_CHECKING:
     from kernels.guarantees import ChoiceError as ChoiceError
-    from kernels.sums.discover import NoOrder as NoOrder
     from kernels.sums.discover import NotATree as NotATree
     from kernels.sums.discover import discover as discover
     from kernels.sums.outline import outline as outline
+    from kernels.tree import NoOrder as NoOrder
     from kernels.tree import expression as expression
     from miniapps.programs.communicator import Communicator as Communicator
     from miniapps.programs.communicator import HandleWarning as HandleWarning
@@ -56,7 +56,7 @@ HOMES = {
     "Communicator": "miniapps.programs.communicator",
     "HandleWarning": "miniapps.programs.communicator",
     "LayoutWarning": "miniapps.programs.communicator",
-    "NoOrder": "kernels.sums.discover",
+    "NoOrder": "kernels.tree",
     "NotATree": "kernels.sums.discover",
     "Recording": "miniapps.programs.recording",
     "ddp_hook": "miniapps.programs.ddp",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +17,39 @@ from numpy.typing import DTypeLike
 
 Tree = int | tuple["Tree", ...]
 """A term (its index), or the sum of two trees, or of several that are added at once."""
+
+
+ORDER_FREE, COMPENSATED = "order-free", "compensated"
+
+
+@dataclass(frozen=True)
+class NoOrder:
+    """The sum is more than a tree of rounded additions.
+
+    `kind` is 'order-free' when no order shows (exact, binned and fixed-point sums), 'compensated' when rounding
+    errors are carried along but the order still shows in the bits. `parts` are the trees that are known: usually
+    the single terms, as M hides no unit that is kept apart; the partial sums of blocks, where only these are
+    combined so; the one tree of a sum like Kahan's, whose correction drowns in M as the units do. `rounded`: the type
+    to which an order-free sum rounds the exact sum of its terms once; empty where it does not, or is not known to.
+    """
+
+    kind: str
+    parts: tuple[Tree, ...]
+    rounded: str = field(default="", compare=False)
+
+    def __str__(self) -> str:
+        """What is known of the sum, in a sentence."""
+        count = len(self.parts)
+        what = f"{count} {'partial sums' if any(isinstance(part, tuple) for part in self.parts) else 'terms'}"
+        if self.kind == ORDER_FREE and self.rounded:
+            return f"no order: the exact sum of {what}, rounded once to {self.rounded}"
+        if self.kind == ORDER_FREE:
+            return f"no order: every permutation of {what} gives the same bits"
+        if count == 1:
+            return "no expression: the rounding errors of this order are carried along"
+        return (
+            f"no expression: the rounding errors of {what} are carried along, and an order shows in the bits"
+        )
 
 
 def _children_first(tree: Tree) -> list[Tree]:
@@ -42,8 +76,12 @@ def fold(tree: Tree, leaf: Callable[[int], Any], node: Callable[[list[Any]], Any
     return values.pop()
 
 
-def expression(tree: Tree) -> str:
-    """The tree as text that Python evaluates: '((x[0] + x[1]) + x[2])'; 'add(...)' for terms added at once."""
+def expression(tree: Tree | NoOrder) -> str:
+    """The tree as text that Python evaluates: '((x[0] + x[1]) + x[2])'; 'add(...)' for terms added at once. Of a sum
+    without an order what is known of it, in a sentence, and the partial sums whose order is known."""
+    if isinstance(tree, NoOrder):
+        known = [expression(part) for part in tree.parts if isinstance(part, tuple)]
+        return f"{tree}: {', '.join(known)}" if known else str(tree)
     text: list[str] = []
     todo: list[Tree | str] = [tree]
     while todo:

@@ -16,8 +16,8 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import ml_dtypes
@@ -26,7 +26,7 @@ from numpy.typing import DTypeLike
 
 from kernels.progress import Progress
 from kernels.sums.elements import accumulator as accumulator_of
-from kernels.tree import Tree, canonical, depth, evaluate, leaves, nodes
+from kernels.tree import COMPENSATED, ORDER_FREE, NoOrder, Tree, canonical, depth, evaluate, leaves, nodes
 
 # M and the unit. float16 has little range: its M drowns 2**14 units in a float32 accumulator. The others drown
 # any number of them in any accumulator there is, and leave room for products and for sums of M.
@@ -53,9 +53,6 @@ ILL_CONDITIONED = {  # two magnitudes beside 1, as far apart as an accumulator h
     "float16": (2.0**13, 2.0**0),
 }
 
-ORDER_FREE = "order-free"
-COMPENSATED = "compensated"
-
 
 class NotATree(ValueError):
     """No order of additions explains the values of the function; the message says what contradicts what."""
@@ -63,20 +60,6 @@ class NotATree(ValueError):
 
 class DoesNotRepeat(NotATree):
     """The same array has given different sums."""
-
-
-@dataclass(frozen=True)
-class NoOrder:
-    """The sum is more than a tree of rounded additions.
-
-    `kind` is 'order-free' when no order shows (exact, binned and fixed-point sums), 'compensated' when rounding
-    errors are carried along but the order still shows in the bits. `parts` are the trees that are known: usually
-    the single terms, as M hides no unit that is kept apart; the partial sums of blocks, where only these are
-    combined so; the one tree of a sum like Kahan's, whose correction drowns in M as the units do.
-    """
-
-    kind: str
-    parts: tuple[Tree, ...]
 
 
 def discover(
@@ -118,8 +101,10 @@ def discover(
         tree = canonical(tuple(_search(counts)))
         parts = tree if isinstance(tree, tuple) else (tree,)
         counts.require_agreement(parts)
+    if len(parts) > 1 and _shows_order(counts, parts):
+        return NoOrder(COMPENSATED, parts)
     if len(parts) > 1:
-        return NoOrder(COMPENSATED if _shows_order(counts, parts) else ORDER_FREE, parts)
+        return NoOrder(ORDER_FREE, parts, _rounded_to(counts, parts))
     if _rounds_as(counts, parts[0]):
         return parts[0]
     return NoOrder(COMPENSATED, parts)
@@ -215,6 +200,13 @@ class _Counts:
         y = self.rng.standard_normal(self.n // 3)
         x = np.concatenate([y, -y, self.rng.standard_normal(self.n - 2 * len(y)) / 64])
         return self.rng.permutation(x).astype(self.dtype)
+
+    def spread(self) -> np.ndarray:
+        """Numbers of all magnitudes, the large ones in pairs that cancel, shuffled: shows what drops small ones."""
+        info, pairs = ml_dtypes.finfo(self.dtype), self.n // 3
+        magnitudes = np.sort(self.rng.uniform(info.minexp / 2, info.maxexp / 2, self.n - pairs))
+        y = self.rng.choice([-1.0, 1.0], self.n - pairs) * np.exp2(magnitudes)
+        return self.rng.permutation(np.concatenate([y, -y[len(y) - pairs :]])).astype(self.dtype)
 
 
 class _Sizes:
@@ -364,6 +356,35 @@ def _rounds_as(counts: _Counts, tree: Tree) -> bool:
         f"{other.hex()} by that tree: the order depends on the values or on chance, "
         "or partial sums are rounded to several types"
     )
+
+
+def _rounded_to(counts: _Counts, parts: tuple[Tree, ...]) -> str:
+    """The type to which f rounds the exact sum once, the narrowest that explains its values; empty where none does, or
+    where the parts are sums themselves."""
+    if any(isinstance(part, tuple) for part in parts):
+        return ""
+    arrays = [make() for make in (counts.cancelling, counts.spread) for _ in range(PROBES)]
+    values = [float(counts.f(x.copy())) for x in arrays]
+    exact = [sum(map(Fraction, x.astype(np.float64).tolist())) for x in arrays]
+    types = dict.fromkeys(np.dtype(each) for each in (counts.dtype, np.float32, np.float64))
+    ascending = sorted(types, key=lambda dtype: ml_dtypes.finfo(dtype).nmant)
+    return next((t.name for t in ascending if all(map(partial(_is_nearest, t), values, exact))), "")
+
+
+def _is_nearest(dtype: np.dtype, value: float, exact: Fraction) -> bool:
+    """Whether no number of the type is nearer to `exact` than `value`; the largest has as far to infinity as to the
+    next below."""
+    largest = Fraction(float(ml_dtypes.finfo(dtype).max))
+    last = largest - Fraction(float(np.nextafter(ml_dtypes.finfo(dtype).max, dtype.type(0))))
+    if math.isinf(value):
+        return exact * (1 if value > 0 else -1) >= largest + last / 2
+    with np.errstate(over="ignore"):
+        own = np.asarray(value).astype(dtype)
+    if float(own) != value:  # NaN, too
+        return False
+    beside = [float(np.nextafter(own, dtype.type(end))) for end in (-np.inf, np.inf)]
+    ends = [Fraction(x) if math.isfinite(x) else Fraction(value) + (last if x > 0 else -last) for x in beside]
+    return all(abs(Fraction(value) - exact) <= abs(other - exact) for other in ends)
 
 
 def _keeps_units(counts: _Counts) -> bool:

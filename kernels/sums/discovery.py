@@ -11,11 +11,11 @@ import numpy as np
 from kernels.guarantees import meets
 from kernels.registry import Variant
 from kernels.sums.black_box import black_box
-from kernels.sums.discover import DoesNotRepeat, NoOrder, NotATree, discover
+from kernels.sums.discover import DoesNotRepeat, NotATree, discover
 from kernels.sums.elements import accumulator
 from kernels.sums.outline import outline
 from kernels.sums.trees import NO_TREE, of_variant
-from kernels.tree import depth, expression, same
+from kernels.tree import NoOrder, depth, expression, same
 
 WRITTEN_OUT = 16  # terms, at most, for a tree to be printed as an expression
 

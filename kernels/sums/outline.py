@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
-from kernels.tree import Tree, canonical, fold
+from kernels.tree import NoOrder, Tree, canonical, fold
 
 SHOWN = 8  # operands, or groups of operands that are alike, of one node
 
@@ -20,8 +20,14 @@ class Part(NamedTuple):
     children: tuple[Part, ...]
 
 
-def outline(tree: Tree) -> list[str]:
-    """The lines of the outline. Operands come in the order of their least index: left and right do not matter."""
+def outline(tree: Tree | NoOrder) -> list[str]:
+    """The lines of the outline. Operands come in the order of their least index: left and right do not matter. Of a sum
+    without an order what is known of it, and an outline of the partial sums whose order is known."""
+    if isinstance(tree, NoOrder):
+        known = [part for part in tree.parts if isinstance(part, tuple)]
+        lines = [line for part in known[:SHOWN] for line in _indented(outline(part))]
+        more = [f"  ... {len(known) - SHOWN} more, not shown"] if len(known) > SHOWN else []
+        return [f"{tree}:" if known else str(tree), *lines, *more]
     shapes: dict[tuple[tuple[int, int], ...], int] = {}
 
     def node(children: list[Part]) -> Part:

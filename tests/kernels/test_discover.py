@@ -1,5 +1,6 @@
 """Order discovery: from its values alone, any order is found, and what has none is told apart."""
 
+import math
 from itertools import pairwise
 
 import ml_dtypes
@@ -12,10 +13,11 @@ from kernels import progress, registry
 from kernels.guarantees import ChoiceError
 from kernels.sums import emulated
 from kernels.sums.black_box import black_box
-from kernels.sums.discover import COMPENSATED, ORDER_FREE, DoesNotRepeat, NoOrder, NotATree, discover
+from kernels.sums.discover import DoesNotRepeat, NotATree, discover
 from kernels.sums.orders import ORDERS
+from kernels.sums.outline import outline
 from kernels.sums.trees import NO_TREE, declared, lanes
-from kernels.tree import canonical, evaluate, expression, fold, leaves, same
+from kernels.tree import COMPENSATED, ORDER_FREE, NoOrder, canonical, evaluate, expression, fold, leaves, same
 
 from .hard import bits
 from .test_tree import chain, mirrored, trees
@@ -98,6 +100,32 @@ def test_a_sum_in_a_wider_type_is_found_all_the_same():
 @pytest.mark.parametrize("n", [3, 4, 20, 4200])
 def test_sums_without_order_are_recognised(name, n):
     assert discover(registry.get("sum", name), n) == NoOrder(ORDER_FREE, tuple(range(n)))
+
+
+def in_blocks(x):
+    """Sums of two, added exactly."""
+    return math.fsum(np.cumsum(pair)[-1] for pair in x.reshape(-1, 2))
+
+
+@pytest.mark.parametrize(
+    ("f", "n", "dtype", "said"),
+    [
+        (math.fsum, 3, np.float64, "no order: the exact sum of 3 terms, rounded once to float64"),
+        (lambda x: np.float32(math.fsum(x)), 40, np.float32, "no order: the exact sum of 40 terms, rounded once to"),
+        (lambda x: float(np.float32(math.fsum(x))), 9, np.float64, "the exact sum of 9 terms, rounded once to float32"),
+        (math.fsum, 9, ml_dtypes.bfloat16, "no order: the exact sum of 9 terms, rounded once to float64"),
+        (registry.get("sum", "exact"), 300, np.float64, "the exact sum of 300 terms, rounded once to float64"),
+        (registry.get("sum", "fixed-point"), 300, np.float64, "every permutation of 300 terms gives the same bits"),
+        (in_blocks, 6, np.float64, "of 3 partial sums gives the same bits: (x[0] + x[1]), (x[2] + x[3]), (x[4]"),
+        (registry.get("sum", "neumaier"), 9, np.float64, "no expression: the rounding errors of 9 terms are carried"),
+        (lambda x: kahan(x), 5, np.float64, "errors of this order are carried along: ((((x[0] + x[1]) + x[2])"),
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:overflow encountered in cast")  # of a function that narrows
+def test_a_sum_without_an_order_is_told_in_a_sentence(f, n, dtype, said):
+    found = discover(f, n, dtype)
+    assert said in expression(found)
+    assert outline(found)[0].removesuffix(":") == str(found)
 
 
 @pytest.mark.parametrize("n", [5, 20, 4200])

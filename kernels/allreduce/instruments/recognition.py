@@ -25,8 +25,8 @@ from kernels.allreduce.instruments.candidates import (
 )
 from kernels.allreduce.instruments.forced import Forced
 from kernels.guarantees import ChoiceError
-from kernels.sums.discover import NoOrder, NotATree, discover
-from kernels.tree import Tree, canonical, expression
+from kernels.sums.discover import NotATree, discover
+from kernels.tree import NoOrder, Tree, canonical, expression
 
 ELEMENTS = 128  # at least so many sums are compared: two orders often give the same
 SEEDS = 24  # at least so many for each element
