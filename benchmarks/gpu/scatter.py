@@ -15,7 +15,6 @@ RUNS = 10  # calls of a variant that promises nothing, to see how many bits it g
 QUEUED = {
     "atomic": gpu.queue_atomic,
     "sorted": gpu.queue_sorted,
-    "fixed-point": gpu.queue_fixed_point,
     "exact": gpu.queue_exact,
 }
 

@@ -2,7 +2,6 @@
 //
 //   atomic        every element by one atomic addition, in the order in which the hardware serves them
 //   sorted        one thread per cell adds its elements by ascending place: the host sorts the places by bin, stably
-//   fixed_point   elements rounded to a unit 84 (float64) or 42 bits below the largest, added as integers by atomics
 //   exact         a superaccumulator per cell, added to by integer atomics
 //
 // Integers add up to the same in any order. Words are carried between parts of the input, before they could overflow;
@@ -25,8 +24,6 @@
 using Number = Accumulator<ELEMENT>;
 
 constexpr int THREADS = 256, BATCH = 8;
-constexpr bool WIDE = sizeof(Number) == sizeof(double);
-constexpr int LIMB = 42, LIMBS = WIDE ? 2 : 1, FIXED_WORDS = LIMBS + 1;  // the last takes what is carried
 constexpr int EXACT_WORDS = Super<Number>::WORDS;
 constexpr unsigned NOT_A_NUMBER = 1, PLUS_INF = 2, MINUS_INF = 4;
 
@@ -96,41 +93,6 @@ scatter_sorted(const ELEMENT *x, const i64 *order, const i64 *starts, i64 bins, 
     });
 }
 
-// *most: the magnitude of the largest finite element; the caller sets it to 0 before.
-extern "C" __global__ void __launch_bounds__(THREADS) largest_finite(const ELEMENT *x, i64 count, unsigned *most) {
-    __shared__ unsigned of_block;
-    if (threadIdx.x == 0) of_block = 0;
-    __syncthreads();
-    unsigned mine = 0;
-    for_all(count, [&](i64 k) {
-        const unsigned m = magnitude(widen(x[k]));
-        if (m < INFINITE && m > mine) mine = m;
-    });
-    if (mine > *static_cast<volatile unsigned *>(&of_block)) atomicMax(&of_block, mine);
-    __syncthreads();
-    if (threadIdx.x == 0) atomicMax(most, of_block);
-}
-
-// words: (cells, FIXED_WORDS), carried; word i counts multiples of 2^(e - LIMB (LIMBS - i)), |x| < 2^e.
-// At most 2^20 rows at once.
-extern "C" __global__ void __launch_bounds__(THREADS)
-scatter_fixed_point(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, const unsigned *most, i64 *words,
-                    unsigned *flags) {
-    const int shift = LIMB - exponent(*most);
-    for_elements(x, index, rows, columns, [&](i64 cell, Number element) {
-        if (magnitude(element) >= INFINITE) {
-            atomicOr(flags + cell, flag_of(element));
-            return;
-        }
-        double v = scaled(element, shift);
-        for (int limb = LIMBS - 1; limb >= 0; --limb) {
-            const double whole = rint(v);
-            if (whole != 0.0) atomic_add(words + cell * FIXED_WORDS + limb, i64(whole));
-            v = (v - whole) * 0x1p42;
-        }
-    });
-}
-
 // words: (cells, EXACT_WORDS) for the cells [first, first + cells), carried. At most 2^30 rows at once.
 extern "C" __global__ void __launch_bounds__(THREADS)
 scatter_exact(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, i64 first, i64 cells, i64 *words,
@@ -145,21 +107,8 @@ scatter_exact(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, i64 f
     });
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) carry_fixed_point(i64 *words, i64 cells) {
-    for_all(cells, [&](i64 cell) { carry<LIMB, FIXED_WORDS>(words + cell * FIXED_WORDS); });
-}
-
 extern "C" __global__ void __launch_bounds__(THREADS) carry_exact(i64 *words, i64 cells) {
     for_all(cells, [&](i64 cell) { carry<32, EXACT_WORDS>(words + cell * EXACT_WORDS); });
-}
-
-extern "C" __global__ void __launch_bounds__(THREADS)
-round_fixed_point(i64 *words, const unsigned *flags, i64 cells, const unsigned *most, Number *out) {
-    const int unit = exponent(*most) - LIMB * LIMBS;
-    for_all(cells, [&](i64 cell) {
-        i64 *of_cell = words + cell * FIXED_WORDS;
-        out[cell] = flags[cell] ? flagged(flags[cell]) : round_words<Number, LIMB, FIXED_WORDS>(of_cell, unit);
-    });
 }
 
 extern "C" __global__ void __launch_bounds__(THREADS)

@@ -1,6 +1,6 @@
-// Sums of bins as integers of 128 bits, which add up to the same in any order. One unit is a power of two for the whole
-// array, each element a number of units: rounded to it (fixed point) or, where the range of the elements allows it,
-// exactly. NaN and infinities go to the result itself, by IEEE rules, where they outrank the integer.
+// Sums of bins as integers of 128 bits, which add up to the same in any order. The unit is a power of two of which every
+// element of the array is a multiple: nothing is rounded, so no bin depends on another. NaN and infinities go to the
+// result itself, by IEEE rules, where they outrank the integer.
 #pragma once
 #include <omp.h>
 
@@ -104,31 +104,6 @@ Extremes<Accumulator<Element>> extremes_of(const Element *x, std::int64_t n, int
     return all;
 }
 
-template <typename Float>
-constexpr int LIMBS_OF = sizeof(Float) / 4;
-
-// A number as multiples of 2^unit, rounded once, ties to even: 42 bits below 2^exponent, for float64 twice that.
-template <typename Float>
-class Rounded {
-    static constexpr int LIMB = LIMB_BITS, LIMBS = LIMBS_OF<Float>;
-    double f, g;
-
-  public:
-    const int unit;
-
-    explicit Rounded(int exponent)
-        : f(std::ldexp(1.0, (LIMB - exponent) >> 1)),
-          g(std::ldexp(1.0, (LIMB - exponent) - ((LIMB - exponent) >> 1))),
-          unit(exponent - LIMB * LIMBS) {}
-
-    i128 operator()(Float v) const {
-        const double y = double(v) * f * g;
-        const std::int64_t high = std::llrint(y);
-        if constexpr (LIMBS == 1) return high;
-        return (i128(high) << LIMB) + std::llrint((y - double(high)) * 0x1p42);
-    }
-};
-
 // A number as multiples of 2^unit, of which it is one.
 template <typename Float>
 struct Whole {
@@ -145,13 +120,13 @@ struct Whole {
     }
 };
 
-template <typename In, typename Units>
+template <typename In>
 struct IntegerSums {
     static constexpr bool MOVES = true;
     const In &in;
     i128 *words;
     Accumulator<typename In::Element> *out;  // holds +0.0, or what NaN and infinities add up to
-    Units units;
+    Whole<Accumulator<typename In::Element>> units;
 
     // What the sums begin with, taken out of the result.
     void begin(std::int64_t cells) {
@@ -237,15 +212,16 @@ std::int64_t add_apart(const In &in, const Sums &sums, std::int64_t stride, int 
     return bad < in.n ? bad : NONE_BAD;
 }
 
-template <typename In, typename Units>
-std::int64_t add_integers(const In &in, Accumulator<typename In::Element> *out, Units units, int threads) {
+// Adds to `out`; 2^unit divides all numbers, and all carries fit into 127 bits.
+template <typename In>
+std::int64_t add_integers(const In &in, Accumulator<typename In::Element> *out, int unit, int threads) {
     const std::int64_t cells = in.bins * in.columns();
     const bool apart = better_apart(in, threads);
     const int copies = apart ? threads : 1;
     const auto words = zeros<i128>(copies * cells);
-    IntegerSums<In, Units> sums{in, words.get(), out, units};
+    IntegerSums<In> sums{in, words.get(), out, {unit}};
     sums.begin(cells);
     const std::int64_t bad = apart ? add_apart(in, sums, cells, threads) : by_bin(in, sums, threads);
-    if (bad == NONE_BAD) round_all(words.get(), cells, copies, units.unit, out, threads);
+    if (bad == NONE_BAD) round_all(words.get(), cells, copies, unit, out, threads);
     return bad;
 }

@@ -58,6 +58,8 @@ i64 add_sorted(const In &in, Accumulator<typename In::Element> *out, int threads
     return by_bin(in, sums, threads);
 }
 
+// ---------------------------------------------------------------- exact
+
 // Of all that is added up: the elements, and what `out` holds.
 template <typename In>
 Extremes<Accumulator<typename In::Element>> extremes(const In &in, const Accumulator<typename In::Element> *out,
@@ -72,17 +74,6 @@ template <typename In>
 bool has_few_bins(const In &in) {
     return in.bins * (in.n / ROWS_BEFORE_CARRY) <= in.n;
 }
-
-template <typename In>
-i64 add_fixed_point(const In &in, Accumulator<typename In::Element> *out, int threads) {
-    using Float = Accumulator<typename In::Element>;
-    const auto found = extremes(in, out, threads);
-    const int exponent = found.empty() ? 0 : found.exponent();
-    if (found.finite() && has_few_bins(in)) return add_limbs<LIMBS_OF<Float>>(in, out, exponent, threads);
-    return add_integers(in, out, Rounded<Float>(exponent), threads);
-}
-
-// ---------------------------------------------------------------- exact
 
 // starts[bin]: how many elements the bin has.
 struct Counts {
@@ -147,9 +138,8 @@ i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threa
 
 template <typename In>
 i64 add_exact(const In &in, Accumulator<typename In::Element> *out, int threads) {
-    using Float = Accumulator<typename In::Element>;
     const auto found = extremes(in, out, threads);
-    if (found.empty()) return add_integers(in, out, Whole<Float>{0}, threads);
+    if (found.empty()) return add_integers(in, out, 0, threads);
     const int exponent = found.exponent(), range = exponent - found.unit();
     if (found.finite() && has_few_bins(in)) {  // limbs that round nothing
         if (range <= LIMB_BITS) return add_limbs<1>(in, out, exponent, threads);
@@ -157,7 +147,7 @@ i64 add_exact(const In &in, Accumulator<typename In::Element> *out, int threads)
     }
     int carries = 1;
     while (i64(1) << carries < in.n + 1) ++carries;
-    if (range + carries < 127) return add_integers(in, out, Whole<Float>{found.unit()}, threads);
+    if (range + carries < 127) return add_integers(in, out, found.unit(), threads);
     return add_segments(in, out, threads);
 }
 
@@ -202,8 +192,5 @@ void register_scatter(Module &m) {
     };
     define("scatter_atomic", [](const auto &in, auto *out, int threads) { return add_atomic(in, out, threads); });
     define("scatter_sorted", [](const auto &in, auto *out, int threads) { return add_sorted(in, out, threads); });
-    define("scatter_fixed_point", [](const auto &in, auto *out, int threads) {
-        return add_fixed_point(in, out, threads);
-    });
     define("scatter_exact", [](const auto &in, auto *out, int threads) { return add_exact(in, out, threads); });
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 INDICES = {"int32": "int", "int64": "long long"}  # in C++
 THREADS = 256
 BLOCKS = 1 << 14  # at most; threads then take several elements each
-FIXED_ROWS, EXACT_ROWS = 1 << 20, 1 << 30  # what words take before they must be carried
+EXACT_ROWS = 1 << 30  # what words take before they must be carried
 SCRATCH = 1 << 28  # bytes of superaccumulators at once: more cells take more passes over the input
 
 
@@ -41,15 +41,6 @@ def ordered(x, index, bins: int, dtype=""):
     The bits of `reference`. A bin that holds much of the input is added by one thread, and slowly.
     """
     return queue_sorted(checked("sorted", x, index, bins, dtype))
-
-
-@in_order("fixed-point", backend="cupy", available=missing)
-def fixed_point(x, index, bins: int, dtype=""):
-    """Multiples of 2**(e-84) (float64) or 2**(e-42), with max|x| < 2**e over the finite elements, by integer atomics.
-
-    Each element is rounded by itself and each sum once, so that no order can show.
-    """
-    return queue_fixed_point(checked("fixed-point", x, index, bins, dtype))
 
 
 @in_order("exact", backend="cupy", available=missing)
@@ -143,23 +134,6 @@ def queue_sorted(s: OnDevice):
         order = xp.argsort(s.index).astype(xp.int64) if s.rows else s.index  # stable in CuPy
         s.launch("segment_starts", s.rows + 1, s.index, order, s.rows, s.bins, starts)
         s.launch("scatter_sorted", s.cells, s.x, order, starts, s.bins, s.columns, out)
-    return s.result(out)
-
-
-def queue_fixed_point(s: OnDevice):
-    """Queue `fixed-point` on the current stream; the result on the device."""
-    import cupy as xp
-
-    with s.x.device:
-        out, most = xp.empty(s.cells, s.number), xp.zeros(1, xp.uint32)
-        words, flags = xp.zeros((s.cells, s.number.itemsize // 4 + 1), xp.int64), xp.zeros(s.cells, xp.uint32)
-        s.launch("largest_finite", s.x.size, s.x, s.x.size, most)
-        for start, rows in parts(s.rows, FIXED_ROWS):
-            x, index = s.x[start : start + rows], s.index[start : start + rows]
-            if start:
-                s.launch("carry_fixed_point", s.cells, words, s.cells)
-            s.launch("scatter_fixed_point", x.size, x, index, rows, s.columns, most, words, flags)
-        s.launch("round_fixed_point", s.cells, words, flags, s.cells, most, out)
     return s.result(out)
 
 

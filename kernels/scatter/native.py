@@ -33,25 +33,15 @@ def by_bin(
     return _run(_native.scatter_sorted, "sorted", x, index, bins, threads, start)
 
 
-@in_order("fixed-point", backend="native")
-def fixed_point(
-    x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
-) -> np.ndarray:
-    """Multiples of 2**(e-84) (float64) or 2**(e-42), with max|x| < 2**e over the finite elements, added as integers.
-
-    Each element is rounded by itself (ties to even), each sum once, to nearest even: no order can show. A bin that
-    received NaN or infinities has their sum by IEEE rules, other bins know nothing of them. Zero is +0.0.
-    """
-    return _run(_native.scatter_fixed_point, "fixed-point", x, index, bins, threads, start)
-
-
 @in_order("exact", backend="native")
 def exact(
     x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """Integers of 128 bits where they can hold every bit, else sorted by bin into a superaccumulator each.
+    """One or two limbs of 42 bits, or integers of 128 bits, where they can hold every bit; else sorted by bin into a
+    superaccumulator each.
 
-    Correctly rounded, so that no order can show; NaN, infinities and zero as in `fixed-point`.
+    Correctly rounded, so that no order can show. A bin that received NaN or infinities has their sum by IEEE rules, other
+    bins know nothing of them. Zero is +0.0.
     """
     return _run(_native.scatter_exact, "exact", x, index, bins, threads, start)
 

@@ -24,11 +24,6 @@ ORDERS = {
             "run",
             "elements are sorted stably by bin and each bin is added by ascending place, whatever the threads",
         ),
-        Order(
-            "fixed-point",
-            "layout",
-            "the largest exponent fixes the unit, each element is rounded to it by itself, integers are added",
-        ),
         Order("exact", "exact", "integers hold every bit of every element; one rounding per bin at the end"),
     )
 }

@@ -14,7 +14,7 @@ from tests.launch import ROOT, run_python
 __all__ = ["pytestmark"]  # needs a C++ compiler
 
 # Between parts of an input of more rows than `--quick` has: `test_cuda_scatter.py` has their bits.
-RARE = {"carry_fixed_point", "carry_exact"}
+RARE = {"carry_exact"}
 IN_PROCESS = ["sums", "shapes", "scatter", "spmv", "contract", "attention", "vectors", "wires", "kernels"]
 
 ROWS = """

@@ -1,7 +1,6 @@
 """Scatter-adds bin by bin, in rational numbers where order must not matter: what the kernels are held against."""
 
 import math
-from fractions import Fraction
 
 import numpy as np
 
@@ -21,11 +20,9 @@ def left_to_right(x, index, bins):
     return out
 
 
-def order_free(name, x, index, bins):
-    """`fixed-point` or `exact`."""
+def order_free(x, index, bins):
+    """`exact`."""
     number, wide = accumulator(x), x.astype(float)
-    finite = np.abs(wide[np.isfinite(wide)]).max(initial=0.0)
-    unit = Fraction(2) ** (math.frexp(finite)[1] - (84 if number is np.float64 else 42))
     out = np.zeros((bins, *x.shape[1:]), number)
     for cell in np.ndindex(out.shape):
         terms = wide[(index == cell[0], *cell[1:])]
@@ -33,8 +30,6 @@ def order_free(name, x, index, bins):
             with np.errstate(invalid="ignore"):
                 special = terms[~np.isfinite(terms)].sum()
             out[cell] = np.nan if math.isnan(special) else special
-        elif name == "exact":
-            out[cell] = rounded(exactly(terms), number)
         else:
-            out[cell] = rounded(unit * sum(round(Fraction(v) / unit) for v in terms.tolist()), number)
+            out[cell] = rounded(exactly(terms), number)
     return out

@@ -19,7 +19,7 @@ import fpna.torch as ours
 
 TYPES = (torch.float32, torch.float32, torch.float64, torch.float16, torch.bfloat16)
 REFUSED = (IndexError, TypeError, ValueError, RuntimeError, AssertionError)
-ORDERS = ("fixed-point", "exact", "sorted", "atomic")
+ORDERS = ("exact", "sorted", "atomic")
 
 
 def shape(draw, most=3):

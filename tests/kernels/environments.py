@@ -168,7 +168,7 @@ def words(draw):
 
 def an_operator(draw):
     dtype = draw.choice((torch.float64, torch.float32, torch.float16, torch.bfloat16))
-    order, kind = draw.choice(("fixed-point", "sorted", "exact")), draw.randrange(4)
+    order, kind = draw.choice(("sorted", "exact")), draw.randrange(4)
     name = {torch.float64: np.float64}.get(dtype, np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

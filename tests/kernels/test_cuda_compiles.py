@@ -77,7 +77,7 @@ def test_there_are_sources():
         "attention": 4,
         "contract": 1,
         "order_free": 8,
-        "scatter": 11,
+        "scatter": 7,
         "spmv": 5,
         "stencil": 6,
         "sums": 9,

@@ -3,9 +3,6 @@
 They need a device; `test_cuda_on_host.py` runs this file without one.
 """
 
-import math
-from fractions import Fraction
-
 import ml_dtypes
 import numpy as np
 import pytest
@@ -15,11 +12,12 @@ from kernels import registry
 from kernels.scatter import cupy as gpu
 from kernels.scatter import reference
 
-from .hard import bits, rounded
+from .bins import order_free
+from .hard import bits
 
 pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(gpu.missing()), reason=gpu.missing() or "")]
 
-NAMES = ["atomic", "sorted", "fixed-point", "exact"]
+NAMES = ["atomic", "sorted", "exact"]
 TYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
 SIZES = [(0, 0, None), (0, 5, None), (1, 1, None), (5, 3, 0), (257, 3, None), (999, 50, None), (999, 5, 7)]
 
@@ -45,20 +43,6 @@ def sample(n, bins, columns, dtype, seed=0, decades=6):
     return x.astype(dtype), rng.integers(0, max(bins, 1), n)
 
 
-def as_stated(name, x, index, bins):
-    """Every bin by itself in rational numbers."""
-    number = np.float64 if x.dtype == np.float64 else np.float32
-    wide = x.astype(float)
-    finite = np.abs(wide[np.isfinite(wide)]).max(initial=0.0)
-    unit = Fraction(2) ** (math.frexp(finite)[1] - (84 if number is np.float64 else 42))
-    out = np.zeros((bins, *x.shape[1:]), number)
-    for cell in np.ndindex(out.shape):
-        terms = [Fraction(v) for v in wide[(index == cell[0], *cell[1:])].tolist()]
-        exact = sum(terms, Fraction(0)) if name == "exact" else unit * sum(round(v / unit) for v in terms)
-        out[cell] = rounded(exact, number)
-    return out
-
-
 def same_bits(result, expected):
     return (
         result.dtype == expected.dtype and result.shape == expected.shape and bits(result) == bits(expected)
@@ -74,17 +58,15 @@ def test_sorted_segments_have_the_bits_of_the_reference(dtype, index_type):
         assert same_bits(run("sorted", x, index, bins), reference.ascending(x, index, bins))
 
 
-@pytest.mark.parametrize("name", ["fixed-point", "exact"])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_order_free_sums_are_those_of_the_definition(name, dtype):
+def test_exact_sums_are_those_of_the_definition(dtype):
     for n, bins, columns in SIZES:
         x, index = sample(n, bins, columns, dtype, decades=3 if dtype is np.float16 else 30)
-        assert same_bits(run(name, x, index, bins), as_stated(name, x, index, bins))
+        assert same_bits(run("exact", x, index, bins), order_free(x, index, bins))
 
 
-@pytest.mark.parametrize("name", ["fixed-point", "exact"])
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_the_ends_of_the_range(name, dtype):
+def test_the_ends_of_the_range(dtype):
     most, least = np.finfo(dtype).max, np.finfo(dtype).smallest_subnormal
     for values in (
         [most, most, -most],
@@ -94,8 +76,8 @@ def test_the_ends_of_the_range(name, dtype):
         [-least, 3 * least],
         [-0.0],
     ):
-        x = np.array(values, dtype)
-        assert same_bits(run(name, x, np.zeros(len(x), np.int64), 1), as_stated(name, x, np.zeros(len(x)), 1))
+        x, index = np.array(values, dtype), np.zeros(len(values), np.int64)
+        assert same_bits(run("exact", x, index, 1), order_free(x, index, 1))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -116,21 +98,12 @@ def test_values_that_are_not_finite_follow_ieee_rules_in_their_bin_and_leave_the
 
 
 def test_parts_of_the_input_and_of_the_cells_add_up(monkeypatch):
-    """Parts of 16 rows in place of 2**20, and words for 8 cells at once in place of 256 MiB."""
-    monkeypatch.setattr(gpu, "FIXED_ROWS", 16)
+    """Parts of 16 rows in place of 2**30, and words for 8 cells at once in place of 256 MiB."""
     monkeypatch.setattr(gpu, "EXACT_ROWS", 16)
     for dtype in (np.float64, np.float32):
         x, index = sample(300, 5, 7, dtype)
         scatter = gpu.checked("exact", *on_device(x, index)[0], 5)
-        assert same_bits(gpu.queue_exact(scatter, scratch=8 * 67 * 8).get(), as_stated("exact", x, index, 5))
-        assert same_bits(run("fixed-point", x, index, 5), as_stated("fixed-point", x, index, 5))
-
-
-def test_words_are_carried_before_they_overflow():
-    """2**21 elements of nearly 2**42 units: more than an int64 holds."""
-    x = np.full(2**21 + 5, np.float32(2.0 - 2.0**-23))
-    sums = run("fixed-point", x, np.zeros(len(x), np.int32), 1)
-    assert same_bits(sums, np.array([rounded(Fraction(float(x[0])) * len(x), np.float32)]))
+        assert same_bits(gpu.queue_exact(scatter, scratch=8 * 67 * 8).get(), order_free(x, index, 5))
 
 
 def test_strided_arrays_are_added_like_their_copies():
@@ -160,7 +133,7 @@ def test_the_first_bad_index_is_named(name, bad):
             lambda x, i: gpu.exact(x, i.astype(np.uint16), 3),
             r"'exact' \(cupy\) cannot take an index of uint16",
         ),
-        (lambda x, i: gpu.fixed_point(x, i[1:], 3), r"'fixed-point' \(cupy\) has an index of shape \(9,\)"),
+        (lambda x, i: gpu.exact(x, i[1:], 3), r"'exact' \(cupy\) has an index of shape \(9,\)"),
         (lambda x, i: gpu.atomic(x, i, -1), r"'atomic' \(cupy\) cannot have -1 bins"),
     ],
 )

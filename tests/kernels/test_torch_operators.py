@@ -9,7 +9,7 @@ from kernels.registry import get
 
 torch = pytest.importorskip("torch")
 
-PROMISED = ["fixed-point", "sorted", "exact"]
+PROMISED = ["exact", "sorted"]
 ORDERS = [*PROMISED, "atomic", "emulated:5"]
 TYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16]
 
@@ -118,9 +118,8 @@ def test_derivatives_of_first_and_second_order_are_right(name):
     assert torch.autograd.gradgradcheck(lambda a, b: ours(a, b, "exact"), values)
 
 
-@pytest.mark.parametrize("order", ["fixed-point", "exact"])
 @pytest.mark.parametrize("dtype", TYPES)
-def test_neither_permutations_nor_threads_show_forward_or_backward(order, dtype):
+def test_neither_permutations_nor_threads_show_forward_or_backward(dtype):
     n, bins = 20_000, 50
     x, index, grad = numbers(n, 3, dtype=dtype), places(bins, n), numbers(n, 3, dtype=dtype, seed=3)
     results = set()
@@ -130,8 +129,8 @@ def test_neither_permutations_nor_threads_show_forward_or_backward(order, dtype)
             torch.set_num_threads(k)
             p = torch.randperm(n, generator=torch.Generator().manual_seed(k))
             table = numbers(bins, 3, dtype=dtype, seed=4)
-            out = own.index_add(table.detach(), 0, index[p], x.detach()[p], order=order)
-            own.embedding(index[p], table, order=order).backward(grad.detach()[p])
+            out = own.index_add(table.detach(), 0, index[p], x.detach()[p])
+            own.embedding(index[p], table).backward(grad.detach()[p])
             results.add((bits(out), bits(table.grad)))
     finally:
         torch.set_num_threads(threads)
@@ -158,12 +157,13 @@ def test_sorted_has_the_bits_of_torchs_index_add_on_one_thread(dtype):
     assert bits(own.index_add(table, 0, index, x, order="sorted")) == bits(table.index_add(0, index, x))
 
 
-@pytest.mark.parametrize("order", ["fixed-point", "exact"])
-def test_the_input_counts_as_one_more_addition(order):
+def test_the_input_counts_as_one_more_addition():
     """An input that is large among small numbers: added after their sum was rounded, it would round again."""
     table, x, index = numbers(7, seed=1, grad=False) * 1e3, numbers(999, grad=False), places(7, 999)
-    expected = get("scatter_add", order)(np.concatenate([table, x]), np.concatenate([np.arange(7), index]), 7)
-    assert own.index_add(table, 0, index, x, order=order).numpy().tobytes() == expected.tobytes()
+    expected = get("scatter_add", "exact")(
+        np.concatenate([table, x]), np.concatenate([np.arange(7), index]), 7
+    )
+    assert own.index_add(table, 0, index, x).numpy().tobytes() == expected.tobytes()
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -206,11 +206,9 @@ def test_a_padding_row_has_no_gradient():
 def test_a_compiled_function_has_the_same_bits(name):
     ours, _, shape = SAME[name]
     torch._dynamo.reset()
-    compiled = torch.compile(
-        lambda a, b: ours(a, b, "fixed-point").sin(), fullgraph=True, backend="aot_eager"
-    )
+    compiled = torch.compile(lambda a, b: ours(a, b, "exact").sin(), fullgraph=True, backend="aot_eager")
     results = set()
-    for f in (compiled, lambda a, b: ours(a, b, "fixed-point").sin()):
+    for f in (compiled, lambda a, b: ours(a, b, "exact").sin()):
         a, b = numbers(*SHAPE), numbers(*shape, seed=2)
         out = f(a, b)
         out.sum().backward()
@@ -252,7 +250,7 @@ def test_what_is_out_of_range_is_named_with_its_place():
 
 def test_what_cannot_be_added_is_refused_with_what_is_expected():
     a, index = numbers(4), torch.tensor([0, 1])
-    with pytest.raises(ChoiceError, match="fixed-point"):
+    with pytest.raises(ChoiceError, match="exact, sorted"):
         own.index_add(a, 0, index, a[:2], order="fast")
     with pytest.raises(ValueError, match="`emulated:SEED` takes a seed"):
         own.index_add(a, 0, index, a[:2], order="sorted:1")

@@ -15,7 +15,7 @@ from kernels.guarantees import known
 from kernels.registry import get
 from kernels.scatter.elements import out_of_range
 
-ORDERS = ("fixed-point", "sorted", "exact", "atomic", "emulated")
+ORDERS = ("exact", "sorted", "atomic", "emulated")
 DEVICES = ("cpu", "cuda")
 INDICES = (torch.int64, torch.int32)
 WIDE = {torch.float64: torch.float64}  # what sums are accumulated in; of all other types float32
