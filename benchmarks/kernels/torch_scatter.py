@@ -11,7 +11,8 @@
 
 The index is int64 and uniform. All variants of an operation and a number of threads run once per round, in rotating
 order, and ratios are taken within a round, to torch's default with as many threads. `forward` and `backward` are timed
-apart, by a clock and in CPU time of all threads, which other programs on the machine disturb less; memory of the results is torch's and NumPy's to manage, in all variants.
+apart, by a clock and in CPU time of all threads, which other programs on the machine disturb less; memory of the
+results is torch's and NumPy's to manage, in all variants.
 """
 
 from __future__ import annotations

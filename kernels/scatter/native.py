@@ -40,8 +40,8 @@ def exact(
     """One or two limbs of 42 bits, or integers of 128 bits, where they can hold every bit; else sorted by bin into a
     superaccumulator each.
 
-    Correctly rounded, so that no order can show. A bin that received NaN or infinities has their sum by IEEE rules, other
-    bins know nothing of them. Zero is +0.0.
+    Correctly rounded, so that no order can show. A bin that received NaN or infinities has their sum by IEEE rules,
+    other bins know nothing of them. Zero is +0.0.
     """
     return _run(_native.scatter_exact, "exact", x, index, bins, threads, start)
 

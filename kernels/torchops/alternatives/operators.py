@@ -1,7 +1,8 @@
 """Sums of PyTorch in a chosen order, forward and backward: what torch.index_add and its kin do, with a promise.
 
-`order` is `exact` (correctly rounded: guarantees `layout` and `exact`) or `sorted` (by ascending place: `run`), the orders of
-kernels.scatter, where their reasons are; `atomic` and `emulated:SEED` promise nothing and show what chance does. It is that of the sums of the forward pass, of the backward pass, and of gradients of gradients.
+`order` is `exact` (correctly rounded) or `sorted` (by ascending place: guarantee `run`), the orders of kernels.scatter,
+where their reasons are; `atomic` and `emulated:SEED` promise nothing and show what chance does. It is that of the sums
+of the forward pass, of the backward pass, and of gradients of gradients.
 
 All are made of `add_rows` and `take_rows` (kernels/torchops/alternatives/opaque.py).
 """
