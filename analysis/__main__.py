@@ -10,6 +10,7 @@ from concurrent.futures import BrokenExecutor
 from importlib import import_module
 from importlib.util import find_spec
 
+from analysis.commands import COMMANDS
 from analysis.commands.answer import give
 from analysis.commands.choice import BAD_USAGE, FAILED, Usage, add_reading
 from kernels import VERSION
@@ -19,28 +20,6 @@ from miniapps.received.arguments import Parser
 from miniapps.received.text import tell
 
 PACKAGES = ("pandas", "pyarrow", "h5py", "jinja2", "matplotlib", "rich")
-COMMANDS = (
-    "report",
-    "variability",
-    "divergence",
-    "growth",
-    "components",
-    "sums",
-    "solves",
-    "training",
-    "operations",
-    "inference",
-    "scaling",
-    "sharding",
-    "predict",
-    "score",
-    "nodes",
-    "export",
-    "lint",
-    "chain",
-    "show",
-    "ask",
-)  # modules of analysis.commands
 
 DESCRIPTION = """\
 Reads the traces of runs, never runs an application, and answers: are the bits equal, where do they part and why, how

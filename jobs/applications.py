@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from functools import cache
-from importlib.resources import files
-from typing import Any
 
+from miniapps.applications import app
+from miniapps.applications import names as names
 from miniapps.received.prediction import method_hash
 from miniapps.runner import commandline, launch
 from miniapps.runner.config import Option, effective, of_role, stated
@@ -21,17 +20,6 @@ PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
 
 class Refusal(ValueError):
     """What an application answers to a command line that it does not take."""
-
-
-def names() -> list[str]:
-    """The names of all applications, without importing them: login nodes may have no MPI."""
-    return sorted(path.name for path in files("miniapps").iterdir() if path.joinpath("decks").is_dir())
-
-
-@cache
-def app(name: str) -> Any:
-    """The application of this name, as `miniapps.runner.main.App`."""
-    return importlib.import_module(f"miniapps.{name}").APP
 
 
 @cache

@@ -1,10 +1,13 @@
 """`python -m kernels`: the instruments of the kernels, by name."""
 
+import argparse
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 
 from kernels import VERSION
 from kernels.commands.entry import command_line
+from kernels.commands.options import add_version
 
 COMMANDS = {
     "allreduce": "orderings of all-reduces: lists, trees, prices, pictures, measured properties",
@@ -18,6 +21,18 @@ def text(prog: str) -> str:
     lines = [f"usage: {prog} NAME [COMMAND] [options]", ""]
     lines += [f"  {name:9}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join([*lines, "", f"{prog} NAME --help   the commands of each", f"{prog} --version"])
+
+
+def parser_of(words: Sequence[str], prog: str) -> tuple[argparse.ArgumentParser, int]:
+    """The parser of the line `PROG WORDS ...`, and how many of the words stand before what it parses."""
+    name, command = [*words, "", ""][:2]
+    if name in COMMANDS:
+        of = import_module(f"kernels.commands.{name}").parser
+        return of(command, f"{prog} {name}") if name == "allreduce" else of(f"{prog} {name}"), 1
+    choosing = argparse.ArgumentParser(prog=prog)
+    add_version(choosing)
+    choosing.add_argument("command", choices=list(COMMANDS))
+    return choosing, 0
 
 
 @command_line

@@ -2,29 +2,20 @@
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 import sys
 
-import miniapps
 from kernels import VERSION
 from kernels.commands.entry import command_line
+from miniapps import applications
 from miniapps.received.text import tell
 from miniapps.runner.config import closest
 
 COMMANDS = ("list", "doctor", "verify")
 
 
-def applications() -> dict[str, str]:
-    """{name: summary} of the applications: the packages of `miniapps` that define APP."""
-    names = [module.name for module in pkgutil.iter_modules(miniapps.__path__) if module.ispkg]
-    modules = [importlib.import_module(f"miniapps.{name}") for name in names]
-    return {module.APP.name: module.APP.summary for module in modules if hasattr(module, "APP")}
-
-
 def listing() -> str:
     """The applications and what else can be called, as plain text."""
-    apps = applications()
+    apps = {name: applications.app(name).summary for name in applications.names()}
     width = max(len(name) for name in (*apps, *COMMANDS))
     lines = ["applications, each started by [mpirun -n N] python -m miniapps.NAME:"]
     lines += [f"  {name:{width}}  {summary}" for name, summary in apps.items()]

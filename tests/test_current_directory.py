@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fpna.command import ANALYSIS, APPLICATIONS, OTHERS
+from fpna.commands import names
 from tests.analysis.synthetic import write_run
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -24,7 +24,7 @@ TRAPS = (
 ALL_HELP = f"""\
 import contextlib, io, sys
 from fpna.command import main
-for name in {(*APPLICATIONS, *ANALYSIS, *OTHERS)!r}:
+for name in {names()!r}:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         main([name, "--help"])
 print(*sys.path, sep="\\n")

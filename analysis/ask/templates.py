@@ -176,16 +176,16 @@ RECORDED = {
         "The sum of floating-point numbers depends on the order of summation: accuracy and cost of pairwise, "
         "compensated, parallel and exact reductions.",
     ),
-    "training": (
+    "learning": (
         "trainings", "accuracy and loss were recorded",
         "Accuracy and loss of a training vary with the seed, the wire or compression of gradients; the model does not "
         "reach the published accuracy.",
     ),
-    "operations": (
+    "audits": (
         "audits", "operations of PyTorch were audited",
         "Which operation of PyTorch is nondeterministic, and does the documentation say so.",
     ),
-    "inference": (
+    "answers": (
         "answers", "answers of a network to requests were recorded",
         "The output of a network depends on the batch size or on the other requests in the batch: inference is not "
         "batch invariant.",

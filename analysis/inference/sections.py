@@ -23,7 +23,7 @@ def _schedules(known: Answers) -> Section:
     notes = list(known.problems)
     if more := len(known.schedules) - len(drawn(known.schedules)):
         notes.append(
-            f"{counted(more, 'other schedule')} not drawn; `analysis inference RUN --schedule FILE.svg` draws one"
+            f"{counted(more, 'other schedule')} not drawn; `analysis answers RUN --schedule FILE.svg` draws one"
         )
     return Section(
         "Inference: schedules", "No schedule could be drawn.",

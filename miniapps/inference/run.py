@@ -79,7 +79,7 @@ def _show(ctx, answer) -> None:
     if schedule is not None and ctx.rank == 0 and ctx.repeat == 0:
         (ctx.directory() / SCHEDULE).write_text(json.dumps(schedule.as_json(), indent=1) + "\n")
         ctx.log.info(
-            "the schedule (%s; `python -m analysis inference %s --schedule FILE.svg` draws it):\n%s",
+            "the schedule (%s; `python -m analysis answers %s --schedule FILE.svg` draws it):\n%s",
             SCHEDULE,
             ctx.out,
             schedule.describe(),

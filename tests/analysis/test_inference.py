@@ -42,7 +42,7 @@ def test_the_verdict_needs_no_second_run(tmp_path, capsys):
 
 
 def test_the_terminal_names_what_depends_on_the_request(runs, capsys):
-    assert main(["inference", str(runs)]) == 0
+    assert main(["answers", str(runs)]) == 0
     text = capsys.readouterr().out
     line = text.partition("\n")[0]
     assert line.startswith("2 ways to answer: in 1 of them images got several results: no guarantee")
@@ -57,7 +57,7 @@ def test_the_report_draws_bits_against_speed(runs):
 
 def test_runs_without_answers_are_named(tmp_path, capsys):
     write_run(tmp_path / "other", size=1)
-    assert main(["inference", str(tmp_path)]) == 2
+    assert main(["answers", str(tmp_path)]) == 2
     assert "recorded results of images" in capsys.readouterr().err
 
 
@@ -99,14 +99,14 @@ def test_the_shortest_kernel_is_seen_and_the_others_keep_their_proportion(tmp_pa
 @pytest.mark.parametrize("form", ["svg", "png"])
 def test_a_schedule_is_drawn_into_a_file(tmp_path, capsys, form):
     file = tmp_path / f"picture.{form}"
-    assert main(["inference", str(static(tmp_path / "a", 0.9, 0.1)), "--schedule", str(file)]) == 0
+    assert main(["answers", str(static(tmp_path / "a", 0.9, 0.1)), "--schedule", str(file)]) == 0
     assert f"Schedule: {file}" in capsys.readouterr().out
     assert (b"linear 1" if form == "svg" else b"PNG") in file.read_bytes()
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path, capsys):
     def refusal(*runs, file="picture.svg"):
-        assert main(["inference", *map(str, runs), "--schedule", str(tmp_path / file)]) == 2
+        assert main(["answers", *map(str, runs), "--schedule", str(tmp_path / file)]) == 2
         return capsys.readouterr().err
 
     one, other = static(tmp_path / "a", 0.9, 0.1), static(tmp_path / "b", 0.5, 0.5)
@@ -138,7 +138,7 @@ def test_a_damaged_schedule_is_refused(tmp_path, damage, reason):
 
 def test_a_damaged_schedule_is_named_and_the_answers_are_used(tmp_path, capsys):
     (static(tmp_path / "a", 0.9, 0.1) / "schedule.json").write_text("{}")
-    assert main(["inference", str(tmp_path)]) == 0
+    assert main(["answers", str(tmp_path)]) == 0
     assert "schedule.json" in capsys.readouterr().err
     report = build(load([tmp_path]))
     assert "No schedule could be drawn" in report.html and "schedule.json" in report.html

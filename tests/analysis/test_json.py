@@ -115,7 +115,7 @@ def test_the_document_of_each_command_has_the_documented_keys(root, tmp_path, ca
     assert filled == [
         table for table in document["tables"]
         # Calls and what a run lacks are of fpna run, links of three nodes.
-        if table not in ("calls", "lacking", "links") and (table != "decisions" or name in ("solves", "training"))
+        if table not in ("calls", "lacking", "links") and (table != "decisions" or name in ("solves", "learning"))
     ]  # fmt: skip
 
 

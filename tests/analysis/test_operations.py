@@ -51,7 +51,7 @@ def test_what_is_stated_and_what_is_missing_is_told_with_what_the_mode_does(run)
 
 
 def test_the_terminal_says_the_verdict_and_what_could_not_be_audited(run, capsys):
-    assert main(["operations", str(run)]) == 0
+    assert main(["audits", str(run)]) == 0
     text = capsys.readouterr().out
     assert "4 cases of 3 operations audited; from run to run 2 differ: backward of take, put_." in text
     assert "Backward of take: runs differ, and the documentation does not say so" in text
@@ -108,7 +108,7 @@ def test_an_audit_of_nothing_has_nothing_to_say(tmp_path):
 
 def test_runs_without_a_certificate_are_named(tmp_path, capsys):
     write_run(tmp_path / "other", size=1)
-    assert main(["operations", str(tmp_path)]) == 2
+    assert main(["audits", str(tmp_path)]) == 2
     assert "recorded a certificate" in capsys.readouterr().err
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_certificate_is_named_and_the_others_are_used(run, tmp_path, c
     other = write_audit(tmp_path / "b", [case("dot")])
     path = other / "certificate.json"
     path.write_text(path.read_text().replace('"seed": 1', '"seed": 2'))
-    assert main(["operations", str(tmp_path)]) == 0
+    assert main(["audits", str(tmp_path)]) == 0
     printed = capsys.readouterr()
     assert "another hash" in printed.err and "4 cases of 3 operations" in printed.out
 

@@ -432,12 +432,12 @@ def test_reports_of_other_runs_have_no_section_of_training(tmp_path):
 def test_an_incomplete_run_alone_makes_a_report_and_an_answer(tmp_path, capsys):
     write_training(tmp_path / "a", [0.5, 0.6], complete=False)
     assert "No run that learns is complete" in build(load([tmp_path])).html
-    assert main(["training", str(tmp_path)]) == 0
+    assert main(["learning", str(tmp_path)]) == 0
     capsys.readouterr()
 
 
 def test_the_command_prints_and_writes_every_table(root, tmp_path, results, capsys):
-    assert main(["training", str(root), "--csv", str(tmp_path / "csv")]) == 0
+    assert main(["learning", str(root), "--csv", str(tmp_path / "csv")]) == 0
     printed = capsys.readouterr().out
     assert "Prices of wires" in printed and "Claims of the poster" in printed
     assert {path.stem for path in (tmp_path / "csv").iterdir()} == {*exported(results), "utilisation"}
@@ -447,7 +447,7 @@ def test_the_command_prints_and_writes_every_table(root, tmp_path, results, caps
 
 def test_runs_that_do_not_learn_are_refused(tmp_path, capsys):
     write_run(tmp_path / "a")
-    assert main(["training", str(tmp_path)]) == 2
+    assert main(["learning", str(tmp_path)]) == 2
     assert "accuracy and loss" in capsys.readouterr().err
 
 

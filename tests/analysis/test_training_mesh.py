@@ -58,10 +58,10 @@ def test_names_of_a_plan_cannot_leave_the_picture():
 
 def test_runs_without_a_mesh_or_with_a_strange_one_are_told_of(tmp_path, capsys):
     write_mesh(tmp_path / "odd", [0.0, 0.0], flops=0.0, cpu=0.0, config={"run": {"threads": None}})
-    assert main(["training", str(tmp_path / "odd")]) == 0
+    assert main(["learning", str(tmp_path / "odd")]) == 0
     write_mesh(tmp_path / "none", [])
     capsys.readouterr()
-    assert main(["training", str(tmp_path / "none")]) == 2
+    assert main(["learning", str(tmp_path / "none")]) == 2
     assert "the utilisation of a mesh" in capsys.readouterr().err
 
 

@@ -132,7 +132,7 @@ def test_one_run_shows_nothing(tmp_path):
 
 
 def test_the_command_and_the_report_have_the_matrix_and_say_that_orders_were_drawn(root, capsys):
-    assert main(["training", str(root)]) == 0
+    assert main(["learning", str(root)]) == 0
     printed = capsys.readouterr().out
     assert "Training and inference, deterministic (D) or not (ND)" in printed
     assert "D, sorted" in printed and "ND, emulated" in printed and "drawn from seeds" in printed

@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from fpna.command import ANALYSIS, APPLICATIONS, OTHERS
-from fpna.completion import parser_of
+from fpna.commands import ANALYSIS, names, parser_of
 from tests.launch import run_python
 
 pytest.importorskip("argcomplete")
@@ -30,7 +29,7 @@ def offered(line, tmp_path):
 
 
 def test_all_commands_are_offered(tmp_path):
-    assert {*APPLICATIONS, *ANALYSIS, *OTHERS} <= set(offered("fpna ", tmp_path))
+    assert set(names()) <= set(offered("fpna ", tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -48,7 +47,7 @@ def test_commands_and_options_are_offered(tmp_path, line, among):
     assert all(word.startswith(line.rpartition(" ")[2]) for word in words)
 
 
-@pytest.mark.parametrize("name", (*APPLICATIONS, *ANALYSIS, *OTHERS))
+@pytest.mark.parametrize("name", names())
 def test_every_command_has_a_parser_that_a_shell_can_ask(name):
     parser, before = parser_of([name])
     assert before == (name not in ANALYSIS)  # those have one parser, in which the command is a word

@@ -1,4 +1,4 @@
-"""`python -m analysis training`."""
+"""`python -m analysis learning`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DETAIL = """\
 Runs that recorded accuracy and loss are used, and runs over a mesh, which recorded their utilisation. Wires are
 compared over the seeds that both have, at one learning rate and each at its best."""
 EXAMPLES = """\
-  python -m analysis training runs/"""
+  python -m analysis learning runs/"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

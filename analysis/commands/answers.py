@@ -1,4 +1,4 @@
-"""`python -m analysis inference`."""
+"""`python -m analysis answers`."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 SUMMARY = "networks that answer requests: does a result depend on the request, and what does a backend cost"
 DETAIL = "Only runs that recorded how many results each image got are used: those of `inference`."
 EXAMPLES = """\
-  python -m analysis inference runs/
-  python -m analysis inference runs/static --schedule schedule.svg"""
+  python -m analysis answers runs/
+  python -m analysis answers runs/static --schedule schedule.svg"""
 FORMS = (".svg", ".png")
 
 

@@ -1,4 +1,4 @@
-"""`python -m analysis operations`."""
+"""`python -m analysis audits`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ DETAIL = """\
 Only runs that wrote a certificate are used: those of `operations`. Several are compared with the first: versions,
 machines, bits by one thread, and which changes alter which cases."""
 EXAMPLES = """\
-  python -m analysis operations runs/audit
-  python -m analysis operations runs/of-torch-2.13 runs/of-torch-2.14"""
+  python -m analysis audits runs/audit
+  python -m analysis audits runs/of-torch-2.13 runs/of-torch-2.14"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

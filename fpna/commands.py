@@ -1,0 +1,82 @@
+"""All commands of `fpna` in one table: what each is for, what runs it, and its parser, which shells ask."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from importlib import import_module
+
+from analysis.commands import COMMANDS as ANALYSIS
+from kernels.commands.options import add_version
+from miniapps import applications
+
+OTHERS = {
+    "run": "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
+    "jobs": "campaigns and batch scripts: fpna jobs --help",
+    "kernels": "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
+    "partition": "a training step over a mesh of ranks, planned and not run: fpna partition explain --help",
+    "embeddings": "times steps of tables of embeddings, for sharding: mpirun -n 2 fpna embeddings FILE",
+    "cause": "whether rounding explains the difference of two runs, by disturbed launches: fpna cause A B -- ./app",
+    "cost": "how many times as long B takes as A, by paired launches: fpna cost A B [-- COMMAND]",
+    "verify": "executes parts of a run again, on any number of ranks, and compares every bit",
+    "doctor": "what this machine has, what is missing, and how to get it",
+    "demo": "runs that differ and runs that agree, and the report on them",
+}
+# Each has main(argv, prog), and parser(prog), or parser_of(words, prog) where words choose the parser.
+MODULES = {
+    "run": "miniapps.programs.observing", "jobs": "jobs.__main__", "kernels": "kernels.__main__",
+    "partition": "miniapps.partition.commands", "embeddings": "miniapps.embeddings.__main__",
+    "cause": "miniapps.cause.command", "cost": "miniapps.cost.command", "verify": "miniapps.verify.command",
+    "doctor": "miniapps.doctor", "demo": "miniapps.demo",
+}  # fmt: skip
+
+
+def names() -> tuple[str, ...]:
+    """Every command."""
+    return (*applications.names(), *ANALYSIS, *OTHERS)
+
+
+def summaries() -> dict[str, dict[str, str]]:
+    """{heading: {command: what it is for}}."""
+    return {
+        "applications, under mpirun: mpirun -n 4 fpna coupled --help": {
+            name: applications.app(name).summary for name in applications.names()
+        },
+        "what traces say": {name: import_module(f"analysis.commands.{name}").SUMMARY for name in ANALYSIS},
+        "more": OTHERS,
+    }
+
+
+def runs(name: str) -> Callable[[list[str]], int] | None:
+    """What runs a command by the arguments after its name; None where there is no such command."""
+    if name in applications.names():
+        from miniapps.runner.main import main as run
+
+        return lambda argv: run(replace(applications.app(name), command=f"fpna {name}"), argv)
+    if name in ANALYSIS:
+        return lambda argv: import_module("analysis.__main__").main([name, *argv], "fpna")
+    if name in OTHERS:
+        return lambda argv: import_module(MODULES[name]).main(argv, f"fpna {name}")
+    return None
+
+
+def parser_of(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
+    """The parser of the line `fpna WORDS ...`, and how many of the words stand before what it parses."""
+    name = words[0] if words else ""
+    if name in applications.names():
+        from miniapps.runner.commandline import parser as of_application
+
+        return of_application(applications.app(name)), 1
+    if name in ANALYSIS:
+        return import_module("analysis.__main__").parser("fpna"), 0
+    if name in OTHERS:
+        module = import_module(MODULES[name])
+        if hasattr(module, "parser_of"):
+            parser, before = module.parser_of(words[1:], f"fpna {name}")
+            return parser, 1 + before
+        return module.parser(f"fpna {name}"), 1
+    choosing = argparse.ArgumentParser(prog="fpna")
+    add_version(choosing)
+    choosing.add_argument("command", choices=names())
+    return choosing, 0

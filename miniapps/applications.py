@@ -1,0 +1,34 @@
+"""The applications: the packages of `miniapps` that define APP. Whoever lists, starts or plans one asks here."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from importlib import import_module
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from miniapps.runner.main import App
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """The names of all applications in alphabetical order. None is imported: login nodes may have no MPI."""
+    fronts = {folder.name: folder.joinpath("__init__.py") for folder in files("miniapps").iterdir()}
+    return tuple(sorted(name for name, front in fronts.items() if front.is_file() and _defines_app(front)))
+
+
+def app(name: str) -> App:
+    """The application of that name, one of `names()`. ImportError or RuntimeError without an MPI library."""
+    found: App = import_module(f"miniapps.{name}").APP
+    return found
+
+
+def _defines_app(front) -> bool:
+    targets = (
+        target
+        for statement in ast.parse(front.read_text(encoding="utf-8")).body
+        for target in getattr(statement, "targets", [getattr(statement, "target", None)])
+    )
+    return any(isinstance(target, ast.Name) and target.id == "APP" for target in targets)
