@@ -81,7 +81,7 @@ LAUNCHERS = (
     ("PMI, as of MPICH's mpirun and of srun --mpi=pmi2", "PMI_SIZE", "PMI_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-TORCH = "torchrun"
+TORCHRUN, TORCH = "torchrun", "a launcher of torch"
 # How they tell them their number on the node.
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
 # What launchers tell a rank by: a process that it starts for itself must not have them, or it would be a rank too.
@@ -165,11 +165,28 @@ def launched() -> Launched | None:
     return None
 
 
-def launched_by_torch() -> Launched | None:
-    """The same of torchrun, whose processes are no ranks of MPI."""
-    size, rank = os.environ.get("WORLD_SIZE", ""), os.environ.get("RANK", "")
-    started = "TORCHELASTIC_RUN_ID" in os.environ and size.isdecimal() and rank.isdecimal()
-    return Launched(TORCH, int(size), int(rank)) if started else None
+def innermost() -> Launched | None:
+    """The same of the launcher that started this process last: torchrun, or another of torch's, may have been started by
+    one of MPI, and gives ranks that MPI does not know."""
+    by_mpi, by_torch = launched(), _launched_by_torch()
+    if by_torch and (by_torch.name == TORCHRUN or by_mpi is None or by_mpi.size == 1):
+        return by_torch
+    return by_mpi
+
+
+def _launched_by_torch() -> Launched | None:
+    """The same of torchrun, of Lightning's, Accelerate's and DeepSpeed's launchers, and of others that set what torch's
+    process group reads (https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization)."""
+    size = os.environ.get("WORLD_SIZE", "")
+    # Lightning leaves RANK to the program.
+    rank = os.environ.get("RANK") or (os.environ.get("LOCAL_RANK", "") if "NODE_RANK" in os.environ else "")
+    if not (size.isdecimal() and rank.isdecimal()):
+        return None
+    if "TORCHELASTIC_RUN_ID" in os.environ:
+        return Launched(TORCHRUN, int(size), int(rank))
+    if "RANK" not in os.environ and os.environ["NODE_RANK"] != "0":
+        rank = "1"  # any but the first
+    return Launched(TORCH, int(size), int(rank)) if "MASTER_ADDR" in os.environ else None
 
 
 def first_of_node() -> bool:

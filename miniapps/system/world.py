@@ -25,7 +25,7 @@ def world() -> Any:
     Raises UsageError, in rank 0 of the launcher's count first, where mpi4py finds no library or where the
     launcher belongs to another one: then MPI either cannot start or leaves each process alone.
     """
-    launched = environment.launched()
+    launched = environment.innermost()
     try:
         return _start(launched)
     except UsageError:
@@ -46,20 +46,17 @@ def require_launch(who: str) -> None:
     """Start MPI if it was not, and raise WrongLauncher where a launcher started several processes and each is alone.
 
     The first process prints why; `who` is the name of the function that the program called."""
-    launched = environment.launched() or environment.launched_by_torch()
     try:
-        alone = world().size == 1
-        if launched and launched.name == environment.TORCH and launched.size > 1 and alone:
-            raise UsageError(_not_by_torch(launched))
+        world()
     except UsageError as error:
-        if launched is None or launched.rank == 0:
+        if speaks():
             tell(f"{who}: {error}", sys.stderr)
         raise WrongLauncher(f"{who}: {error}") from None
 
 
 def speaks() -> bool:
     """Whether this process is the one to print what all of them find wrong before there is a communicator."""
-    launched = environment.launched()
+    launched = environment.innermost()
     return launched is None or launched.rank == 0
 
 
@@ -99,6 +96,8 @@ def _start(launched: environment.Launched | None) -> Any:
             warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
             MPI.Init_thread()
     if launched and launched.size > 1 and MPI.COMM_WORLD.size == 1 and MPI.Comm.Get_parent() == MPI.COMM_NULL:
+        if launched.name in (environment.TORCHRUN, environment.TORCH):
+            raise UsageError(_not_by_torch(launched))
         raise UsageError(_mismatch(launched, library))
     return MPI.COMM_WORLD
 
@@ -123,6 +122,7 @@ def _mismatch(launched: environment.Launched, library: str) -> str:
 
 def _not_by_torch(launched: environment.Launched) -> str:
     return (
-        f"torchrun started {launched.size} processes, and for MPI each of them is alone. Start them by mpirun, as in "
-        f"mpirun -n {launched.size} python ..., and give torch's process group rank and size of MPI.COMM_WORLD"
+        f"{launched.name} started {launched.size} processes, and for MPI each of them is alone. Start them by mpirun, "
+        f"as in mpirun -n {launched.size} python ..., and give torch's process group rank and size of MPI.COMM_WORLD "
+        "(RANK, WORLD_SIZE, LOCAL_RANK)"
     )

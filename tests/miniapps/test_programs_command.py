@@ -3,12 +3,13 @@
 import os
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
 from miniapps.errors import UsageError
 from miniapps.programs.command import require_runnable
-from tests.launch import run_mpi
+from tests.launch import run_mpi, run_python
 
 FPNA = [sys.executable, "-m", "fpna", "run"]
 
@@ -79,6 +80,19 @@ def launched_by(launcher, code, **more):
 OPENMPI = {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": "0"}
 SLURM = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "0"}
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "RANK": "0"}
+# What Lightning sets, and DeepSpeed, Kubernetes and others.
+LIGHTNING = {
+    "MASTER_ADDR": "127.0.0.1",
+    "MASTER_PORT": "1",
+    "NODE_RANK": "0",
+    "LOCAL_RANK": "0",
+    "WORLD_SIZE": "2",
+}
+DEEPSPEED = {"MASTER_ADDR": "127.0.0.1", "RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "2"}
+ONE_OF_SRUN = {
+    "SLURM_STEP_NUM_TASKS": "1",
+    "SLURM_PROCID": "0",
+}  # a task for each node, which starts torchrun
 
 
 @pytest.mark.parametrize(
@@ -88,6 +102,11 @@ TORCHRUN = {"TORCHELASTIC_RUN_ID": "x", "WORLD_SIZE": "2", "RANK": "0"}
         (SLURM, "fpna.wrap(MPI.COMM_WORLD)", "fpna.wrap: the launcher (srun) started 2 processes, but it does not"),
         (SLURM, "fpna.ddp_hook()", "fpna.ddp_hook: the launcher (srun) started 2 processes, but it does not"),
         (TORCHRUN, "fpna.record('runs/x')", "fpna.record: torchrun started 2 processes, and for MPI each"),
+        (ONE_OF_SRUN | TORCHRUN, "fpna.record('runs/x')", "fpna.record: torchrun started 2 processes"),
+        (SLURM | TORCHRUN, "fpna.wrap(MPI.COMM_WORLD)", "fpna.wrap: torchrun started 2 processes"),
+        (LIGHTNING, "fpna.record('runs/x')", "fpna.record: a launcher of torch started 2 processes, and for MPI each"),
+        (DEEPSPEED, "fpna.ddp_hook()", "fpna.ddp_hook: a launcher of torch started 2 processes"),
+        (SLURM | DEEPSPEED, "fpna.ddp_hook()", "fpna.ddp_hook: the launcher (srun) started 2 processes"),
     ],
 )  # fmt: skip
 def test_a_program_whose_processes_are_alone_ends_with_2(launcher, call, said, tmp_path):
@@ -96,13 +115,52 @@ def test_a_program_whose_processes_are_alone_ends_with_2(launcher, call, said, t
     assert (ended.returncode, ended.stdout) == (2, ""), ended.stderr
     assert ended.stderr.startswith(said), ended.stderr
     assert "Traceback" not in ended.stderr
-    if launcher is not TORCHRUN:
-        assert "MPICH" in ended.stderr  # the library, beside the launcher
+    # The library, beside the launcher; or what to do instead.
+    assert ("mpirun -n 2 python ..." if "torch" in said else "MPICH") in ended.stderr
 
 
-def test_one_process_of_a_launcher_goes_on():
-    one = {"SLURM_STEP_NUM_TASKS": "1", "SLURM_PROCID": "0"}
+@pytest.mark.parametrize(
+    "other", [TORCHRUN | {"RANK": "1"}, LIGHTNING | {"LOCAL_RANK": "1"}, LIGHTNING | {"NODE_RANK": "1"}]
+)
+def test_the_first_process_alone_says_so(other):
+    ended = launched_by(other, "import fpna\nfpna.record('runs/x')\nprint('went on')")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", "")
+
+
+@pytest.mark.parametrize(
+    "one", [ONE_OF_SRUN, LIGHTNING | {"WORLD_SIZE": "1"}, {"WORLD_SIZE": "2", "RANK": "0"}]
+)
+def test_one_process_of_a_launcher_goes_on(one):
     ended = launched_by(
         one, "from mpi4py import MPI\nimport fpna\nprint(fpna.wrap(MPI.COMM_WORLD).guarantee)"
     )
     assert (ended.returncode, ended.stdout) == (0, "layout\n"), ended.stderr
+
+
+def test_torchrun_is_told_what_to_use_instead(tmp_path):
+    if find_spec("torch") is None:
+        pytest.skip("torch is not installed")
+    program = tmp_path / "program.py"
+    program.write_text("import fpna\nwith fpna.record('run') as r: r.value('x', 1.0)\n")
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        program,
+    ]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("PMI_", "OMPI_", "PMIX_"))}
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, env=env, timeout=240)
+    assert ended.returncode != 0 and not (tmp_path / "run").exists()
+    assert (
+        ended.stderr.count("fpna.record: torchrun started 2 processes, and for MPI each of them is alone")
+        == 1
+    )
+
+
+def test_an_application_under_torchrun_is_refused_too(tmp_path):
+    run = run_python(["-m", "miniapps.coupled", "--out", "run"], env=TORCHRUN, cwd=tmp_path)
+    assert run.returncode == 2 and not (tmp_path / "run").exists()
+    assert run.stderr.startswith("coupled: torchrun started 2 processes") and run.stderr.count("\n") == 1
