@@ -72,6 +72,13 @@ def imported(tree: ast.AST) -> list[str]:
     return names
 
 
+def for_types_alone(tree: ast.AST) -> set[ast.AST]:
+    """What stands under `if TYPE_CHECKING`, which no program executes."""
+    conditions = (node for node in ast.walk(tree) if isinstance(node, ast.If))
+    bodies = (node.body for node in conditions if ast.unparse(node.test) == "TYPE_CHECKING")
+    return {node for body in bodies for statement in body for node in ast.walk(statement)}
+
+
 def room(name: str) -> str:
     """The package that holds a module, or a module beside packages itself."""
     parts = name.split(".")
@@ -131,6 +138,28 @@ def test_no_rooms_import_each_other_in_a_circle(top):
         if name.startswith(f"{top}.") and not name.endswith("__main__") and room(name) != name:
             others = {room(other) for other in imported(tree) if other.startswith(f"{top}.")}
             graph.setdefault(room(name), set()).update(others - {room(name)})
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        pytest.fail(" -> ".join(error.args[1]))
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_no_files_import_each_other_in_a_circle(top):
+    """Imports inside functions count: who reads the one file has to know the other."""
+    files = {name for name, _ in modules()}
+    graph = {}
+    for name, tree in modules():
+        if name.startswith(top):
+            typing = for_types_alone(tree)
+            used = {
+                other if other in files else other.rpartition(".")[0]
+                for node in ast.walk(tree)
+                if node not in typing and isinstance(node, ast.Import | ast.ImportFrom)
+                for other in imported(ast.Module([node], []))
+            }
+            graph[name] = (used & files) - {name}
+    assert graph
     try:
         TopologicalSorter(graph).prepare()
     except CycleError as error:

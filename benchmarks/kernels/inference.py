@@ -55,7 +55,7 @@ def _versions(backends: Iterable[str]) -> dict[str, str]:
 
 def network(name: str):
     """(forward, weights, shape of a sample) of a network of the applications."""
-    from miniapps.coupled.closure import INPUTS, shapes
+    from miniapps.coupled.network import INPUTS, shapes
     from miniapps.training.models import cnn, mlp
 
     if name == "closure":

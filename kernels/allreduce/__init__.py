@@ -10,9 +10,10 @@ Importing this package does not load MPI; `plan` does.
 
 from __future__ import annotations
 
-from kernels.allreduce.catalog import Ordering, orderings
+from kernels.allreduce.catalog import orderings
 from kernels.allreduce.errors import CallMismatch, PlanMismatch, RanksDisagree, ReplayError, ScheduleError
 from kernels.allreduce.operations import Operation
+from kernels.allreduce.ordering import Ordering
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Message, Round, Schedule, Sum
 

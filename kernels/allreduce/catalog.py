@@ -1,26 +1,15 @@
-"""The catalogue of orderings: names, parameters, what each promises and why.
-
-A schedule function `(size, *, parameters) -> Schedule | None` is registered by the decorator `ordering`; None means
-that there is no schedule of ours: the MPI library decides (library), or the network does (arrival). The functions
-themselves are in `kernels.allreduce.schedules`.
-
-A user may give parameters behind the name: `k-nomial:k=4`, `permuted:seed=7`, `trees:links=FILE`. Three more come from
-where the reducer is planned: `nodes`, the node of every rank; `owners`, the rank that owns each block; `packing`, the
-spanning trees that a file of links has.
-"""
+"""The catalogue of orderings: all that `kernels.allreduce.schedules` has, and one by its name."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-from kernels.allreduce.schedule import Schedule
-from kernels.guarantees import LEVELS, ChoiceError, known
-from kernels.ranges import SEEDS, Range, cut
+from kernels.allreduce import schedules  # noqa: F401 - whose modules register the orderings
+from kernels.allreduce.ordering import Ordering
+from kernels.allreduce.ordering import orderings as orderings
+from kernels.guarantees import ChoiceError, known
+from kernels.ranges import cut
 
-CONTEXT = ("nodes", "owners", "packing")  # parameters that the plan supplies, not the user
 LONGEST = 1000  # characters of a name with its parameters
 # What is called otherwise, or is no ordering.
 ACCUMULATION = (
@@ -32,137 +21,11 @@ RENAMED = {
     "exact": ACCUMULATION.format("it"),
     "fixed-point": ACCUMULATION.format("it is called exact now, which"),
 }
-# What the numbers among the parameters may be, whichever ordering has them.
-RANGES = {
-    "k": Range(2, 65536),
-    "segments": Range(1, 1024),  # a message of each to and from every rank: more take memory and save nothing
-    "seed": Range(0, SEEDS),
-    "start": Range(-65536, 65536),
-}
-EQUAL = "equal"  # in place of a file of links
-# What the parameters are that name a file.
-FILES = {"links": f"{EQUAL}, or a file of the command `links`, its name without commas"}
-
-
-@dataclass(frozen=True)
-class Ordering:
-    """A named ordering, what it promises about the bits, and why; `name` includes the parameters given."""
-
-    name: str
-    guarantee: str
-    why: str
-    function: Callable[..., Schedule | None] = field(repr=False)
-    # The same additions in fewer rounds with more bytes, for short vectors.
-    short: Callable[..., Schedule] | None = field(default=None, repr=False)
-    given: dict[str, Any] = field(default_factory=dict)
-    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the parameters that are text
-    # The contributions to an element meet as they are: messages carry contributions and totals, never partial sums.
-    contributions_meet: bool = False
-
-    @property
-    def summary(self) -> str:
-        """First sentence of its description."""
-        return " ".join((self.function.__doc__ or "").split("\n\n")[0].split())
-
-    @property
-    def parameters(self) -> dict[str, Any]:
-        """The parameters that a user may give, with their values."""
-        arguments = inspect.signature(self.function).parameters.values()
-        keyword = {p.name: p.default for p in arguments if p.kind is p.KEYWORD_ONLY and p.name not in CONTEXT}
-        return keyword | self.given
-
-    def allowed(self, parameter: str) -> str:
-        """What a parameter may be, in words."""
-        if parameter in FILES:
-            return FILES[parameter]
-        return ", ".join(self.choices[parameter]) if parameter in self.choices else str(RANGES[parameter])
-
-    def read(self, parameter: str, text: str) -> Any:
-        """The value of a parameter that `text` is; raises ChoiceError, with what it may be."""
-        if parameter in self.choices:
-            return known(parameter, text, self.choices[parameter])
-        if parameter not in FILES:
-            return RANGES[parameter].read(text)
-        if not text:
-            raise ChoiceError(f"choose {FILES[parameter]}")
-        return text
-
-    @property
-    def needs(self) -> tuple[str, ...]:
-        """Those of CONTEXT that the schedule depends on."""
-        return tuple(name for name in CONTEXT if name in inspect.signature(self.function).parameters)
-
-    @property
-    def scheduled(self) -> bool:
-        """Whether there is a schedule of ours."""
-        given = {key: value for key, value in self.given.items() if key not in FILES}
-        return replace(self, given=given)._schedule(1, nodes=(0,), owners=(0,)) is not None
-
-    def schedule(self, size: int, short: bool = False, **context) -> Schedule:
-        """The schedule for `size` ranks; of `context` (nodes, owners, packing) what the ordering needs is used.
-
-        `short`: the variant for short vectors where there is one. Both make the same additions. Raises ChoiceError for
-        an ordering without a schedule (`scheduled`), and for a parameter that this size cannot have.
-        """
-        schedule = self._schedule(size, short, **context)
-        if schedule is None:
-            raise ChoiceError(f"ordering {self.name!r} has no schedule: {self.why}; choose {scheduled()}")
-        return schedule
-
-    def _schedule(self, size: int, short: bool = False, **context) -> Schedule | None:
-        function = self.short if short and self.short else self.function
-        arguments = self.given | {name: context[name] for name in self.needs if name in context}
-        return function(size, **arguments)
-
-
-_orderings: dict[str, Ordering] = {}
-
-
-def ordering(
-    name: str,
-    *,
-    guarantee: str,
-    why: str,
-    short: Callable[..., Schedule] | None = None,
-    choices: dict[str, Iterable[str]] | None = None,
-    contributions_meet: bool = False,
-) -> Callable[[Callable], Callable]:
-    """Decorator that registers `function(size, *, parameters) -> Schedule | None` and returns it unchanged.
-
-    `choices`: what the parameters may be that are text; RANGES has the numbers, FILES the files.
-    `contributions_meet` as in `Ordering`. Raises TypeError for a parameter that is in neither.
-    """
-    known("guarantee", guarantee, LEVELS)
-    listed = {parameter: tuple(values) for parameter, values in (choices or {}).items()}
-
-    def register(function):
-        entry = Ordering(
-            name, guarantee, why, function, short, choices=listed, contributions_meet=contributions_meet
-        )
-        if missing := set(entry.parameters) - {*RANGES, *FILES, *listed}:
-            raise TypeError(f"ordering {name!r}: what may {', '.join(sorted(missing))} be?")
-        _orderings[name] = entry
-        return function
-
-    return register
-
-
-def orderings() -> list[Ordering]:
-    """All orderings with default parameters, weakest guarantee first."""
-    import kernels.allreduce.schedules  # registers them
-
-    assert kernels.allreduce.schedules
-    return sorted(_orderings.values(), key=lambda o: LEVELS.index(o.guarantee))
 
 
 def names() -> list[str]:
     """Names of all orderings, weakest guarantee first."""
     return [o.name for o in orderings()]
-
-
-def scheduled() -> str:
-    """Names of the orderings that have a schedule, between commas."""
-    return ", ".join(o.name for o in orderings() if o.scheduled)
 
 
 def get(name: str) -> Ordering:

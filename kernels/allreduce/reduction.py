@@ -18,9 +18,9 @@ import numpy as np
 
 from kernels import wires
 from kernels.allreduce import accumulate, catalog, collectives, links, operations
-from kernels.allreduce.catalog import EQUAL, Ordering
 from kernels.allreduce.coding import Coding, coding
 from kernels.allreduce.operations import Operation
+from kernels.allreduce.ordering import EQUAL, Ordering, scheduled
 from kernels.allreduce.packing import Packing
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.tree import keeps_order
@@ -292,7 +292,7 @@ class Reduction:
         if self.collective != "allreduce" and not self.entry.scheduled:
             raise ChoiceError(
                 f"ordering {self.ordering!r} does allreduce only, no {self.collective}, as it has no schedule: choose "
-                f"{catalog.scheduled()}"
+                f"{scheduled()}"
             )
         if self.collective == "allgather" and "owners" in self.entry.needs:
             raise ChoiceError(
@@ -328,7 +328,7 @@ class Reduction:
         if not self.entry.scheduled:
             raise ChoiceError(
                 f"accumulation {self.accumulation!r} needs an all-reduce ordering with a schedule, not "
-                f"{self.ordering!r}: choose {catalog.scheduled()}"
+                f"{self.ordering!r}: choose {scheduled()}"
             )
         if self.collective == "allgather":
             raise ChoiceError(f"an allgather adds nothing in {self.accumulation!r}: leave accumulation out")
@@ -347,7 +347,7 @@ class Reduction:
         if not self.entry.scheduled:
             raise ChoiceError(
                 f"{label} needs an all-reduce ordering with a schedule, not {self.ordering!r}: choose "
-                f"{catalog.scheduled()}"
+                f"{scheduled()}"
             )
         if self.contributions_travel:
             raise ChoiceError(
@@ -367,7 +367,7 @@ class Reduction:
         if not self.entry.scheduled:
             raise ChoiceError(
                 f"{label} needs an all-reduce ordering with a schedule, not {self.ordering!r}: choose "
-                f"{catalog.scheduled()}"
+                f"{scheduled()}"
             )
         if self.collective != "allreduce" or self.operation is not operations.SUM or self.dtype != np.float32:
             raise ChoiceError(

@@ -8,7 +8,8 @@ import sys
 import textwrap
 
 from kernels.allreduce.accumulate import ACCUMULATIONS
-from kernels.allreduce.catalog import Ordering, orderings
+from kernels.allreduce.catalog import orderings
+from kernels.allreduce.ordering import Ordering
 from kernels.as_json import document
 from kernels.commands import cost, draw, pack, properties, tree
 from kernels.commands.entry import command_line

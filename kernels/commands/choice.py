@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 
-from kernels.allreduce.catalog import CONTEXT, Ordering, orderings, scheduled
+from kernels.allreduce.catalog import orderings
+from kernels.allreduce.ordering import CONTEXT, Ordering, scheduled
 from kernels.allreduce.reduction import Reduction
 from kernels.allreduce.schedule import Schedule
 from kernels.allreduce.schedules.in_order import in_order

@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from kernels.allreduce.catalog import orderings, scheduled
+from kernels.allreduce.catalog import orderings
 from kernels.allreduce.cost import cost
 from kernels.allreduce.operations import ELEMENTS
+from kernels.allreduce.ordering import scheduled
 from kernels.allreduce.reduction import Reduction
 from kernels.as_json import document
 from kernels.commands import choice

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from kernels.torchops.calls import Calls, Nothing, deterministic
-from kernels.torchops.cases.operations import Prepared
+from kernels.torchops.cases.operation import Prepared
 from kernels.torchops.differences import Seen
 from kernels.torchops.pools import Pools, aside, unset
 from kernels.torchops.results import Result

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from kernels.torchops.cases.inputs import Draw
-from kernels.torchops.cases.operations import Prepared
+from kernels.torchops.cases.operation import Prepared
 from kernels.torchops.given import Named, as_tensors, copies
 from kernels.torchops.results import Result, taken_apart, walk
 

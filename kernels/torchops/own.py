@@ -25,7 +25,7 @@ import torch
 
 from kernels.guarantees import ChoiceError
 from kernels.torchops.calls import Calls
-from kernels.torchops.cases.operations import Prepared, prepared
+from kernels.torchops.cases.operation import Prepared, prepared
 from kernels.torchops.given import as_tensors
 from kernels.torchops.results import walk
 from kernels.torchops.source import lacks, require, split_function

@@ -33,7 +33,7 @@ def answer(request: dict[str, Any], tell: Tell = lambda line: None) -> dict[str,
     """What a request comes to; errors of torch and of a user's function are answers too. `tell` hears how far it is."""
     from kernels.torchops.audit import Plan, audit, first_digest
     from kernels.torchops.calls import Nothing
-    from kernels.torchops.cases import operations  # noqa: F401 - before a user's directory can hide what they import
+    from kernels.torchops.cases import find  # noqa: F401 - before a user's directory can hide what they import
     from kernels.torchops.own import importable
     from kernels.torchops.results import taken_apart
 
@@ -90,8 +90,9 @@ def _hint(record: dict[str, Any], hint: str) -> None:
 
 def _case(request: dict[str, Any]):
     """(prepared, direction, name, effects, hint) of the case that is asked for."""
+    from kernels.torchops.cases import find
     from kernels.torchops.cases.inputs import Draw
-    from kernels.torchops.cases.operations import Case, find
+    from kernels.torchops.cases.operation import Case
 
     seed = request["seed"]
     if "file" in request:

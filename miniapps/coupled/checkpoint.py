@@ -9,9 +9,10 @@ import numpy as np
 
 from miniapps.checkpoints import file
 from miniapps.checkpoints.file import Checkpoint, Kind, refuse_any
-from miniapps.coupled.closure import NETWORKS, parameters
+from miniapps.coupled.closure import NETWORKS
 from miniapps.coupled.config import ClosureKind
 from miniapps.coupled.flow import view
+from miniapps.coupled.network import parameters
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, combined, problem_of
 from miniapps.layout import fields

@@ -1,6 +1,5 @@
 """The subgrid closure of a step: none, the physics, the surrogate, or the surrogate learning from the physics."""
 
-import math
 from functools import partial
 
 import numpy as np
@@ -8,28 +7,10 @@ import numpy as np
 from kernels import registry
 from kernels.guarantees import ChoiceError, meets
 from miniapps.coupled.chunks import by_chunks
+from miniapps.coupled.network import INPUTS, POINTS
 from miniapps.coupled.physics import HALO, dynamic_coefficient
 
 NETWORKS = ("surrogate", "online")  # closures that have a network
-INPUTS = 2  # vorticity and strain rate
-POINTS = 3  # around a block, that the network reads
-
-
-def shapes(channels: int) -> list[tuple[int, ...]]:
-    """Shapes of weights and biases of the network, in the order in which they lie in the flat parameter vector."""
-    return [
-        (channels, INPUTS, 3, 3),
-        (channels,),
-        (channels, channels, 3, 3),
-        (channels,),
-        (1, channels, 1, 1),
-        (1,),
-    ]
-
-
-def parameters(channels: int) -> int:
-    """The length of that vector."""
-    return sum(math.prod(shape) for shape in shapes(channels))
 
 
 def make_surrogate(config, options, seed: int, xp=np):

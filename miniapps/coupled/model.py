@@ -13,11 +13,12 @@ from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.checkpoints.rounding import rounded
 from miniapps.coupled import flow
 from miniapps.coupled.chunks import by_chunks
-from miniapps.coupled.closure import Closure, make_surrogate, parameters
+from miniapps.coupled.closure import Closure, make_surrogate
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
 from miniapps.coupled.members import Member, Record
 from miniapps.coupled.multigrid import v_cycle
+from miniapps.coupled.network import parameters
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.poisson import Steps
 from miniapps.coupled.state import State

@@ -3,8 +3,8 @@
 from miniapps.checkpoints import restart
 from miniapps.checkpoints.file import Checkpoint
 from miniapps.coupled.checkpoint import FIELDS, KIND, weights
-from miniapps.coupled.closure import parameters
 from miniapps.coupled.flow import view
+from miniapps.coupled.network import parameters
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, problem_of
 from miniapps.errors import UsageError

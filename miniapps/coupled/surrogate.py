@@ -17,8 +17,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from miniapps.coupled.closure import shapes
 from miniapps.coupled.flow import strain, view
+from miniapps.coupled.network import shapes
 from miniapps.learning.optimisers import Adam
 
 START = -2.5  # logit of the first coefficient, as a part of the limit

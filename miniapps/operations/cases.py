@@ -5,7 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from kernels.torchops.cases.operations import DIRECTIONS, Operation, find, operations
+from kernels.torchops.cases import find, operations
+from kernels.torchops.cases.operation import DIRECTIONS, Operation
 
 
 @dataclass(frozen=True)

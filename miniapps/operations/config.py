@@ -8,7 +8,7 @@ MOST_RUNS = 100_000
 
 
 def _operations() -> list[str]:
-    from kernels.torchops.cases.operations import operations
+    from kernels.torchops.cases import operations
 
     return [each.name for each in operations()]
 

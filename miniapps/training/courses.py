@@ -133,12 +133,4 @@ class LGreco(Course):
         return choice.wires, 8 * choice.nbytes / sum(prod(shapes[tensor]) for tensor in tensors)
 
 
-def course(trainer, position: int) -> Course:
-    """The course that `--policy` names, from step `position` on."""
-    if trainer.config.training.tries:
-        from miniapps.training.adaptive import Adaptive
-
-        return Adaptive(trainer, position)
-    return {"fixed": Course, "fastest": Fastest, "lgreco": LGreco}[trainer.config.training.policy](
-        trainer, position
-    )
+COURSES = {"fixed": Course, "fastest": Fastest, "lgreco": LGreco}  # by --policy

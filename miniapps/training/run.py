@@ -6,8 +6,9 @@ from math import inf, isfinite
 from miniapps.checkpoints.rounding import rounded
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.runner.shares import Shares
+from miniapps.training.adaptive import Adaptive
 from miniapps.training.checkpoint import load_checkpoint, save_checkpoint
-from miniapps.training.courses import course
+from miniapps.training.courses import COURSES
 from miniapps.training.nonfinite import NotFinite
 
 
@@ -20,7 +21,7 @@ def run(ctx) -> Outcome:
     reached, evaluated, step = inf, 0.0, first
     shares = Shares(ctx, trainer.owner) if config.output.shares == "auto" else None
     begin = time.perf_counter()
-    going = course(trainer, first)
+    going = (Adaptive if config.training.tries else COURSES[config.training.policy])(trainer, first)
     while going.another():
         step += 1
         ctx.begin_step(step, last, trainer.peek)

@@ -8,8 +8,8 @@ if not torch.cuda.is_available():
     pytest.skip("torch sees no CUDA device", allow_module_level=True)
 
 from kernels.torchops.audit import Plan, audit  # noqa: E402
+from kernels.torchops.cases import find, operations  # noqa: E402
 from kernels.torchops.cases.inputs import Draw  # noqa: E402
-from kernels.torchops.cases.operations import find, operations  # noqa: E402
 from kernels.torchops.documentation import installed  # noqa: E402
 from kernels.torchops.verdicts import FALSE, verdicts  # noqa: E402
 

@@ -16,8 +16,9 @@ from kernels.guarantees import ChoiceError  # noqa: E402
 from kernels.torchops import own  # noqa: E402
 from kernels.torchops.audit import Plan, audit, first_digest  # noqa: E402
 from kernels.torchops.calls import Calls  # noqa: E402
+from kernels.torchops.cases import find, operations  # noqa: E402
 from kernels.torchops.cases.inputs import LINE, Draw  # noqa: E402
-from kernels.torchops.cases.operations import find, operations, prepared  # noqa: E402
+from kernels.torchops.cases.operation import prepared  # noqa: E402
 from kernels.torchops.differences import Seen  # noqa: E402
 from kernels.torchops.documentation import installed, statements  # noqa: E402
 from kernels.torchops.given import copies  # noqa: E402

@@ -16,7 +16,7 @@ torch = pytest.importorskip("torch")
 
 from kernels.torchops.audit import Plan, audit  # noqa: E402
 from kernels.torchops.calls import Nothing  # noqa: E402
-from kernels.torchops.cases.operations import prepared  # noqa: E402
+from kernels.torchops.cases.operation import prepared  # noqa: E402
 from kernels.torchops.pools import Pools  # noqa: E402
 from kernels.torchops.verdicts import WHAT, in_words  # noqa: E402
 

@@ -8,7 +8,7 @@ waits, and `start`, `progress` and `finish`, which look, take the same steps.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -259,11 +259,10 @@ class OnceReducer(CodedReducer):
 
 class WordsReducer(CodedReducer):
     """Where the encoded contributions of a rank would take more bytes than their sum does: that travels, as words of
-    the accumulation, with the same bits as result, and every rank encodes the same total."""
+    the accumulation, with the same bits as result, and every rank encodes the same total. `plan` makes what adds them.
+    """
 
-    def __init__(self, comm, reduction, name, counts, apart):
-        from kernels.allreduce.execution.planning import plan  # which makes this reducer
-
+    def __init__(self, comm, reduction, name, counts, apart, plan: Callable[..., Reducer]):
         super().__init__(comm, reduction, name, counts, apart)
         n = self._cells.n
         self._sum = plan(self._comm, replace(reduction, wire="as is", tensors=None, shape=n, check=False))

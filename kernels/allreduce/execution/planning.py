@@ -78,7 +78,7 @@ def _coded(
     apart = order_free(reduction.accumulation)
     counts = comm.allgather(len(blocks) if apart and blocks is not None else 1)
     if apart and max(counts) * coding.codec.bits > CHEAPEST_BITS:
-        return WordsReducer(comm, reduction, name, counts, True)
+        return WordsReducer(comm, reduction, name, counts, True, plan)
     return OnceReducer(comm, reduction, name, counts, apart)
 
 

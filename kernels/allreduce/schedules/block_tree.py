@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kernels.allreduce.catalog import ordering
+from kernels.allreduce.ordering import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
 from kernels.guarantees import ChoiceError
 

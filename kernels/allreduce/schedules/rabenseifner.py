@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.allreduce.catalog import ordering
+from kernels.allreduce.ordering import ordering
 from kernels.allreduce.schedule import TOTAL, Message, Round, Schedule, Sum
 from kernels.allreduce.schedules.folding import choose, folded
 

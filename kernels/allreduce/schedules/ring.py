@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.allreduce.catalog import ordering
+from kernels.allreduce.ordering import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Cut, Message, Round, Schedule, Sum, evenly
 
 

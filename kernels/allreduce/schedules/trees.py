@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from itertools import accumulate
 
-from kernels.allreduce.catalog import EQUAL, ordering
 from kernels.allreduce.links import read_packing
+from kernels.allreduce.ordering import EQUAL, ordering
 from kernels.allreduce.packing import ROOT, Packing, SpanningTree, equal
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum, evenly
 from kernels.guarantees import ChoiceError

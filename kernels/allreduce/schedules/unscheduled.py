@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kernels.allreduce.catalog import ordering
+from kernels.allreduce.ordering import ordering
 
 
 @ordering("library", guarantee="none", why="library, algorithm, rank count, length and placement decide")

@@ -1,6 +1,7 @@
-"""The operations under audit, a file per family; importing them registers them."""
+"""The operations under audit, a file per family; importing this package registers them."""
 
-from kernels.torchops.cases import (
+from kernels.guarantees import known
+from kernels.torchops.cases import (  # noqa: F401 - which registers them
     attention,
     convolutions,
     decompositions,
@@ -17,21 +18,15 @@ from kernels.torchops.cases import (
     sparse,
     transforms,
 )
+from kernels.torchops.cases.operation import REGISTERED, Operation
 
-__all__ = [
-    "attention",
-    "convolutions",
-    "decompositions",
-    "elements",
-    "gathers",
-    "losses",
-    "pooling",
-    "products",
-    "recurrent",
-    "reductions",
-    "resampling",
-    "scatters",
-    "sorting",
-    "sparse",
-    "transforms",
-]
+
+def operations() -> list[Operation]:
+    """All operations, in order of registration."""
+    return list(REGISTERED.values())
+
+
+def find(name: str) -> Operation:
+    """The operation of that name; ChoiceError, which lists them, for another."""
+    known("operation", name, REGISTERED)
+    return REGISTERED[name]

@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 
 @operation("scaled_dot_product_attention", length=(16, 100), causal=(False, True))

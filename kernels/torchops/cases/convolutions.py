@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 CHANNELS = (1, 8, 32)
 BATCH = 64

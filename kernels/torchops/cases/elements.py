@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 COUNTS = (7, 100_003)
 

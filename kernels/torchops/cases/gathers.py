@@ -3,7 +3,7 @@
 import torch
 from torch.nn.functional import embedding, embedding_bag
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 FLOATS = ("float32", "float64")
 VECTOR, MATRIX = (50_000,), (500, 100)

@@ -3,7 +3,7 @@
 import torch
 import torch.nn.functional as F
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 ROWS = (64, 20_000)
 

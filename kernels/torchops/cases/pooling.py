@@ -6,7 +6,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 SHAPES = {1: (16, 8, 256), 2: (16, 8, 24, 24), 3: (8, 4, 10, 10, 10)}
 

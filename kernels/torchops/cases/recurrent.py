@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 INNER = 24

@@ -2,7 +2,7 @@
 
 import torch
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 FLOATS = ("float32", "float64")
 DIMS = ("all", 0, 1)

@@ -2,7 +2,7 @@
 
 import torch.nn.functional as F
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 SHAPES = {1: (16, 8, 128), 2: (16, 4, 20, 20), 3: (8, 2, 8, 8, 8)}
 AXES_OF = {"linear": 1, "bilinear": 2, "bicubic": 2, "nearest": 2, "trilinear": 3}

@@ -5,7 +5,7 @@
 
 import torch
 
-from kernels.torchops.cases.operations import operation, prepared
+from kernels.torchops.cases.operation import operation, prepared
 
 FLOATS = ("float32", "float64")
 RATIOS = (0.1, 0.5, 1.0)

@@ -2,7 +2,7 @@
 
 import sys
 
-from kernels.allreduce.catalog import ordering
+from kernels.allreduce.ordering import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
 from kernels.allreduce.schedules.ring import ring
 from kernels.commands.allreduce import main

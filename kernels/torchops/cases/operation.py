@@ -16,7 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels.guarantees import ChoiceError, known
+from kernels.guarantees import ChoiceError
 
 DIRECTIONS = ("forward", "backward")
 
@@ -81,7 +81,7 @@ def shown(value: Any) -> str:
     return "x".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 
-_operations: dict[str, Operation] = {}
+REGISTERED: dict[str, Operation] = {}
 
 
 def operation(
@@ -89,24 +89,11 @@ def operation(
 ) -> Callable[[Callable[..., Prepared]], Callable[..., Prepared]]:
     """Decorator that registers the function that prepares the cases of an operation. Raises ChoiceError for a name
     that is taken."""
-    if name in _operations:
+    if name in REGISTERED:
         raise ChoiceError(f"operation {name!r} is registered already; give the other one another name")
 
     def register(build: Callable[..., Prepared]) -> Callable[..., Prepared]:
-        _operations[name] = Operation(name, build, factors, documented or (name,), directions)
+        REGISTERED[name] = Operation(name, build, factors, documented or (name,), directions)
         return build
 
     return register
-
-
-def operations() -> list[Operation]:
-    """All operations, in order of registration."""
-    import kernels.torchops.cases  # noqa: F401 - registers them
-
-    return list(_operations.values())
-
-
-def find(name: str) -> Operation:
-    """The operation of that name; ChoiceError, which lists them, for another."""
-    known("operation", name, [each.name for each in operations()])
-    return _operations[name]
