@@ -15,7 +15,7 @@ from analysis.divergence.unlike import unlike
 from analysis.load.frames import Frames
 from analysis.page.text import number
 from analysis.runs import label
-from analysis.sentences import in_both, place, sentence, verdict_of
+from analysis.sentences import in_both, place, verdict_of
 from kernels import bits
 from miniapps.trace.records import SOURCE
 
@@ -27,11 +27,6 @@ COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", 
 
 
 LISTED = 3  # calls named that cannot be compared
-
-
-def comparison_lines(comparison: Comparison, frames: Frames) -> list[str]:
-    """Where two runs part, in words."""
-    return [sentence(comparison), *(line(*each) for each in remarks(comparison, frames))]
 
 
 def line(what: str, text: str) -> str:

@@ -22,11 +22,11 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.harness.regret import regret
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
 from kernels.learning.adaprec import FORMS, AdaPrec
 from kernels.learning.curves import predict
-from kernels.learning.regret import regret
 from kernels.progress import Progress
 
 SIZES = (784, 128, 128, 10)

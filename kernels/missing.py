@@ -6,9 +6,6 @@ from collections.abc import Callable
 from importlib.util import find_spec
 
 WHEELS = {  # of modules whose wheels have other names
-    "tvm": "apache-tvm",
-    "iree.compiler": "iree-base-compiler",
-    "iree.runtime": "iree-base-runtime",
     "psij": "psij-python",
     "cupy": "cupy-cuda12x",
 }

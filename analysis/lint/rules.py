@@ -57,8 +57,3 @@ def lint(overview: Overview) -> pd.DataFrame:
 def name_of(rule: Callable) -> str:
     """`few-repeats`."""
     return rule.__name__.replace("_", "-")
-
-
-def meaning_of(rule: Callable) -> str:
-    """What a rule says, in a sentence."""
-    return (rule.__doc__ or "").strip().splitlines()[0]

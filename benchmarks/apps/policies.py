@@ -17,9 +17,9 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.harness.launching import launch
+from benchmarks.harness.regret import interval, regret
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
-from kernels.learning.regret import interval, regret
 from kernels.progress import Progress
 from miniapps.trace import read
 

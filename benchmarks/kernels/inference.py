@@ -24,7 +24,6 @@ from benchmarks.harness.turns import in_turn, ratio, timed
 from kernels.registry import variants
 
 LEAST = 5e-3  # seconds that are timed at once
-WHEELS = {"iree": "iree-base-compiler", "tvm": "apache-tvm"}  # of backends whose wheels have other names
 NETWORKS = ("mlp", "cnn", "closure")
 
 
@@ -49,8 +48,7 @@ def main(argv=None) -> None:
 
 def _versions(backends: Iterable[str]) -> dict[str, str]:
     """Of the wheels that bring these backends and are here."""
-    wheels = {WHEELS.get(name, name) for name in backends} & {d.name for d in distributions()}
-    return {name: version(name) for name in sorted(wheels)}
+    return {name: version(name) for name in sorted({*backends} & {d.name for d in distributions()})}
 
 
 def network(name: str):

@@ -9,6 +9,6 @@ int64), x `(batch, *sample)` float32. The result is a NumPy array. A network of 
 the same bits in any batch, at any place in it, with any number of threads; `run` when the same call is repeated.
 """
 
-from kernels.inference import eager, executorch, iree, jax, onnxruntime, openvino, static, tvm
+from kernels.inference import eager, onnxruntime, openvino, static
 
-__all__ = ["eager", "executorch", "iree", "jax", "onnxruntime", "openvino", "static", "tvm"]
+__all__ = ["eager", "onnxruntime", "openvino", "static"]

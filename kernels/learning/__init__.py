@@ -5,5 +5,4 @@
 | `curves` | how a learning curve goes on, and how sure that is |
 | `layerwise` | the wire of each tensor: the fewest bytes at no more error than a reference (L-GreCo) |
 | `adaprec` | which wire is trained next and for how long (AdaPrec), as a state machine that a training loop drives |
-| `regret` | what a policy lost against the best fixed wire; the speed of a link at which a wire stops paying |
 """

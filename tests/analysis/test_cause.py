@@ -17,6 +17,7 @@ from benchmarks.apps import first_divergence
 from miniapps.received.sealed import write_sealed
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL
+from tests.analysis.said import comparison_lines
 from tests.analysis.synthetic import attributes, owners, region, write_run
 
 BLOCKS, STEPS, STATE = 6, 3, "vorticity"
@@ -368,7 +369,7 @@ def test_runs_of_unequal_length_say_what_was_compared(tmp_path):
     write_run(tmp_path / "a", steps=6)
     write_run(tmp_path / "b", steps=4, method={"run.method": "another"})
     frames = load([tmp_path])
-    lines = comparison.comparison_lines(compare(frames, ("a", 0), ("b", 0)), frames)
+    lines = comparison_lines(compare(frames, ("a", 0), ("b", 0)), frames)
     assert "a:0 has steps up to 5, b:0 up to 3: only those in both count" in lines[1]
 
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from analysis.comparison import comparison_lines
 from analysis.divergence.cause import cause
 from analysis.divergence.classes import ORDER
 from analysis.divergence.compare import compare
@@ -13,6 +12,7 @@ from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, RECEIVED, SENT, SOURCE
 from miniapps.trace.schema import rank_file
 from tests.analysis.campaigns import Written, _attributes
+from tests.analysis.said import comparison_lines
 
 CALL = "MPI_Recv at collect (app.c:14)"
 

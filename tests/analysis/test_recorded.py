@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from analysis import comparison
 from analysis.__main__ import main
 from analysis.clauses import clause
 from analysis.divergence.compare import compare
@@ -18,6 +17,7 @@ from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, judge
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, LEFT, TOTAL
 from tests.analysis import stated
+from tests.analysis.said import comparison_lines
 from tests.analysis.synthetic import BLOCKS, CONFIG, METHOD, STEPS, attributes, flip_bit, owners, write_run
 
 ROWS = STEPS * (3 * BLOCKS + 1)  # of `write_run`
@@ -176,7 +176,7 @@ def test_records_of_messages_may_be_missing_where_only_one_run_was_to_record_the
     frames, divergence = pair(tmp_path, watched, plain)
     assert divergence.equal and (divergence.compared, divergence.only_a, divergence.only_b) == (15, 15, 0)
     phrase = "in what both recorded (15 of 30 and 15 records; run.record: messages, state)"
-    assert phrase in comparison.comparison_lines(divergence, frames)[0]
+    assert phrase in comparison_lines(divergence, frames)[0]
     group = only(frames)
     assert group.verdict == HOLDS and phrase in clause(group)
     assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 0
@@ -258,7 +258,7 @@ def test_a_run_that_stops_before_its_problem_ends_must_have_all_steps_until_then
     frames, divergence = pair(tmp_path, whole, stopped)
     assert divergence.equal and divergence.recordings == ("over steps 0..3",) and divergence.compared == 24
     phrase = "b:0 are equal in what both recorded (24 of 40 and 24 records; over steps 0..3)"
-    assert phrase in comparison.comparison_lines(divergence, frames)[0]
+    assert phrase in comparison_lines(divergence, frames)[0]
     assert only(frames).verdict == HOLDS and "over steps 0..3" in clause(only(frames))
     write(tmp_path / "c", **stopped | {"lacks": lambda step, name, block: (step, block) == (3, 2)})
     write(tmp_path / "d", **stopped | {"changed": {(4, "u", 1)}})

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from benchmarks.harness.regret import regret
 from kernels.guarantees import ChoiceError
 from kernels.learning.adaprec import MORE, SHARE, START, TIMES, AdaPrec, Task
-from kernels.learning.regret import regret
 
 FLOOR, RATE, BUDGET = 0.35, 0.05, 12.0
 # Seconds of a step, part of the gradient that arrives, noise that keeps the loss up; `bad` makes it grow.

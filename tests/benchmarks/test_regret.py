@@ -1,9 +1,9 @@
-"""What a policy lost, paired by seed, and where a wire stops paying."""
+"""What a policy lost, paired by seed."""
 
 import numpy as np
 import pytest
 
-from kernels.learning.regret import break_even, regret
+from benchmarks.harness.regret import regret
 
 
 def test_regret_is_against_the_best_fixed_wire_and_paired():
@@ -48,16 +48,3 @@ def test_one_seed_has_no_interval_and_of_equal_wires_the_first_is_best():
 def test_what_cannot_be_compared_is_refused(fixed, policy, message):
     with pytest.raises(ValueError, match=message):
         regret(fixed, policy)
-
-
-def test_at_the_break_even_speed_both_wires_take_the_same_time():
-    speed = break_even(4e6, 1e6, 0.001)
-    assert speed == 3e9 and 4e6 / speed == pytest.approx(1e6 / speed + 0.001)
-    assert break_even(4e6, 1e6, 0.0) == np.inf
-    assert break_even(1e6, 1e6, 0.0) == break_even(1e6, 2e6, 0.5) == 0.0
-
-
-@pytest.mark.parametrize("wide, narrow, seconds", [(-1, 0, 0), (1, np.nan, 0), (1, 0, np.inf)])
-def test_bytes_and_seconds_that_cannot_be_are_refused(wide, narrow, seconds):
-    with pytest.raises(ValueError, match="must be finite, and 0 or more"):
-        break_even(wide, narrow, seconds)

@@ -1,4 +1,4 @@
-"""What a policy lost against the best fixed wire, and the speed of a link at which a wire stops paying."""
+"""What a policy lost against the best fixed wire."""
 
 from __future__ import annotations
 
@@ -61,14 +61,3 @@ def interval(differences: np.ndarray, confidence: float, seed: int) -> tuple[flo
         rng=np.random.default_rng(seed),
     ).confidence_interval  # fmt: skip
     return float(bounds.low), float(bounds.high)
-
-
-def break_even(wide: float, narrow: float, seconds: float) -> float:
-    """The speed of a link, bytes per second, above which a wire no longer pays: its messages of `narrow` bytes in place
-    of `wide` ones save (wide - narrow) / speed and cost `seconds` of encoding and decoding. Infinite where it costs
-    nothing, 0 where it saves nothing. Raises ValueError for numbers that are negative or not finite."""
-    if not all(np.isfinite(value) and value >= 0 for value in (wide, narrow, seconds)):
-        raise ValueError(f"bytes {wide} and {narrow} and seconds {seconds} must be finite, and 0 or more")
-    if narrow >= wide:
-        return 0.0
-    return (wide - narrow) / seconds if seconds else np.inf

@@ -1,0 +1,9 @@
+"""Two runs compared, in all the lines that are said of them."""
+
+from analysis.comparison import line, remarks
+from analysis.sentences import sentence
+
+
+def comparison_lines(comparison, frames):
+    """Where two runs part, in words."""
+    return [sentence(comparison), *(line(*each) for each in remarks(comparison, frames))]
