@@ -166,8 +166,8 @@ def launched() -> Launched | None:
 
 
 def innermost() -> Launched | None:
-    """The same of the launcher that started this process last: torchrun, or another of torch's, may have been started by
-    one of MPI, and gives ranks that MPI does not know."""
+    """The same of the launcher that started this process last. One of MPI may have started torchrun, or another of
+    torch's, whose ranks MPI does not know."""
     by_mpi, by_torch = launched(), _launched_by_torch()
     if by_torch and (by_torch.name == TORCHRUN or by_mpi is None or by_mpi.size == 1):
         return by_torch
