@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from kernels.tree import NoOrder as NoOrder
     from kernels.tree import expression as expression
     from miniapps.programs.communicator import Communicator as Communicator
-    from miniapps.programs.communicator import HandleWarning as HandleWarning
     from miniapps.programs.communicator import LayoutWarning as LayoutWarning
     from miniapps.programs.communicator import wrap as wrap
     from miniapps.programs.ddp import ddp_hook as ddp_hook
+    from miniapps.programs.handles import HandleWarning as HandleWarning
     from miniapps.programs.recording import Recording as Recording
     from miniapps.programs.recording import record as record
 
 HOMES = {
     "ChoiceError": "kernels.guarantees",
     "Communicator": "miniapps.programs.communicator",
-    "HandleWarning": "miniapps.programs.communicator",
+    "HandleWarning": "miniapps.programs.handles",
     "LayoutWarning": "miniapps.programs.communicator",
     "NoOrder": "kernels.tree",
     "NotATree": "kernels.sums.discover",

@@ -23,6 +23,7 @@ from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
 from miniapps.errors import UsageError
+from miniapps.programs import handles
 from miniapps.received.text import tell
 from miniapps.system import environment
 from miniapps.system.python import snippet
@@ -113,6 +114,7 @@ def findings_here(tried: Tried = _keep_silent) -> Iterator[Finding]:
     yield Finding("node", platform.node())
     yield Finding("python", f"{platform.python_version()} {sys.executable}")
     yield from packages()
+    yield from handles_taken()
     yield from mpi(tried)
     yield native()
     yield compiler(tried)
@@ -134,6 +136,22 @@ def packages() -> Iterator[Finding]:
                 yield Finding(name, f"not installed, needed for {use}", remedy=install)
             else:
                 yield Finding(name, f"not installed, needed only for {use}", hint=install)
+
+
+def handles_taken() -> Iterator[Finding]:
+    """Packages that are given communicators, and whether a wrapped one reaches their sums."""
+    for name, distribution in handles.ADD.items():
+        if (version := handles.installed(name, distribution)) is not None:
+            yield Finding(
+                name,
+                f"{version or 'no version'}: takes the MPI handle of a communicator: its sums go past fpna.wrap",
+                hint="fpna run --guarantee exact -- python PROGRAM adds them, too",
+            )
+    for name, distribution in handles.CALL.items():
+        if (version := handles.installed(name, distribution)) is not None:
+            yield Finding(
+                name, f"{version or 'no version'}: calls mpi4py, so that fpna.wrap reaches its sums"
+            )
 
 
 def mpi(tried: Tried) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from typing import Any
 from analysis.environment import by_environment, several
 from analysis.lint.finding import COST, GROUPS, NOTE, TIMES, WARNING, Experiment, Finding, listed
 from kernels.guarantees import SCOPE
-from miniapps.system.scope import AMONG, OF_RANKS
+from miniapps.system.scope import AMONG, HANDLES, OF_RANKS
 
 # What bits and times depend on, by the beginning of the key; others (node, pid) change from launch to launch.
 TELLING = ("python", "packages.", "mpi", "hdf5", "cpu", "instructions", "sources", "system", "frequency")
@@ -45,6 +45,19 @@ def outside_the_promise(experiment: Experiment) -> Iterator[Finding]:
                 f"{count} environment{'s' * (count != 1)} among {len(same)} runs: {listed(entries)}",
                 f"{guarantee} holds for one {', one set of '.join(SCOPE[guarantee])}; repeat the runs in one "
                 "environment, or claim nothing across them",
+            )  # fmt: skip
+
+
+def past_the_wrapper(experiment: Experiment) -> Iterator[Finding]:
+    """Packages took the MPI handle of a wrapped communicator: their sums do not keep its guarantee (rule 9)."""
+    for row in experiment.launches.itertuples():
+        if names := row.flat.get(HANDLES):
+            yield Finding(
+                WARNING, GROUPS, row.run,
+                f"{names.replace(AMONG, '; ')}: sums over the MPI handle of a communicator that was to keep "
+                f"{row.guarantee} are the MPI library's",
+                f"start the program by fpna run --guarantee {row.guarantee}, which adds these too, or claim nothing of "
+                "what they give",
             )  # fmt: skip
 
 

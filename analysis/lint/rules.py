@@ -19,6 +19,7 @@ RULES: tuple[Callable[[Experiment], Iterator[Finding]], ...] = (
     sampling.mean_of_ratios,
     conditions.mixed_environments,
     conditions.outside_the_promise,
+    conditions.past_the_wrapper,
     conditions.mixed_nodes,
     conditions.one_allocation,
     conditions.not_recorded,

@@ -21,7 +21,7 @@ from mpi4py import MPI
 
 from kernels.guarantees import LEVELS, ChoiceError, known, meets
 from miniapps.errors import UsageError
-from miniapps.programs import methods, objects, pairs
+from miniapps.programs import handles, methods, objects, pairs
 from miniapps.programs.calls import Asked, Blocks, Call, call_of, said_of
 from miniapps.programs.forms import Signature, signature_of
 from miniapps.programs.messages import message
@@ -38,21 +38,6 @@ TRAP = (
     "row, on whatever rank, is one contribution. Where each rank's array is a block that does not depend on the number "
     "of ranks, say which: blocks=number"
 )
-PAST = (
-    "{names} takes the MPI handle of a wrapped communicator to the MPI library, which adds in an order of its own: no "
-    "guarantee reaches its sums. `fpna run --guarantee` adds those too (docs/own-programs.md)"
-)
-# Packages that reduce floating-point numbers over a communicator whose handle they take, in C, C++ or XLA.
-TAKE_THE_HANDLE = (
-    "mpi4jax",
-    "petsc4py",
-    "slepc4py",
-    "dolfinx",
-    "firedrake",
-    "horovod",
-    "ngsolve",
-    "PyTrilinos",
-)
 OWN = str(Path(__file__).parent)  # where calls are not the program's
 
 
@@ -61,10 +46,6 @@ IN_PLACE = -2  # elements that a rank receives in place
 
 class LayoutWarning(UserWarning):
     """`layout` was asked for, and what ranks contribute may depend on their number."""
-
-
-class HandleWarning(UserWarning):
-    """A package is loaded whose sums go past a wrapped communicator."""
 
 
 def wrap(
@@ -108,7 +89,10 @@ def wrap(
     replayed = None if record is None else record.trees or "arrival"
     policy = resolve(guarantee, ordering or replayed, accumulation)
     policy.check()
-    _warn_of_handles(guarantee)
+    if guarantee != "none" and (names := handles.loaded()):
+        warnings.warn(
+            handles.PAST.format(names=", ".join(names)), handles.HandleWarning, stacklevel=_caller()
+        )
     wrapped: Communicator = wrapped_alike(comm, Promise(policy, check, record, tuple(exact_ops)))
     return wrapped
 
@@ -122,13 +106,6 @@ def _recorded(run: str | os.PathLike[str], size: int) -> Replay:
     if record.size != size:
         raise ChoiceError(f"replay {run}: it was recorded on {record.size} ranks, and here are {size}")
     return record
-
-
-def _warn_of_handles(guarantee: str) -> None:
-    """Warn of packages that are loaded and add over the handle of a communicator."""
-    names = [name for name in TAKE_THE_HANDLE if name in sys.modules]
-    if names and guarantee != "none":
-        warnings.warn(PAST.format(names=", ".join(names)), HandleWarning, stacklevel=_caller())
 
 
 def _caller() -> int:

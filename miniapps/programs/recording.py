@@ -18,6 +18,7 @@ from typing import Any
 
 from kernels.guarantees import LEVELS, known
 from miniapps.errors import RunError, UsageError
+from miniapps.programs import handles
 from miniapps.programs.buffers import numbers
 from miniapps.programs.communicator import Communicator
 from miniapps.runner import launch, outcome, together
@@ -26,6 +27,7 @@ from miniapps.runner.watch import Watch
 from miniapps.system import environment
 from miniapps.system.device import host
 from miniapps.system.place import Place
+from miniapps.system.scope import HANDLES
 from miniapps.system.world import require_launch, world
 from miniapps.trace import TraceError, Tracer
 from miniapps.trace.clocks import Clocks
@@ -233,7 +235,9 @@ class Recording:
         """Close the traces of all ranks and write result.json; collective."""
         comm, tracer = self._comm, self._tracer
         wall = time.perf_counter() - self._begin
-        tracer.attributes(environment=self._environment | {"arithmetic": environment.arithmetic()})
+        past = handles.told() if self._wrapped is not None and self._wrapped.guarantee != "none" else ""
+        tracer.attributes(environment=self._environment | {"arithmetic": environment.arithmetic()}
+                          | ({HANDLES: past} if past else {}))  # fmt: skip
         later, _ = self._clocks.offset()
         result = self._attributes | {
             "status": "done", "exit_code": 0, "run": str(self._out), "size": comm.size, "fom": {}, "checks": [],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -12,7 +13,7 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels.guarantees import ChoiceError
-from miniapps.programs import methods
+from miniapps.programs import handles, methods
 from miniapps.programs.messages import message
 from miniapps.programs.operations import operation_of, rounding, rounds_nothing
 from miniapps.programs.plans import Observer, Plans
@@ -109,6 +110,10 @@ def wraps(native: type, refused: tuple[str, ...]) -> Callable[[Any], Any]:
             for name in names:
                 if hasattr(native, name):
                     setattr(own, name, _named(make(name), getattr(native, name)))
+        own.handle = property(_noted("handle"), doc=MPI.Comm.handle.__doc__)
+        for name in methods.TAKING:
+            if hasattr(native, name):
+                setattr(own, name, _named(_noted(name), getattr(native, name)))
         return own
 
     return complete
@@ -172,6 +177,18 @@ def _unpromised(name: str) -> Callable[..., Any]:
         return getattr(self.plain, name)(*arguments, **named)
 
     return left
+
+
+def _noted(name: str) -> Callable[[Wrapped], Any]:
+    """The method `name`, or the attribute `handle`, which gives the handle away: noted under a guarantee."""
+
+    def given(self: Wrapped) -> Any:
+        if self.guarantee != "none":
+            handles.take(name, sys._getframe(1).f_globals.get("__name__", "code"), 2)
+        found = getattr(self.plain, name)
+        return found() if callable(found) else found
+
+    return given
 
 
 def _rounds(name: str, arguments: tuple[Any, ...], named: dict[str, Any], exact: tuple[Any, ...]) -> bool:

@@ -11,6 +11,7 @@ from miniapps.system.environment import SETTINGS, THREADS
 
 AMONG = " | "  # between the values of ranks that differ
 OF_RANKS = " values over the ranks"  # where these have too many to be listed
+HANDLES = "handles"  # packages that took the handle of a wrapped communicator
 NOT_SET, NOT_RECORDED = "not set", "not recorded"
 
 # Entries of the environment by what a promise takes for granted (`kernels.guarantees.SCOPE`), by their beginning where
