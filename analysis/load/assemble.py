@@ -63,6 +63,11 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
         usable = list(dict.fromkeys(head.path for head in ranks))
         pieces = alone(usable)
     first = ranks[0].attributes
+    if result is None and first.get("result") and not run.notes:
+        reason = f"{shown}/{RESULT}: is gone, and the trace of rank {first['rank']} says what was in it"
+        run.note(
+            "damaged result", f"{shown}/{RESULT}", f"{reason}; copy the whole directory again", "the traces"
+        )
     recorded = set().union(*(rank.ends for rank in ranks))
     if result is not None and (contradiction := contradictions(result, ranks, recorded)):
         advice = "the run was changed, or files of several are mixed: copy the whole directory again"

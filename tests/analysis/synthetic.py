@@ -74,13 +74,13 @@ def region(tracer, name, halo=EXCHANGE):
 def write_run(
     out, size=2, guarantee="none", ordering="arrival", *, blocks=BLOCKS, steps=STEPS, first_step=0, repeats=1,
     change=None, orders=None, choices=None, method=None, shuffle=0, complete=True, stop=None, result=True,
-    names=NAMES, **more,
+    names=NAMES, stated=None, **more,
 ):  # fmt: skip
     """Write a run into the new directory `out` and return it.
 
     `orders(repeat, step)` gives the arrival orders of that step, `choices(repeat, step)` what it chose from a clock;
     `stop` {rank: steps it recorded, over all repeats} makes ranks end early, without marking their trace complete;
-    `more` replaces attributes.
+    `stated`: what the trace of rank 0 says of result.json; `more` replaces attributes.
     """
     out.mkdir(parents=True)
     more = {"run_id": str(out), "repeats": repeats, **more}
@@ -112,6 +112,8 @@ def write_run(
                 tracer.usage("cpu_time", step, 0.1 * rank + step)
                 tracer.event(region(tracer, "step"), begin)
         states.append(fingerprint(field).hex())
+    if stated:
+        tracers[0].attributes(result=stated)
     for rank, tracer in enumerate(tracers):
         tracer.close(complete=complete and not (stop and rank in stop))
     if result and complete and not stop:  # a run that is killed writes none

@@ -257,6 +257,15 @@ def test_a_damaged_result_json_costs_only_itself(tmp_path, text):
     assert frames.runs["complete"].tolist() == [True] and frames.runs["state"].tolist() == [""]
 
 
+def test_a_result_json_that_is_gone_is_missed(tmp_path):
+    """Where the trace says what was in it: without it the final state is not compared."""
+    run = write_run(tmp_path / "r", result=False, stated={"fingerprints": "0" * 32})
+    frames = load([run])
+    (reason,) = reasons(frames, "damaged result")
+    assert reason.startswith(f"{run / 'result.json'}: is gone")
+    assert frames.runs["complete"].tolist() == [True] and frames.runs["state"].tolist() == [""]
+
+
 def test_many_files_are_read_by_processes_with_the_same_result(tmp_path):
     write_run(tmp_path / "r", size=34, blocks=40, orders=lambda repeat, step: [np.arange(34)])
     write_run(
