@@ -14,7 +14,7 @@ import numpy as np
 from analysis.load.columns import KEY, PAYLOAD, STORED
 from analysis.load.keys import changes, order_by
 from analysis.load.pool import alone
-from analysis.load.rankfile import Head, Piece
+from analysis.load.rankfile import Head, Piece, joined
 from analysis.load.tree import leaves
 from miniapps.received import Refused
 from miniapps.received.result import RESULT, Result, read_result
@@ -48,8 +48,8 @@ class Run:
 
 
 def assemble(path: Path, pieces: list[Piece]) -> Run:
-    """The run in directory `path` from what was read of its files. Without a usable file the run has no rows and the
-    notes say why."""
+    """The run in directory `path` from what was read of its files; the `pieces` lose their tables. Without a usable
+    file the run has no rows and the notes say why."""
     run = Run(path)
     shown = printable(str(path))
     result = _result(run, shown)
@@ -264,11 +264,11 @@ def _environment(ranks: list[Head]) -> dict[str, str]:
 def _combined(
     table: str, pieces: list[Piece], last: dict[int, tuple[int, bool]], names: list[str]
 ) -> dict[str, np.ndarray]:
-    """The rows of all ranks, as far as they are used, rank by rank; `name` counts in `names`."""
+    """The rows of all ranks, as far as they are used, rank by rank, no longer in `pieces`; `name` counts in `names`."""
     places = {name: place for place, name in enumerate(names)}
     parts: list[dict[str, np.ndarray]] = []
     for piece in pieces:
-        columns = dict(piece.tables[table])
+        columns = piece.tables.pop(table)
         if not len(columns["name"]) and parts:
             continue
         local = np.array([places[name] for name in piece.names], np.int32)
@@ -278,7 +278,7 @@ def _combined(
         for repeat, (step, _) in last.items():
             keep |= (columns["repeat"] == repeat) & (columns["step"] <= step)
         parts.append(columns if keep.all() else {key: rows[keep] for key, rows in columns.items()})
-    columns = {key: np.concatenate([part.pop(key) for part in parts]) for key in list(parts[0])}
+    columns = {key: joined([part.pop(key) for part in parts]) for key in list(parts[0])}
     if (np.diff(columns["rank"]) < 0).any():  # where the files of nodes hold ranks out of turn
         order = np.argsort(columns["rank"], kind="stable")
         columns = {key: rows[order] for key, rows in columns.items()}
@@ -290,10 +290,12 @@ def _merged(run: Run, table: str, columns: dict[str, np.ndarray]) -> dict[str, n
     the lowest; where they hold other bits, a note says so. `seq` becomes the same for all rows of one (repeat, step,
     name, occurrence)."""
     order = order_by(*(columns[key] for key in KEY))  # stable: the lowest rank first
-    for key, rows in columns.items():
-        columns[key] = rows[order]
     if not len(order):
         return columns
+    if (np.diff(order) < 0).any():  # one rank alone records most tables in this order
+        for key, rows in columns.items():
+            columns[key] = rows[order]
+    del order
     new = changes(*(columns[key] for key in KEY))
     if not new.all():
         first = np.flatnonzero(new)[np.cumsum(new) - 1]

@@ -23,6 +23,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
+from miniapps.received import contents
 from miniapps.received.text import printable
 from miniapps.system.python import snippet
 from miniapps.trace import RankTrace, TraceError, reader
@@ -30,8 +31,8 @@ from miniapps.trace import RankTrace, TraceError, reader
 START_S = 120.0  # to start a process on a busy machine
 CALL_S = 60.0  # that a call may take, and beside it
 S_PER_BYTE = 2e-6  # for the files that it reads: a tenth of the slowest speed seen
-MEMORY = 2**30  # bytes of address space that a call may take, and beside them
-MEMORY_PER_BYTE = 64  # times the bytes of its files
+MEMORY = 2**28  # bytes of address space that a call may take, and beside them
+MEMORY_PER_BYTE = 4  # times the bytes of its files and of all arrays that these may hold (`contents.Room`)
 
 
 class Ended(Exception):
@@ -79,7 +80,7 @@ class Guard:
             seconds = CALL_S + S_PER_BYTE * nbytes
             answer: Any  # what the function returned, or raised
             try:
-                self._pipe.send((function, arguments, MEMORY + MEMORY_PER_BYTE * nbytes))
+                self._pipe.send((function, arguments, memory_for(nbytes)))
                 answered = self._pipe.poll(seconds)
                 good, answer = self._pipe.recv() if answered else (False, None)
             except (EOFError, OSError):
@@ -93,9 +94,7 @@ class Guard:
         if good:
             return answer
         if isinstance(answer, MemoryError):
-            raise Ended(
-                f"it asked for more than {(MEMORY + MEMORY_PER_BYTE * nbytes) / 2**30:.0f} GiB of memory"
-            )
+            raise Ended(f"it asked for more than {memory_for(nbytes) / 2**20:,.0f} MiB of memory")
         raise answer
 
     def close(self) -> None:
@@ -159,6 +158,11 @@ def unreadable(path: Path, error: Ended) -> TraceError:
     )
 
 
+def memory_for(nbytes: int) -> int:
+    """The bytes of memory that a call may take for files of `nbytes`."""
+    return MEMORY + MEMORY_PER_BYTE * (nbytes + contents.FREE + contents.FACTOR * nbytes)
+
+
 def sizes(paths: Iterable[Path]) -> int:
     """The bytes of `paths` on disk, as far as they can be seen."""
     total = 0
@@ -200,6 +204,8 @@ class Guards:
 
 def serve(handle: int) -> None:
     """The other process: answer the calls that come through the pipe `handle` until it is closed."""
+    import h5py  # noqa: F401 (what a library maps when it is loaded is not what a file takes)
+
     pipe = Connection(handle)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the caller's, which then closes the pipe
     pipe.send(None)

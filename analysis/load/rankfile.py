@@ -156,19 +156,25 @@ def _piece(heads: list[Head | TraceError], traces: list[RankTrace]) -> Piece:
 
 
 def _stacked(table: str, traces: list[RankTrace], codes: dict[str, int]) -> dict[str, np.ndarray]:
-    """The rows of all `traces`, one after the other, with `rank`, and names counting in `codes`."""
+    """The rows of all `traces`, which lose them, one after the other, with `rank`, and names counting in `codes`."""
     columns: dict[str, list] = {key: [] for key in ("rank", *TABLES[table])}
     for trace in traces:
-        rows = trace.tables[table]
+        rows = trace.tables.pop(table)
         columns["rank"].append(np.full(len(rows["name"]), trace.attributes["rank"], np.int32))
         local = np.array([codes[name] for name in trace.names], np.int32)
         for key in TABLES[table]:
-            columns[key].append(local[rows[key]] if key in NAMED and len(local) else rows[key])
+            own = rows.pop(key)
+            columns[key].append(local[own] if key in NAMED and len(local) else own)
     if not traces:
         return {key: np.empty(0, TABLES[table].get(key, "int32")) for key in columns}
     if table == "order":
         columns["ranks"] = [_rows_as_bytes(orders) for orders in columns["ranks"]]
-    return {key: np.concatenate(pieces) for key, pieces in columns.items()}
+    return {key: joined(pieces) for key, pieces in columns.items()}
+
+
+def joined(parts: list[np.ndarray]) -> np.ndarray:
+    """`parts` one after the other; one alone is not copied, which large tables have no room for."""
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _rows_as_bytes(orders: np.ndarray) -> np.ndarray:

@@ -46,14 +46,13 @@ class Rows:
             return self._arrays(pq.read_table(file, use_threads=False))
 
     def at(self, places: Sequence[tuple[int, int]]) -> dict[str, np.ndarray]:
-        """The columns of the rows in `places`, (begin, end) each, ascending, one after the other."""
-        wanted = _joined(places)
+        """The columns of the rows in `places`, (begin, end) each, ascending, none empty, one after the other."""
         if self.columns is None:
-            groups, bounds = self._groups(wanted)
+            groups, bounds = self._groups(places)
             if len(groups) >= WHOLE_FROM * (len(bounds) - 1):
                 self.all()
         if self.columns is not None:
-            return {key: _taken(rows, wanted) for key, rows in self.columns.items()}
+            return {key: _taken(rows, places) for key, rows in self.columns.items()}
         import pyarrow.parquet as pq
 
         with self._opened() as file, pq.ParquetFile(file) as parquet:
@@ -62,7 +61,7 @@ class Rows:
         # Where the rows of the groups that were read begin: those between are not there.
         starts = np.cumsum([0, *(bounds[group + 1] - bounds[group] for group in groups)])[:-1]
         moved = []
-        for begin, end in wanted:
+        for begin, end in places:
             k = np.searchsorted(bounds[groups], begin, side="right") - 1
             shift = int(starts[k] - bounds[groups[k]])
             moved.append((begin + shift, end + shift))
@@ -80,7 +79,7 @@ class Rows:
                 "its cache was removed; run the command again"
             ) from error
 
-    def _groups(self, wanted: list[tuple[int, int]]) -> tuple[list[int], np.ndarray]:
+    def _groups(self, wanted: Sequence[tuple[int, int]]) -> tuple[list[int], np.ndarray]:
         """(row groups that hold the `wanted` rows, where each of all row groups begins)."""
         if self._bounds is None:
             import pyarrow.parquet as pq
@@ -115,20 +114,7 @@ class Rows:
         return columns
 
 
-def _joined(places: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """`places` without empty ones, those that touch made one."""
-    joined: list[tuple[int, int]] = []
-    for begin, end in places:
-        if begin == end:
-            continue
-        if joined and joined[-1][1] == begin:
-            joined[-1] = (joined[-1][0], end)
-        else:
-            joined.append((begin, end))
-    return joined
-
-
-def _taken(rows: np.ndarray, places: list[tuple[int, int]]) -> np.ndarray:
+def _taken(rows: np.ndarray, places: Sequence[tuple[int, int]]) -> np.ndarray:
     if len(places) == 1:
         return rows[places[0][0] : places[0][1]]
     return np.concatenate([rows[begin:end] for begin, end in places] or [rows[:0]])

@@ -54,9 +54,12 @@ class Leaves:
         return self._by_name.get(name, (nothing, nothing))
 
     def places(self, chosen: np.ndarray) -> list[tuple[int, int]]:
-        """(begin, end) of the rows of the `chosen` leaves."""
+        """(begin, end) of the rows of the `chosen` leaves, one pair for leaves that follow each other."""
         begin = self.begin[chosen]
-        return list(zip(begin.tolist(), (begin + self.rows[chosen]).tolist(), strict=True))
+        end = begin + self.rows[chosen]
+        first = np.append(True, begin[1:] != end[:-1])[: len(begin)]
+        last = np.append(first[1:], True)[: len(begin)]
+        return list(zip(begin[first].tolist(), end[last].tolist(), strict=True))
 
 
 class Store:

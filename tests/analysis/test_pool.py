@@ -33,7 +33,7 @@ def test_pieces_come_in_order_from_as_many_processes_as_wanted(tmp_path, process
         (crash, "ended by SIGSEGV"),
         (leave, "exit code 3"),
         (hang, "more than 1 s"),
-        (swallow, "GiB of memory"),
+        (swallow, "more than 272 MiB of memory"),
     ],
 )
 def test_a_call_that_ends_its_process_or_does_not_end_is_survived(monkeypatch, deed, words):
