@@ -67,3 +67,17 @@ def test_padding_of_a_long_double_is_no_part_of_the_number():
 def test_what_has_none_is_refused_by_the_name_of_the_record(given, reason):
     with pytest.raises(TypeError, match=f"^fingerprint 'q': .*{reason}"):
         numbers(given, "fingerprint 'q'")
+
+
+@pytest.mark.slow
+def test_of_a_distributed_tensor_the_part_of_this_rank_is_taken():
+    from torch import distributed
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    distributed.init_process_group("gloo", store=distributed.HashStore(), rank=0, world_size=1)
+    try:
+        tensor = distribute_tensor(T, init_device_mesh("cpu", (1,)), [Shard(0)])
+        assert np.array_equal(numbers(tensor, "fingerprint 'q'"), T.numpy())
+    finally:
+        distributed.destroy_process_group()

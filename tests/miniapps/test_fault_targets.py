@@ -33,7 +33,10 @@ def check(name, arguments, fault, ranks=1):
     applications.check(name.split()[0], [*arguments.split(), "--fault", fault], ranks)
 
 
-@pytest.mark.parametrize("name", LAST)
+SLOW = ("training mesh",)  # which torch exports
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in LAST])
 def test_the_last_place_is_struck_and_one_more_is_refused(name, tmp_path, capsys):
     arguments, faults = LAST[name]
     argv = [*arguments.split(), "--out", str(tmp_path / "run"), "--no-progress"]
