@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import random
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -100,7 +102,9 @@ def numbers(rng: random.Random, base: Base) -> str:
             file.create_dataset("group/x", data=given, **how)
             file.create_dataset("y", data=given[0])
         name = f"{path}:/{rng.choice(('group/x', 'y', 'group', 'nothing'))}"
-    if path.suffix == ".h5" and rng.random() < 0.7:
+    if path.suffix == ".h5" and rng.random() < 0.3:
+        box.note(_forged_chunk(rng, path))
+    elif path.suffix == ".h5" and rng.random() < 0.7:
         box.note(craft_any(rng, path, outside))
     else:
         box.note(mutate.damage(rng, path))
@@ -117,6 +121,28 @@ def numbers(rng: random.Random, base: Base) -> str:
 
     with box.watched():
         return "damaged" if box.say(lambda: max(_read(read), _read(added))).code else "free"
+
+
+@functools.cache
+def _bomb() -> bytes:
+    """Half a megabyte that unpacks to half a gigabyte of zeros."""
+    packer = zlib.compressobj(9)
+    return b"".join([*(packer.compress(bytes(2**24)) for _ in range(32)), packer.flush()])
+
+
+def _forged_chunk(rng: random.Random, path: Path) -> str:
+    """Put a chunk that no packer made of its numbers into a packed dataset of `path`; says which."""
+    data = np.arange(120.0).reshape(3, 40)
+    with h5py.File(path, "r+") as file:
+        del file["group/x"]
+        x = file.create_dataset("group/x", (3, 40), "f8", chunks=(2, 16), compression="gzip", shuffle=True)
+        x[: rng.choice((0, 1, 3))] = data[:1]
+        good = zlib.compress(bytes(range(256)))
+        forged = rng.choice((_bomb(), _bomb()[:4000], b"x", good, good + good, good[:-1], bytes(256), bytes(10**6),
+                             zlib.compress(bytes(255)), zlib.compress(bytes(257)), rng.randbytes(300)))  # fmt: skip
+        at, mask = (rng.choice((0, 2)), rng.choice((0, 16, 32))), rng.choice((0, 0, 0, 1, 2, 3, 2**32 - 1))
+        x.id.write_direct_chunk(at, forged, filter_mask=mask)
+    return f"chunk {at} of {len(forged)} bytes, mask {mask}"
 
 
 class _Whole:
