@@ -8,6 +8,7 @@
 # WORKERS=...       how many files of tests run at once; by default as many as there are cores, at most 8; 0: one by one
 # DEMO=...          more arguments for the demo: make demo DEMO="--launches 5"
 # FUZZ=...          what to fuzz and how long: make fuzz FUZZ="--minutes 60 --kind crafted"
+# DRAWN=...         how many sums and models `make sanitize` draws (200)
 # GPU_PYTHON=...    the Python of `make gpu`, which has CuPy; by default that of .venv, else python3
 
 ifeq ($(filter oneshell,$(.FEATURES)),)
@@ -19,7 +20,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .ONESHELL:
-.PHONY: help demo test test-all fuzz gpu lint wheel clean environment
+.PHONY: help demo test test-all fuzz sanitize gpu lint wheel clean environment
 export PYTHON FPNA_OPENMPI
 ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
 export CXX
@@ -50,6 +51,29 @@ test-all: environment $(OPENMPI) lint  ## the slow tests too: many ranks, long r
 
 fuzz: environment  ## damaged and crafted files of every kind, for an hour or so: make fuzz FUZZ="--minutes 60"
 	$(RUN) -m tests.fuzz $(FUZZ)
+
+# In a copy, so that the ordinary extension stays. Python's own leaks are not looked at, nor tests that compile or start
+# other programs.
+SANITIZE ?= address
+DRAWN ?= 200
+SANITIZED := not compil and not cuda and not aarch64 and not command and not learning
+sanitize: environment  ## the C++ under AddressSanitizer (GCC): tests of kernels, drawn sums and models (an hour)
+	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
+	python=$$PWD/$(RUN) mpirun="$$PWD/$(VENV)/bin/mpirun -n 2"
+	mkdir -p build/sanitized
+	tar -c --exclude='*.so' --exclude=__pycache__ analysis benchmarks fpna jobs kernels miniapps tests setup.py pyproject.toml \
+	  | tar -x -C build/sanitized
+	cd build/sanitized
+	flags="-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -g1"
+	echo "building kernels._native with $$flags (some ten minutes)"
+	CFLAGS=$$flags CXXFLAGS=$$flags LDFLAGS=$$flags $$python setup.py -q build_ext --inplace
+	export PYTHONPATH=$$PWD ASAN_OPTIONS=detect_leaks=0
+	loaded="env LD_PRELOAD=$$($$CXX -print-file-name=libasan.so):$$($$CXX -print-file-name=libstdc++.so.6)"
+	$$loaded $$python -m pytest -q -p no:cacheprovider -m "not slow" -k "$(SANITIZED)" tests/kernels $(PYTEST)
+	for program in abandoned exact_cases drawn_models; do
+	  echo "$$program, $(DRAWN) cases"
+	  $$mpirun $$loaded $$python tests/mpi/programs/$$program.py --cases $(DRAWN)
+	done
 
 # Not `environment`: a compute node may have no network, and CuPy may live in another Python than .venv's.
 GPU_PYTHON ?= $(if $(wildcard $(RUN)),$(RUN),python3)

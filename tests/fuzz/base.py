@@ -44,7 +44,7 @@ COMMANDS = (
     Command("growth", 2), Command("components", 1), Command("scaling", 1), Command("perfetto", 4),
     Command("extrap", 2), Command("chakra", 2), Command("report", 1, judged=True),
     Command("results", 0.5, judged=True), Command("sums", 2, app="reductions"),
-    Command("solves", 2, app="solver"), Command("operations", 4, app="operations"),
+    Command("solves", 2, app="solver"), Command("audits", 4, app="operations"),
 )  # fmt: skip
 
 

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.fuzz import pool
+from analysis import commands
+from tests.fuzz import base, pool
 from tests.fuzz.kinds import KINDS
 from tests.fuzz.kinds_self import HOW
 from tests.fuzz.pool import play
+from tests.fuzz.sandbox import Sandbox
 
 RECORDED = json.loads((Path(__file__).parent / "seeds.json").read_text())
 
@@ -20,6 +22,13 @@ def played(cases):
     play(iter(cases), 1, answers.append)
     assert len(answers) == len(cases)
     return answers
+
+
+def test_every_command_that_is_played_is_one_of_the_analysis():
+    played = {
+        base.words(command.name, Sandbox(Path("case")), ("a", "b"), "a")[0] for command in base.COMMANDS
+    }
+    assert played <= set(commands.COMMANDS)
 
 
 @pytest.mark.slow
