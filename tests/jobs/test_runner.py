@@ -106,14 +106,14 @@ def test_a_task_that_fails_once_is_tried_again_after_the_others(tmp_path):
 
 def test_a_task_that_always_fails_ends_as_failed_with_its_traces_kept_and_does_not_stop_the_others(tmp_path):
     text = SMALL.replace(
-        '"method.samples"', '"run.fault" = ["kill@step=1,rank=1", "seed@block=0"], "method.samples"'
+        '"method.samples"', '"run.fault" = ["kill@step=1,rank=1", "slow@step=1,rank=1,factor=1"], "method.samples"'
     )
     text = text.replace('["none", "layout"]', '"layout"').replace("[defaults]", "[defaults]\nretries = 0")
     path = write(tmp_path, text)
     ended, _, standings = local(path)
     states = {dict(s.task.options)["run.fault"][0][:4]: s for s in standings}
     assert ended.failed == 1
-    assert (states["kill"].state, states["seed"].state) == (FAILED, DONE)
+    assert (states["kill"].state, states["slow"].state) == (FAILED, DONE)
     name = states["kill"].task.id
     assert (tmp_path / f"out/failed/{name}.1/rank-00001.h5").is_file()
     assert "EXIT CODE: 9" in (tmp_path / f"out/logs/{name}.1.txt").read_text()
