@@ -106,7 +106,8 @@ def test_a_task_that_fails_once_is_tried_again_after_the_others(tmp_path):
 
 def test_a_task_that_always_fails_ends_as_failed_with_its_traces_kept_and_does_not_stop_the_others(tmp_path):
     text = SMALL.replace(
-        '"method.samples"', '"run.fault" = ["kill@step=1,rank=1", "slow@step=1,rank=1,factor=1"], "method.samples"'
+        '"method.samples"',
+        '"run.fault" = ["kill@step=1,rank=1", "slow@step=1,rank=1,factor=1"], "method.samples"',
     )
     text = text.replace('["none", "layout"]', '"layout"').replace("[defaults]", "[defaults]\nretries = 0")
     path = write(tmp_path, text)

@@ -24,6 +24,7 @@ REASONS = {
         "jobs/render.py:render",
         "jobs/sites.py:site",
         "kernels/cuda/__init__.py:_complete",
+        "miniapps/applications.py:_defines_app",
         "miniapps/programs/building.py:_digest",
         "miniapps/runner/commandline.py:decks",
         "miniapps/system/environment.py:git_revision",
@@ -47,6 +48,7 @@ REASONS = {
         "miniapps/system/peers.py:_alive",
         "miniapps/system/resources.py:_text",
     ),
+    "the current directory, to come back to": ("miniapps/system/figures.py:_elsewhere",),
     "opened to be written, or a directory to write in": (
         "analysis/load/cache.py:_write_file",
         "analysis/predict/ledger.py:append",
