@@ -26,7 +26,9 @@ def components_section(frames: Frames) -> Section:
     tables = component_tables(frame)
     limits = notes(frame)
     if not tables:
-        return Section(TITLE, " ".join(["No outcome of two complete runs of one problem varies.", *limits]))
+        return Section(
+            "components", TITLE, " ".join(["No outcome of two complete runs of one problem varies.", *limits])
+        )
     intro = " ".join(
         [
             "Wall time (its logarithm) and the final value of each global quantity, split by Henderson's method 3 into "
@@ -35,7 +37,7 @@ def components_section(frames: Frames) -> Section:
             *sentences(frame, OUTCOMES_NAMED),
         ]
     )
-    return Section(TITLE, "", intro, component_figures(frame), folded(tables), notes=limits)
+    return Section("components", TITLE, "", intro, component_figures(frame), folded(tables), notes=limits)
 
 
 def component_figures(frame: pd.DataFrame) -> list[Figure]:

@@ -13,7 +13,7 @@ from analysis.verdict import counted
 def inference_sections(known: Answers) -> list[Section]:
     """Bits against speed of what answered; the schedules of static networks."""
     answers = Section(
-        "Inference: bits against speed", "No run answered requests.", " ".join(sentences(known)),
+        "answers", "Inference: bits against speed", "No run answered requests.", " ".join(sentences(known)),
         answer_figures(known), folded(answer_tables(known)),
     )  # fmt: skip
     return [answers, _schedules(known)] if known.schedules or known.problems else [answers]
@@ -26,7 +26,7 @@ def _schedules(known: Answers) -> Section:
             f"{counted(more, 'other schedule')} not drawn; `analysis answers RUN --schedule FILE.svg` draws one"
         )
     return Section(
-        "Inference: schedules", "No schedule could be drawn.",
+        "answers-schedules", "Inference: schedules", "No schedule could be drawn.",
         "Kernels of a static schedule in their order, and the memory that their results share.",
         schedule_figures(known.schedules), notes=[f"{note[:1].upper()}{note[1:]}." for note in notes],
     )  # fmt: skip

@@ -16,16 +16,16 @@ from analysis.overview import Overview
 ERROR, WARNING, NOTE = "error", "warning", "note"
 SEVERITIES = (ERROR, WARNING, NOTE)
 
-# Sections of the report that findings concern.
-GROUPS, VARIABILITY, TIMES = "Groups", "Variability", "Wall time per region"
-COST, SOLVES = "Cost of the guarantees", "Solves: growth of the difference"
+# Sections of the report that findings concern, by their ids.
+GROUPS, VARIABILITY, TIMES, COST, SOLVES = "groups", "variability", "times", "costs", "solves-growth"
 
 LISTED = 3  # groups or values named before "and N more"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """`fact` says what is so and `remedy` what to do; `where` names the runs, `section` the part of the report."""
+    """`fact` says what is so and `remedy` what to do; `where` names the runs, `section` the id of a part of the
+    report."""
 
     severity: str
     section: str

@@ -40,7 +40,7 @@ FINDINGS = ("rule", "severity", "section", "where", "found", "remedy")
 def lint(overview: Overview) -> pd.DataFrame:
     """What limits the conclusions from the runs of `overview`; columns FINDINGS, the gravest first.
 
-    `rule` is the name of the rule, `severity` one of SEVERITIES, `section` the title of the part of the report that is
+    `rule` is the name of the rule, `severity` one of SEVERITIES, `section` the id of the part of the report that is
     concerned, `where` the runs or groups, `found` what is so, and `remedy` what to do.
     """
     experiment = Experiment(overview)

@@ -17,7 +17,7 @@ def nodes_sections(frames: Frames) -> list[Section]:
     results = study(frames, IN_REPORT)
     if not results.runs:
         nothing = "Every run was on one node: nothing crossed a network." if not results.notes else ""
-        return [Section(TITLE, nothing or " ".join(f"{note}." for note in results.notes))]
+        return [Section("nodes", TITLE, nothing or " ".join(f"{note}." for note in results.notes))]
     made = tables(results)
     figures, lines = [], []
     for k, of in enumerate(results.runs):
@@ -28,7 +28,7 @@ def nodes_sections(frames: Frames) -> list[Section]:
         lines.append(f"Runs on one node, where nothing crosses: {results.alone}.")
     return [
         Section(
-            TITLE, "", " ".join(lines), figures, folded(all_tables(results, made)),
+            "nodes", TITLE, "", " ".join(lines), figures, folded(all_tables(results, made)),
             notes=[f"{note}." for note in results.notes], opened=True,
         )
     ]  # fmt: skip

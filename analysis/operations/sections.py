@@ -22,6 +22,7 @@ def operations_sections(results: Study) -> list[Section]:
     notes = [f"{note[:1].upper()}{note[1:]}." for note in results.notes]
     nothing = "No operation was audited."
     dependent = Section(
+        "audits",
         "Operations: what their bits depend on", nothing, " ".join(sentences(results)), sensitivity_figures(results),
         folded(tables), notes=notes, opened=True,
     )  # fmt: skip
@@ -33,10 +34,19 @@ def operations_sections(results: Study) -> list[Section]:
             "where all throw; it is not seen where no case differs."
         )
         sections.append(
-            Section("Operations: documentation against what was seen", "", intro, tables=stated, opened=True)
+            Section(
+                "audits-documentation",
+                "Operations: documentation against what was seen",
+                "",
+                intro,
+                tables=stated,
+                opened=True,
+            )
         )
     certificates = folded(compared_tables(results))
     if len(results.recorded.certificates) > 1:
         title = "Operations: certificates compared"
-        sections.append(Section(title, "The certificates say the same.", "", [], certificates))
+        sections.append(
+            Section("audits-certificates", title, "The certificates say the same.", "", [], certificates)
+        )
     return sections

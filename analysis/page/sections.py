@@ -73,11 +73,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Section:
-    """One heading of the report. Without figures, tables and items it says `nothing`, which is a sentence. `items` are
-    (heading, [(what, text)], command); `notes` are paragraphs below the tables; `lists` are (summary, texts), folded.
-    `summary` stands beside the heading. Only an `opened` section is unfolded at first; `findings` counts what limits
-    this section, in words."""
+    """One heading of the report; `id` is its own on the page, for links and for rules. Without figures, tables and
+    items it says `nothing`, which is a sentence. `items` are (heading, [(what, text)], command); `notes` are paragraphs
+    below the tables; `lists` are (summary, texts), folded. `summary` stands beside the heading. Only an `opened`
+    section is unfolded at first; `findings` counts what limits this section, in words."""
 
+    id: str
     title: str
     nothing: str
     intro: str = ""

@@ -35,6 +35,7 @@ def predict_sections(overview: Overview) -> list[Section]:
     nothing = "" if tables else f"{ledger.path} has no rows, so nothing was predicted."
     return [
         Section(
+            "predictions",
             TITLE, nothing, intro if tables else "", [*measured_figures(score), *error_figures(score)], folded(tables),
             notes=notes, lists=lists,
         )

@@ -170,7 +170,9 @@ def what_if_sections(found: WhatIf | None) -> list[Section]:
         return []
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
     if found.rows.empty:
-        return [Section(TITLE, "No time per step could be predicted from these runs.", notes=notes)]
+        return [
+            Section("what-if", TITLE, "No time per step could be predicted from these runs.", notes=notes)
+        ]
     intro = (
         f"{verdict(found.rows)}The traced steps were replayed with the costs of the calibration, and on machines that "
         "files describe. All of this is predicted, and what it says about other machines is extrapolated."
@@ -178,6 +180,12 @@ def what_if_sections(found: WhatIf | None) -> list[Section]:
     table = what_if_table(found.rows)
     return [
         Section(
-            TITLE, "", intro, [what_if_figure(found.rows)], [("Predicted times per step", table)], notes=notes
+            "what-if",
+            TITLE,
+            "",
+            intro,
+            [what_if_figure(found.rows)],
+            [("Predicted times per step", table)],
+            notes=notes,
         )
     ]

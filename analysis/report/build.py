@@ -26,7 +26,6 @@ from analysis.predict.sections import predict_sections
 from analysis.predict.whatif import WhatIf, what_if_sections
 from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
 from analysis.report.launches import (
-    LIMITS,
     environment_sections,
     excluded_sections,
     in_numbers,
@@ -66,9 +65,8 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],
     lambda overview: inference_sections(overview.inference) if overview.inference else [],
     lambda overview: operations_sections(overview.operations) if overview.operations else [],
-    environment_sections,
-    excluded_sections,
 )
+CLOSING = (environment_sections, excluded_sections)  # after what limits the results
 CARDS = 3  # first divergences of a section that are shown unfolded
 
 
@@ -117,7 +115,7 @@ def build(
         badge=verdict.badge,
         text=verdict.text,
         sections=sections,
-        limits=1 + next(i for i, section in enumerate(sections) if section.title == LIMITS),
+        limits=next(section for section in sections if section.id == "limits"),
         meaning=_legend(sections, verdict),
         scope=(
             f"Read: {counted(len(frames.runs), 'run')} (each repeat is one) from "
@@ -163,13 +161,14 @@ def _apps(frames: Frames) -> str:
 def _annotated(overview: Overview, watch: Watch) -> list[Section]:
     """All sections, each with the number of findings that concern it."""
     findings = lint(overview)
-    every: list[Section] = []
-    for i, sections in enumerate(SECTIONS):
-        watch.step(i, len(SECTIONS), f"part {i + 1} of {len(SECTIONS)} of the report")
-        every += sections(overview)
+    made: list[Section] = []
+    parts = (*SECTIONS, *CLOSING)
+    for i, sections in enumerate(parts):
+        watch.step(i, len(parts), f"part {i + 1} of {len(parts)} of the report")
+        if sections is CLOSING[0]:
+            made += limits_sections(findings, {section.id: section.title for section in made})
+        made += sections(overview)
     watch.clear()
-    every[-2:-2] = limits_sections(findings)  # before environments and what was left out
     return [
-        replace(section, findings=in_numbers(findings[findings["section"] == section.title]))
-        for section in every
+        replace(section, findings=in_numbers(findings[findings["section"] == section.id])) for section in made
     ]

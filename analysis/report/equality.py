@@ -34,7 +34,7 @@ APART = (
 def groups_sections(overview: Overview) -> list[Section]:
     """How many results each group has at each rank count, and what became of its promise."""
     if not overview.groups:
-        return [Section("Groups", "No usable run.")]
+        return [Section("groups", "Groups", "No usable run.")]
     intro = (
         "A group is one problem computed by one method. Under layout and exact all its runs must have the "
         "same bits, whatever their rank count; under run those of one rank count; under none nothing is "
@@ -48,7 +48,7 @@ def groups_sections(overview: Overview) -> list[Section]:
     tables += [("Different results / runs, by number of ranks", by_ranks)] if by_ranks.rows else []
     lists = [(f"{counted(len(rest), 'group')} with nothing to compare", rest)] if rest else []
     notes = [*_signs(counts), *([APART] if samples(overview.frames.runs).any() else [])]
-    return [Section("Groups", "", intro, tables=tables, notes=notes, lists=lists, opened=True)]
+    return [Section("groups", "Groups", "", intro, tables=tables, notes=notes, lists=lists, opened=True)]
 
 
 def _matrix(counts: pd.DataFrame, overview: Overview) -> Table:
@@ -120,7 +120,11 @@ def first_sections(overview: Overview) -> list[Section]:
     if samples(frames.runs).any() and any(group.first for group in groups):
         intro += " In runs that compare variants a step is a sample and a block an array."
     nothing = "No group has runs that differ."
-    return [Section("First divergence", nothing, intro if items else "", items=items, opened=bool(items))]
+    return [
+        Section(
+            "divergence", "First divergence", nothing, intro if items else "", items=items, opened=bool(items)
+        )
+    ]
 
 
 def _shown(groups: list[Group]) -> Iterator[tuple[str, Comparison, str]]:
@@ -147,7 +151,9 @@ def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, lab
     frame = variability(frames, against, compared)
     if compared.empty:
         return Section(
-            "Variability", "There are no two complete runs to compare, so nothing can be said about it."
+            "variability",
+            "Variability",
+            "There are no two complete runs to compare, so nothing can be said about it.",
         )
     tables = [
         (f"{cell}: no difference in any name" if table.folded else cell, table)
@@ -161,4 +167,6 @@ def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, lab
         "is filled where no difference was seen: with 95 % confidence the probability of one per run is "
         "below it."
     )
-    return Section("Variability", "", intro, figures.variability_figures(compared, labels), tables)
+    return Section(
+        "variability", "Variability", "", intro, figures.variability_figures(compared, labels), tables
+    )

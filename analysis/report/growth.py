@@ -20,7 +20,9 @@ def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Se
     differences = cell_growths(frames, differ)
     if differences.empty:
         nothing = "No runs of one group and rank count differ, so nothing grows."
-        return Section(TITLE, " ".join([nothing, *equal_lines({cell.label: cell.runs for cell in equal})]))
+        return Section(
+            "growth", TITLE, " ".join([nothing, *equal_lines({cell.label: cell.runs for cell in equal})])
+        )
     fitted = laws(differences, TOLERANCE)
     intro = (
         "Each run of a group that differs, against the first run of that group on as many ranks. The growth phase is "
@@ -30,4 +32,6 @@ def growth_section(frames: Frames, groups: list[Group], labels: list[str]) -> Se
         "runs did."
     )
     tables = folded(growth_tables(fitted, TOLERANCE))
-    return Section(TITLE, "", intro, figures.divergence_figures(differences, labels, fitted), tables)
+    return Section(
+        "growth", TITLE, "", intro, figures.divergence_figures(differences, labels, fitted), tables
+    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import pandas as pd
 
@@ -13,7 +13,6 @@ from analysis.overview import Overview
 from analysis.page.sections import Section, Table
 from analysis.verdict import counted
 
-LIMITS = "What limits these results"
 LISTED = 6  # runs named in a cell of a table before "and N more"
 
 
@@ -22,17 +21,23 @@ def environment_sections(overview: Overview) -> list[Section]:
     entries = differences(overview.frames.runs)
     title = "Differences of environment"
     if entries.empty:
-        return [Section(title, "All launches report the same machine, libraries, versions and variables.")]
+        return [
+            Section(
+                "environments",
+                title,
+                "All launches report the same machine, libraries, versions and variables.",
+            )
+        ]
     telling = entries[entries["telling"]]
     rows = [(row.key, row.value, _several(row.runs)) for row in telling.itertuples(index=False)]
     tables = [("", Table(("entry", "value", "launches"), rows))] if rows else []
     rest = entries.loc[~entries["telling"], "key"].drop_duplicates().tolist()
     intro = f"Another value in every launch: {', '.join(rest)}." if rest else ""
-    return [Section(title, "Nothing else differs.", intro, tables=tables)]
+    return [Section("environments", title, "Nothing else differs.", intro, tables=tables)]
 
 
-def limits_sections(findings: pd.DataFrame) -> list[Section]:
-    """All that the linter found: `findings` as `analysis.lint.rules.lint` returns them."""
+def limits_sections(findings: pd.DataFrame, titles: Mapping[str, str]) -> list[Section]:
+    """All that the linter found: `findings` as `analysis.lint.rules.lint` returns them, `titles` of sections by id."""
     columns = ("severity", "found", "where", "what to do", "rule", "concerns")
     rows = [
         (
@@ -41,7 +46,7 @@ def limits_sections(findings: pd.DataFrame) -> list[Section]:
             row.where,
             row.remedy,
             row.rule,
-            row.section,
+            titles.get(row.section, row.section),
         )
         for row in findings.itertuples(index=False)
     ]
@@ -51,7 +56,16 @@ def limits_sections(findings: pd.DataFrame) -> list[Section]:
     )
     tables = [("", Table(columns, rows))] if rows else []
     nothing = "No rule has anything to say."
-    return [Section(LIMITS, nothing, intro if rows else "", tables=tables, summary=in_numbers(findings))]
+    return [
+        Section(
+            "limits",
+            "What limits these results",
+            nothing,
+            intro if rows else "",
+            tables=tables,
+            summary=in_numbers(findings),
+        )
+    ]
 
 
 def in_numbers(findings: pd.DataFrame) -> str:
@@ -69,7 +83,7 @@ def excluded_sections(overview: Overview) -> list[Section]:
     ]
     table = [("", Table(("run", "what", "reason and remedy", "used"), rows))] if rows else []
     nothing = "Nothing: every trace was read and every run ended."
-    return [Section("Left out, incomplete or failed", nothing, tables=table)]
+    return [Section("left-out", "Left out, incomplete or failed", nothing, tables=table)]
 
 
 def _several(runs: Iterable[str]) -> str:

@@ -23,7 +23,7 @@ def machine_sections(overview: Overview) -> list[Section]:
     """What the launches ran on and with; where they differ, each value with the number of launches that have it."""
     launches = overview.frames.runs.drop_duplicates("run")
     if launches.empty:
-        return [Section(TITLE, "No usable run.")]
+        return [Section("machine", TITLE, "No usable run.")]
     environments = [json.loads(text) for text in launches["environment"]]
     rows = [(what, _values(list(map(read, environments)))) for what, read in ENTRIES.items()]
     started = sorted(text for text in launches["started"] if text)
@@ -34,7 +34,7 @@ def machine_sections(overview: Overview) -> list[Section]:
     rows.append(("runs", f"{counted(len(runs), 'run')} from {counted(len(launches), 'launch', 'launches')} on "
                          f"{ranks(tuple(sorted(set(launches['size'].tolist()))))}{_wall(runs)}"))  # fmt: skip
     table = Table(("", "what the traces say"), [row for row in rows if row[1]])
-    return [Section(TITLE, "", tables=[("", table)], opened=True)]
+    return [Section("machine", TITLE, "", tables=[("", table)], opened=True)]
 
 
 def _wall(runs: pd.DataFrame) -> str:

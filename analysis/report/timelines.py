@@ -38,7 +38,9 @@ def timeline_sections(overview: Overview) -> list[Section]:
     if not cells:
         return [
             Section(
-                title, "No runs of one group and rank count differ, so there is no divergence to look at."
+                "timelines",
+                title,
+                "No runs of one group and rank count differ, so there is no divergence to look at.",
             )
         ]
     figures = []
@@ -54,7 +56,7 @@ def timeline_sections(overview: Overview) -> list[Section]:
     )
     if len(cells) > DRAWN:
         intro += f" Drawn for the first {DRAWN} of {len(cells)}."
-    return [Section(title, nothing, intro if figures else "", figures)]
+    return [Section("timelines", title, nothing, intro if figures else "", figures)]
 
 
 def timeline_figure(frames: Frames, comparison: Comparison, name: str, cell: str) -> list[Figure]:

@@ -24,7 +24,7 @@ def times_sections(overview: Overview) -> list[Section]:
     medians = summary(measured)
     if medians.empty:
         nothing = "No times were recorded (--trace off), or no run is complete."
-        return [Section("Wall time per region", nothing)]
+        return [Section("times", "Wall time per region", nothing)]
     intro = (
         "Inclusive time is spent inside a region, exclusive time inside it and in no region within it; "
         "both are means over ranks, and medians over runs. Share is exclusive time over the wall time of "
@@ -36,7 +36,7 @@ def times_sections(overview: Overview) -> list[Section]:
         )
     table = replace(region_table(medians), folded=len(medians) > FOLD_FROM)
     drawn = figures.time_figures(measured, overview.labels)
-    return [Section("Wall time per region", "", intro, drawn, [("All regions", table)])]
+    return [Section("times", "Wall time per region", "", intro, drawn, [("All regions", table)])]
 
 
 def costs_sections(overview: Overview) -> list[Section]:
@@ -74,7 +74,12 @@ def _costs(frames: Frames, labels: list[str], crowded: set[str]) -> Section:
             "agree in all but the guarantee and what it chooses: orderings, and kernels by block or by rank."
         )
     return Section(
-        "Cost of the guarantees", "", intro, figures.cost_figures(points, runs, labels, crowded), tables
+        "costs",
+        "Cost of the guarantees",
+        "",
+        intro,
+        figures.cost_figures(points, runs, labels, crowded),
+        tables,
     )
 
 

@@ -40,14 +40,17 @@ def _speedup(results: Study, labels: Sequence[str]) -> Section:
     )
     figures = speedup_figures(results, labels)
     tables = folded([*speedup_tables(results), *fit_tables(results)])
-    return Section("Scaling", nothing, intro if tables else "", figures, tables)
+    return Section("scaling", "Scaling", nothing, intro if tables else "", figures, tables)
 
 
 def _traced(results: Study, labels: Sequence[str]) -> list[Section]:
     title, title_of_path = "Scaling: where the time of ranks goes", "Scaling: communication and critical path"
     if results.traced["efficiencies"].empty:
         nothing = _sentences("No trace of a timed run could be replayed", *results.notes)
-        return [Section(title, nothing), Section(title_of_path, "No trace of a timed run could be replayed.")]
+        return [
+            Section("scaling-time", title, nothing),
+            Section("scaling-path", title_of_path, "No trace of a timed run could be replayed."),
+        ]
     first = _sentences(
         "Of the median run on each rank count. Useful time is spent outside of collectives and exchanges. Parallel "
         "efficiency = load balance (mean over largest useful time) x communication efficiency (largest useful time "
@@ -63,9 +66,9 @@ def _traced(results: Study, labels: Sequence[str]) -> list[Section]:
     )
     tables = folded(efficiency_tables(results))
     return [
-        Section(title, "", first, tables=tables),
+        Section("scaling-time", title, "", first, tables=tables),
         Section(
-            title_of_path, "", second,
+            "scaling-path", title_of_path, "", second,
             [*communication_figures(results), *straggler_figures(results, labels), *path_figures(results)],
             folded([*collective_tables(results), *straggler_tables(results), *link_tables(results),
                     *path_tables(results)]),

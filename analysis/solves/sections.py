@@ -32,6 +32,7 @@ def _solves(results: Study) -> Section:
     if rest := left_out(results):
         intro += f" Figures are drawn for the first {DRAWN} families; {rest} more have tables only."
     return Section(
+        "solves",
         "Solves: iterations and accuracy", "", intro, [*iteration_figures(results), *history_figures(results)],
         [decision_table(results), *folded(case_tables(results))],
     )  # fmt: skip
@@ -48,7 +49,12 @@ def _pairs(results: Study) -> Section:
     )
     figures, tables = drift_figures(results), folded(pair_tables(results))
     return Section(
-        "Solves: where histories part", nothing, intro if figures or tables else "", figures, tables
+        "solves-histories",
+        "Solves: where histories part",
+        nothing,
+        intro if figures or tables else "",
+        figures,
+        tables,
     )
 
 
@@ -62,5 +68,10 @@ def _growth(results: Study) -> Section:
     nothing = "No run has a drift study (--drift N), so nothing is known of the growth with the iteration."
     figures, tables = growth_figures(results), folded(growth_tables(results))
     return Section(
-        "Solves: growth of the difference", nothing, intro if figures or tables else "", figures, tables
+        "solves-growth",
+        "Solves: growth of the difference",
+        nothing,
+        intro if figures or tables else "",
+        figures,
+        tables,
     )

@@ -37,7 +37,9 @@ def _prices(results: Study) -> Section:
     if rest := left_out(results):
         intro += f" Figures are drawn for the first {DRAWN} cases; {rest} more have tables only."
     intro = " ".join([intro, *(f"{note[:1].upper()}{note[1:]}." for note in results.notes)])
-    return Section("Sums: price list", "", intro, price_figures(results), folded(price_tables(results)))
+    return Section(
+        "sums-prices", "Sums: price list", "", intro, price_figures(results), folded(price_tables(results))
+    )
 
 
 def _bits(results: Study) -> Section:
@@ -47,7 +49,12 @@ def _bits(results: Study) -> Section:
         "sums of one case are compared: other data, methods and rank counts never count as variation."
     )
     return Section(
-        "Sums: run-to-run variability", "", intro, bits_figures(results), folded(bits_tables(results))
+        "sums-variability",
+        "Sums: run-to-run variability",
+        "",
+        intro,
+        bits_figures(results),
+        folded(bits_tables(results)),
     )
 
 
@@ -60,7 +67,14 @@ def _shapes(results: Study) -> Section:
         f"No array has {FEWEST_SAMPLES} samples, some of them different, so there is no distribution to show."
     )
     figures, tables = shape_figures(results), folded(shape_tables(results))
-    return Section("Sums: distribution of V_s", nothing, intro if figures or tables else "", figures, tables)
+    return Section(
+        "sums-distribution",
+        "Sums: distribution of V_s",
+        nothing,
+        intro if figures or tables else "",
+        figures,
+        tables,
+    )
 
 
 def _growth(results: Study) -> Section:
@@ -71,7 +85,9 @@ def _growth(results: Study) -> Section:
     fewest = results.series["samples"].min()
     nothing = f"The samples of no variant differ, so nothing grows: in each {power_note(int(fewest))}."
     figures, tables = growth_figures(results), folded(fit_tables(results))
-    return Section("Sums: growth with N", nothing, intro if figures or tables else "", figures, tables)
+    return Section(
+        "sums-growth", "Sums: growth with N", nothing, intro if figures or tables else "", figures, tables
+    )
 
 
 def _worst(results: Study) -> Section:
@@ -81,4 +97,4 @@ def _worst(results: Study) -> Section:
     )
     nothing = "No search for the worst orders was made (--worst), so only what was sampled is known."
     tables = folded(worst_tables(results))
-    return Section("Sums: worst orders", nothing, intro if tables else "", tables=tables)
+    return Section("sums-worst", "Sums: worst orders", nothing, intro if tables else "", tables=tables)

@@ -192,6 +192,7 @@ def section(known: Used) -> Section:
     ]
     nothing = "No run over a mesh recorded its utilisation."
     return Section(
+        "mesh",
         TITLE,
         nothing,
         intro if len(known.runs) else "",

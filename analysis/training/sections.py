@@ -44,6 +44,7 @@ def _accuracy(results: Study) -> Section:
     nothing = "" if len(results.prices) else "No run that learns is complete, so no accuracies are compared."
     notes = [f"{note[:1].upper()}{note[1:]}." for note in results.notes]
     return Section(
+        "learning",
         "Training: accuracy and prices of wires", nothing, " ".join([*sentences(results), intro]) * (not nothing),
         [*accuracy_figures(results), *price_figures(results)],
         folded([*price_tables(results), *comparison_tables(results)]), notes=notes,
@@ -58,7 +59,14 @@ def _decisions(results: Study) -> Section:
     )
     tables = folded(decision_tables(results))
     nothing = "No run decided about its wires, so there is nothing to compare with what was predicted."
-    return Section("Training: decisions", nothing, intro if tables else "", decision_figures(results), tables)
+    return Section(
+        "learning-decisions",
+        "Training: decisions",
+        nothing,
+        intro if tables else "",
+        decision_figures(results),
+        tables,
+    )
 
 
 def _variance(results: Study) -> Section:
@@ -69,7 +77,12 @@ def _variance(results: Study) -> Section:
     )
     tables = folded(variance_tables(results))
     return Section(
-        "Training: where the variance is", "No run is complete.", intro if tables else "", [], tables
+        "learning-variance",
+        "Training: where the variance is",
+        "No run is complete.",
+        intro if tables else "",
+        [],
+        tables,
     )
 
 
@@ -81,6 +94,7 @@ def _apart(results: Study) -> Section:
     tables = folded(apart_tables(results))
     nothing = "No two complete runs differ in one thing alone, so no weights are compared."
     return Section(
+        "learning-weights",
         "Training: how far weights lie apart",
         nothing,
         intro if tables else "",
@@ -100,6 +114,7 @@ def _outputs(results: Study) -> Section:
     )
     tables = folded(output_tables(results))
     return Section(
+        "learning-outputs",
         "Training: outputs by orders of training and of inference",
         "No complete run recorded outputs, as networks of graphs do.",
         intro if tables else "",
@@ -117,4 +132,6 @@ def _poster(results: Study) -> Section:
     )
     tables = folded(poster_tables(results))
     nothing = "No run used a wire or a policy of the published table."
-    return Section("Training: a published table", nothing, intro if tables else "", [], tables)
+    return Section(
+        "learning-poster", "Training: a published table", nothing, intro if tables else "", [], tables
+    )

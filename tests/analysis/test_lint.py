@@ -270,10 +270,11 @@ def test_the_gravest_come_first_and_every_finding_concerns_a_section(tmp_path):
     weight = every["severity"].map(SEVERITIES.index).tolist()
     assert weight == sorted(weight) and weight[0] == 0
     html = build(frames).html
-    headings = re.findall(r"<h2>(.*?)</h2>", html)
+    ids = re.findall(r'<section id="(.*?)">', html)
+    assert len(set(ids)) == len(ids)
     for row in every.itertuples():
-        assert row.section in headings
-        section = html[html.index(f"<h2>{row.section}</h2>") :].split("</section>")[0]
+        assert row.section in ids
+        section = html[html.index(f'<section id="{row.section}">') :].split("</section>")[0]
         assert re.search(rf"Limited by .*\d+ {row.severity}", section)
 
 

@@ -166,7 +166,7 @@ def test_the_only_script_is_the_one_whose_hash_the_policy_names(report):
 def test_what_limits_a_section_is_said_once(report):
     text = " ".join(Page(report.html).text)
     assert text.count("no interval of 95 % confidence") <= 1
-    assert re.search(r"Limited by \d+ \w+.*?<a href=\"#s\d+\">What limits these results</a>", report.html)
+    assert re.search(r"Limited by \d+ \w+.*?<a href=\"#limits\">What limits these results</a>", report.html)
 
 
 def test_nothing_is_fetched_from_anywhere(report):
