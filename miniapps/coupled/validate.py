@@ -90,11 +90,15 @@ POINT, PADDED, CHANNEL, LISTED, COARSEST = 83, 108, 30, 20, 60
 
 
 def targets(config, options, size: int) -> Targets:
-    """Every kind strikes the blocks of all members."""
+    """Every kind strikes the blocks of all members; random numbers only where the initial state is drawn."""
     grid = config.grid
     count = Blocks(grid.ny, grid.nx, grid.by, grid.bx, size).count * config.flow.ensemble
 
+    drawn = config.flow.initial != "decaying" and not config.output.restart
+
     def blocks(fault: Fault) -> Struck:
+        if fault.kind == "seed":
+            return Struck(count if drawn else 0)
         state = fault.kind in ("nan", "bitflip")
         return Struck(count, (lambda block: grid.by * grid.bx) if state else None, 64)
 

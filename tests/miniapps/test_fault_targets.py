@@ -60,6 +60,8 @@ def test_the_last_place_is_struck_and_one_more_is_refused(name, tmp_path, capsys
         ("coupled", COUPLED, "swap-order@step=4,rank=0,other=1", "the run has no step 4"),
         ("coupled", COUPLED, "nan@step=1,block=0,index=64", "index 64: block 0 has 64 elements, from 0 on"),
         ("coupled", COUPLED, "bitflip@step=1,block=0,bit=64", "bit 64: its numbers have the bits 0 to 63"),
+        ("coupled", f"{COUPLED} --set flow.initial=decaying --set flow.forcing=0 --set flow.drag=0", "seed@block=0",
+         "coupled has no block that seed could strike"),
         ("solver", SOLVER, "slow@step=41,rank=1,factor=2", "the run has no step 41; its steps are 0 to 40"),
         ("solver", f"{SOLVER} --dtype float32", "bitflip@step=1,block=0,bit=32", "the bits 0 to 31"),
         ("solver", SOLVER.replace("random", "ones"), "seed@block=0", "solver has no block that seed could strike"),
