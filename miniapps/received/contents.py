@@ -202,7 +202,13 @@ class Chunks:
             value = np.zeros(1, self._dtype)
             self._plan.get_fill_value(value)
             return np.broadcast_to(value, self._shape)
-        mask, packed = self._opened.read_direct_chunk(begin, out=self._packed)
+        try:
+            mask, packed = self._opened.read_direct_chunk(begin, out=self._packed)
+        except ValueError:  # there is no room for it
+            raise Refused(
+                f"{self._where}: damaged: a chunk of {self._nbytes:,} bytes takes over {self._packed.size:,} packed; "
+                "leave it out"
+            ) from None
         for i, deflated in self._filters:
             if mask & 1 << i:
                 continue

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from kernels import npy
+from miniapps.received import contents
 from miniapps.solver.matrixfile import FileError, MatrixFile, as_numbers, first_wrong, opened
 
 FORMATS = ("csr", "csc", "coo")
@@ -46,6 +47,7 @@ def header(path: Path) -> MatrixFile:
                 "matrix.astype('float64'), or the real part"
             )
         major = rows if kind == "csr" else columns
+        held = 0
         for name, shape in {"data": (data.size,), **_arrays(kind, members, data.size, major)}.items():
             member = data if name == "data" else _Member(path, archive, name)
             if member.shape != shape or (name != "data" and member.dtype.kind not in "iu"):
@@ -54,6 +56,8 @@ def header(path: Path) -> MatrixFile:
                     f"{rows} x {columns} with {data.size} entries has {'integers' if name != 'data' else 'them'} in "
                     f"the shape {shape}: save it again"
                 )
+            held += member.size * member.dtype.itemsize
+        _require_worth(path, held)
         field = "real" if data.dtype.kind == "f" else "integer"
         return MatrixFile(kind, field, "general", rows, columns, data.size, path)
 
@@ -77,6 +81,17 @@ def pieces(file: MatrixFile, part: int, parts: int) -> Iterator[tuple[np.ndarray
         if part == parts - 1:
             for each in (rows, columns, data):
                 each.end()
+
+
+def _require_worth(path: Path, held: int) -> None:
+    """Refuse arrays of far more bytes than a matrix that can be solved packs into the file."""
+    there = path.stat().st_size
+    most = contents.FREE + contents.FACTOR * there
+    if held > most:
+        raise FileError(
+            f"{path}: arrays of {held:,} bytes packed into {there:,}, and at most {most:,} are unpacked from so few; "
+            "save it with scipy.sparse.save_npz(..., compressed=False)"
+        )
 
 
 def _entry(at: int, i: int) -> str:

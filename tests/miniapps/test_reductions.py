@@ -276,17 +276,23 @@ class TestFiles:
         """HDF5 would follow a chunk to whatever it unpacks to, in the process that asks for one element."""
         bomb = zlib.compress(bytes(2**27), 1)
         with h5py.File(tmp_path / "x.h5", "w") as file:
-            for name, more in (("long", bomb), ("short", zlib.compress(bytes(7999))), ("torn", bomb[:5000])):
-                file.create_dataset(name, (2000,), "f8", chunks=(1000,), compression="gzip")
-                file[name].id.write_direct_chunk((1000,), more)
-            file.create_dataset("claim", (2000,), "f8", chunks=(1000,), compression="gzip")
-            file["claim"].id.write_direct_chunk((1000,), bytes(10**6))
-        for name in ("long", "short", "torn", "claim"):
+            for name, chunk, more in (
+                ("long", 1000, bomb), ("short", 1000, zlib.compress(bytes(7999))), ("torn", 1000, bomb[:5000]),
+                ("claim", 1000, bytes(10**6)), ("bomb", 10**5, bomb),
+            ):  # fmt: skip
+                file.create_dataset(
+                    name, (2000,), "f8", maxshape=(None,), chunks=(chunk,), compression="gzip"
+                )
+                file[name].id.write_direct_chunk((0,), more)
+        for name, words in (
+            ("long", "packed"), ("short", "is not of 8,000 bytes"), ("torn", "cannot be unpacked|more or less"),
+            ("claim", "packed"), ("bomb", "more or less"),
+        ):  # fmt: skip
             problem = Problem(distribution="file", file=f"{tmp_path}/x.h5:/{name}")
             assert data.extent(problem) == ([2000], 1)
             forget_memory()
             before = tree_memory()
-            with pytest.raises(UsageError, match=f"--file {tmp_path}/x.h5:/{name}: "):
+            with pytest.raises(UsageError, match=f"--file {tmp_path}/x.h5:/{name}: damaged.*({words})"):
                 whole(problem, 0, 2000)
             assert tree_memory() - before < 2**24
 
