@@ -35,6 +35,11 @@ from miniapps.trace.head import problem_hash
 from miniapps.trace.records import ADDED, TOTAL
 from miniapps.trace.schema import COMPUTE, CPU_TIME, rank_file
 
+TOGETHER = (
+    ". Processes that record one run together are ranks of one MPI program: start them by mpirun; to MPI, those that "
+    "torch or multiprocessing starts are each alone"
+)
+
 
 def record(
     out: str | os.PathLike[str],
@@ -107,12 +112,12 @@ class Recording:
         self._clocks = Clocks(comm)
         self._offset, _ = self._clocks.offset()
         own = self._attributes["environment"] | environment.own(0, "cpu")
-        self._tracer = Tracer(
-            self._out / rank_file(comm.rank),
-            self._attributes | {"rank": comm.rank, "environment": own, "clock_offset_ns": self._offset},
-            size=comm.size,
-            directory=self._place,
-        )
+        attributes = {"rank": comm.rank, "environment": own, "clock_offset_ns": self._offset}
+        file = self._out / rank_file(comm.rank)
+        try:
+            self._tracer = Tracer(file, self._attributes | attributes, size=comm.size, directory=self._place)
+        except TraceError as error:
+            raise TraceError(f"{error}{self._together()}") from None
         self._environment = own
         self._watch = Watch(comm, self._tracer, [], set(), recording=True) if self._messages else None
         self._begin = time.perf_counter()
@@ -191,7 +196,7 @@ class Recording:
         try:
             launch.directory(self._out)
         except UsageError as error:
-            return str(error).replace("--out ", "record: ", 1)
+            return str(error).replace("--out ", "record: ", 1) + self._together()
         except OSError as error:
             return f"record: {self._out}: {error.strerror}; choose another directory"
         settings: dict[str, dict[str, Any]] = {"recording": {"reductions": self._messages, "of_ranks": True}}
@@ -218,6 +223,10 @@ class Recording:
             "started": now.isoformat(timespec="milliseconds"),
             "environment": environment.shared(),
         }
+
+    def _together(self) -> str:
+        """What to say beside, where another process may have meant to record into the directory with this one."""
+        return TOGETHER if self._comm.size == 1 and (self._out / rank_file(0)).exists() else ""
 
     def _end_step(self) -> float:
         """Record what belongs to the step that ends; the CPU time of this process now."""

@@ -1,12 +1,15 @@
 """`fpna run` says what it cannot start, once, and how it would start."""
 
 import os
+import re
 import subprocess
 import sys
 from importlib.util import find_spec
 
 import pytest
+from mpi4py import MPI
 
+import fpna
 from miniapps.errors import UsageError
 from miniapps.programs.command import require_runnable
 from tests.launch import run_mpi, run_python
@@ -135,6 +138,21 @@ def test_one_process_of_a_launcher_goes_on(one):
         one, "from mpi4py import MPI\nimport fpna\nprint(fpna.wrap(MPI.COMM_WORLD).guarantee)"
     )
     assert (ended.returncode, ended.stdout) == (0, "layout\n"), ended.stderr
+
+
+def test_processes_that_are_alone_without_a_launcher_are_told_what_a_directory_in_use_means(tmp_path):
+    with fpna.record(tmp_path / "run", MPI.COMM_SELF) as first:
+        first.value("x", 1.0)
+        with pytest.raises(UsageError) as refused, fpna.record(tmp_path / "run", MPI.COMM_SELF):
+            pass
+    assert re.match(r"record: .*run: rank-00000.h5 is in it already", str(refused.value))
+    assert str(refused.value).endswith("start them by mpirun; to MPI, those that torch or multiprocessing starts are "
+                                       "each alone")  # fmt: skip
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes").touch()
+    refusal = pytest.raises(UsageError, match=r"choose a new or an empty directory$")
+    with refusal, fpna.record(tmp_path / "other", MPI.COMM_SELF):
+        pass
 
 
 def test_torchrun_is_told_what_to_use_instead(tmp_path):
