@@ -7,12 +7,12 @@ import platform
 import sys
 import time
 from concurrent.futures import BrokenExecutor
-from importlib import import_module
 from importlib.util import find_spec
 
-from analysis.commands import COMMANDS
+from analysis.commands import COMMANDS, command
 from analysis.commands.answer import give
-from analysis.commands.choice import BAD_USAGE, FAILED, Usage, add_reading
+from analysis.commands.choice import BAD_USAGE, FAILED, add_reading
+from analysis.errors import Usage
 from kernels import VERSION
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
@@ -56,24 +56,19 @@ def parser(prog: str = "python -m analysis") -> argparse.ArgumentParser:
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
     for name in COMMANDS:
-        module = _module(name)
-        summary = module.SUMMARY
-        command = commands.add_parser(
-            name, help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.\n\n{module.DETAIL}".strip(),
-            epilog=f"examples:\n{module.EXAMPLES}\n\n{EXIT_CODES}", formatter_class=_layout,
+        of = command(name)
+        parser = commands.add_parser(
+            name, help=of.SUMMARY,
+            description=f"{of.SUMMARY[0].upper()}{of.SUMMARY[1:]}.\n\n{of.DETAIL}".strip(),
+            epilog=f"examples:\n{of.EXAMPLES}\n\n{EXIT_CODES}", formatter_class=_layout,
         )  # fmt: skip
-        module.add_options(command)
-        add_reading(command)
-        group = command.add_argument_group("output")
+        of.add_options(parser)
+        add_reading(parser)
+        group = parser.add_argument_group("output")
         add_json(group)
         add_loudness(group, QUIET, VERBOSE)
         add_version(group)
     return top
-
-
-def _module(command: str):
-    return import_module(f"analysis.commands.{command}")
 
 
 def _layout(prog: str) -> argparse.HelpFormatter:
@@ -124,7 +119,7 @@ def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int
 
     begin = time.perf_counter()
     try:
-        code = give(_module(options.command).run(options), options)
+        code = give(command(options.command).run(options), options)
         if options.verbose:
             tell(f"{options.command}: {time.perf_counter() - begin:.3f} s; {_libraries()}", sys.stderr)
         return code

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import ChainMap
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import pandas as pd
 
+from analysis import studies
 from analysis.headline import Finding
-from analysis.inference import tables as inference_tables
-from analysis.inference.frames import Answers, answers
 from analysis.load.frames import Frames
 from analysis.operations import tables as operations_tables
 from analysis.operations.frames import audits
@@ -19,6 +19,7 @@ from analysis.predict.whatif import WhatIf
 from analysis.runs import Id, samples
 from analysis.solves import tables as solves_tables
 from analysis.solves.frames import solves
+from analysis.studies.contract import Study
 from analysis.sums import tables as sums_tables
 from analysis.sums.frames import sums
 from analysis.training import tables as training_tables
@@ -52,9 +53,9 @@ class Overview:
     @cached_property
     def words(self) -> dict[str, str]:
         """{label of a group, or of a case of sums, solves or trainings: the same in words, for people}."""
-        studies = [study.recorded.words for study in (self.sums, self.solves, self.training) if study]
-        studies += [self.inference.words] if self.inference else []
-        return dict(ChainMap({group.label: group.words for group in self.groups}, *studies))
+        cases = [study.recorded.words for study in (self.sums, self.solves, self.training) if study]
+        cases += [dict(study.words(known)) for study, known in self.known.values()]
+        return dict(ChainMap({group.label: group.words for group in self.groups}, *cases))
 
     @cached_property
     def stepped(self) -> Frames:
@@ -103,10 +104,11 @@ class Overview:
         return operations_tables.study(recorded) if recorded.certificates else None
 
     @cached_property
-    def inference(self) -> Answers | None:
-        """What networks answered; None where none did."""
-        recorded = answers(self.frames)
-        return recorded if len(recorded.runs) else None
+    def known(self) -> dict[str, tuple[Study[Any], Any]]:
+        """{name: (study, what it knows)} of the studies that runs recorded something for."""
+        every = ((name, studies.study(name)) for name in studies.names())
+        read = ((name, study, study.read(self.frames, None)) for name, study in every)
+        return {name: (study, known) for name, study, known in read if known is not None}
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:
@@ -118,4 +120,5 @@ class Overview:
         """What the verdict over all runs has to say beside the groups."""
         of_solves = solves_tables.findings(self.decisions)
         of_audits = operations_tables.findings(self.operations) if self.operations else []
-        return of_solves + of_audits + (inference_tables.findings(self.inference) if self.inference else [])
+        of_studies = [finding for study, known in self.known.values() for finding in study.findings(known)]
+        return of_solves + of_audits + of_studies

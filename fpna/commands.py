@@ -8,6 +8,7 @@ from dataclasses import replace
 from importlib import import_module
 
 from analysis.commands import COMMANDS as ANALYSIS
+from analysis.commands import command
 from kernels.commands.options import add_version
 from miniapps import applications
 
@@ -43,7 +44,7 @@ def summaries() -> dict[str, dict[str, str]]:
         "applications, under mpirun: mpirun -n 4 fpna coupled --help": {
             name: applications.app(name).summary for name in applications.names()
         },
-        "what traces say": {name: import_module(f"analysis.commands.{name}").SUMMARY for name in ANALYSIS},
+        "what traces say": {name: command(name).SUMMARY for name in ANALYSIS},
         "more": OTHERS,
     }
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from analysis import studies
 from analysis.commands import COMMANDS as ANALYSIS
 from fpna.commands import OTHERS, names, runs, summaries
 from miniapps import applications
@@ -21,7 +22,7 @@ def test_no_word_means_two_commands():
 def test_every_command_of_the_analysis_is_listed():
     folder = Path(import_module("analysis.commands").__file__).parent
     modules = [path.stem for path in folder.glob("*.py") if "\nSUMMARY = " in path.read_text()]
-    assert sorted(modules) == sorted(ANALYSIS)
+    assert sorted([*modules, *studies.names()]) == sorted(ANALYSIS)
 
 
 def test_applications_are_the_packages_that_define_app():

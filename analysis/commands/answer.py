@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from analysis.commands.choice import EQUAL, Usage
+from analysis.commands.choice import EQUAL
+from analysis.errors import Usage
 from kernels.as_json import document
 from miniapps.received.text import printable
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from analysis.commands.answer import Answer, Bold, Shown, give
-from analysis.commands.choice import Usage, loaded, none_usable, warn
+from analysis.commands.choice import loaded, none_usable, warn
+from analysis.errors import Usage
 from miniapps.received.text import printable
 
 SUMMARY = "which command answers a question in words, by what is in the runs"

@@ -6,7 +6,8 @@ import argparse
 from pathlib import Path
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import DIFFERENT, EQUAL, Usage
+from analysis.commands.choice import DIFFERENT, EQUAL
+from analysis.errors import Usage
 
 SUMMARY = "whether the heads of a run follow from what it recorded"
 DETAIL = """\

@@ -8,18 +8,11 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+from analysis.errors import Damaged, Usage
 from miniapps.received.text import tell
 from miniapps.trace.records import ARGUMENTS
 
 EQUAL, FAILED, BAD_USAGE, DIFFERENT = 0, 1, 2, 3
-
-
-class Usage(Exception):
-    """The command line asks for what cannot be; the message says why and what can, an argument for each line."""
-
-
-class Damaged(Usage):
-    """A file is not as it was written; the message has file, line and remedy."""
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:

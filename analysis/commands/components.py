@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_csv, frames_for_csv
+from analysis.commands.choice import add_csv, frames_for_csv
+from analysis.errors import Usage
 
 SUMMARY = "where the variance is: between allocations, nodes, launches or repeats, apart from the algorithm"
 DETAIL = """\

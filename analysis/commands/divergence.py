@@ -6,7 +6,6 @@ import argparse
 
 from analysis.commands.answer import Answer, Bold, Shown
 from analysis.commands.choice import (
-    Usage,
     complete,
     loaded,
     require_same_problem,
@@ -15,6 +14,7 @@ from analysis.commands.choice import (
     split,
     warn,
 )
+from analysis.errors import Usage
 
 SUMMARY = "where runs part: the first step, name and block whose bits differ"
 DETAIL = """\

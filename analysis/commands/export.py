@@ -12,15 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.commands.answer import Answer, Bold
-from analysis.commands.choice import (
-    Usage,
-    loaded,
-    require_same_problem,
-    require_usable,
-    select,
-    split,
-    warn,
-)
+from analysis.commands.choice import loaded, require_same_problem, require_usable, select, split, warn
+from analysis.errors import Usage
 from analysis.export import FORMATS
 from miniapps.received.text import tell
 

@@ -6,7 +6,8 @@ import argparse
 import math
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_csv, frames_for_csv
+from analysis.commands.choice import add_csv, frames_for_csv
+from analysis.errors import Usage
 
 SUMMARY = "how the difference between runs grows with the step: rate, saturation, when a tolerance is crossed"
 DETAIL = """\

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_csv, read_machines, require_directory
+from analysis.commands.choice import add_csv, read_machines, require_directory
+from analysis.errors import Usage
 
 SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, as a distribution"
 DETAIL = """\

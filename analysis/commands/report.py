@@ -7,7 +7,6 @@ from pathlib import Path
 
 from analysis.commands.answer import Answer, Bold, Shown
 from analysis.commands.choice import (
-    Usage,
     add_reference,
     frames_of,
     read_ledger,
@@ -15,6 +14,7 @@ from analysis.commands.choice import (
     require_directory,
     warn,
 )
+from analysis.errors import Usage
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\

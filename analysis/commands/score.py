@@ -6,16 +6,8 @@ import argparse
 import math
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import (
-    DIFFERENT,
-    EQUAL,
-    Damaged,
-    Usage,
-    add_csv,
-    frames_for_csv,
-    none_usable,
-    read_ledger,
-)
+from analysis.commands.choice import DIFFERENT, EQUAL, add_csv, frames_for_csv, none_usable, read_ledger
+from analysis.errors import Damaged, Usage
 
 SUMMARY = "predictions of a ledger against the runs that came after them"
 DETAIL = """\

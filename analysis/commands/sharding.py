@@ -7,7 +7,8 @@ import json
 from pathlib import Path
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_csv, require_directory
+from analysis.commands.choice import add_csv, require_directory
+from analysis.errors import Usage
 
 SUMMARY = (
     "which sharding of tables of embeddings is predicted to be the fastest, and which cannot be told from it"

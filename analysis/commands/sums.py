@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 
 from analysis.commands.answer import Answer
-from analysis.commands.choice import Usage, add_csv, frames_for_csv, without
+from analysis.commands.choice import add_csv, frames_for_csv, without
+from analysis.errors import Usage
 
 SUMMARY = "the sums of `reductions`: how far they vary, and what each way of adding up costs"
 DETAIL = """\

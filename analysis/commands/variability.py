@@ -6,7 +6,8 @@ import argparse
 from typing import TYPE_CHECKING
 
 from analysis.commands.answer import Answer, Bold, Shown
-from analysis.commands.choice import Usage, add_csv, add_reference, frames_of, require_directory, warn
+from analysis.commands.choice import add_csv, add_reference, frames_of, require_directory, warn
+from analysis.errors import Usage
 
 if TYPE_CHECKING:  # pandas takes a moment to import
     from analysis.headline import Headline

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from analysis.page.svg import Figure
 from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSIDE, SAME, UNTESTED
@@ -69,6 +70,22 @@ class Table:
         for row in self.rows:
             parts.setdefault(str(row[at]), (row[at], []))[1].append((*row[:at], *row[at + 1 :]))
         return list(parts.values())
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A column of a table for people: `of(*row)` is what stands in it; a `number` is set to the right."""
+
+    heading: str
+    of: Callable[..., object]
+    number: bool = False
+
+
+def table_of(rows: Iterable[tuple[Any, ...]], columns: Sequence[Shown], **look: Any) -> Table:
+    """A line for each of `rows`; `look` as in `Table`."""
+    headings = tuple(column.heading for column in columns)
+    lines = [tuple(column.of(*row) for column in columns) for row in rows]
+    return Table(headings, lines, tuple(column.heading for column in columns if column.number), **look)
 
 
 @dataclass(frozen=True)

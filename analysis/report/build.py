@@ -12,7 +12,6 @@ from importlib import resources
 from analysis.components.sections import components_section
 from analysis.export.tables import link
 from analysis.headline import AS_RECORDED, BADGES, Headline, headline
-from analysis.inference.sections import inference_sections
 from analysis.lint.rules import lint
 from analysis.load.frames import SILENT, Frames
 from analysis.load.watch import Watch
@@ -63,7 +62,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     lambda overview: training_sections(overview.training) if overview.training else [],
     lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],
-    lambda overview: inference_sections(overview.inference) if overview.inference else [],
+    lambda overview: [each for study, known in overview.known.values() for each in study.sections(known)],
     lambda overview: operations_sections(overview.operations) if overview.operations else [],
 )
 CLOSING = (environment_sections, excluded_sections)  # after what limits the results

@@ -18,7 +18,7 @@ import numpy as np
 
 from benchmarks.apps import first_divergence
 from tests.analysis import synthetic
-from tests.analysis.inference_runs import write_answers
+from tests.analysis.answers_runs import write_answers
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.operations_runs import case as audit_case
 from tests.analysis.operations_runs import statement, write_audit

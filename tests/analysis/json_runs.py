@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from tests.analysis.answers_runs import write_answers
 from tests.analysis.export_runs import solver_run
-from tests.analysis.inference_runs import write_answers
 from tests.analysis.mesh_runs import write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
 from tests.analysis.operations_runs import case, refused, statement, write_audit

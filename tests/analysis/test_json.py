@@ -9,6 +9,7 @@ import pytest
 
 from analysis.__main__ import COMMANDS, main
 from analysis.commands.answer import SCHEMA
+from analysis.studies.documentation import written
 from analysis.verdict import MEANING
 from tests.analysis.json_runs import command_lines, write_all
 from tests.analysis.synthetic import write_run
@@ -81,6 +82,10 @@ def root(tmp_path_factory):
     root = tmp_path_factory.mktemp("json")
     write_all(root)
     return root
+
+
+def test_tables_of_studies_are_documented_as_they_are_declared():
+    assert written(PAGE) == PAGE
 
 
 def test_every_command_has_a_section():

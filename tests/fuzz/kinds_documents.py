@@ -23,7 +23,7 @@ from miniapps.received.schedule import read_schedule
 from miniapps.received.text import tell
 from miniapps.reductions import files
 from miniapps.trace.published import read_published
-from tests.analysis.inference_runs import schedule
+from tests.analysis.answers_runs import schedule
 from tests.analysis.sharding_runs import timed
 from tests.fuzz import mutate
 from tests.fuzz.base import Base

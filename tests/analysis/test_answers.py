@@ -6,13 +6,13 @@ from itertools import pairwise
 import pytest
 
 from analysis.__main__ import main
-from analysis.inference.frames import answers
-from analysis.inference.schedules import MOST, edges
 from analysis.load.frames import load
 from analysis.report.build import build
+from analysis.studies.answers.runs import answers
+from analysis.studies.answers.schedules import MOST, edges
 from miniapps.received.regular import Refused
 from miniapps.received.schedule import read_schedule
-from tests.analysis.inference_runs import schedule, write_answers
+from tests.analysis.answers_runs import schedule, write_answers
 from tests.analysis.synthetic import write_run
 
 
@@ -100,7 +100,7 @@ def test_the_shortest_kernel_is_seen_and_the_others_keep_their_proportion(tmp_pa
 def test_a_schedule_is_drawn_into_a_file(tmp_path, capsys, form):
     file = tmp_path / f"picture.{form}"
     assert main(["answers", str(static(tmp_path / "a", 0.9, 0.1)), "--schedule", str(file)]) == 0
-    assert f"Schedule: {file}" in capsys.readouterr().out
+    assert f"Written: {file}" in capsys.readouterr().out
     assert (b"linear 1" if form == "svg" else b"PNG") in file.read_bytes()
 
 

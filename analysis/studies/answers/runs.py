@@ -11,23 +11,28 @@ from analysis.groups import cases, problem_names
 from analysis.history import named
 from analysis.load.frames import Frames
 from analysis.runs import ids
+from analysis.studies.contract import Column, frame
 from miniapps.received.regular import Refused
 from miniapps.received.schedule import SCHEDULE, Schedule, read_schedule
 
 RESULTS, REQUEST = "results_per_image", "request"  # a value of each image; a region, one of each request
-ANSWERS = {"family": "str", "case": "str", "guarantee": "str", "ranks": "int64", "run": "str", "repeat": "int64",
-           "requests": "int64", "images": "int64", "several": "int64", "most": "int64", "seconds": "float64",
-           "slowest": "float64"}  # fmt: skip
+ANSWERS = {
+    "family": Column("str"), "case": Column("str"), "guarantee": Column("str"), "run": Column("str"),
+    "ranks": Column("int64"), "repeat": Column("int64"),
+    "requests": Column("int64", "that were timed"), "images": Column("int64", "different ones"),
+    "several": Column("int64", "of these, with several results"), "most": Column("int64", "results that one got"),
+    "seconds": Column("float64", "median time of a request", "s"),
+    "slowest": Column("float64", "that which 99 % of them keep", "s"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Answers:
     """Runs with such results.
 
-    `runs`: a row per repeat, columns ANSWERS: `requests` that were timed, different `images`, those with `several`
-    results and the `most` that one got; `seconds`: median time of a request; `slowest`: that which 99 % of them keep;
-    NaN without times. `words`: {case: the same in words}. `schedules`: the different ones that runs recorded, each by
-    the label of the first run that has it; `problems`: a sentence on each that cannot be used.
+    `runs`: a row per repeat, columns ANSWERS, NaN without times. `words`: {case: the same in words}. `schedules`: the
+    different ones that runs recorded, each by the label of the first run that has it; `problems`: a sentence on each
+    that cannot be used.
     """
 
     runs: pd.DataFrame
@@ -36,15 +41,18 @@ class Answers:
     problems: list[str]
 
 
-def answers(frames: Frames) -> Answers:
-    """What the runs among `frames` that recorded results of images hold of it."""
+def answers(frames: Frames) -> Answers | None:
+    """What the runs among `frames` that recorded results of images hold of it; None where none did."""
     asked = [RESULTS in frames.recorded("values", *run) for run in ids(frames.runs)]
     runs = frames.runs[pd.Series(asked, index=frames.runs.index, dtype=bool)]
+    if runs.empty:
+        return None
     names = problem_names(runs)
     runs = cases(runs.assign(family=[names[problem] for problem in runs["problem"]]), "family")
     rows = [_answers(frames, run) for run in runs.to_dict("records")]
-    frame = pd.DataFrame(rows, columns=list(ANSWERS)).astype(ANSWERS)
-    return Answers(frame, dict(zip(runs["case"], runs["words"], strict=True)), *_schedules(runs))
+    return Answers(
+        frame(rows, ANSWERS), dict(zip(runs["case"], runs["words"], strict=True)), *_schedules(runs)
+    )
 
 
 def _schedules(runs: pd.DataFrame) -> tuple[dict[str, Schedule], list[str]]:

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from analysis.inference.frames import Answers
 from analysis.page import svg
 from analysis.page.axes import plain_ticks
 from analysis.page.svg import Figure, figure_of
+from analysis.studies.answers.runs import Answers
 
 DRAWN = 7  # cases of a figure
 

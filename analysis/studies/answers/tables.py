@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from analysis.headline import Finding
-from analysis.inference.frames import Answers
-from analysis.page.sections import Table
+from analysis.page.sections import Shown, Table, table_of
 from analysis.page.text import number
+from analysis.studies.answers.runs import Answers
 from analysis.verdict import DIFFERS, SAME, counted
 
 
@@ -20,8 +20,6 @@ def sentences(known: Answers) -> list[str]:
 def findings(known: Answers) -> list[Finding]:
     """What the verdict over all runs says of answers: an image that comes again in other company is compared with
     itself."""
-    if known.runs.empty:
-        return []
     worst = known.runs.loc[known.runs["several"].idxmax()]
     if worst["several"]:
         text = f"{worst['several']} of {counted(worst['images'], 'image')} got several results, which follow the batch"
@@ -31,27 +29,22 @@ def findings(known: Answers) -> list[Finding]:
     return [Finding(SAME, text[0].upper() + text[1:], text)]
 
 
+# Of a case and the rows of its runs.
+COLUMNS = (
+    Shown("case", lambda case, own: case),
+    Shown("runs", lambda case, own: len(own), number=True),
+    Shown("requests", lambda case, own: int(own["requests"].sum()), number=True),
+    Shown("images", lambda case, own: int(own["images"].max()), number=True),
+    Shown("with several results", lambda case, own: int(own["several"].max()), number=True),
+    Shown("most results", lambda case, own: int(own["most"].max()), number=True),
+    Shown("median, s", lambda case, own: number(own["seconds"].median()), number=True),
+    Shown("99 %, s", lambda case, own: number(own["slowest"].median()), number=True),
+)
+
+
 def answer_tables(known: Answers) -> list[tuple[str, Table]]:
     """(title, table) per problem: bits and times of every case."""
-    columns = (
-        "case",
-        "runs",
-        "requests",
-        "images",
-        "with several results",
-        "most results",
-        "median, s",
-        "99 %, s",
-    )
-    tables = []
-    for family, same in known.runs.groupby("family", sort=False):
-        rows = [
-            (
-                case, len(own), int(own["requests"].sum()), int(own["images"].max()), int(own["several"].max()),
-                int(own["most"].max()), number(own["seconds"].median()), number(own["slowest"].median()),
-            )
-            for case, own in same.groupby("case", sort=False)
-        ]  # fmt: skip
-        title = f"Answers: {family}" if family else "Answers"
-        tables.append((title, Table(columns, rows, columns[1:])))
-    return tables
+    return [
+        (f"Answers: {family}" if family else "Answers", table_of(same.groupby("case", sort=False), COLUMNS))
+        for family, same in known.runs.groupby("family", sort=False)
+    ]

@@ -1,0 +1,37 @@
+"""The command of a study: what `analysis.studies` has under its name."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis import studies
+from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.choice import add_csv, frames_for_csv, tell_problems, without
+
+
+def add_options(name: str, parser: argparse.ArgumentParser) -> None:
+    """The options of a study, and those of all."""
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    add = getattr(studies.about(name), "add_options", None)
+    if add:
+        add(parser)
+    add_csv(parser)
+
+
+def run(name: str, options: argparse.Namespace) -> Answer:
+    """What a study says of the runs."""
+    from analysis.page.words import tables_in_words
+
+    study = studies.study(name)
+    frames = frames_for_csv(options)
+    known = study.read(frames, options)
+    if known is None:
+        raise without(frames, studies.about(name).NEEDS)
+    tell_problems(study.problems(known))
+    files = study.draw(known, options)
+    shown: list[Shown] = [
+        *map(Bold, study.sentences(known)),
+        *tables_in_words(study.tables(known), study.words(known)),
+    ]
+    notes = [*(f"Note: {note}." for note in study.notes(known)), *(f"Written: {file}" for file in files)]
+    return Answer(frames, {data.name: data.of(known) for data in study.data}, shown, notes, files=files)

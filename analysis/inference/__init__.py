@@ -1,1 +1,0 @@
-"""Inference, of runs that recorded how many results each image got: bits against speed of backends."""

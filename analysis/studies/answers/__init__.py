@@ -1,0 +1,21 @@
+"""Answers of networks to requests: bits against speed of what evaluates them."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+SUMMARY = "networks that answer requests: does a result depend on the request, and what does a backend cost"
+DETAIL = "Only runs that recorded how many results each image got are used: those of `inference`."
+EXAMPLES = """\
+  python -m analysis answers runs/
+  python -m analysis answers runs/static --schedule schedule.svg"""
+NEEDS = "results of images, as `inference` does"
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this study."""
+    parser.add_argument(
+        "--schedule", type=Path, metavar="FILE",
+        help="draw the static schedule there, .svg or .png: kernels over time, and the memory that they share",
+    )  # fmt: skip

@@ -1,0 +1,80 @@
+"""The study of answers."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from analysis.errors import Usage
+from analysis.load.frames import Frames
+from analysis.page.sections import Section, folded
+from analysis.page.svg import picture
+from analysis.studies.answers.figures import answer_figures
+from analysis.studies.answers.runs import ANSWERS, Answers, answers
+from analysis.studies.answers.schedules import MOST, drawn, schedule_figures
+from analysis.studies.answers.tables import answer_tables, findings, sentences
+from analysis.studies.contract import Data, Study
+from analysis.verdict import counted
+
+FORMS = (".svg", ".png")
+
+
+def read(frames: Frames, options: argparse.Namespace | None) -> Answers | None:
+    """Raises Usage where a picture is asked for in a form that there is not."""
+    if options and options.schedule and options.schedule.suffix not in FORMS:
+        raise Usage(f"--schedule {options.schedule}: a picture is {' or '.join(FORMS)}; name such a file")
+    return answers(frames)
+
+
+def sections(known: Answers) -> list[Section]:
+    """Bits against speed of what answered; the schedules of static networks."""
+    first = Section(
+        "answers", "Inference: bits against speed", "No run answered requests.", " ".join(sentences(known)),
+        answer_figures(known), folded(answer_tables(known)),
+    )  # fmt: skip
+    return [first, _schedules(known)] if known.schedules or known.problems else [first]
+
+
+def _schedules(known: Answers) -> Section:
+    notes = list(known.problems)
+    if more := len(known.schedules) - len(drawn(known.schedules)):
+        notes.append(
+            f"{counted(more, 'other schedule')} not drawn; `analysis answers RUN --schedule FILE.svg` draws one"
+        )
+    return Section(
+        "answers-schedules", "Inference: schedules", "No schedule could be drawn.",
+        "Kernels of a static schedule in their order, and the memory that their results share.",
+        schedule_figures(known.schedules), notes=[f"{note[:1].upper()}{note[1:]}." for note in notes],
+    )  # fmt: skip
+
+
+def draw(known: Answers, options: argparse.Namespace) -> list[str]:
+    """Draw the one schedule of these runs where it is asked for. Raises Usage where there is none, or more than one."""
+    file: Path | None = options.schedule
+    if file is None:
+        return []
+    if len(known.schedules) != 1:
+        there = f"{len(known.schedules)} different schedules, of {', '.join(known.schedules)}: name one"
+        none = "no schedule: these runs have none; `inference --backend static` records one"
+        raise Usage(f"--schedule {file}: {there if known.schedules else none}")
+    figures = schedule_figures(known.schedules)
+    if not figures:
+        raise Usage(f"--schedule {file}: more than {MOST} kernels cannot be told apart in a picture")
+    try:
+        file.write_bytes(picture(figures[0], file.suffix[1:]))
+    except OSError as error:
+        raise Usage(f"--schedule {file}: cannot be written: {error.strerror}; choose another file") from error
+    return [str(file)]
+
+
+STUDY = Study(
+    read=read,
+    data=(Data("answers", "a row per repeat", ANSWERS, lambda known: known.runs),),
+    sentences=sentences,
+    tables=answer_tables,
+    sections=sections,
+    problems=lambda known: known.problems,
+    words=lambda known: known.words,
+    findings=findings,
+    draw=draw,
+)

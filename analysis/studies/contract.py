@@ -1,0 +1,64 @@
+"""What a study is: what it reads of runs, and what follows for the terminal, for programs and for the report."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import pandas as pd
+
+from analysis.headline import Finding
+from analysis.load.frames import Frames
+from analysis.page.sections import Section, Table
+
+Known = TypeVar("Known")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of a table for programs: `dtype` of pandas, what it `is`, and its `unit`."""
+
+    dtype: str
+    meaning: str = ""
+    unit: str = ""
+
+
+@dataclass(frozen=True)
+class Data(Generic[Known]):
+    """A table for programs, as CSV and in documents: `meaning` says what a row is, `of` makes it of what is known."""
+
+    name: str
+    meaning: str
+    columns: Mapping[str, Column]
+    of: Callable[[Known], pd.DataFrame]
+
+
+@dataclass(frozen=True)
+class Study(Generic[Known]):
+    """One study.
+
+    `read(frames, options)`: what the runs say; None where none recorded it. `options` are those of its command, None
+    for the report. Of what is known: `data` for programs; `sentences`, the verdict in words; `tables` for people as
+    (title, table); `sections` of the report; `notes` limit what is said, `problems` are files that cannot be used, all
+    of these sentences without a full stop; `words` {label of a case: the same in words}; `findings` for the verdict
+    over all runs; `draw(known, options)` writes the files that options ask for, and returns their names.
+    """
+
+    read: Callable[[Frames, argparse.Namespace | None], Known | None]
+    data: tuple[Data[Known], ...]
+    sentences: Callable[[Known], list[str]]
+    tables: Callable[[Known], list[tuple[str, Table]]]
+    sections: Callable[[Known], list[Section]]
+    notes: Callable[[Known], list[str]] = lambda known: []
+    problems: Callable[[Known], list[str]] = lambda known: []
+    words: Callable[[Known], Mapping[str, str]] = lambda known: {}
+    findings: Callable[[Known], list[Finding]] = lambda known: []
+    draw: Callable[[Known, argparse.Namespace], list[str]] = lambda known, options: []
+
+
+def frame(rows: Iterable[Mapping[str, object]], columns: Mapping[str, Column]) -> pd.DataFrame:
+    """`rows` as a frame with these columns and no others, each of its type."""
+    types = {name: column.dtype for name, column in columns.items()}
+    return pd.DataFrame(list(rows), columns=list(columns)).astype(types)
