@@ -58,8 +58,11 @@ TEMPLATES: dict[str, Template] = {}
 
 
 def register(name: str, answers: str, fill: Fill, module: str = "") -> None:
-    """Add a template if there is its command, the module `module`, by default that command of the analysis."""
-    if _exists(module or f"analysis.commands.{name.partition(' ')[0]}"):
+    """Add a template if there is its command: the module `module`, or else a command or study of the analysis."""
+    command = name.partition(" ")[0]
+    if any(
+        map(_exists, [module] if module else [f"analysis.commands.{command}", f"analysis.studies.{command}"])
+    ):
         TEMPLATES[name] = Template(" ".join(answers.split()), fill)
 
 

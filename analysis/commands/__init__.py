@@ -15,7 +15,7 @@ from analysis import studies
 
 OWN = (
     "report", "divergence", "variability", "growth", "components", "sums", "solves", "learning", "audits", "scaling",
-    "sharding", "predict", "score", "nodes", "lint", "chain", "show", "export", "ask",
+    "sharding", "predict", "score", "lint", "chain", "show", "export", "ask",
 )  # fmt: skip
 COMMANDS = (*OWN, *studies.names())
 

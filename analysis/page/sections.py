@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pandas as pd
+
 from analysis.page.svg import Figure
 from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSIDE, SAME, UNTESTED
 
@@ -86,6 +88,11 @@ def table_of(rows: Iterable[tuple[Any, ...]], columns: Sequence[Shown], **look: 
     headings = tuple(column.heading for column in columns)
     lines = [tuple(column.of(*row) for column in columns) for row in rows]
     return Table(headings, lines, tuple(column.heading for column in columns if column.number), **look)
+
+
+def lines_of(frame: pd.DataFrame, columns: Sequence[Shown], **look: Any) -> Table:
+    """A line for each row of `frame`, which `of` of each column is given as a named tuple."""
+    return table_of(((row,) for row in frame.itertuples(index=False)), columns, **look)
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import resources
 
+from analysis import studies
 from analysis.components.sections import components_section
 from analysis.export.tables import link
 from analysis.headline import AS_RECORDED, BADGES, Headline, headline
 from analysis.lint.rules import lint
 from analysis.load.frames import SILENT, Frames
 from analysis.load.watch import Watch
-from analysis.nodes.sections import nodes_sections
 from analysis.operations.sections import operations_sections
 from analysis.overview import Overview
 from analysis.page.sections import SIGNS, Section, filled, verdicts
@@ -43,11 +43,12 @@ from analysis.verdict import HOLDS, MEANING, Group, counted
 from miniapps.received.ledger import Ledger
 from miniapps.received.text import printable
 
-# The report from top to bottom. Each makes sections of the Overview: none, one or several.
-SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
+# The report from top to bottom: names of studies, and what makes sections of the Overview. Studies that are not named
+# here come after these.
+SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     groups_sections,
     first_sections,
-    lambda overview: nodes_sections(overview.frames),
+    "nodes",
     machine_sections,
     timeline_sections,
     growth_sections,
@@ -62,7 +63,7 @@ SECTIONS: tuple[Callable[[Overview], list[Section]], ...] = (
     lambda overview: solves_sections(overview.solves) if overview.solves else [],
     lambda overview: training_sections(overview.training) if overview.training else [],
     lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],
-    lambda overview: [each for study, known in overview.known.values() for each in study.sections(known)],
+    "answers",
     lambda overview: operations_sections(overview.operations) if overview.operations else [],
 )
 CLOSING = (environment_sections, excluded_sections)  # after what limits the results
@@ -161,12 +162,17 @@ def _annotated(overview: Overview, watch: Watch) -> list[Section]:
     """All sections, each with the number of findings that concern it."""
     findings = lint(overview)
     made: list[Section] = []
-    parts = (*SECTIONS, *CLOSING)
-    for i, sections in enumerate(parts):
+    others = [name for name in studies.names() if name not in SECTIONS]
+    parts = (*SECTIONS, *others, *CLOSING)
+    for i, part in enumerate(parts):
         watch.step(i, len(parts), f"part {i + 1} of {len(parts)} of the report")
-        if sections is CLOSING[0]:
+        if part is CLOSING[0]:
             made += limits_sections(findings, {section.id: section.title for section in made})
-        made += sections(overview)
+        if not isinstance(part, str):
+            made += part(overview)
+        elif part in overview.known:
+            study, known = overview.known[part]
+            made += study.sections(known)
     watch.clear()
     return [
         replace(section, findings=in_numbers(findings[findings["section"] == section.id])) for section in made

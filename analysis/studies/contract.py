@@ -58,7 +58,9 @@ class Study(Generic[Known]):
     draw: Callable[[Known, argparse.Namespace], list[str]] = lambda known, options: []
 
 
-def frame(rows: Iterable[Mapping[str, object]], columns: Mapping[str, Column]) -> pd.DataFrame:
+def frame(
+    rows: Iterable[Mapping[str, object] | tuple[object, ...]], columns: Mapping[str, Column]
+) -> pd.DataFrame:
     """`rows` as a frame with these columns and no others, each of its type."""
     types = {name: column.dtype for name, column in columns.items()}
     return pd.DataFrame(list(rows), columns=list(columns)).astype(types)

@@ -38,7 +38,7 @@ def types(table):
     known = {}
     for keys, kind in ROW.findall(table):
         for key in re.findall("`(.+?)`", keys):
-            known[key] = re.sub(", (s|ns|ULP|GB/s)$", "", kind)
+            known[key] = re.sub(", (s|ns|bytes|ULP|GB/s)$", "", kind)
     return known
 
 

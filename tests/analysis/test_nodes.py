@@ -7,10 +7,10 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
-from analysis.nodes.figures import link_matrix
-from analysis.nodes.sections import TITLE, nodes_sections
-from analysis.nodes.study import study, tables
-from analysis.nodes.words import size
+from analysis.studies.nodes.crossed import between_nodes
+from analysis.studies.nodes.figures import link_matrix
+from analysis.studies.nodes.study import STUDY, TITLE
+from analysis.studies.nodes.words import size
 from tests.analysis.nodes_runs import CALLS, HALO, LENGTH, SUMS, write_over_nodes
 
 FOUR = ["n1", "n1", "n2", "n2", "n3", "n3", "n4", "n4"]
@@ -24,7 +24,7 @@ def over_four(tmp_path):
 
 
 def test_placement_and_traffic_are_what_the_run_states(over_four):
-    made = tables(study(over_four))
+    made = vars(between_nodes(over_four))
     assert made["nodes"][["node", "ranks", "count"]].to_numpy().tolist() == [
         ["n1", "0-1", 2], ["n2", "2-3", 2], ["n3", "4-5", 2], ["n4", "6-7", 2],
     ]  # fmt: skip
@@ -39,7 +39,7 @@ def test_placement_and_traffic_are_what_the_run_states(over_four):
 
 
 def test_the_rate_of_a_link_is_its_bytes_over_the_time_of_the_slowest_rank(over_four):
-    links = tables(study(over_four))["traffic"]
+    links = between_nodes(over_four).traffic
     events = over_four.events
     took = {
         name: own.groupby("rank")["total_ns"].sum().max()
@@ -52,7 +52,7 @@ def test_the_rate_of_a_link_is_its_bytes_over_the_time_of_the_slowest_rank(over_
 
 
 def test_ranks_of_a_node_need_not_follow_each_other(tmp_path):
-    made = tables(study(load([write_over_nodes(tmp_path / "run", ["b", "a", "b", "b"])])))
+    made = vars(between_nodes(load([write_over_nodes(tmp_path / "run", ["b", "a", "b", "b"])])))
     assert made["nodes"][["node", "ranks"]].to_numpy().tolist() == [["b", "0, 2-3"], ["a", "1"]]
 
 
@@ -81,12 +81,12 @@ def test_runs_on_one_node_are_counted_and_cross_nothing(tmp_path, capsys):
         write_over_nodes(tmp_path / name, ["here"] * 3)
     assert main(["nodes", str(tmp_path)]) == 0
     assert "2 runs on one node: nothing crossed a network." in capsys.readouterr().out
-    [section] = nodes_sections(load([tmp_path]))
+    [section] = STUDY.sections(STUDY.read(load([tmp_path]), None))
     assert section.title == TITLE and "nothing crossed a network" in section.nothing
 
 
 def test_the_report_shows_at_once_what_crossed(over_four):
-    [section] = nodes_sections(over_four)
+    [section] = STUDY.sections(STUDY.read(over_four, None))
     assert section.opened
     assert "8 ranks on 4 nodes: n1 0-1; n2 2-3; n3 4-5; n4 6-7." in section.intro
     assert "1.42 MB crossed between nodes, 1.34 MB of it in allreduce.sum." in section.intro
@@ -100,9 +100,9 @@ def test_the_report_shows_at_once_what_crossed(over_four):
 
 
 def test_a_matrix_of_many_nodes_has_no_numbers_in_its_cells(tmp_path):
-    studied = study(load([write_over_nodes(tmp_path / "run", [f"n{i}" for i in range(40)])]))
+    studied = between_nodes(load([write_over_nodes(tmp_path / "run", [f"n{i}" for i in range(40)])]))
     [of] = studied.runs
-    [figure] = link_matrix(of, "links", tables(studied)["traffic"])
+    [figure] = link_matrix(of, "links", studied.traffic)
     assert "kB</text>" not in figure.svg and "n38" not in figure.svg and "n0" in figure.svg
     assert np.count_nonzero(of.pairs) == 80
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from analysis.nodes.study import OverNodes, rates
-from analysis.nodes.words import size
 from analysis.page import svg
 from analysis.page.svg import Figure, figure_of
+from analysis.studies.nodes.crossed import OverNodes, rates
+from analysis.studies.nodes.words import size
 
 NUMBERED = 6  # nodes, up to which every cell bears its numbers
 LABELLED = 16  # nodes, up to which every one is named at the axes

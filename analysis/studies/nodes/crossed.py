@@ -12,15 +12,31 @@ import pandas as pd
 from analysis.load.frames import Frames
 from analysis.load.guard import read_run
 from analysis.page.text import spans
+from analysis.studies.contract import Column, frame
 from analysis.verdict import counted
 from miniapps.system.scope import AMONG, OF_RANKS
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE
 from miniapps.trace.traffic import Flow, flows, hosts
 
-NODES = ("run", "node", "ranks", "count", "sent", "received", "inside")
-TRAFFIC = ("run", "from", "to", "bytes", "mb_per_s", "fastest")
-REGIONS = ("run", "region", "kind", "ordering", "calls", "known", "between", "inside", "at_least")
+NODES = {
+    "run": Column("str"), "node": Column("str", "host name"), "ranks": Column("str", "as `0-3, 7`"),
+    "count": Column("int64", "ranks"), "sent": Column("int64", "to other nodes, as far as known", "bytes"),
+    "received": Column("int64", "from other nodes", "bytes"), "inside": Column("int64", "between its ranks", "bytes"),
+}  # fmt: skip
+TRAFFIC = {
+    "run": Column("str"), "from": Column("str"), "to": Column("str"), "bytes": Column("int64"),
+    "mb_per_s": Column("float64", "10^6 bytes per second: those of the region over the time of its slowest rank"),
+    "fastest": Column("str", "the region with the highest rate; empty where none is known"),
+}  # fmt: skip
+REGIONS = {
+    "run": Column("str"), "region": Column("str"), "kind": Column("str"),
+    "ordering": Column("str", "of a reduction, else empty"), "calls": Column("int64"),
+    "known": Column("bool", "whether it is known who sent to whom"),
+    "between": Column("float64", "what passed between nodes; null where not known", "bytes"),
+    "inside": Column("float64", "what stayed inside nodes; null where not known", "bytes"),
+    "at_least": Column("float64", "what must have left nodes even so", "bytes"),
+}  # fmt: skip
 LONG = 2**16  # bytes that a call sends from node to node, from which on its time says something of the link
 TIMED = (COLLECTIVE, EXCHANGE)  # kinds of regions that last as long as their messages take
 
@@ -55,15 +71,19 @@ class OverNodes:
 
 
 @dataclass(frozen=True)
-class Study:
-    """The runs over several nodes, how many runs had one node, and what could not be read, in sentences."""
+class Known:
+    """The runs over several nodes, how many runs had one node, what could not be read, in sentences, and the tables
+    NODES, TRAFFIC and REGIONS of all. In bytes, of a whole run, all repeats."""
 
     runs: list[OverNodes]
     alone: int
     notes: list[str]
+    nodes: pd.DataFrame
+    traffic: pd.DataFrame
+    regions: pd.DataFrame
 
 
-def study(frames: Frames, most: int | None = None) -> Study:
+def between_nodes(frames: Frames, most: int | None = None) -> Known:
     """The runs of `frames`, each launch once, of which the first `most` over several nodes are looked at."""
     looked: list[OverNodes] = []
     notes: list[str] = []
@@ -80,7 +100,7 @@ def study(frames: Frames, most: int | None = None) -> Study:
                 notes.append(f"{row.run}: {error}")
     if left:
         notes.append(f"{counted(left, 'more run')} over several nodes; `python -m analysis nodes` shows all")
-    return Study(looked, alone, notes)
+    return Known(looked, alone, notes, *_tables(looked))
 
 
 def over_nodes(frames: Frames, run: str, path: str) -> OverNodes:
@@ -124,12 +144,9 @@ def rates(of: OverNodes) -> tuple[np.ndarray, np.ndarray]:
     return best, where
 
 
-def tables(results: Study) -> dict[str, pd.DataFrame]:
-    """`nodes`, a row per run and node, columns NODES; `traffic`, per pair of nodes between which something is known to
-    have passed, TRAFFIC; `regions`, REGIONS: `between` nodes and `inside` them NaN where not `known`, `at_least` what
-    must have left nodes even so. In bytes, of a whole run, all repeats."""
+def _tables(runs: list[OverNodes]) -> tuple[pd.DataFrame, pd.DataFrame, pd.DataFrame]:
     on_nodes, traffic, regions = [], [], []
-    for of in results.runs:
+    for of in runs:
         pairs, (speed, fastest) = of.pairs, rates(of)
         for i, (node, ranks) in enumerate(zip(of.nodes, of.on, strict=True)):
             sent, received = pairs[i].sum() - pairs[i, i], pairs[:, i].sum() - pairs[i, i]
@@ -148,8 +165,4 @@ def tables(results: Study) -> dict[str, pd.DataFrame]:
             known = flow.pairs is not None
             row = (of.run, flow.region, flow.kind, flow.ordering, flow.calls, known, between, inside)
             regions.append((*row, float(flow.least.sum())))
-    return {
-        "nodes": pd.DataFrame(on_nodes, columns=list(NODES)),
-        "traffic": pd.DataFrame(traffic, columns=list(TRAFFIC)),
-        "regions": pd.DataFrame(regions, columns=list(REGIONS)),
-    }
+    return frame(on_nodes, NODES), frame(traffic, TRAFFIC), frame(regions, REGIONS)

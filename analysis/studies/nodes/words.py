@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.nodes.study import OverNodes, Study
-from analysis.page.sections import Table
+from analysis.page.sections import Shown, Table, lines_of
+from analysis.studies.nodes.crossed import Known, OverNodes
 from analysis.verdict import counted
 
 LISTED = 4  # nodes of a sentence
@@ -53,46 +53,47 @@ def _crossed(of: OverNodes) -> str:
     return " ".join(texts)
 
 
-def all_tables(results: Study, frames: dict[str, pd.DataFrame]) -> list[tuple[str, Table]]:
+PLACED = (
+    Shown("node", lambda row: row.node),
+    Shown("ranks", lambda row: row.ranks),
+    Shown("sent to others", lambda row: size(row.sent), number=True),
+    Shown("received", lambda row: size(row.received), number=True),
+    Shown("inside the node", lambda row: size(row.inside), number=True),
+)
+CROSSED = (
+    Shown("region", lambda row: row.region),
+    Shown("kind", lambda row: row.kind),
+    Shown("sums by", lambda row: row.ordering or "-"),
+    Shown("calls", lambda row: row.calls, number=True),
+    Shown("between nodes", lambda row: _between(row), number=True),
+    Shown("inside nodes", lambda row: size(row.inside) if row.known else "not known", number=True),
+)
+# Of rows whose columns from and to are no names of Python.
+PASSED = (
+    Shown("from", lambda row: row[1]),
+    Shown("to", lambda row: row[2]),
+    Shown("sent", lambda row: size(row.bytes), number=True),
+    Shown("rate seen", lambda row: f"{size(1e6 * row.mb_per_s)}/s" if row.fastest else "calls too short", number=True),
+    Shown("in", lambda row: row.fastest),
+)  # fmt: skip
+
+
+def all_tables(known: Known) -> list[tuple[str, Table]]:
     """Placement, what crossed by region, and the pairs of nodes, of each run."""
     shown = []
-    for of in results.runs:
-        placed, traffic, regions = (frames[name][frames[name]["run"] == of.run] for name in frames)
-        rows: list[tuple[object, ...]] = [
-            (row.node, row.ranks, size(row.sent), size(row.received), size(row.inside))
-            for row in placed.itertuples(index=False)
-        ]
-        columns = ("node", "ranks", "sent to others", "received", "inside the node")
-        shown.append((f"Nodes of {of.run}", Table(columns, rows, columns[2:])))
-        shown.append((f"What crossed in {of.run}", _regions(regions)))
+    for of in known.runs:
+        placed, traffic, regions = (
+            table[table["run"] == of.run] for table in (known.nodes, known.traffic, known.regions)
+        )
+        regions = regions.sort_values("between", ascending=False, kind="stable")
+        shown.append((f"Nodes of {of.run}", lines_of(placed, PLACED)))
+        shown.append((f"What crossed in {of.run}", lines_of(regions, CROSSED)))
         if len(traffic):
-            shown.append((f"From node to node in {of.run}", _traffic(traffic)))
+            shown.append((f"From node to node in {of.run}", lines_of(traffic, PASSED)))
     return shown
 
 
-def _regions(regions: pd.DataFrame) -> Table:
-    columns = ("region", "kind", "sums by", "calls", "between nodes", "inside nodes")
-    rows = [
-        (
-            row.region, row.kind, row.ordering or "-", row.calls,
-            size(row.between) if row.known else f"at least {size(row.at_least)}" if row.at_least else "not known",
-            size(row.inside) if row.known else "not known",
-        )
-        for row in regions.sort_values("between", ascending=False, kind="stable").itertuples(index=False)
-    ]  # fmt: skip
-    return Table(columns, rows, columns[3:])
-
-
-def _traffic(traffic: pd.DataFrame) -> Table:
-    columns = ("from", "to", "sent", "rate seen", "in")
-    rows = [
-        (
-            row[1],
-            row[2],
-            size(row.bytes),
-            f"{size(1e6 * row.mb_per_s)}/s" if row.fastest else "calls too short",
-            row.fastest,
-        )
-        for row in traffic.itertuples(index=False)
-    ]
-    return Table(columns, rows, columns[2:4])
+def _between(row) -> str:
+    if row.known:
+        return size(row.between)
+    return f"at least {size(row.at_least)}" if row.at_least else "not known"

@@ -1,1 +1,0 @@
-"""Where the ranks of a run were, and what passed between nodes."""
