@@ -12,8 +12,6 @@ import pandas as pd
 from analysis import studies
 from analysis.headline import Finding
 from analysis.load.frames import Frames
-from analysis.operations import tables as operations_tables
-from analysis.operations.frames import audits
 from analysis.predict.score import Score, score
 from analysis.predict.whatif import WhatIf
 from analysis.runs import Id, samples
@@ -98,17 +96,11 @@ class Overview:
         return recorded if len(recorded.runs) else None
 
     @cached_property
-    def operations(self) -> operations_tables.Study | None:
-        """The audits of operations whose certificates runs wrote; None where there are none."""
-        recorded = audits(self.frames)
-        return operations_tables.study(recorded) if recorded.certificates else None
-
-    @cached_property
     def known(self) -> dict[str, tuple[Study[Any], Any]]:
         """{name: (study, what it knows)} of the studies that runs recorded something for."""
         every = ((name, studies.study(name)) for name in studies.names())
         read = ((name, study, study.read(self.frames, None)) for name, study in every)
-        return {name: (study, known) for name, study, known in read if known is not None}
+        return {name: (study, known) for name, study, known in read if not study.empty(known)}
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:
@@ -119,6 +111,5 @@ class Overview:
     def findings(self) -> list[Finding]:
         """What the verdict over all runs has to say beside the groups."""
         of_solves = solves_tables.findings(self.decisions)
-        of_audits = operations_tables.findings(self.operations) if self.operations else []
         of_studies = [finding for study, known in self.known.values() for finding in study.findings(known)]
-        return of_solves + of_audits + of_studies
+        return of_solves + of_studies

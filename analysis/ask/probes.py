@@ -208,7 +208,7 @@ def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
 def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
     """What kinds of records there are, and what is unusual in them."""
     kinds = {"sums": overview.sums, "solves": overview.solves, "trainings": overview.training,
-             "audits": overview.operations, "answers": overview.known.get("answers")}  # fmt: skip
+             "audits": "audits" in overview.known, "answers": "answers" in overview.known}  # fmt: skip
     yield from (name for name, study in kinds.items() if study)
     if overview.solves:
         table = overview.solves.recorded.solves

@@ -25,9 +25,9 @@ def run(name: str, options: argparse.Namespace) -> Answer:
     study = studies.study(name)
     frames = frames_for_csv(options)
     known = study.read(frames, options)
-    if known is None:
-        raise without(frames, studies.about(name).NEEDS)
     tell_problems(study.problems(known))
+    if study.empty(known):
+        raise without(frames, studies.about(name).NEEDS)
     files = study.draw(known, options)
     shown: list[Shown] = [
         *map(Bold, study.sentences(known)),

@@ -16,7 +16,6 @@ from analysis.headline import AS_RECORDED, BADGES, Headline, headline
 from analysis.lint.rules import lint
 from analysis.load.frames import SILENT, Frames
 from analysis.load.watch import Watch
-from analysis.operations.sections import operations_sections
 from analysis.overview import Overview
 from analysis.page.sections import SIGNS, Section, filled, verdicts
 from analysis.page.svg import GLYPHS, SERIES, Figure
@@ -64,7 +63,7 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     lambda overview: training_sections(overview.training) if overview.training else [],
     lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],
     "answers",
-    lambda overview: operations_sections(overview.operations) if overview.operations else [],
+    "audits",
 )
 CLOSING = (environment_sections, excluded_sections)  # after what limits the results
 CARDS = 3  # first divergences of a section that are shown unfolded

@@ -39,14 +39,15 @@ class Data(Generic[Known]):
 class Study(Generic[Known]):
     """One study.
 
-    `read(frames, options)`: what the runs say; None where none recorded it. `options` are those of its command, None
-    for the report. Of what is known: `data` for programs; `sentences`, the verdict in words; `tables` for people as
-    (title, table); `sections` of the report; `notes` limit what is said, `problems` are files that cannot be used, all
-    of these sentences without a full stop; `words` {label of a case: the same in words}; `findings` for the verdict
-    over all runs; `draw(known, options)` writes the files that options ask for, and returns their names.
+    `read(frames, options)`: what the runs say; `options` are those of its command, None for the report. Of what is
+    known: `empty`, whether no run recorded anything of it; `data` for programs; `sentences`, the verdict in words;
+    `tables` for people as (title, table); `sections` of the report; `notes` limit what is said, `problems` are files
+    that cannot be used, both sentences without a full stop; `words` {label of a case: the same in words}; `findings`
+    for the verdict over all runs; `draw(known, options)` writes the files that options ask for and returns their names.
     """
 
-    read: Callable[[Frames, argparse.Namespace | None], Known | None]
+    read: Callable[[Frames, argparse.Namespace | None], Known]
+    empty: Callable[[Known], bool]
     data: tuple[Data[Known], ...]
     sentences: Callable[[Known], list[str]]
     tables: Callable[[Known], list[tuple[str, Table]]]

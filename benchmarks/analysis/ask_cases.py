@@ -19,9 +19,9 @@ import numpy as np
 from benchmarks.apps import first_divergence
 from tests.analysis import synthetic
 from tests.analysis.answers_runs import write_answers
+from tests.analysis.audits_runs import case as audit_case
+from tests.analysis.audits_runs import statement, write_audit
 from tests.analysis.nodes_runs import write_over_nodes
-from tests.analysis.operations_runs import case as audit_case
-from tests.analysis.operations_runs import statement, write_audit
 from tests.analysis.solves_runs import solve, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import BLOCKS, CONFIG, STEPS, flip_bit, owners, write_run, write_timed

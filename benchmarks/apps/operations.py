@@ -14,8 +14,8 @@ import statistics
 from pathlib import Path
 
 from analysis.load.frames import load
-from analysis.operations.frames import CHANGES, audits
-from analysis.operations.tables import study
+from analysis.studies.audits.certificates import CHANGES, audits
+from analysis.studies.audits.tables import known_of
 from benchmarks.harness.launching import launch
 from benchmarks.harness.results import add_quiet, machine, report, save
 
@@ -27,7 +27,7 @@ def look(run: Path) -> dict:
     known = audits(load([run]))
     (certificate,) = known.certificates.values()
     rows = []
-    for (operation, direction), same in study(known).sensitivity.groupby(
+    for (operation, direction), same in known_of(known).sensitivity.groupby(
         ["operation", "direction"], sort=False
     ):
         by = same.set_index("change")

@@ -3,10 +3,10 @@
 import numpy as np
 
 from tests.analysis.answers_runs import write_answers
+from tests.analysis.audits_runs import case, refused, statement, write_audit
 from tests.analysis.export_runs import solver_run
 from tests.analysis.mesh_runs import write_mesh
 from tests.analysis.nodes_runs import write_over_nodes
-from tests.analysis.operations_runs import case, refused, statement, write_audit
 from tests.analysis.predict_runs import write_study
 from tests.analysis.sharding_runs import timed, write_asked
 from tests.analysis.solves_runs import FALLING, solve, studied, write_solves

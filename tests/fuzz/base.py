@@ -16,7 +16,7 @@ from analysis.__main__ import main
 from analysis.load.frames import load
 from miniapps.trace import Tracer, fingerprint, node
 from miniapps.trace.schema import rank_file
-from tests.analysis.operations_runs import case, refused, statement, write_audit
+from tests.analysis.audits_runs import case, refused, statement, write_audit
 from tests.analysis.solves_runs import FALLING, solve, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import attributes, field_at, flip_bit, write_result, write_run

@@ -41,12 +41,10 @@ class Answers:
     problems: list[str]
 
 
-def answers(frames: Frames) -> Answers | None:
-    """What the runs among `frames` that recorded results of images hold of it; None where none did."""
+def answers(frames: Frames) -> Answers:
+    """What the runs among `frames` that recorded results of images hold of it."""
     asked = [RESULTS in frames.recorded("values", *run) for run in ids(frames.runs)]
     runs = frames.runs[pd.Series(asked, index=frames.runs.index, dtype=bool)]
-    if runs.empty:
-        return None
     names = problem_names(runs)
     runs = cases(runs.assign(family=[names[problem] for problem in runs["problem"]]), "family")
     rows = [_answers(frames, run) for run in runs.to_dict("records")]

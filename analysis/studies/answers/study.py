@@ -19,7 +19,7 @@ from analysis.verdict import counted
 FORMS = (".svg", ".png")
 
 
-def read(frames: Frames, options: argparse.Namespace | None) -> Answers | None:
+def read(frames: Frames, options: argparse.Namespace | None) -> Answers:
     """Raises Usage where a picture is asked for in a form that there is not."""
     if options and options.schedule and options.schedule.suffix not in FORMS:
         raise Usage(f"--schedule {options.schedule}: a picture is {' or '.join(FORMS)}; name such a file")
@@ -69,6 +69,7 @@ def draw(known: Answers, options: argparse.Namespace) -> list[str]:
 
 STUDY = Study(
     read=read,
+    empty=lambda known: known.runs.empty,
     data=(Data("answers", "a row per repeat", ANSWERS, lambda known: known.runs),),
     sentences=sentences,
     tables=answer_tables,

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pandas as pd
 
 from analysis.headline import Finding
-from analysis.operations.compare import compared
-from analysis.operations.frames import CHANGES, Audits, named
-from analysis.page.sections import Table
+from analysis.page.sections import Shown, Table, lines_of
 from analysis.page.text import number
+from analysis.studies.audits.certificates import CHANGES, Audits, named
+from analysis.studies.audits.compare import compared
+from analysis.studies.contract import Column
 from analysis.verdict import DIFFERS, SAME, counted
 from kernels.torchops.verdicts import FALSE, MISSING, PARTLY, TRUE, UNSEEN, UNTESTABLE, UNTRIED
 
@@ -18,9 +20,10 @@ WORST = 12  # rows of the table of the largest differences of a change
 
 
 @dataclass(frozen=True)
-class Study:
-    """All that is computed of audits: `recorded` (the frames), `sensitivity`: of how many cases of each operation and
-    direction a change alters the bits; `compared`: each audit against the first; `notes` on what limits them."""
+class Known:
+    """All that is computed of audits: `recorded` (the certificates), `sensitivity`: of how many cases of each operation
+    and direction a change alters the bits; `compared`: each certificate against the first; `notes` on what limits them.
+    """
 
     recorded: Audits
     sensitivity: pd.DataFrame
@@ -28,19 +31,24 @@ class Study:
     notes: list[str]
 
 
-def study(known: Audits) -> Study:
-    """Everything about `known`, which has a certificate."""
+def known_of(audits: Audits) -> Known:
+    """Everything about `audits`."""
     notes = [
         "no difference seen is said of the trials that were made: with n of them, p < 3/n at 95 %",
         "columns are apart: the number of threads enters where each number repeats its own bits; another algorithm in "
         "torch's deterministic mode is no variability",
     ]
-    refused = known.cases[~known.cases["outcome"].isin(["done"])]
-    if len(refused):
-        notes.append(
-            f"{counted(len(refused), 'case')} could not be audited; the list is in the table of cases"
-        )
-    return Study(known, sensitivity(known.seen), compared(known), notes)
+    if refused := int((audits.cases["outcome"] != "done").sum()):
+        notes.append(f"{counted(refused, 'case')} could not be audited; the list is in the table of cases")
+    return Known(audits, sensitivity(audits.seen), compared(audits), notes)
+
+
+SENSITIVITY = {
+    "operation": Column("str"), "direction": Column("str"), "change": Column("str"), "cases": Column("int64"),
+    "differ": Column("int64", "cases whose bits the change alters"), "trials": Column("int64", "calls"),
+    "ulp": Column("float64", "the largest", "ULP"), "v_c": Column("float64", "the largest"),
+    "values": Column("bool", "a difference is beyond rounding"),
+}  # fmt: skip
 
 
 def sensitivity(seen: pd.DataFrame) -> pd.DataFrame:
@@ -55,19 +63,11 @@ def sensitivity(seen: pd.DataFrame) -> pd.DataFrame:
     ).reset_index()  # fmt: skip
 
 
-def exported(results: Study) -> dict[str, pd.DataFrame]:
-    """The frames of `results` that are written as CSV, by name."""
-    return {
-        "cases": results.recorded.cases, "changes": results.recorded.seen, "statements": results.recorded.stated,
-        "sensitivity": results.sensitivity, "certificates": results.compared,
-    }  # fmt: skip
-
-
-def sentences(results: Study) -> list[str]:
+def sentences(known: Known) -> list[str]:
     """The verdict in a few sentences."""
-    cases, stated = results.recorded.cases, results.recorded.stated
+    cases, stated = known.recorded.cases, known.recorded.stated
     done = cases[cases["outcome"] == "done"]
-    runs = results.sensitivity[results.sensitivity["change"] == "runs"]
+    runs = known.sensitivity[known.sensitivity["change"] == "runs"]
     racing = runs[runs["differ"] > 0]
     lines = [
         f"{counted(len(done), 'case')} of {counted(done['operation'].nunique(), 'operation')} audited; from run to run "
@@ -87,14 +87,14 @@ def sentences(results: Study) -> list[str]:
     return lines
 
 
-def findings(results: Study) -> list[Finding]:
+def findings(known: Known) -> list[Finding]:
     """What the verdict over all runs says of the audits: how many cases differ from run to run, how many by another
     change alone, and what became of the statements of the documentation."""
-    cases, seen, stated = results.recorded.cases, results.recorded.seen, results.recorded.stated
+    cases, seen, stated = known.recorded.cases, known.recorded.seen, known.recorded.stated
     done = cases[cases["outcome"] == "done"]
     if done.empty:
         return []
-    audits = len(results.recorded.certificates)
+    audits = len(known.recorded.certificates)
     by = f" by {counted(audits, 'run')}" if audits > 1 else ""
     differ = int(done["differs"].sum())
     verb = "differ" if differ > 1 else "differs"
@@ -112,18 +112,18 @@ def findings(results: Study) -> list[Finding]:
     return [Finding(DIFFERS if differ else SAME, text, text)]
 
 
-def all_tables(results: Study) -> list[tuple[str, Table]]:
+def all_tables(known: Known) -> list[tuple[str, Table]]:
     """Every table, in the order in which they are read."""
     return [
-        *sensitivity_tables(results), *audit_tables(results), *mode_tables(results), *largest_tables(results),
-        *refused_tables(results), *compared_tables(results),
+        *sensitivity_tables(known), *audit_tables(known), *mode_tables(known), *largest_tables(known),
+        *refused_tables(known), *compared_tables(known),
     ]  # fmt: skip
 
 
-def sensitivity_tables(results: Study) -> list[tuple[str, Table]]:
+def sensitivity_tables(known: Known) -> list[tuple[str, Table]]:
     """(title, table): for operations with any difference, how many of their cases each change alters."""
     rows = []
-    for (operation, direction), same in results.sensitivity.groupby(["operation", "direction"], sort=False):
+    for (operation, direction), same in known.sensitivity.groupby(["operation", "direction"], sort=False):
         if not same["differ"].any():
             continue
         by = same.set_index("change")
@@ -136,76 +136,87 @@ def sensitivity_tables(results: Study) -> list[tuple[str, Table]]:
     return [("Cases whose bits a change alters", Table(columns, rows, CHANGES))] if rows else []
 
 
-def audit_tables(results: Study) -> list[tuple[str, Table]]:
+STATED = (
+    Shown("statement", lambda row: row.text or f"{'backward of ' if row.backward else ''}{row.operation}"),
+    Shown("says that it", lambda row: row.does or "(not documented)"),
+    Shown("verdict", lambda row: row.verdict),
+    Shown("cases that differ", lambda row: row.seen, number=True),
+    Shown("cases", lambda row: row.cases, number=True),
+    Shown("trials", lambda row: row.trials, number=True),
+    Shown("mode", lambda row: row.mode),
+    Shown("why", lambda row: row.why),
+)
+PRICE = (
+    Shown("case", lambda row: row.case),
+    Shown("the mode", lambda row: row.mode or "nothing differs"),
+    Shown("bits of one thread", lambda row: "another" if row.altered else "the same"),
+    Shown("us", lambda row: number(1e6 * row.seconds), number=True),
+    Shown("us in the mode", lambda row: number(1e6 * row.seconds_in_mode), number=True),
+    Shown(
+        "ratio", lambda row: f"{row.seconds_in_mode / row.seconds:.2f}" if row.seconds else "", number=True
+    ),
+)
+LARGEST = (
+    Shown("case", lambda row: row.case),
+    Shown("results", lambda row: f"{row.distinct} of {row.trials}", number=True),
+    Shown("V_c", lambda row: number(row.v_c), number=True),
+    Shown("V_ermv", lambda row: number(row.v_ermv), number=True),
+    Shown("ULP", lambda row: number(row.ulp), number=True),
+    Shown("size", lambda row: "further" if row.values else "within a rounding"),
+)
+REFUSED = (
+    Shown("case", lambda row: row.case),
+    Shown("outcome", lambda row: row.outcome),
+    Shown("why", lambda row: row.error),
+)
+COMPARED = (
+    Shown("certificate", lambda row: row.run),
+    Shown("against", lambda row: row.against),
+    Shown("what", lambda row: row.what),
+    Shown("first", lambda row: row.first),
+    Shown("other", lambda row: row.other),
+)
+
+
+def audit_tables(known: Known) -> list[tuple[str, Table]]:
     """(title, table): every statement of the documentation that could be tried, and what it lacks."""
-    stated = results.recorded.stated
-    rows = [
-        (
-            row.text or f"{'backward of ' if row.backward else ''}{row.operation}", row.does or "(not documented)",
-            row.verdict, row.seen, row.cases, row.trials, row.mode, row.why,
-        )
-        for row in stated[stated["verdict"] != UNTESTABLE].itertuples(index=False)
-    ]  # fmt: skip
-    columns = ("statement", "says that it", "verdict", "cases that differ", "cases", "trials", "mode", "why")
-    return (
-        [("torch's documentation of its deterministic mode", Table(columns, rows, columns[3:6]))]
-        if rows
-        else []
+    stated = known.recorded.stated
+    return _there(
+        "torch's documentation of its deterministic mode", stated[stated["verdict"] != UNTESTABLE], STATED
     )
 
 
-def mode_tables(results: Study) -> list[tuple[str, Table]]:
+def mode_tables(known: Known) -> list[tuple[str, Table]]:
     """(title, table): the price of the deterministic mode for cases in which it changes anything."""
-    cases = results.recorded.cases
-    altered = results.recorded.seen
-    other = set(altered[(altered["change"] == "algorithm") & (altered["distinct"] > 1)]["case"])
-    timed = cases[(cases["differs"] | cases["case"].isin(other)) & (cases["mode"] != "throws")]
-    rows = [
-        (
-            row.case, row.mode or "nothing differs", "another" if row.case in other else "the same",
-            number(1e6 * row.seconds), number(1e6 * row.seconds_in_mode),
-            f"{row.seconds_in_mode / row.seconds:.2f}" if row.seconds else "",
-        )
-        for row in timed.itertuples(index=False)
-    ]  # fmt: skip
-    columns = ("case", "the mode", "bits of one thread", "us", "us in the mode", "ratio")
-    return [("Price of the deterministic mode", Table(columns, rows, columns[3:]))] if rows else []
+    cases, seen = known.recorded.cases, known.recorded.seen
+    altered = set(seen[(seen["change"] == "algorithm") & (seen["distinct"] > 1)]["case"])
+    cases = cases.assign(altered=cases["case"].isin(altered))
+    timed = cases[(cases["differs"] | cases["altered"]) & (cases["mode"] != "throws")]
+    return _there("Price of the deterministic mode", timed, PRICE)
 
 
-def largest_tables(results: Study) -> list[tuple[str, Table]]:
+def largest_tables(known: Known) -> list[tuple[str, Table]]:
     """(title, table): the largest differences from run to run."""
-    seen = results.recorded.seen
+    seen = known.recorded.seen
     runs = seen[(seen["change"] == "runs") & (seen["distinct"] > 1)]
     runs = runs.sort_values("v_c", ascending=False, kind="stable").head(WORST)
-    rows = [
-        (
-            row.case, f"{row.distinct} of {row.trials}", number(row.v_c), number(row.v_ermv), number(row.ulp),
-            "further" if row.values else "within a rounding",
-        )
-        for row in runs.itertuples(index=False)
-    ]  # fmt: skip
-    columns = ("case", "results", "V_c", "V_ermv", "ULP", "size")
-    return [("Largest differences from run to run", Table(columns, rows, columns[1:5]))] if rows else []
+    return _there("Largest differences from run to run", runs, LARGEST)
 
 
-def refused_tables(results: Study) -> list[tuple[str, Table]]:
+def refused_tables(known: Known) -> list[tuple[str, Table]]:
     """(title, table): cases that could not be audited."""
-    cases = results.recorded.cases
-    rows = [
-        (row.case, row.outcome, row.error)
-        for row in cases[cases["outcome"] != "done"].itertuples(index=False)
-    ]
-    return [("Cases that could not be audited", Table(("case", "outcome", "why"), rows))] if rows else []
+    cases = known.recorded.cases
+    return _there("Cases that could not be audited", cases[cases["outcome"] != "done"], REFUSED)
 
 
-def compared_tables(results: Study) -> list[tuple[str, Table]]:
+def compared_tables(known: Known) -> list[tuple[str, Table]]:
     """(title, table): each certificate against the first."""
-    rows = [
-        (row.run, row.against, row.what, row.first, row.other)
-        for row in results.compared.itertuples(index=False)
-    ]
-    columns = ("certificate", "against", "what", "first", "other")
-    return [("Certificates compared", Table(columns, rows))] if rows else []
+    return _there("Certificates compared", known.compared, COMPARED)
+
+
+def _there(title: str, rows: pd.DataFrame, columns: Sequence[Shown]) -> list[tuple[str, Table]]:
+    """The table of `rows`, where there are any."""
+    return [(title, lines_of(rows, columns))] if len(rows) else []
 
 
 def _list(names, most: int = 12) -> str:

@@ -10,19 +10,33 @@ import msgspec
 import pandas as pd
 
 from analysis.load.frames import Frames
+from analysis.studies.contract import Column, frame
 from kernels.torchops.verdicts import WHAT, differs, helped, throws, verdicts
 from miniapps.received.certificate import CERTIFICATE, Certificate, read_certificate
 from miniapps.received.regular import Refused
 
 CHANGES = (*WHAT, "algorithm")  # the last: torch's deterministic mode, compared by one call of one thread
-CASES = {"run": "str", "case": "str", "operation": "str", "direction": "str", "factors": "str", "outcome": "str",
-         "error": "str", "digest": "str", "differs": "bool", "mode": "str", "seconds": "float64",
-         "seconds_in_mode": "float64"}  # fmt: skip
-SEEN = {"run": "str", "case": "str", "operation": "str", "direction": "str", "change": "str", "trials": "int64",
-        "distinct": "int64", "bound": "float64", "v_c": "float64", "v_ermv": "float64", "ulp": "float64",
-        "values": "bool"}  # fmt: skip
-STATED = {"run": "str", "operation": "str", "does": "str", "backward": "bool", "verdict": "str", "cases": "int64",
-          "seen": "int64", "trials": "int64", "mode": "str", "why": "str", "text": "str"}  # fmt: skip
+CASES = {
+    "run": Column("str"), "case": Column("str"), "operation": Column("str"), "direction": Column("str"),
+    "factors": Column("str"), "outcome": Column("str", "`done`, `refused`, `crashed`, `hung`"), "error": Column("str"),
+    "digest": Column("str", "of the bits by one thread"), "differs": Column("bool", "from run to run"),
+    "mode": Column("str", "what torch's deterministic mode does: `helps`, `does not help`, `throws`, or nothing"),
+    "seconds": Column("float64", "median of a call", "s"),
+    "seconds_in_mode": Column("float64", "the same in the deterministic mode", "s"),
+}  # fmt: skip
+SEEN = {
+    "run": Column("str"), "case": Column("str"), "operation": Column("str"), "direction": Column("str"),
+    "change": Column("str"), "trials": Column("int64", "calls"), "distinct": Column("int64", "results with other bits"),
+    "bound": Column("float64", "where nothing differed: what the probability of a difference is below, at 95 %"),
+    "v_c": Column("float64", "the largest against the first result"), "v_ermv": Column("float64", "the same"),
+    "ulp": Column("float64", "the same", "ULP"), "values": Column("bool", "a difference is beyond rounding"),
+}  # fmt: skip
+STATED = {
+    "run": Column("str"), "operation": Column("str"),
+    "does": Column("str", "`acts`, `throws`, or empty where there is no statement"), "backward": Column("bool"),
+    "verdict": Column("str"), "cases": Column("int64"), "seen": Column("int64", "cases that differ between runs"),
+    "trials": Column("int64", "calls"), "mode": Column("str"), "why": Column("str"), "text": Column("str"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -52,13 +66,13 @@ def audits(frames: Frames) -> Audits:
     rows = [(run, msgspec.to_builtins(each)) for run, each in certificates.items()]
     return Audits(
         certificates,
-        frame(CASES, [_case(run, case) for run, each in rows for case in each["cases"]]),
-        frame(SEEN, [row for run, each in rows for case in each["cases"] for row in _seen(run, case)]),
-        frame(STATED, [
+        frame([_case(run, case) for run, each in rows for case in each["cases"]], CASES),
+        frame([row for run, each in rows for case in each["cases"] for row in _seen(run, case)], SEEN),
+        frame([
             {"run": run, **verdict.as_dict(), "does": verdict.does or "", "mode": verdict.mode or ""}
             for run, each in rows
             for verdict in verdicts(each["statements"], each["cases"], each["device"])
-        ]),
+        ], STATED),
         problems,
     )  # fmt: skip
 
@@ -66,11 +80,6 @@ def audits(frames: Frames) -> Audits:
 def named(row: Any) -> str:
     """`backward of take`, or `take`, of a row that has an operation and a direction."""
     return f"backward of {row.operation}" if row.direction == "backward" else str(row.operation)
-
-
-def frame(columns: dict[str, str], rows: list[dict[str, Any]]) -> pd.DataFrame:
-    """Rows as a frame with these columns and types."""
-    return pd.DataFrame(rows, columns=list(columns)).astype(columns)
 
 
 def _case(run: str, case: dict[str, Any]) -> dict[str, Any]:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.operations.frames import Audits, frame
+from analysis.studies.audits.certificates import Audits
+from analysis.studies.contract import Column, frame
 from kernels.torchops.verdicts import WHAT
 from miniapps.received.certificate import Case, Certificate
 
-COMPARED = {"run": "str", "against": "str", "what": "str", "first": "str", "other": "str"}
+COMPARED = {name: Column("str") for name in ("run", "against", "what", "first", "other")}
 
 
 def compared(known: Audits) -> pd.DataFrame:
@@ -23,7 +24,7 @@ def compared(known: Audits) -> pd.DataFrame:
     for run in runs[1:]:
         for what, a, b in differences(known.certificates[runs[0]], known.certificates[run]):
             rows.append({"run": run, "against": runs[0], "what": what, "first": a, "other": b})
-    return frame(COMPARED, rows)
+    return frame(rows, COMPARED)
 
 
 def differences(a: Certificate, b: Certificate) -> Iterator[tuple[str, str, str]]:

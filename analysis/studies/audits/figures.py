@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from analysis.operations.frames import CHANGES
-from analysis.operations.tables import Study
 from analysis.page import svg
 from analysis.page.svg import Figure, figure_of
+from analysis.studies.audits.certificates import CHANGES
+from analysis.studies.audits.tables import Known
 
 ROW_IN = 0.17
 DIRECTIONS = ("forward", "backward")
 
 
-def sensitivity_figures(results: Study) -> list[Figure]:
+def sensitivity_figures(known: Known) -> list[Figure]:
     """Operations with any difference against changes, forward and backward side by side; none where nothing differs."""
-    frame = results.sensitivity
+    frame = known.sensitivity
     rows = frame[frame["differ"] > 0]["operation"].drop_duplicates().tolist()
     if not rows:
         return []

@@ -7,15 +7,15 @@ import pytest
 from analysis.__main__ import main
 from analysis.headline import headline
 from analysis.load.frames import load
-from analysis.operations.compare import differences
-from analysis.operations.frames import audits
-from analysis.operations.tables import study
 from analysis.overview import Overview
 from analysis.report.build import build
+from analysis.studies.audits.certificates import audits
+from analysis.studies.audits.compare import differences
+from analysis.studies.audits.tables import known_of
 from miniapps.received.certificate import CERTIFICATE, read_certificate
 from miniapps.received.regular import Refused
 from miniapps.received.result import written
-from tests.analysis.operations_runs import case, refused, statement, write_audit
+from tests.analysis.audits_runs import case, refused, statement, write_audit
 from tests.analysis.synthetic import flip_bit, write_run
 
 
@@ -34,7 +34,7 @@ def run(tmp_path):
 
 
 def test_sensitivity_counts_the_cases_that_each_change_alters(run):
-    frame = study(audits(load([run]))).sensitivity.set_index(["operation", "direction", "change"])
+    frame = known_of(audits(load([run]))).sensitivity.set_index(["operation", "direction", "change"])
     assert frame["differ"].to_dict() == {
         ("take", "backward", "runs"): 1, ("take", "backward", "algorithm"): 0, ("put_", "forward", "runs"): 1,
         ("dot", "forward", "runs"): 0, ("dot", "forward", "threads"): 0, ("dot", "forward", "address"): 1,

@@ -1,0 +1,66 @@
+"""The study of audits."""
+
+from __future__ import annotations
+
+from analysis.page.sections import Section, folded
+from analysis.studies.audits.certificates import CASES, SEEN, STATED, audits
+from analysis.studies.audits.compare import COMPARED
+from analysis.studies.audits.figures import sensitivity_figures
+from analysis.studies.audits.tables import (
+    SENSITIVITY,
+    Known,
+    all_tables,
+    audit_tables,
+    compared_tables,
+    findings,
+    known_of,
+    largest_tables,
+    mode_tables,
+    refused_tables,
+    sensitivity_tables,
+    sentences,
+)
+from analysis.studies.contract import Data, Study
+
+
+def sections(known: Known) -> list[Section]:
+    """What bits of operations depend on; torch's documentation against what was seen; certificates compared."""
+    tables = [*sensitivity_tables(known), *largest_tables(known), *refused_tables(known)]
+    dependent = Section(
+        "audits", "Operations: what their bits depend on", "No operation was audited.", " ".join(sentences(known)),
+        sensitivity_figures(known), folded(tables),
+        notes=[f"{note[:1].upper()}{note[1:]}." for note in known.notes], opened=True,
+    )  # fmt: skip
+    made = [dependent]
+    if stated := folded([*audit_tables(known), *mode_tables(known)]):
+        intro = (
+            "A statement is true where cases differ between runs without torch's deterministic mode and none in it, or "
+            "where all throw; it is not seen where no case differs."
+        )
+        title = "Operations: documentation against what was seen"
+        made.append(Section("audits-documentation", title, "", intro, tables=stated, opened=True))
+    if len(known.recorded.certificates) > 1:
+        title, nothing = "Operations: certificates compared", "The certificates say the same."
+        made.append(Section("audits-certificates", title, nothing, tables=folded(compared_tables(known))))
+    return made
+
+
+STUDY = Study(
+    read=lambda frames, options: known_of(audits(frames)),
+    empty=lambda known: not known.recorded.certificates,
+    data=(
+        Data("cases", "a row per case of every certificate", CASES, lambda known: known.recorded.cases),
+        Data("changes", "a row per case and change", SEEN, lambda known: known.recorded.seen),
+        Data("statements", "what became of each statement of torch's documentation, and of what differs without one",
+             STATED, lambda known: known.recorded.stated),
+        Data("sensitivity", "a row per operation, direction and change, over all certificates", SENSITIVITY,
+             lambda known: known.sensitivity),
+        Data("certificates", "each against the first, a row per difference", COMPARED, lambda known: known.compared),
+    ),
+    sentences=sentences,
+    tables=all_tables,
+    sections=sections,
+    notes=lambda known: known.notes,
+    problems=lambda known: known.recorded.problems,
+    findings=findings,
+)  # fmt: skip
