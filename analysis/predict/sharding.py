@@ -27,7 +27,9 @@ from miniapps.trace.records import (
 
 CACHES = [2**20, 2**22, 2**24, 2**26]  # bytes of a rank's cache: that with which the rates fit best is taken
 CLOCKS = ("cpu", "wall")
-POOLED = {"sorted": FLOAT, "exact": FLOAT, "fixed-point": 8}  # bytes of an element of a part of a bag
+# Bytes of an element of a part of a bag. `exact`: one word, which is assumed. Tables whose numbers are further apart
+# than 2**26 or so in a step take more (`kernels.exact.Limbs`), and traces do not say how many.
+POOLED = {"sorted": FLOAT, "exact": 8}
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,7 @@ def _recorded(name: str, by_name: dict[str, dict[int, float]], where: str) -> Lo
 
 def options(ranks: int, order: str, layout: bool) -> list[tuple[str, int]]:
     """The (sharding, rank) that a table may have; `layout`: without those whose sums depend on the ranks."""
-    pooled = order == "fixed-point" or (order == "sorted" and not layout)
-    names = [name for name in SHARDINGS if name != "row-pooled" or pooled]
+    names = [name for name in SHARDINGS if name != "row-pooled" or order == "exact" or not layout]
     return [(name, rank) for name in names for rank in range(ranks if name == "table" else 1)]
 
 

@@ -17,12 +17,7 @@ NAN, PINF, NINF = CHUNKS, CHUNKS + 1, CHUNKS + 2
 WORDS = CHUNKS + 3
 LOWEST = -1075  # chunk i counts multiples of 2**(32 i + LOWEST)
 
-HEADROOM = 20  # bits: sums of 2**20 contributions fit
-LIMB = 42  # bits of one fixed-point limb; LIMB + HEADROOM leave the sign of an int64
-EMPTY = -1074  # exponent of a tensor of zeros: below that of any other
-NONFINITE = 1 << 20  # exponent of a tensor with a NaN or an infinity: above that of any other
-FLAG = 21  # bits of each of the three counters (NaN, +inf, -inf) that then replace the numbers
-
+LIMB = 42  # bits of one limb of the fixed-point sum
 LEVEL = 40  # bits between the levels of the binned sum, which keeps three
 LOWEST_BIT = -1074  # all float64 are multiples of 2**-1074
 
@@ -109,60 +104,6 @@ def nearest(integer: int, exponent: int, dtype=np.float64) -> float:
     if value > float(np.finfo(dtype).max):
         value = math.inf
     return -value if integer < 0 else value
-
-
-def fixed_exponent(x: np.ndarray) -> int:
-    """The least e with max|x| < 2**e; EMPTY where all is zero or there is nothing, NONFINITE as it says."""
-    largest = np.abs(x).max(initial=0.0)
-    if not np.isfinite(largest):
-        return NONFINITE
-    return int(np.frexp(largest)[1]) if largest else EMPTY
-
-
-def fixed_encode(x: np.ndarray, exponent: int, limbs: int) -> np.ndarray:
-    """`x` (k, *shape) in units of 2**(exponent - LIMB * limbs), summed over axis 0: (limbs, *shape)."""
-    x = np.asarray(x, dtype=np.float64)
-    if exponent >= NONFINITE:
-        counts = (
-            np.isnan(x)
-            + ((x == np.inf).astype(np.int64) << FLAG)
-            + ((x == -np.inf).astype(np.int64) << 2 * FLAG)
-        )
-        rest = np.zeros((limbs - 1, *x.shape[1:]), dtype=np.int64)
-        return np.concatenate([counts.sum(axis=0, dtype=np.int64)[None], rest])
-    # Two steps, for one factor could overflow. What underflows is far below the last limb.
-    shift = LIMB - exponent
-    x = np.ldexp(np.ldexp(x, shift // 2), shift - shift // 2)
-    words = []
-    for _ in range(limbs):
-        whole = np.rint(x)
-        words.append(whole.astype(np.int64).sum(axis=0))
-        x = np.ldexp(x - whole, LIMB)
-    return np.array(words, dtype=np.int64).reshape(limbs, *x.shape[1:])
-
-
-def fixed_decode(words: np.ndarray, exponent: int, dtype) -> np.ndarray:
-    """The sums in `words` (limbs, *shape), rounded to nearest even: `dtype` (*shape,)."""
-    limbs, shape = len(words), words.shape[1:]
-    columns = words.reshape(limbs, -1).T.tolist()
-    if exponent >= NONFINITE:
-        values = [_flagged(column[0]) for column in columns]
-    else:
-        unit = exponent - LIMB * limbs
-        values = [
-            nearest(sum(w << (LIMB * (limbs - 1 - i)) for i, w in enumerate(column)), unit, dtype)
-            for column in columns
-        ]
-    return np.array(values, dtype=dtype).reshape(shape)
-
-
-def _flagged(counts: int) -> float:
-    nan, pinf, ninf = ((counts >> (i * FLAG)) & ((1 << FLAG) - 1) for i in range(3))
-    if pinf and not ninf and not nan:
-        return math.inf
-    if ninf and not pinf and not nan:
-        return -math.inf
-    return math.nan  # a NaN, infinities of both signs, or finite: then the exponent is unknown
 
 
 def order_free_sum(name: str, x: np.ndarray, y: np.ndarray | None = None) -> np.floating:

@@ -1,5 +1,4 @@
-// Fixed point on the CPU: words of many sums for kernels/exact/fixedpoint.py, and the sum of one array by threads.
-// The twin in NumPy is kernels/exact/reference.py; both give the same words and the same bits.
+// The sum of one array in fixed point, by threads. The twin in NumPy is kernels/exact/reference.py; both give the same bits.
 //
 // The sum mostly takes one pass over memory. Per element of float64, in vectors of eight: a load, two for the largest and
 // seven for two slices (four of them additions of floating-point numbers).
@@ -14,127 +13,6 @@
 namespace {
 
 constexpr int LIMB = 42;  // bits of one limb
-constexpr double LIMB_LIMIT = 0x1p42, LIMB_SCALE = 0x1p42;
-constexpr double ROUNDER = 0x1.8p52;  // adding it rounds to an integer, which is then in the low bits
-constexpr int EMPTY = -1074, NONFINITE = 1 << 20;
-
-// ---------------------------------------------------------------- words of many sums
-
-template <typename T>
-inline int exponent_of(double most) {
-    if (!(most <= std::numeric_limits<T>::max())) return NONFINITE;
-    if (most == 0) return EMPTY;
-    int e;
-    std::frexp(most, &e);
-    return e;
-}
-
-FPNA_CLONES int largest_float(const float *x, std::size_t n) {
-    std::int32_t most = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        std::int32_t b;
-        std::memcpy(&b, x + i, sizeof b);
-        b &= 0x7FFFFFFF;
-        most = b > most ? b : most;
-    }
-    return most;
-}
-
-int fixed_exponent(const double *x, std::size_t n) {
-    return exponent_of<double>(double_of_bits(largest(x, n)));
-}
-
-int fixed_exponent(const float *x, std::size_t n) {
-    const std::int32_t b = largest_float(x, n);
-    float most;
-    std::memcpy(&most, &b, sizeof most);
-    return exponent_of<float>(most);
-}
-
-// One row added to out[limb][column]. Returns whether some |x| was not below 2^exponent (a NaN is not).
-template <int LIMBS, typename T>
-inline __attribute__((always_inline)) bool encode_row(const T *x, std::size_t columns, double f, double g, i64 *out,
-                                                      std::size_t pitch) {
-    const i64 offset = i64(bits_of(ROUNDER));
-    i64 bad = 0;
-    for (std::size_t c = 0; c < columns; ++c) {
-        double y = double(x[c]) * f * g;
-        bad |= std::fabs(y) <= LIMB_LIMIT ? 0 : 1;
-        for (int k = 0; k < LIMBS; ++k) {
-            const double shifted = y + ROUNDER;
-            out[k * pitch + c] += i64(bits_of(shifted)) - offset;
-            y = (y - (shifted - ROUNDER)) * LIMB_SCALE;
-        }
-    }
-    return bad != 0;
-}
-
-FPNA_CLONES bool encode_row_float(const float *x, std::size_t n, double f, double g, i64 *out, std::size_t pitch) {
-    return encode_row<1>(x, n, f, g, out, pitch);
-}
-
-FPNA_CLONES bool encode_row_double(const double *x, std::size_t n, double f, double g, i64 *out, std::size_t pitch) {
-    return encode_row<2>(x, n, f, g, out, pitch);
-}
-
-inline bool encode(const float *x, std::size_t n, double f, double g, i64 *out, std::size_t pitch) {
-    return encode_row_float(x, n, f, g, out, pitch);
-}
-
-inline bool encode(const double *x, std::size_t n, double f, double g, i64 *out, std::size_t pitch) {
-    return encode_row_double(x, n, f, g, out, pitch);
-}
-
-// x (rows, columns) summed over its rows into out (limbs, columns). Narrow x is read as fewer, wider rows, which
-// are folded at the end: integers do not mind.
-template <typename T>
-bool fixed_encode(const T *x, std::size_t rows, std::size_t columns, int exponent, i64 *out) {
-    constexpr int limbs = sizeof(T) == 4 ? 1 : 2;
-    constexpr std::size_t WIDE = 64;
-    const int shift = LIMB - exponent;
-    const double f = std::ldexp(1.0, shift >> 1), g = std::ldexp(1.0, shift - (shift >> 1));
-    bool bad = false;
-    if (columns > 0 && columns <= WIDE / 2 && rows >= WIDE) {
-        const std::size_t fold = WIDE / columns, width = fold * columns;
-        i64 wide[limbs * WIDE] = {};
-        for (; rows >= fold; rows -= fold, x += width) bad |= encode(x, width, f, g, wide, WIDE);
-        for (int k = 0; k < limbs; ++k)
-            for (std::size_t i = 0; i < width; ++i) out[k * columns + i % columns] += wide[k * WIDE + i];
-    }
-    for (; rows > 0; --rows, x += columns) bad |= encode(x, columns, f, g, out, columns);
-    return bad;
-}
-
-// Rounds once, to the precision of normal numbers, and scales by f * g. Scaling is exact: a sum so small that it
-// is subnormal has no bits below the lowest one of its type, for its elements have none, and was not rounded.
-FPNA_CLONES void decode_float(const i64 *words, std::size_t n, double f, double g, float *out) {
-    for (std::size_t i = 0; i < n; ++i) out[i] = float(double(float(words[i])) * f * g);
-}
-
-FPNA_CLONES void decode_double(const i64 *words, std::size_t n, double f, double g, double *out) {
-    for (std::size_t i = 0; i < n; ++i) {
-        const i64 low = words[n + i], high = words[i] + (low >> LIMB);
-        const double leading = double(high);  // the error of this is below 2^10, so that `rest` is below 2^53
-        const i64 rest = ((high - i64(leading)) << LIMB) + (low & ((i64(1) << LIMB) - 1));
-        out[i] = (leading * LIMB_SCALE + double(rest)) * f * g;
-    }
-}
-
-inline void decode(const i64 *words, std::size_t n, double f, double g, float *out) {
-    decode_float(words, n, f, g, out);
-}
-
-inline void decode(const i64 *words, std::size_t n, double f, double g, double *out) {
-    decode_double(words, n, f, g, out);
-}
-
-template <typename T>
-void fixed_decode(const i64 *words, std::size_t n, int exponent, T *out) {
-    const int unit = exponent - LIMB * (sizeof(T) == 4 ? 1 : 2);
-    decode(words, n, std::ldexp(1.0, unit >> 1), std::ldexp(1.0, unit - (unit >> 1)), out);
-}
-
-// ---------------------------------------------------------------- the sum of one array
 
 constexpr int SCALED_BY = 64;  // where the first rounder would overflow; what underflows is far below half a unit
 constexpr std::size_t LOOKED_AT = 64;  // tiles of a long array among which the largest element is guessed
@@ -256,33 +134,9 @@ Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int
     return round_words<Accumulator<Element>>(words, words);
 }
 
-using words_t = py::array_t<i64, py::array::c_style>;
-
-template <typename T>
-bool is(const py::array &a) {
-    return py::isinstance<py::array_t<T, py::array::c_style>>(a);
-}
-
 }  // namespace
 
 void register_fixed_point(Module &m) {
-    // The shapes are checked in kernels/exact/fixedpoint.py.
-    m.def("fixed_exponent", [](py::array x) {
-        return is<float>(x) ? fixed_exponent(static_cast<const float *>(x.data()), x.size())
-                            : fixed_exponent(static_cast<const double *>(x.data()), x.size());
-    });
-    m.def("fixed_encode", [](py::array x, int exponent, words_t out) {
-        const std::size_t rows = x.shape(0), columns = rows ? x.size() / rows : 0;
-        i64 *o = out.mutable_data();
-        return is<float>(x) ? fixed_encode(static_cast<const float *>(x.data()), rows, columns, exponent, o)
-                            : fixed_encode(static_cast<const double *>(x.data()), rows, columns, exponent, o);
-    });
-    m.def("fixed_decode", [](words_t words, int exponent, py::array out) {
-        if (is<float>(out))
-            fixed_decode(words.data(), out.size(), exponent, static_cast<float *>(out.mutable_data()));
-        else
-            fixed_decode(words.data(), out.size(), exponent, static_cast<double *>(out.mutable_data()));
-    }, py::arg("words").noconvert(), py::arg("exponent"), py::arg("out"));
     define_order_free(m, "fixed_point",
                       [](auto terms, std::size_t n, int threads) { return fixed_point(terms, n, threads); });
 }

@@ -12,6 +12,7 @@
 
 #include "by_bin.hpp"
 #include "native.hpp"
+#include "../include/elements.hpp"
 #include "../include/superaccumulator.hpp"
 
 constexpr int LIMB_BITS = 42;

@@ -17,6 +17,7 @@ PYBIND11_MODULE(_native, module) {
     register_expansions(m);
     register_fixed_point(m);
     register_ilu(m);
+    register_limbs(m);
     register_means(m);
     register_packed(m);
     register_scatter(m);

@@ -61,6 +61,7 @@ void register_environment(Module &m);
 void register_expansions(Module &m);
 void register_fixed_point(Module &m);
 void register_ilu(Module &m);
+void register_limbs(Module &m);
 void register_means(Module &m);
 void register_packed(Module &m);
 void register_scatter(Module &m);

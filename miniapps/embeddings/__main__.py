@@ -24,7 +24,7 @@ from miniapps.system.environment import cpu_model
 from miniapps.system.world import parsed, speaks, world
 
 PROG = "python -m miniapps.embeddings"
-ORDERS = ("sorted", "fixed-point")
+ORDERS = ("sorted", "exact")
 MIXED = 5  # strategies of a problem, beside the uniform ones
 
 

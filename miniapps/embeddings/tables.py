@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 from mpi4py import MPI
 
-from kernels.exact import EMPTY
+from kernels.exact import Limbs, range_of
 from miniapps.embeddings import sums
 from miniapps.embeddings.asked import Asked, ask
 from miniapps.embeddings.bags import Bags
@@ -23,7 +23,7 @@ from miniapps.layout.messages import all_to_all
 
 LOOKUP, SCATTER = "lookup", "scatter"
 ROWS, ANSWERS, GRADIENTS = MESSAGES = ("exchange.rows", "exchange.answers", "exchange.gradients")
-WORD, FLOAT = 8, 4  # bytes of a sum in fixed point, of a float32
+WORD, FLOAT = 8, 4  # bytes of a word of a sum, of a float32
 
 
 def _untimed(region: str, nbytes: int) -> AbstractContextManager:
@@ -46,7 +46,7 @@ class Tables:
         timed: Callable[[str, int], AbstractContextManager] = _untimed,
     ):
         self._comm, self.placed, self.columns = comm.Dup(), list(placed), placed[0].table.columns
-        self._timed, self._order, self._fixed = timed, order, order == "fixed-point"
+        self._timed, self._order, self._exact = timed, order, order == "exact"
         self.rank, self.size = comm.rank, comm.size
         self.shards = [Shard(of, comm.rank, partial(draw, number)) for number, of in enumerate(placed)]
         self._asked: list[Asked] = []
@@ -62,33 +62,34 @@ class Tables:
         )
         with self._timed(LOOKUP, self._nbytes()):
             looked = [self._looked(t) for t in range(len(self.placed))]
-        units = self._agreed(looked)
+        limbs = self._agreed([x if self._in_words(t) else None for t, x in enumerate(looked)])
         with self._timed(LOOKUP, self._nbytes()):
-            pieces = [self._answers(t, looked[t], units[t]) for t in range(len(self.placed))]
+            pieces = [self._answers(t, looked[t], limbs[t]) for t in range(len(self.placed))]
         coming = [
-            sum(self._answer_bytes(t, p) for t in range(len(self.placed))) if p != self.rank else 0
+            sum(self._answer_bytes(t, p, limbs[t]) for t in range(len(self.placed))) if p != self.rank else 0
             for p in range(self.size)
         ]
         came = self._sent(ANSWERS, pieces, coming)
         with self._timed(LOOKUP, sum(map(len, came))):
-            pooled = [self._assembled(t, came, pieces[t], units[t]) for t in range(len(self.placed))]
+            pooled = [self._assembled(t, came, pieces[t], limbs[t]) for t in range(len(self.placed))]
             return np.stack(pooled, axis=1)
 
     def update(self, gradients: np.ndarray, scale: float, rate: float) -> None:
         """w = w - rate (scale g) of every row that was looked up, g the sum of its gradients; `gradients` float32 (own
         samples, tables, columns), of the sums of the bags. Collective, after `look_up`."""
         every = range(len(self.placed))
-        units = self._agreed([gradients[:, t] for t in every])
+        limbs = self._agreed([gradients[:, t] if self._exact else None for t in every])
         with self._timed(SCATTER, gradients.nbytes):
-            pieces = [self._gradients(t, gradients[:, t], units[t]) for t in every]
+            pieces = [self._gradients(t, gradients[:, t], limbs[t]) for t in every]
         coming = [
-            sum(self._gradient_bytes(t, q) for t in every) if q != self.rank else 0 for q in range(self.size)
+            sum(self._gradient_bytes(t, q, limbs[t]) for t in every) if q != self.rank else 0
+            for q in range(self.size)
         ]
         came = self._sent(GRADIENTS, pieces, coming)
         with self._timed(SCATTER, self._nbytes()):
             for t, shard in enumerate(self.shards):
                 if shard.weights.size:
-                    total = self._summed(t, came, pieces[t], units[t])
+                    total = self._summed(t, came, pieces[t], limbs[t])
                     shard.learn(self._asked[t].distinct[0], total, scale, rate)
 
     def free(self) -> None:
@@ -109,29 +110,31 @@ class Tables:
             rows = asked.received[0]
         return shard.look_up(rows)
 
-    def _answers(self, t: int, looked: np.ndarray, unit: int) -> dict[int, np.ndarray]:
+    def _in_words(self, t: int) -> bool:
+        """Whether parts of bags travel as words."""
+        return self._exact and self.placed[t].sharding == "row-pooled"
+
+    def _answers(self, t: int, looked: np.ndarray, limbs: Limbs | None) -> dict[int, np.ndarray]:
         """What this rank answers to each rank: rows, sums of bags, or of their parts."""
         of, asked = self.placed[t], self._asked[t]
         if not self.shards[t].weights.size:
             return {}
         if of.sharding == "replicated":
-            return {self.rank: self._pooled(looked, asked.bags.samples, len(asked.bags.lengths), unit)}
+            return {self.rank: self._pooled(looked, asked.bags.samples, len(asked.bags.lengths))}
         if of.sharding == "row":
             ends = np.cumsum([len(bags.rows) for bags in asked.came])
             return dict(enumerate(np.split(looked, ends[:-1])))
         count = sum(map(len, asked.numbers))
-        if of.sharding == "row-pooled" and self._fixed:
-            pooled = sums.words_added(sums.words(looked, unit), asked.received[1], count)
+        if limbs:
+            pooled = limbs.added(looked, asked.received[1], count)
         else:
-            pooled = self._pooled(looked, asked.received[1], count, unit)
+            pooled = self._pooled(looked, asked.received[1], count)
         return {q: pooled[asked.numbers[q][asked.vectors(bags)]] for q, bags in enumerate(asked.came)}
 
-    def _pooled(self, rows: np.ndarray, samples: np.ndarray, count: int, unit: int) -> np.ndarray:
-        if self._fixed:
-            return sums.rounded(sums.words_added(sums.words(rows, unit), samples, count), unit)
+    def _pooled(self, rows: np.ndarray, samples: np.ndarray, count: int) -> np.ndarray:
         return sums.added(rows, samples, count, self._order)
 
-    def _answer_bytes(self, t: int, p: int) -> int:
+    def _answer_bytes(self, t: int, p: int, limbs: Limbs | None) -> int:
         """Of what rank p answers to this one."""
         of, asked = self.placed[t], self._asked[t]
         if of.sharding == "replicated" or p not in asked.sent:
@@ -139,19 +142,21 @@ class Tables:
         bags = asked.sent[p]
         if of.sharding == "row":
             return FLOAT * self.columns * len(bags.rows)
-        width = WORD if of.sharding == "row-pooled" and self._fixed else FLOAT
-        return width * of.width(p) * len(asked.vectors(bags))
+        size = WORD * limbs.words if limbs else FLOAT
+        return size * of.width(p) * len(asked.vectors(bags))
 
-    def _assembled(self, t: int, came: list[Came], own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+    def _assembled(
+        self, t: int, came: list[Came], own: dict[int, np.ndarray], limbs: Limbs | None
+    ) -> np.ndarray:
         """float32 (own samples, columns): the sums of the own bags, from what all holders answered."""
         of, asked = self.placed[t], self._asked[t]
         count = len(asked.bags.lengths)
         if of.sharding == "replicated":
             return own[self.rank]
-        words = of.sharding == "row-pooled" and self._fixed
-        dtype = np.int64 if words else np.float32
         parts = [
-            own[p] if p == self.rank else came[p].next(self._answer_bytes(t, p), dtype, of.width(p))
+            own[p]
+            if p == self.rank
+            else came[p].next(self._answer_bytes(t, p, limbs), of.width(p), limbs.words if limbs else 0)
             for p in asked.sent
         ]
         if not of.by_rows:
@@ -160,78 +165,78 @@ class Tables:
         if of.sharding == "row":
             rows = np.empty_like(every)
             rows[asked.places] = every
-            return self._pooled(rows, asked.bags.samples, count, unit)
+            return self._pooled(rows, asked.bags.samples, count)
         samples = np.concatenate([asked.vectors(bags) for bags in asked.sent.values()])
-        if words:
-            return sums.rounded(sums.words_added(every, samples, count), unit)
+        if limbs:
+            return limbs.rounded(sums.words_added(every, samples, count))
         return sums.added(every, samples, count, self._order)
 
     # ---- gradients: on the side of the samples, then of the rows
 
-    def _gradients(self, t: int, gradient: np.ndarray, unit: int) -> dict[int, np.ndarray]:
+    def _gradients(self, t: int, gradient: np.ndarray, limbs: Limbs | None) -> dict[int, np.ndarray]:
         """What goes to each rank: the gradient of each sample, or sums by row where these are fewer bytes."""
         of, asked = self.placed[t], self._asked[t]
         parts = {}
         for p, bags in asked.sent.items():
             vectors = asked.vectors(bags)
             own = np.ascontiguousarray(gradient[vectors][:, of.columns(p)])
-            if self._summed_first(asked, bags):
+            if limbs and self._summed_first(asked, bags, p, limbs):
                 rows, which = np.unique(bags.rows, return_inverse=True)
-                of_row = np.searchsorted(vectors, bags.samples)
-                own = sums.words_added(sums.words(own, unit)[of_row], which, len(rows))
+                own = limbs.added(own[np.searchsorted(vectors, bags.samples)], which, len(rows))
             parts[p] = own
         return parts
 
-    def _summed_first(self, asked: Asked, bags: Bags) -> bool:
-        """Whether gradients are added up by row before they travel: where the order allows it, and it saves bytes."""
-        if not self._fixed:
+    def _summed_first(self, asked: Asked, bags: Bags, other: int, limbs: Limbs) -> bool:
+        """Whether gradients are added up by row before they travel between this rank and another: it saves bytes."""
+        if other == self.rank:
             return False
-        return WORD * len(np.unique(bags.rows)) < FLOAT * len(asked.vectors(bags))
+        return WORD * limbs.words * len(np.unique(bags.rows)) < FLOAT * len(asked.vectors(bags))
 
-    def _gradient_bytes(self, t: int, q: int) -> int:
+    def _gradient_bytes(self, t: int, q: int, limbs: Limbs | None) -> int:
         """Of what rank q sends to this one."""
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         if not self.shards[t].weights.size:
             return 0
         bags = asked.came[q]
-        if self._summed_first(asked, bags):
-            return WORD * width * len(np.unique(bags.rows))
+        if limbs and self._summed_first(asked, bags, q, limbs):
+            return WORD * limbs.words * width * len(np.unique(bags.rows))
         return FLOAT * width * len(asked.vectors(bags))
 
-    def _summed(self, t: int, came: list[Came], own: dict[int, np.ndarray], unit: int) -> np.ndarray:
+    def _summed(
+        self, t: int, came: list[Came], own: dict[int, np.ndarray], limbs: Limbs | None
+    ) -> np.ndarray:
         """float32 (distinct rows, own columns): the sums of their gradients over the whole batch."""
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         rows, which = asked.distinct
-        total = np.zeros((len(rows), width), np.int64)
-        every = np.zeros((sum(map(len, asked.numbers)), width), np.float32)
+
+        def part(q: int, words: int) -> np.ndarray:
+            return own[q] if q == self.rank else came[q].next(self._gradient_bytes(t, q, limbs), width, words)
+
+        if limbs is None:
+            every = np.zeros((sum(map(len, asked.numbers)), width), np.float32)
+            for q, bags in enumerate(asked.came):
+                every[asked.numbers[q][asked.vectors(bags)]] = part(q, 0)
+            return sums.added(every[asked.received[1]], which, len(rows), self._order)
+        total = np.zeros((len(rows), limbs.words, width), np.int64)
         for q, bags in enumerate(asked.came):
-            words = self._summed_first(asked, bags)
-            part = (
-                own[q]
-                if q == self.rank
-                else came[q].next(self._gradient_bytes(t, q), np.int64 if words else np.float32, width)
-            )
-            if words:
-                total[np.searchsorted(rows, np.unique(bags.rows))] += part
-            elif self._fixed:
-                vectors = asked.vectors(bags)
-                of_row = sums.words(part, unit)[np.searchsorted(vectors, bags.samples)]
-                total += sums.words_added(of_row, np.searchsorted(rows, bags.rows), len(rows))
+            if self._summed_first(asked, bags, q, limbs):
+                total[np.searchsorted(rows, np.unique(bags.rows))] += part(q, limbs.words)
             else:
-                every[asked.numbers[q][asked.vectors(bags)]] = part
-        if self._fixed:
-            return sums.rounded(total, unit)
-        return sums.added(every[asked.received[1]], which, len(rows), self._order)
+                of_row = part(q, 0)[np.searchsorted(asked.vectors(bags), bags.samples)]
+                limbs.added(of_row, np.searchsorted(rows, bags.rows), len(rows), total)
+        return limbs.rounded(total)
 
     # ---- messages
 
-    def _agreed(self, of_tables: Sequence[np.ndarray]) -> list[int]:
-        """The exponent of each table: the largest of all ranks. Collective."""
-        if not self._fixed:
-            return [EMPTY] * len(of_tables)
-        own = np.array([sums.exponent(x) if x.size else EMPTY for x in of_tables], np.int64)
+    def _agreed(self, of_tables: Sequence[np.ndarray | None]) -> list[Limbs | None]:
+        """The words for the terms of each table: by the range of those of all ranks. None for None. Collective."""
+        chosen = {t: x for t, x in enumerate(of_tables) if x is not None}
+        if not chosen:
+            return [None] * len(of_tables)
+        own = np.stack([range_of(x, len(self._asked[t].bags.rows)) for t, x in chosen.items()])
         self._comm.Allreduce(MPI.IN_PLACE, own, MPI.MAX)
-        return own.tolist()
+        limbs = {t: Limbs.of(of, self.size) for t, of in zip(chosen, own, strict=True)}
+        return [limbs.get(t) for t in range(len(of_tables))]
 
     def _sent(self, region: str, pieces: Sequence[dict[int, np.ndarray]], coming: list[int]) -> list[Came]:
         """Send the pieces of all tables to each other rank; `coming` bytes from each."""
@@ -268,7 +273,10 @@ class Came:
     def __len__(self) -> int:
         return len(self._content)
 
-    def next(self, nbytes: int, dtype, columns: int) -> np.ndarray:
-        """The next bytes, (n, columns) of `dtype`."""
+    def next(self, nbytes: int, columns: int, words: int) -> np.ndarray:
+        """The next bytes: float32 (n, columns), or int64 (n, words, columns) if `words` is not 0."""
         begin, self._at = self._at, self._at + nbytes
-        return self._content[begin : self._at].copy().view(dtype).reshape(-1, columns)
+        content = self._content[begin : self._at].copy()
+        if words:
+            return content.view(np.int64).reshape(-1, words, columns)
+        return content.view(np.float32).reshape(-1, columns)

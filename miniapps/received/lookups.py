@@ -58,7 +58,7 @@ class Measured(msgspec.Struct, forbid_unknown_fields=True):
     format: Literal["fpna-lookups"]
     schema: Literal[1]
     ranks: Annotated[int, Meta(ge=1, lt=2**16)]
-    order: Literal["sorted", "exact", "fixed-point"]
+    order: Literal["sorted", "exact"]
     cpu: Annotated[str, Meta(max_length=1024)]
     problems: Annotated[list[Problem], Meta(min_length=1, max_length=10**4)]
 

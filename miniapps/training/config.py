@@ -11,7 +11,7 @@ DATA = (*IMAGES, "cora", "text", *RATED)
 NETWORKS = ("mlp", "cnn")  # of images
 PARTITIONED = ("gpt", "bert", "unet", "moe")  # by `miniapps.partition` alone
 MODELS = (*NETWORKS, "graphsage", "dlrm", *PARTITIONED)
-AGGREGATIONS = ("sorted", "fixed-point", "exact", "atomic", "emulated")
+AGGREGATIONS = ("sorted", "exact", "atomic", "emulated")
 POLICIES = ("fixed", "fastest", "lgreco", "adaprec", "adaprec-poster")
 SAMPLES = 2**20  # of a batch, at most
 WIDTH = 2**14  # of a layer, at most
@@ -111,7 +111,7 @@ class Model(Layers):
     aggregate: str = option(
         "sorted",
         help="graphsage: the order in which neighbours are added up, and gradients on their way back; emulated: an "
-        "order of arrival drawn from seeds.order; dlrm: the same of the rows in a bag (sorted, fixed-point, exact)",
+        "order of arrival drawn from seeds.order; dlrm: the same of the rows in a bag (sorted, exact)",
         choices=AGGREGATIONS,
         role="method",
         flag="--aggregate",

@@ -149,20 +149,10 @@ def validate(config, options, size: int) -> None:
             "--aggregate exact"
         )
     shardings = {of.sharding for of in placed(config, options, size)}
-    if (
-        "row-pooled" in shardings
-        and order != "fixed-point"
-        and (order == "exact" or options.policy.per_block)
-    ):
+    if "row-pooled" in shardings and order == "sorted" and options.policy.per_block:
         raise ChoiceError(
-            f"--sharding row-pooled with --aggregate {order} meets guarantee run, below {level}: the sum of a bag then "
-            "depends on which rank has which rows; choose --aggregate fixed-point, or --sharding row"
-        )
-    lookups = training.batch * max(1, config.embeddings.pooling)
-    if order == "fixed-point" and lookups > 2**20:
-        raise UsageError(
-            f"--aggregate fixed-point: {lookups} lookups of a step in one table (--batch times --pooling) are more "
-            "than 2**20 terms of a sum; choose a smaller batch, or --aggregate sorted"
+            f"--sharding row-pooled with --aggregate sorted meets guarantee run, below {level}: the sum of a bag then "
+            "depends on which rank has which rows; choose --aggregate exact, or --sharding row"
         )
     if data == "ml-100k":
         if training.batch > ratings.COUNTS[0]:

@@ -152,8 +152,6 @@ def _require_images_or_graph(config, options) -> None:
         ("--aggregate", model.aggregate),
         ("--aggregate-inference", model.aggregate_inference),
     ):
-        if name in GRAPHS and order == "fixed-point":
-            raise UsageError(f"{flag} fixed-point goes with --model dlrm alone; choose exact")
         if name in GRAPHS and order == "atomic" and options.guarantee != "none":
             raise ChoiceError(
                 f"{flag} atomic meets guarantee none, below {options.guarantee}: additions come as threads arrive; "

@@ -121,15 +121,14 @@ def run(tmp_path, *options):
     [
         (["--sharding", "rows"], "unknown sharding"),
         (["--sharding", "row,row,row"], "3 shardings for 2 tables"),
-        (["--sharding", "row-pooled", "--guarantee", "layout"], "choose --aggregate fixed-point, or"),
-        (["--aggregate", "atomic"], "one order of sorted, exact, fixed-point"),
+        (["--sharding", "row-pooled", "--guarantee", "layout"], "choose --aggregate exact, or"),
+        (["--aggregate", "atomic"], "one order of sorted, exact"),
         (["--guarantee", "exact"], "choose --aggregate exact"),
         (["--data", "blobs"], "--data blobs is read; choose --data zipf"),
         (["--model", "mlp"], "choose --model dlrm"),
         (["--wire", "fp8"], "training.wire"),
         (["--shares", "auto", "--checkpoint-every", "1"], "output.shares"),
         (["--duplicate", "0.5"], "--duplicate"),
-        (["--pooling", "1024", "--aggregate", "fixed-point", "--batch", "2048"], r"2\*\*20 terms"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_helps(tmp_path, capsys, options, message):

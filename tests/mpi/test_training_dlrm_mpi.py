@@ -12,7 +12,7 @@ SMALL = ["--deck", "dlrm", "--data", "zipf", "--rows", "300", "--tables", "3", "
          "--set", "training.micro=8", "--set", "embeddings.features=3", "--set", "embeddings.columns=6",
          "--set", "embeddings.blocks=4", "--set", "model.hidden=8", "--steps", "4",
          "--evaluate-every", "2"]  # fmt: skip
-FIXED = ["--aggregate", "fixed-point"]
+EXACT = ["--aggregate", "exact"]
 
 
 def training(n, *options, out, library="mpich"):
@@ -62,8 +62,8 @@ def test_one_hash_for_every_sharding(tmp_path, whole, n, sharding, more):
 
 
 @pytest.mark.parametrize("n, sharding", [(3, "row-pooled,table,row"), (2, "row-pooled")])
-def test_one_hash_for_every_sharding_in_fixed_point(tmp_path, whole, n, sharding):
-    assert training(n, *FIXED, "--sharding", sharding, out=tmp_path / "run") == whole(*FIXED)[0]
+def test_one_hash_for_every_sharding_of_exact_sums(tmp_path, whole, n, sharding):
+    assert training(n, *EXACT, "--sharding", sharding, out=tmp_path / "run") == whole(*EXACT)[0]
 
 
 def test_one_hash_by_the_other_library(tmp_path, whole):
