@@ -5,12 +5,24 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.analysis.synthetic import write_run
+from tests.launch import run_mpi
 
+FEW = ("--set", "problem.sizes=100", "--set", "method.samples=2", "--set", "method.variants=sptr")
+CAMPAIGN = """\
+name = "decays"
+out = "out"
+
+[[runs]]
+app = "decay"
+ranks = [1, 2]
+deck = "L"
+"""
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 
@@ -40,6 +52,65 @@ def python(tree, *words):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def put(file, text, before=""):
+    """Write `text` into the file, or before some line that is in it."""
+    if not before:
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+        return
+    content = file.read_text()
+    assert content.count(before) == 1
+    file.write_text(content.replace(before, text + before))
+
+
+def test_an_ordering(tree, tmp_path):
+    put(tree / "kernels/allreduce/schedules/evens.py", *blocks("An ordering"))
+    assert python(tree, "-m", "fpna", "kernels", "allreduce", "tree", "evens-first", "-n", "5").strip().endswith(
+        "((((r0 + r2) + r4) + r1) + r3)"
+    )  # fmt: skip
+    assert "evens-first" in python(tree, "-m", "fpna", "coupled", "--list")
+    run = run_mpi(3, ["-m", "miniapps.reductions", *FEW, "--allreduce", "evens-first", "--out", tmp_path / "run"],
+                  cwd=tree, env={"PYTHONPATH": str(tree)})  # fmt: skip
+    assert run.returncode == 0, run.stderr
+
+
+def test_a_sum(tree):
+    order, stated, function = blocks("A sum")
+    sums = tree / "kernels" / "sums"
+    put(sums / "orders.py", f"        {order}", '        Order("reference"')
+    put(sums / "trees.py", textwrap.indent(stated, "    "), '    if name == "reference":')
+    file = sums / "numpy.py"
+    file.write_text(file.read_text() + "\n\n" + function)
+    shown = python(tree, "-m", "fpna", "kernels", "sums", "tree", "outside-in", "-n", "5")
+    assert "((((x[0] + x[4]) + x[1]) + x[3]) + x[2])\nThis is the tree that the order declares." in shown
+
+
+def test_an_application(tree, tmp_path):
+    (front,) = blocks("An application")
+    new = tree / "miniapps" / "decay"
+    put(new / "__init__.py", front)
+    main = (tree / "miniapps/reductions/__main__.py").read_text()
+    put(new / "__main__.py", main.replace("reductions", "decay"))
+    assert "decay        Blocks that decay by their global mean." in python(tree, "-m", "fpna", "--help")
+    one = python(tree, "-m", "fpna", "decay", "--guarantee", "layout", "--out", tmp_path / "one")
+    several = run_mpi(3, ["-m", "miniapps.decay", "--guarantee", "layout", "--out", tmp_path / "three"], cwd=tree,
+                      env={"PYTHONPATH": str(tree)})  # fmt: skip
+    assert several.returncode == 0, several.stderr
+    assert fingerprint(one) == fingerprint(several.stdout)
+    put(new / "decks" / "L.toml", "# Longer.\n[work]\nsteps = 9\n")
+    assert "Longer." in python(tree, "-m", "fpna", "decay", "--list")
+    put(tmp_path / "c.toml", CAMPAIGN)
+    assert "decay" in python(tree, "-m", "fpna", "jobs", "plan", tmp_path / "c.toml")
+    assert "IDENTICAL" in python(tree, "-m", "fpna", "report", tmp_path / "one", tmp_path / "three",
+                                 "-o", tmp_path / "report.html")  # fmt: skip
+
+
+def fingerprint(printed):
+    """The line of what an application prints that has it."""
+    (line,) = [line for line in printed.splitlines() if line.startswith("FINGERPRINT")]
+    return line
 
 
 def test_a_study(tree, tmp_path):

@@ -1,31 +1,7 @@
-"""The orderings as pure functions of the number of ranks; importing this package registers all of them."""
+"""The orderings as pure functions of the number of ranks; importing this package registers those of all its modules."""
 
-from kernels.allreduce.schedules import (
-    binomial,
-    block_tree,
-    direct,
-    double_tree,
-    doubling,
-    in_order,
-    k_nomial,
-    rabenseifner,
-    ring,
-    trees,
-    two_level,
-    unscheduled,
-)
+import pkgutil
+from importlib import import_module
 
-__all__ = [
-    "binomial",
-    "block_tree",
-    "direct",
-    "double_tree",
-    "doubling",
-    "in_order",
-    "k_nomial",
-    "rabenseifner",
-    "ring",
-    "trees",
-    "two_level",
-    "unscheduled",
-]
+for module in pkgutil.iter_modules(__path__):
+    import_module(f"{__name__}.{module.name}")
