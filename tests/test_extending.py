@@ -68,7 +68,7 @@ def put(file, text, before=""):
 def test_an_ordering(tree, tmp_path):
     put(tree / "kernels/allreduce/schedules/evens.py", *blocks("An ordering"))
     assert python(tree, "-m", "fpna", "kernels", "allreduce", "tree", "evens-first", "-n", "5").strip().endswith(
-        "((((r0 + r2) + r4) + r1) + r3)"
+        "((((x[0] + x[2]) + x[4]) + x[1]) + x[3])"
     )  # fmt: skip
     assert "evens-first" in python(tree, "-m", "fpna", "coupled", "--list")
     run = run_mpi(3, ["-m", "miniapps.reductions", *FEW, "--allreduce", "evens-first", "--out", tmp_path / "run"],
