@@ -61,7 +61,7 @@ sanitize: environment  ## the C++ under AddressSanitizer (GCC): tests of kernels
 	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
 	python=$$PWD/$(RUN) mpirun="$$PWD/$(VENV)/bin/mpirun -n 2"
 	mkdir -p build/sanitized
-	tar -c --exclude='*.so' --exclude=__pycache__ analysis benchmarks fpna jobs kernels miniapps tests setup.py pyproject.toml \
+	tar -c --exclude='*.so' --exclude=__pycache__ analysis benchmarks docs fpna jobs kernels miniapps tests *.md *.toml setup.py \
 	  | tar -x -C build/sanitized
 	cd build/sanitized
 	flags="-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -g1"
