@@ -155,13 +155,15 @@ def a_message(draw):
 
 def words(draw):
     dtype = draw.choice((np.float64, np.float32, np.float16))
-    x, y = numbers(draw, dtype, 20), numbers(draw, dtype, 20)
+    x, y, rows = numbers(draw, dtype, 20), numbers(draw, dtype, 20), numbers(draw, np.float32, 20, 2)
 
     def added():
         sums = exact.zeros(2)
         exact.add(sums[0], x)
         exact.add_products(sums[1], x, y)
-        return [exact.round(sums), exact.round(sums, np.empty(2, np.float32))]
+        held = exact.Limbs.of(exact.range_of(rows, len(rows)))
+        limbs = held.rounded(held.added(rows, np.arange(len(rows)) % 3, 3))
+        return [exact.round(sums), exact.round(sums, np.empty(2, np.float32)), limbs]
 
     return "words", added
 
