@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,6 +20,11 @@ class Bags:
     def samples(self) -> np.ndarray:
         """int64 (lookups,): to which of the samples each row belongs."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    @cached_property
+    def distinct(self) -> np.ndarray:
+        """int32 (distinct rows,), ascending."""
+        return np.unique(self.rows)
 
     def take(self, chosen: np.ndarray) -> Bags:
         """The bags of some samples, in that order."""

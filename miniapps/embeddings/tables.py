@@ -181,8 +181,8 @@ class Tables:
             vectors = asked.vectors(bags)
             own = np.ascontiguousarray(gradient[vectors][:, of.columns(p)])
             if limbs and self._summed_first(asked, bags, p, limbs):
-                rows, which = np.unique(bags.rows, return_inverse=True)
-                own = limbs.added(own[np.searchsorted(vectors, bags.samples)], which, len(rows))
+                of_row = own[np.searchsorted(vectors, bags.samples)]
+                own = limbs.added(of_row, np.searchsorted(bags.distinct, bags.rows), len(bags.distinct))
             parts[p] = own
         return parts
 
@@ -190,7 +190,7 @@ class Tables:
         """Whether gradients are added up by row before they travel between this rank and another: it saves bytes."""
         if other == self.rank:
             return False
-        return WORD * limbs.words * len(np.unique(bags.rows)) < FLOAT * len(asked.vectors(bags))
+        return WORD * limbs.words * len(bags.distinct) < FLOAT * len(asked.vectors(bags))
 
     def _gradient_bytes(self, t: int, q: int, limbs: Limbs | None) -> int:
         """Of what rank q sends to this one."""
@@ -199,7 +199,7 @@ class Tables:
             return 0
         bags = asked.came[q]
         if limbs and self._summed_first(asked, bags, q, limbs):
-            return WORD * limbs.words * width * len(np.unique(bags.rows))
+            return WORD * limbs.words * width * len(bags.distinct)
         return FLOAT * width * len(asked.vectors(bags))
 
     def _summed(
@@ -209,21 +209,20 @@ class Tables:
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         rows, which = asked.distinct
 
-        def part(q: int, words: int) -> np.ndarray:
-            return own[q] if q == self.rank else came[q].next(self._gradient_bytes(t, q, limbs), width, words)
-
-        if limbs is None:
-            every = np.zeros((sum(map(len, asked.numbers)), width), np.float32)
-            for q, bags in enumerate(asked.came):
-                every[asked.numbers[q][asked.vectors(bags)]] = part(q, 0)
-            return sums.added(every[asked.received[1]], which, len(rows), self._order)
-        total = np.zeros((len(rows), limbs.words, width), np.int64)
+        every = np.zeros((sum(map(len, asked.numbers)), width), np.float32)
+        words: list[tuple[np.ndarray, np.ndarray]] = []  # rows, and sums of some of their gradients
         for q, bags in enumerate(asked.came):
-            if self._summed_first(asked, bags, q, limbs):
-                total[np.searchsorted(rows, np.unique(bags.rows))] += part(q, limbs.words)
+            nbytes = self._gradient_bytes(t, q, limbs)
+            if limbs and self._summed_first(asked, bags, q, limbs):
+                words.append((bags.distinct, came[q].next(nbytes, width, limbs.words)))
             else:
-                of_row = part(q, 0)[np.searchsorted(asked.vectors(bags), bags.samples)]
-                limbs.added(of_row, np.searchsorted(rows, bags.rows), len(rows), total)
+                part = own[q] if q == self.rank else came[q].next(nbytes, width, 0)
+                every[asked.numbers[q][asked.vectors(bags)]] = part
+        if not limbs or not words:
+            return sums.added(every[asked.received[1]], which, len(rows), self._order)
+        total = limbs.added(every[asked.received[1]], which, len(rows))
+        for some, part in words:
+            total[np.searchsorted(rows, some)] += part
         return limbs.rounded(total)
 
     # ---- messages
