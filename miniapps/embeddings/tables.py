@@ -208,7 +208,6 @@ class Tables:
         """float32 (distinct rows, own columns): the sums of their gradients over the whole batch."""
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         rows, which = asked.distinct
-
         every = np.zeros((sum(map(len, asked.numbers)), width), np.float32)
         words: list[tuple[np.ndarray, np.ndarray]] = []  # rows, and sums of some of their gradients
         for q, bags in enumerate(asked.came):

@@ -10,6 +10,7 @@ from mpi4py import MPI
 from analysis.__main__ import main as analysis
 from analysis.predict import lookups, search
 from analysis.predict.lookups import SHARDINGS, WORK, Load
+from analysis.predict.sharding import options
 from miniapps.embeddings.histogram import described
 from miniapps.embeddings.sharding import Table
 from miniapps.received.lookups import read_chosen, read_measured
@@ -59,6 +60,12 @@ def test_large_spaces_leave_branches_out_and_are_exact():
     best, total = found.best[0], sum(of[k] for of, k in zip(costs, found.best[0].options, strict=True))
     for item, of in enumerate(costs):
         assert ((total - of[best.options[item]] + of).max(axis=1) >= best.seconds - 1e-12).all()
+
+
+def test_parts_of_bags_are_searched_where_no_sum_depends_on_the_ranks():
+    for order, layout, pooled in (("exact", True, True), ("sorted", True, False), ("sorted", False, True)):
+        names = {name for name, _ in options(2, order, layout)}
+        assert names == {name for name in SHARDINGS if pooled or name != "row-pooled"}
 
 
 def test_what_cannot_be_told_apart_follows_from_the_spread():
