@@ -153,14 +153,14 @@ def test_the_fastest_sharding_is_chosen_from_a_trace_and_taken_by_a_run(tmp_path
     recorded = json.loads((tmp_path / "auto" / "result.json").read_text())
     assert recorded["config"]["embeddings"]["sharding"] == "replicated,replicated"
     capsys.readouterr()
-    for options, message in (
+    for given, message in (
         (["--sharding", "auto"], "give --choice CHOICE"),
         (["--sharding", "auto", "--choice", str(times)], "is not what this program writes"),
         (["--sharding", "auto", "--choice", str(tmp_path / "none")], "cannot be read"),
         (["--sharding", "auto", "--choice", str(out), "--rows", "61"], "choose again for these"),
         (["--sharding", "row", "--choice", str(out)], "choose --sharding auto"),
     ):
-        assert main(APP, [*ZIPF, "--out", str(tmp_path / "refused"), *options], MPI.COMM_SELF) == 2
+        assert main(APP, [*ZIPF, "--out", str(tmp_path / "refused"), *given], MPI.COMM_SELF) == 2
         assert message in capsys.readouterr().err
 
 
