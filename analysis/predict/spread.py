@@ -105,7 +105,7 @@ def between_launches(runs: Sequence[Skeleton], clock: str) -> tuple[float, int, 
     for run in runs:
         seconds = np.array([each[clock == "wall"] for each in run.repeats], float)
         if len(seconds := seconds[np.isfinite(seconds) & (seconds > 0)]):
-            key = run.size, run.attributes["problem"], alike(run)
+            key = run.size, run.attributes.get("problem"), alike(run)
             groups.setdefault(key, []).append(np.log(seconds))
     launches = [each for group in groups.values() for each in group]
     within_freedom = sum(len(each) - 1 for each in launches)

@@ -97,7 +97,7 @@ def target(
     if unstated := [
         label(run)
         for run in chosen
-        if not {"app", "config", "method", "problem_options"} <= run.attributes.keys()
+        if not {"app", "config", "method", "problem", "problem_options"} <= run.attributes.keys()
     ]:
         raise Unreachable(
             f"{unstated[0]}: its trace does not say of which program and problem it is; leave it out"
