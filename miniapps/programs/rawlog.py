@@ -148,6 +148,8 @@ def read(path: Path) -> RawLog:
     head = data[: HEADER.itemsize].view(HEADER)[0]
     rank, rows, hashed = _believed(data, head, path, where)
     texts = _read_lines(path.with_suffix(".txt"), int(head["texts"]))
+    if data[HEADER.itemsize : PAGE].any():
+        raise _damaged(where, "the rest of its first page is not empty")
     if head["closing"] and xxhash.xxh3_64_intdigest(closing(head), hashed) != head["closing"]:
         raise _damaged(where, "the end of its header is not as it was written")
     if len(rows) and not (rows["number"][1:] > rows["number"][:-1]).all():

@@ -115,9 +115,11 @@ def of_checkpoint(path: Path, run: Path | None = None) -> tuple[str, str]:
             attributes = contents.attributes(root, where, heap=False)
             room = contents.Room(image)
             arrays = {name: contents.array(root, name, where, room) for name in contents.names(root, where)}
+        if not isinstance(head := attributes.get("chain", ""), str):
+            raise Refused(f"{where}: its head is a number, and no head is one; leave it out")
     except (Refused, OSError) as error:
         raise TraceError(str(error)) from error
-    return hash_of_checkpoint(attributes, arrays).hex(), attributes.get("chain", "")
+    return hash_of_checkpoint(attributes, arrays).hex(), head
 
 
 def _result(run: Path) -> Result | None:

@@ -247,6 +247,12 @@ def test_a_log_that_was_cut_off_may_have_one_record_more_than_it_says(tmp_path):
             lambda path: write_raw(path, rows(), ended=0, committed=20, change=lambda head: head.fill(0)),
             "version",
         ),
+        (
+            lambda path: path.write_bytes(
+                path.read_bytes()[: rawlog.PAGE - 1] + b"!" + path.read_bytes()[rawlog.PAGE :]
+            ),
+            "first page is not empty",
+        ),
     ],
 )
 def test_what_a_log_may_not_be(change, words, tmp_path):
