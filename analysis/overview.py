@@ -15,8 +15,6 @@ from analysis.load.frames import Frames
 from analysis.predict.score import Score, score
 from analysis.predict.whatif import WhatIf
 from analysis.runs import Id, samples
-from analysis.solves import tables as solves_tables
-from analysis.solves.frames import solves
 from analysis.studies.contract import Study
 from analysis.sums import tables as sums_tables
 from analysis.sums.frames import sums
@@ -51,7 +49,7 @@ class Overview:
     @cached_property
     def words(self) -> dict[str, str]:
         """{label of a group, or of a case of sums, solves or trainings: the same in words, for people}."""
-        cases = [study.recorded.words for study in (self.sums, self.solves, self.training) if study]
+        cases = [study.recorded.words for study in (self.sums, self.training) if study]
         cases += [dict(study.words(known)) for study, known in self.known.values()]
         return dict(ChainMap({group.label: group.words for group in self.groups}, *cases))
 
@@ -78,12 +76,6 @@ class Overview:
         return sums_tables.study(recorded) if len(recorded.samples) else None
 
     @cached_property
-    def solves(self) -> solves_tables.Study | None:
-        """The solves that runs recorded; None where there are none."""
-        recorded = solves(self.frames)
-        return solves_tables.study(recorded) if len(recorded.solves) else None
-
-    @cached_property
     def training(self) -> training_tables.Study | None:
         """The trainings that runs recorded; None where there are none."""
         recorded = trainings(self.frames)
@@ -104,12 +96,10 @@ class Overview:
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:
-        """(name, verdict, words) of the families of solves in which a decision changed."""
-        return solves_tables.changed(self.solves) if self.solves else []
+        """(name, verdict, words) of what studies judge beside the groups: solves in which a decision changed."""
+        return [row for study, known in self.known.values() for row in study.judged(known)]
 
     @cached_property
     def findings(self) -> list[Finding]:
         """What the verdict over all runs has to say beside the groups."""
-        of_solves = solves_tables.findings(self.decisions)
-        of_studies = [finding for study, known in self.known.values() for finding in study.findings(known)]
-        return of_solves + of_studies
+        return [finding for study, known in self.known.values() for finding in study.findings(known)]

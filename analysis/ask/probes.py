@@ -207,11 +207,11 @@ def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
 
 def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
     """What kinds of records there are, and what is unusual in them."""
-    kinds = {"sums": overview.sums, "solves": overview.solves, "trainings": overview.training,
+    kinds = {"sums": overview.sums, "solves": "solves" in overview.known, "trainings": overview.training,
              "audits": "audits" in overview.known, "answers": "answers" in overview.known}  # fmt: skip
     yield from (name for name, study in kinds.items() if study)
-    if overview.solves:
-        table = overview.solves.recorded.solves
+    if "solves" in overview.known:
+        table = overview.known["solves"][1].recorded.solves
         if (table["converged"] < 1).any():
             yield "not converged"
         if table["iterations"].nunique() > 1:

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import line, median_interval
+from analysis.studies.contract import Column
 
 FEWEST = 3  # samples, and points of a sample in the growth phase
 FEWEST_POINTS = 4  # of a piece of the broken line: three nearly are a line by themselves
@@ -19,9 +20,22 @@ RISE = 100.0  # a growth phase has at least this factor
 ALIKE = 2.0  # neighbouring pieces whose rates are within this factor are one phase
 WIGGLE = 0.1  # of the logarithm: what is closer to a line than 10 % is on it
 
-LAW = ["samples", "first", "last", "rate", "rate_low", "rate_high", "start", "rates", "power", "settled", "largest",
-       "largest_at", "tolerance", "predicted", "predicted_low", "predicted_high", "observed", "observed_low",
-       "observed_high", "crossed", "nothing"]  # fmt: skip
+CROSSED = "at which the tolerance is crossed"
+LAW = {
+    "samples": Column("int64"), "first": Column("float64", "of the growth phase"),
+    "last": Column("float64", "of the growth phase"), "rate": Column("float64", "growth of the logarithm"),
+    "rate_low": Column("float64"), "rate_high": Column("float64"),
+    "start": Column("float64", "relative difference (of fingerprints: fraction of blocks) at the beginning"),
+    "rates": Column("int64", "samples with a rate"),
+    "power": Column("bool", "a power fits better than an exponential"),
+    "settled": Column("float64", "relative difference at which it ends"),
+    "largest": Column("float64", "relative difference"),
+    "largest_at": Column("float64"), "tolerance": Column("float64"),
+    "predicted": Column("float64", CROSSED), "predicted_low": Column("float64"), "predicted_high": Column("float64"),
+    "observed": Column("float64", CROSSED), "observed_low": Column("float64"), "observed_high": Column("float64"),
+    "crossed": Column("int64", "samples that reach the tolerance"),
+    "nothing": Column("str", "why there is no rate, else empty"),
+}  # fmt: skip
 
 
 def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str]:

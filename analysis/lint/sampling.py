@@ -75,9 +75,10 @@ def wide_interval(experiment: Experiment) -> Iterator[Finding]:
 
 def extrapolated(experiment: Experiment) -> Iterator[Finding]:
     """A fitted growth is used beyond the iterations that it was fitted to (rule 12)."""
-    if experiment.overview.solves is None:
+    if "solves" not in experiment.overview.known:
         return
-    for row in experiment.overview.solves.growth.itertuples(index=False):
+    _, solves = experiment.overview.known["solves"]
+    for row in solves.growth.itertuples(index=False):
         if not row.first <= row.predicted <= row.last and np.isfinite(row.predicted):
             yield Finding(
                 WARNING, SOLVES, f"{row.family}, {row.case}",

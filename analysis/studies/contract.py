@@ -43,7 +43,8 @@ class Study(Generic[Known]):
     known: `empty`, whether no run recorded anything of it; `data` for programs; `sentences`, the verdict in words;
     `tables` for people as (title, table); `sections` of the report; `notes` limit what is said, `problems` are files
     that cannot be used, both sentences without a full stop; `words` {label of a case: the same in words}; `findings`
-    for the verdict over all runs; `draw(known, options)` writes the files that options ask for and returns their names.
+    for the verdict over all runs, `judged` (name, verdict, words) of what stands below its groups; `draw(known,
+    options)` writes the files that options ask for and returns their names.
     """
 
     read: Callable[[Frames, argparse.Namespace | None], Known]
@@ -56,12 +57,14 @@ class Study(Generic[Known]):
     problems: Callable[[Known], list[str]] = lambda known: []
     words: Callable[[Known], Mapping[str, str]] = lambda known: {}
     findings: Callable[[Known], list[Finding]] = lambda known: []
+    judged: Callable[[Known], list[tuple[str, str, str]]] = lambda known: []
     draw: Callable[[Known, argparse.Namespace], list[str]] = lambda known, options: []
 
 
 def frame(
-    rows: Iterable[Mapping[str, object] | tuple[object, ...]], columns: Mapping[str, Column]
+    rows: pd.DataFrame | Iterable[Mapping[str, object] | tuple[object, ...]], columns: Mapping[str, Column]
 ) -> pd.DataFrame:
     """`rows` as a frame with these columns and no others, each of its type."""
     types = {name: column.dtype for name, column in columns.items()}
-    return pd.DataFrame(list(rows), columns=list(columns)).astype(types)
+    given = rows if isinstance(rows, pd.DataFrame) else list(rows)
+    return pd.DataFrame(given, columns=list(columns)).astype(types)

@@ -10,7 +10,8 @@ from pathlib import Path
 from analysis import studies
 from analysis.studies.contract import Column
 
-TYPES = {"str": "text", "bool": "boolean", "int64": "integer", "Int64": "integer?", "float64": "number"}
+TYPES = {"str": "text", "bool": "boolean", "int64": "integer", "Int64": "integer?", "float64": "number",
+         "object": "list of objects"}  # fmt: skip
 
 
 def tables(name: str) -> str:

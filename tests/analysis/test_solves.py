@@ -5,8 +5,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
-from analysis.solves.frames import solves
-from analysis.solves.tables import changed, sentences, stops, study
+from analysis.studies.solves.runs import solves
+from analysis.studies.solves.tables import changed, known_of, sentences, stops
 from analysis.variability import EACH_OTHER
 from tests.analysis.solves_runs import FALLING, TOLERANCE, solve, write_solves
 from tests.analysis.synthetic import write_run
@@ -19,7 +19,7 @@ def call(*arguments):
 
 
 def made_of(*paths):
-    return study(solves(load(paths)))
+    return known_of(solves(load(paths)))
 
 
 def falling(iterations=8, **more):

@@ -8,9 +8,9 @@ import pytest
 
 from analysis.load.frames import load
 from analysis.report.build import build
-from analysis.solves import figures as solves_figures
-from analysis.solves import sections as solves_sections
-from analysis.solves.figures import (
+from analysis.studies.solves import figures as solves_figures
+from analysis.studies.solves import study as solves_study
+from analysis.studies.solves.figures import (
     COLOURS,
     POINTS,
     drift_figures,
@@ -18,8 +18,8 @@ from analysis.solves.figures import (
     history_figures,
     iteration_figures,
 )
-from analysis.solves.frames import solves
-from analysis.solves.tables import case_tables, study
+from analysis.studies.solves.runs import solves
+from analysis.studies.solves.tables import case_tables, known_of
 from tests.analysis import test_browser
 from tests.analysis.solves_runs import (
     FALLING,
@@ -63,7 +63,7 @@ def frames(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(frames):
-    return study(solves(frames))
+    return known_of(solves(frames))
 
 
 @pytest.fixture(scope="module")
@@ -153,7 +153,7 @@ def test_columns_of_what_was_not_recorded_are_left_out(tmp_path, results):
     ((_, table),) = case_tables(results)
     assert table.columns[-2:] == ("attained", "error") and "gap" in table.columns
     write_solves(tmp_path / "r", [solve(FALLING)])
-    ((_, bare),) = case_tables(study(solves(load([tmp_path]))))
+    ((_, bare),) = case_tables(known_of(solves(load([tmp_path]))))
     assert bare.columns == ("case", "solves", "iterations", "histories", "solutions", "residual")
 
 
@@ -215,16 +215,16 @@ def test_hostile_names_are_shown_not_run(tmp_path):
 
 
 def test_many_families_and_cases_have_tables_and_the_first_have_figures(tmp_path, monkeypatch):
-    for module in (solves_figures, solves_sections):
+    for module in (solves_figures, solves_study):
         monkeypatch.setattr(module, "DRAWN", 2)
     for k in range(4):
         pair = [solve(FALLING), solve(FALLING * 1.1)]
         write_solves(tmp_path / f"r{k}", pair, problem=f"p{k}", kind=f"kind{k}")
-    results = study(solves(load([tmp_path])))
+    results = known_of(solves(load([tmp_path])))
     assert (
         len(history_figures(results)) == 2 == len(drift_figures(results)) and len(case_tables(results)) == 4
     )
-    first, second, _ = solves_sections.solves_sections(results)
+    first, second, _ = solves_study.sections(results)
     assert "first 2 families; 2 more have tables only" in first.intro
     assert all(table.folded for _, table in [*first.tables[1:], *second.tables])
 
@@ -233,7 +233,7 @@ def test_cases_beyond_the_colours_and_rows_are_in_the_table(tmp_path, monkeypatc
     monkeypatch.setattr(solves_figures, "ROWS", COLOURS)
     for k in range(COLOURS + 2):
         write_solves(tmp_path / f"s{k}", [solve(FALLING)], ordering=f"permuted:seed={k}")
-    results = study(solves(load([tmp_path])))
+    results = known_of(solves(load([tmp_path])))
     assert "2 more cases are in the table" in iteration_figures(results)[0].caption
     (figure,) = history_figures(results)
     assert len(figure.legend) == COLOURS and "2 more cases are in the table" in figure.caption
@@ -242,7 +242,7 @@ def test_cases_beyond_the_colours_and_rows_are_in_the_table(tmp_path, monkeypatc
 def test_long_histories_are_thinned_and_solves_are_not(tmp_path):
     rng = np.random.default_rng(1)
     long = [solve(np.exp(-np.linspace(0, 20, 5000)) * rng.uniform(0.9, 1.1, 5000)) for _ in range(4)]
-    results = study(solves(load([write_solves(tmp_path / "r", long)])))
+    results = known_of(solves(load([write_solves(tmp_path / "r", long)])))
     (history,) = history_figures(results)
     (drift,) = drift_figures(results)
     assert len(history.svg) < 400_000 and points_of(drift.svg) <= POINTS + 100

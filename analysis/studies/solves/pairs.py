@@ -14,18 +14,38 @@ import pandas as pd
 
 from analysis.groups import LEVELS
 from analysis.runs import Id, label
-from analysis.solves.frames import Solves
+from analysis.studies.contract import Column, frame
+from analysis.studies.solves.runs import Solves
 from analysis.variability import EACH_OTHER
 from kernels import bits
 
-PAIRS = {"family": "str", "case": "str", "against": "str", "a_run": "str", "a_repeat": "int64", "b_run": "str",
-         "b_repeat": "int64", "compared": "int64", "differing": "int64", "first": "float64", "largest": "float64",
-         "at": "float64", "undefined": "int64"}  # fmt: skip
-CASES = ["family", "case", "guarantee", "ordering", "ranks", "solves", "incomplete", "decisions", "converged",
-         "histories", "recorded", "solutions", "residual", "residual_most", "true_residual", "gap", "attained",
-         "error", "orthogonality", "not_finite"]  # fmt: skip
-DECISIONS = ["family", "solves", "cases", "decisions", "changed", "samples", "sample_decisions",
-             "samples_changed"]  # fmt: skip
+PAIRS = {
+    "family": Column("str"), "case": Column("str"), "against": Column("str"), "a_run": Column("str"),
+    "a_repeat": Column("int64"), "b_run": Column("str"), "b_repeat": Column("int64"),
+    "compared": Column("int64", "iterations that both have"), "differing": Column("int64", "of these, with other bits"),
+    "first": Column("float64", "iteration that differs"),
+    "largest": Column("float64", "relative difference of residuals"),
+    "at": Column("float64", "iteration of the largest"),
+    "undefined": Column("int64", "differences without a number"),
+}  # fmt: skip
+CASES = {
+    "family": Column("str"), "case": Column("str"), "guarantee": Column("str"), "ordering": Column("str"),
+    "ranks": Column("int64"), "solves": Column("int64", "complete ones"), "incomplete": Column("int64"),
+    "decisions": Column("object", "`iterations`, `converged`, `solves`"), "converged": Column("int64"),
+    "histories": Column("int64", "different ones"), "recorded": Column("int64", "solves with a solution"),
+    "solutions": Column("int64", "different ones"), "residual": Column("float64", "the smallest of the last"),
+    "residual_most": Column("float64", "the largest of the last"), "true_residual": Column("float64", "the largest"),
+    "gap": Column("float64", "the largest"), "attained": Column("float64", "the largest"),
+    "error": Column("float64", "the largest"), "orthogonality": Column("float64", "the largest"),
+    "not_finite": Column("int64", "residuals"),
+}  # fmt: skip
+DECISIONS = {
+    "family": Column("str"), "solves": Column("int64"), "cases": Column("int64"),
+    "decisions": Column("object", "`iterations`, `converged`, `solves`"),
+    "changed": Column("bool", "not all solves took the same"), "samples": Column("int64", "of the drift study"),
+    "sample_decisions": Column("object", "`iterations`, `samples`"),
+    "samples_changed": Column("bool", "not all samples of a case took the same"),
+}  # fmt: skip
 
 
 def cases(solves: Solves) -> pd.DataFrame:
@@ -50,7 +70,7 @@ def cases(solves: Solves) -> pd.DataFrame:
                 "not_finite": int(same["not_finite"].sum()),
             }
         )  # fmt: skip
-    return pd.DataFrame(rows, columns=CASES)
+    return frame(rows, CASES)
 
 
 def decisions_of(done: pd.DataFrame) -> dict[tuple[int, bool], int]:
@@ -79,7 +99,7 @@ def decisions(solves: Solves) -> pd.DataFrame:
                 "samples_changed": bool((apart > 1).any()),
             }
         )  # fmt: skip
-    return pd.DataFrame(rows, columns=DECISIONS)
+    return frame(rows, DECISIONS)
 
 
 def reference(family: pd.DataFrame) -> Id | None:
@@ -113,7 +133,7 @@ def pairs(solves: Solves) -> pd.DataFrame:
                 where = {"family": family, "case": case, "against": against, "a_run": a[0], "a_repeat": a[1],
                          "b_run": b[0], "b_repeat": b[1]}  # fmt: skip
                 rows.append(where | _parted(*drift(solves, a, b)))
-    return pd.DataFrame(rows, columns=list(PAIRS)).astype(PAIRS)
+    return frame(rows, PAIRS)
 
 
 def drift(solves: Solves, a: Id, b: Id) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,9 +9,10 @@ from __future__ import annotations
 import pandas as pd
 
 from analysis.growth.law import LAW, law
-from analysis.solves.frames import Solves
+from analysis.studies.contract import Column, frame
+from analysis.studies.solves.runs import Solves
 
-GROWTH = ["family", "case", *LAW]
+GROWTH = {"family": Column("str"), "case": Column("str"), **LAW}
 
 
 def growth(solves: Solves) -> pd.DataFrame:
@@ -24,7 +25,7 @@ def growth(solves: Solves) -> pd.DataFrame:
         table = differences(same)
         if table.shape[1]:
             rows.append({"family": family, "case": case, **law(table, own["tolerance"].iloc[0])})
-    return pd.DataFrame(rows, columns=GROWTH)
+    return frame(rows, GROWTH)
 
 
 def differences(samples: pd.DataFrame) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""The figures of the solves: a Study in, SVG out."""
+"""The figures of the solves: what is known in, SVG out."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
 from analysis.page.text import interval, number
 from analysis.runs import label
-from analysis.solves.frames import TRUE_RESIDUAL
-from analysis.solves.growth import differences
-from analysis.solves.pairs import drift
-from analysis.solves.tables import Study
+from analysis.studies.solves.growth import differences
+from analysis.studies.solves.pairs import drift
+from analysis.studies.solves.runs import TRUE_RESIDUAL
+from analysis.studies.solves.tables import Known
 from analysis.variability import EACH_OTHER
 
 DRAWN = 6  # families, and cases with a drift study, that have figures; the tables have all
@@ -28,25 +28,25 @@ MARKS = 24  # of a line
 MEDIAN, FITTED = "median", "fitted"  # lines of a drift study beside the samples
 
 
-def left_out(results: Study) -> int:
+def left_out(known: Known) -> int:
     """How many families have tables only."""
-    return max(0, results.cases["family"].nunique() - DRAWN)
+    return max(0, known.cases["family"].nunique() - DRAWN)
 
 
-def history_figures(results: Study) -> list[Figure]:
+def history_figures(known: Known) -> list[Figure]:
     """The residual of every solve against the iteration, true residuals as marks."""
     figures = []
-    for k, (family, title) in enumerate(_families(results)):
-        names, more = _coloured(results, family)
-        own = results.recorded.solves[(results.recorded.solves["family"] == family).to_numpy()]
+    for k, (family, title) in enumerate(_families(known)):
+        names, more = _coloured(known, family)
+        own = known.recorded.solves[(known.recorded.solves["family"] == family).to_numpy()]
         own = own[own["case"].isin(names)]
         lines, marks, data = [], [], []
         for row in own.itertuples(index=False):
             run, case = (row.run, row.repeat), names.index(row.case)
-            x, y = _thin(*_drawable(*results.recorded.history(run)), len(own))
+            x, y = _thin(*_drawable(*known.recorded.history(run)), len(own))
             lines.append((case, x, y))
             data.append(_drawn(x, y, case=row.case, solve=label(run), kind="residual"))
-            x, y = _marked(*_drawable(*results.recorded.history(run, TRUE_RESIDUAL)))
+            x, y = _marked(*_drawable(*known.recorded.history(run, TRUE_RESIDUAL)))
             marks.append((case, x, y))
             data.append(_drawn(x, y, case=row.case, solve=label(run), kind="true residual"))
         if not any(len(x) for _, x, _ in lines):
@@ -77,19 +77,19 @@ def history_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def iteration_figures(results: Study) -> list[Figure]:
+def iteration_figures(known: Known) -> list[Figure]:
     """Iterations of every complete solve and sample, one row per case."""
-    solves = results.recorded.solves[
-        results.recorded.solves["complete"] & np.isfinite(results.recorded.solves["iterations"])
+    solves = known.recorded.solves[
+        known.recorded.solves["complete"] & np.isfinite(known.recorded.solves["iterations"])
     ]
     names = ("solves", "injected orders", "not converged")
     figures = []
-    for k, (family, title) in enumerate(_families(results)):
+    for k, (family, title) in enumerate(_families(known)):
         rows = []
-        for case in results.cases.loc[results.cases["family"] == family, "case"]:
+        for case in known.cases.loc[known.cases["family"] == family, "case"]:
             own = solves[(solves["family"] == family) & (solves["case"] == case)]
-            ends = results.recorded.ends[
-                (results.recorded.ends["family"] == family) & (results.recorded.ends["case"] == case)
+            ends = known.recorded.ends[
+                (known.recorded.ends["family"] == family) & (known.recorded.ends["case"] == case)
             ]
             rest = (own["converged"] != 1).to_numpy()
             taken, drawn = own["iterations"].to_numpy(), ends["iterations"].to_numpy()
@@ -128,15 +128,15 @@ def iteration_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def drift_figures(results: Study) -> list[Figure]:
+def drift_figures(known: Known) -> list[Figure]:
     """Relative difference of residual histories against the iteration, every pair a line."""
     figures = []
-    for k, (family, title) in enumerate(_families(results)):
-        same = results.pairs[(results.pairs["family"] == family).to_numpy()]
+    for k, (family, title) in enumerate(_families(known)):
+        same = known.pairs[(known.pairs["family"] == family).to_numpy()]
         lines, data = [], []
         for row in same.itertuples(index=False):
             a, b = (row.a_run, row.a_repeat), (row.b_run, row.b_repeat)
-            steps, _, relative = drift(results.recorded, a, b)
+            steps, _, relative = drift(known.recorded, a, b)
             good = np.isfinite(relative)
             if good.any():
                 x, y = _thin(steps[good], relative[good], len(same))
@@ -166,12 +166,12 @@ def drift_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def growth_figures(results: Study) -> list[Figure]:
+def growth_figures(known: Known) -> list[Figure]:
     """The difference of each sample of the drift study against the iteration, their median and the fitted growth."""
     figures = []
-    several = len(results.growth) > 1
-    for k, row in enumerate(results.growth.head(DRAWN).itertuples(index=False)):
-        samples = results.recorded.samples
+    several = len(known.growth) > 1
+    for k, row in enumerate(known.growth.head(DRAWN).itertuples(index=False)):
+        samples = known.recorded.samples
         same = samples[((samples["family"] == row.family) & (samples["case"] == row.case)).to_numpy()]
         table = differences(same)
         if not (np.isfinite(table) & (table > 0)).to_numpy().any():
@@ -200,15 +200,15 @@ def growth_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def _families(results: Study) -> Iterator[tuple[str, str]]:
+def _families(known: Known) -> Iterator[tuple[str, str]]:
     """(family, end of the title) of the families that have figures."""
-    every = list(dict.fromkeys(results.cases["family"]))
+    every = list(dict.fromkeys(known.cases["family"]))
     return iter([(family, f": {family}" if len(every) > 1 else "") for family in every[:DRAWN]])
 
 
-def _coloured(results: Study, family: str) -> tuple[list[str], str]:
+def _coloured(known: Known, family: str) -> tuple[list[str], str]:
     """The cases of a family that are drawn, and a sentence on the others."""
-    every = results.cases.loc[results.cases["family"] == family, "case"].tolist()
+    every = known.cases.loc[known.cases["family"] == family, "case"].tolist()
     rest = len(every) - COLOURS
     return every[:COLOURS], f" {rest} more cases are in the table." if rest > 0 else ""
 

@@ -22,20 +22,34 @@ from analysis.groups import UNSET, cases, of_effect, problem_names
 from analysis.history import named, series
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
+from analysis.studies.contract import Column, frame
 from kernels import bits
 
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
 DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"
 
-SOLVES = {"family": "str", "case": "str", "guarantee": "str", "ordering": "str", "ranks": "int64", "run": "str",
-          "repeat": "int64", "complete": "bool", "tolerance": "float64", "last_step": "int64",
-          "iterations": "float64", "converged": "float64", "residual": "float64", "true_residual": "float64",
-          "gap": "float64", "attained": "float64", "error": "float64", "orthogonality": "float64",
-          "not_finite": "int64", "history": "str", "solution": "str"}  # fmt: skip
-SAMPLES = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "seed": "int64", "sample": "int64",
-           "step": "int64", "difference": "float64", "residual": "float64"}  # fmt: skip
-ENDS = {"family": "str", "case": "str", "run": "str", "repeat": "int64", "sample": "int64",
-        "iterations": "float64"}  # fmt: skip
+SOLVES = {
+    "family": Column("str"), "case": Column("str"), "guarantee": Column("str"), "ordering": Column("str"),
+    "ranks": Column("int64"), "run": Column("str"), "repeat": Column("int64"), "complete": Column("bool"),
+    "tolerance": Column("float64"), "last_step": Column("int64"), "iterations": Column("float64"),
+    "converged": Column("float64", "1 or 0"), "residual": Column("float64", "the last"),
+    "true_residual": Column("float64", "the last"),
+    "gap": Column("float64", "between these two, at the last iteration that has both"),
+    "attained": Column("float64", "the smallest true residual"), "error": Column("float64", "the last"),
+    "orthogonality": Column("float64", "the largest, which is the worst"),
+    "not_finite": Column("int64", "residuals that are NaN or infinite"),
+    "history": Column("str", "hash of all residuals"), "solution": Column("str", "hash of the solution"),
+}  # fmt: skip
+SAMPLES = {
+    "family": Column("str"), "case": Column("str"), "run": Column("str"), "repeat": Column("int64"),
+    "seed": Column("int64"), "sample": Column("int64"), "step": Column("int64", "iteration"),
+    "difference": Column("float64", "relative distance of the iterates from those by exact sums"),
+    "residual": Column("float64"),
+}  # fmt: skip
+ENDS = {
+    "family": Column("str"), "case": Column("str"), "run": Column("str"), "repeat": Column("int64"),
+    "sample": Column("int64"), "iterations": Column("float64"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -81,7 +95,7 @@ def solves(frames: Frames) -> Solves:
     kept = studied[["run", "repeat", "sample"]].drop_duplicates()
     return Solves(
         frames=frames,
-        solves=pd.DataFrame(rows, columns=list(SOLVES)).astype(SOLVES),
+        solves=frame(rows, SOLVES),
         samples=studied,
         ends=_frame(ends, ENDS).merge(kept, on=["run", "repeat", "sample"]),
         words=dict(zip(runs["case"], runs["words"], strict=True)),
@@ -247,7 +261,6 @@ def _without_replays(samples: pd.DataFrame) -> tuple[pd.DataFrame, int]:
     return samples.merge(drawn[~again], on=list(drawn)), int(again.sum())
 
 
-def _frame(pieces: list[pd.DataFrame], columns: dict[str, str]) -> pd.DataFrame:
+def _frame(pieces: list[pd.DataFrame], columns: dict[str, Column]) -> pd.DataFrame:
     known = [piece for piece in pieces if len(piece)]
-    frame = pd.concat(known, ignore_index=True) if known else pd.DataFrame(columns=list(columns))
-    return frame[list(columns)].astype(columns)
+    return frame(pd.concat(known, ignore_index=True) if known else [], columns)

@@ -1,0 +1,103 @@
+"""The study of solves."""
+
+from __future__ import annotations
+
+from analysis.page.sections import Section, folded
+from analysis.studies.contract import Data, Study
+from analysis.studies.solves.figures import (
+    DRAWN,
+    drift_figures,
+    growth_figures,
+    history_figures,
+    iteration_figures,
+    left_out,
+)
+from analysis.studies.solves.growth import GROWTH
+from analysis.studies.solves.pairs import CASES, DECISIONS, PAIRS
+from analysis.studies.solves.runs import SAMPLES, SOLVES, solves
+from analysis.studies.solves.tables import (
+    Known,
+    all_tables,
+    case_tables,
+    cases_listed,
+    changed,
+    decision_table,
+    decisions_listed,
+    findings,
+    growth_tables,
+    known_of,
+    pair_tables,
+    sentences,
+)
+
+
+def sections(known: Known) -> list[Section]:
+    """Iterations and accuracy, where histories part, and growth of the difference of the solves."""
+    return [_solves(known), _pairs(known), _growth(known)]
+
+
+def _solves(known: Known) -> Section:
+    intro = " ".join(
+        [
+            "A decision is after how many iterations a solve stops, and whether it has converged. Histories and "
+            "solutions are counted by their bits. Gap is the distance of the true residual |b - Ax| / |b| from that "
+            "of the recurrence at the last iteration that has both: what the recurrence does not know of. Attained is "
+            "the smallest true residual; of several solves the largest is given.",
+            *(f"{note[:1].upper()}{note[1:]}." for note in known.notes),
+        ]
+    )
+    if rest := left_out(known):
+        intro += f" Figures are drawn for the first {DRAWN} families; {rest} more have tables only."
+    return Section(
+        "solves", "Solves: iterations and accuracy", "", intro,
+        [*iteration_figures(known), *history_figures(known)], [decision_table(known), *folded(case_tables(known))],
+    )  # fmt: skip
+
+
+def _pairs(known: Known) -> Section:
+    intro = (
+        "Repeats of one case against the first of them: variation from run to run. The first solve of a case against "
+        "the reference, the first solve of the strongest guarantee: change of ordering, layout or kernel. First is the "
+        "first iteration whose residual has other bits."
+    )
+    nothing = (
+        "There are no two complete solves of one problem by one method, so no histories can be compared."
+    )
+    figures, tables = drift_figures(known), folded(pair_tables(known))
+    title = "Solves: where histories part"
+    return Section("solves-histories", title, nothing, intro if figures or tables else "", figures, tables)
+
+
+def _growth(known: Known) -> Section:
+    intro = (
+        "Solves by injected orders of addition in lock step with one by exact sums: the relative distance "
+        "of the iterates. The growth phase is the piece that rises most of a broken line through the "
+        "logarithm of the median; every sample has a rate of its own there, and the interval is over samples. "
+        "Predicted is where the fitted growth crosses the tolerance of the solver, observed where samples did."
+    )
+    nothing = "No run has a drift study (--drift N), so nothing is known of the growth with the iteration."
+    figures, tables = growth_figures(known), folded(growth_tables(known))
+    title = "Solves: growth of the difference"
+    return Section("solves-growth", title, nothing, intro if figures or tables else "", figures, tables)
+
+
+STUDY = Study(
+    read=lambda frames, options: known_of(solves(frames)),
+    empty=lambda known: known.recorded.solves.empty,
+    data=(
+        Data("solves", "a row per repeat", SOLVES, lambda known: known.recorded.solves),
+        Data("cases", "a row per case", CASES, cases_listed),
+        Data("decisions", "a row per family", DECISIONS, decisions_listed),
+        Data("pairs", "complete solves compared", PAIRS, lambda known: known.pairs),
+        Data("growth", "the law of the drift study, as `laws` above with iterations for steps", GROWTH,
+             lambda known: known.growth),
+        Data("samples", "the drift study itself", SAMPLES, lambda known: known.recorded.samples),
+    ),
+    sentences=sentences,
+    tables=all_tables,
+    sections=sections,
+    notes=lambda known: known.notes,
+    words=lambda known: known.recorded.words,
+    findings=findings,
+    judged=changed,
+)  # fmt: skip
