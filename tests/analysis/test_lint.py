@@ -124,7 +124,7 @@ def test_a_growth_that_is_used_beyond_its_fit_is_an_extrapolation():
         )
 
     class Given:
-        solves = Solved
+        known = {"solves": (None, Solved)}
 
     class Looked:
         overview = Given
