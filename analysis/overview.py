@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -15,9 +16,7 @@ from analysis.load.frames import Frames
 from analysis.predict.score import Score, score
 from analysis.predict.whatif import WhatIf
 from analysis.runs import Id, samples
-from analysis.studies.contract import Study
-from analysis.sums import tables as sums_tables
-from analysis.sums.frames import sums
+from analysis.studies.contract import Nothing, Study
 from analysis.training import tables as training_tables
 from analysis.training.frames import trainings
 from analysis.training.mesh import Used, used
@@ -49,7 +48,7 @@ class Overview:
     @cached_property
     def words(self) -> dict[str, str]:
         """{label of a group, or of a case of sums, solves or trainings: the same in words, for people}."""
-        cases = [study.recorded.words for study in (self.sums, self.training) if study]
+        cases = [study.recorded.words for study in (self.training,) if study]
         cases += [dict(study.words(known)) for study, known in self.known.values()]
         return dict(ChainMap({group.label: group.words for group in self.groups}, *cases))
 
@@ -70,12 +69,6 @@ class Overview:
         return score(self.frames, self.ledger) if self.ledger else None
 
     @cached_property
-    def sums(self) -> sums_tables.Study | None:
-        """The sums that runs recorded by variant; None where there are none."""
-        recorded = sums(self.frames)
-        return sums_tables.study(recorded) if len(recorded.samples) else None
-
-    @cached_property
     def training(self) -> training_tables.Study | None:
         """The trainings that runs recorded; None where there are none."""
         recorded = trainings(self.frames)
@@ -90,9 +83,12 @@ class Overview:
     @cached_property
     def known(self) -> dict[str, tuple[Study[Any], Any]]:
         """{name: (study, what it knows)} of the studies that runs recorded something for."""
-        every = ((name, studies.study(name)) for name in studies.names())
-        read = ((name, study, study.read(self.frames, None)) for name, study in every)
-        return {name: (study, known) for name, study, known in read if not study.empty(known)}
+        found = {}
+        for name in studies.names():
+            study = studies.study(name)
+            with suppress(Nothing):
+                found[name] = study, study.read(self.frames, None)
+        return found
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:

@@ -207,7 +207,7 @@ def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
 
 def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
     """What kinds of records there are, and what is unusual in them."""
-    kinds = {"sums": overview.sums, "solves": "solves" in overview.known, "trainings": overview.training,
+    kinds = {"sums": "sums" in overview.known, "solves": "solves" in overview.known, "trainings": overview.training,
              "audits": "audits" in overview.known, "answers": "answers" in overview.known}  # fmt: skip
     yield from (name for name, study in kinds.items() if study)
     if "solves" in overview.known:

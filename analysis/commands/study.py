@@ -21,13 +21,16 @@ def add_options(name: str, parser: argparse.ArgumentParser) -> None:
 def run(name: str, options: argparse.Namespace) -> Answer:
     """What a study says of the runs."""
     from analysis.page.words import tables_in_words
+    from analysis.studies.contract import Nothing
 
     study = studies.study(name)
     frames = frames_for_csv(options)
-    known = study.read(frames, options)
+    try:
+        known = study.read(frames, options)
+    except Nothing as nothing:
+        tell_problems(nothing.args)
+        raise without(frames, studies.about(name).NEEDS) from None
     tell_problems(study.problems(known))
-    if study.empty(known):
-        raise without(frames, studies.about(name).NEEDS)
     files = study.draw(known, options)
     shown: list[Shown] = [
         *map(Bold, study.sentences(known)),

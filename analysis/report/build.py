@@ -34,7 +34,6 @@ from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
 from analysis.runs import Id
 from analysis.scaling.sections import scaling_sections
-from analysis.sums.sections import sums_sections
 from analysis.training.mesh import section as mesh_section
 from analysis.training.sections import training_sections
 from analysis.verdict import HOLDS, MEANING, Group, counted
@@ -57,7 +56,7 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     predict_sections,
     lambda overview: what_if_sections(overview.what_if),
     lambda overview: [components_section(overview.frames)],
-    lambda overview: sums_sections(overview.sums) if overview.sums else [],
+    "sums",
     "solves",
     lambda overview: training_sections(overview.training) if overview.training else [],
     lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],

@@ -16,6 +16,10 @@ from analysis.page.sections import Section, Table
 Known = TypeVar("Known")
 
 
+class Nothing(Exception):
+    """No run recorded what a study is about. The arguments are files that cannot be used, a sentence each."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table for programs: `dtype` of pandas, what it `is`, and its `unit`."""
@@ -39,8 +43,8 @@ class Data(Generic[Known]):
 class Study(Generic[Known]):
     """One study.
 
-    `read(frames, options)`: what the runs say; `options` are those of its command, None for the report. Of what is
-    known: `empty`, whether no run recorded anything of it; `data` for programs; `sentences`, the verdict in words;
+    `read(frames, options)`: what the runs say; `options` are those of its command, None for the report. Raises Nothing
+    where no run says anything. Of what is known: `data` for programs; `sentences`, the verdict in words;
     `tables` for people as (title, table); `sections` of the report; `notes` limit what is said, `problems` are files
     that cannot be used, both sentences without a full stop; `words` {label of a case: the same in words}; `findings`
     for the verdict over all runs, `judged` (name, verdict, words) of what stands below its groups; `draw(known,
@@ -48,7 +52,6 @@ class Study(Generic[Known]):
     """
 
     read: Callable[[Frames, argparse.Namespace | None], Known]
-    empty: Callable[[Known], bool]
     data: tuple[Data[Known], ...]
     sentences: Callable[[Known], list[str]]
     tables: Callable[[Known], list[tuple[str, Table]]]

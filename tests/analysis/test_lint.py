@@ -4,6 +4,7 @@ import json
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -123,17 +124,12 @@ def test_a_growth_that_is_used_beyond_its_fit_is_an_extrapolation():
             {"family": "f", "case": "c", "first": [5.0], "last": [20.0], "predicted": [31.0]}
         )
 
-    class Given:
-        known = {"solves": (None, Solved)}
-
-    class Looked:
-        overview = Given
-
-    (finding,) = sampling.extrapolated(Looked)
+    looked = SimpleNamespace(overview=SimpleNamespace(known={"solves": (None, Solved)}))
+    (finding,) = sampling.extrapolated(looked)
     assert "iterations 5 to 20 is used at iteration 31" in finding.fact
     for inside in (20.0, np.nan):
         Solved.growth = Solved.growth.assign(predicted=inside)
-        assert list(sampling.extrapolated(Looked)) == []
+        assert list(sampling.extrapolated(looked)) == []
 
 
 def test_a_mean_of_ratios_is_named_where_elements_differ(tmp_path):

@@ -5,8 +5,8 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
-from analysis.sums.frames import NoReference, parse, references, sums
-from analysis.sums.tables import study
+from analysis.studies.sums.runs import NoReference, parse, references, sums
+from analysis.studies.sums.tables import known_of
 from tests.analysis.sums_runs import CONFIG, PROMISES, write_sums
 from tests.analysis.synthetic import write_run
 
@@ -81,7 +81,7 @@ def test_runs_of_one_problem_are_samples_of_one_case_and_others_are_kept_apart(t
     write_sums(tmp_path / "c", {SPA: [[9.0], [9.0]]}, **other(distribution="normal"))
     write_sums(tmp_path / "d", {SPA: [[8.0], [8.0]]}, size=2)
     write_sums(tmp_path / "e", {SPA: [[8.0], [8.0]]}, guarantee="run", ordering="direct")
-    results = study(sums(load([tmp_path])))
+    results = known_of(sums(load([tmp_path])))
     counts = results.arrays[results.arrays["array"] == 0].set_index("case")[["samples", "distinct"]]
     assert {case: row.tolist() for case, row in counts.iterrows()} == {
         "uniform float64, none/native on 1 rank": [6, 3],
@@ -104,7 +104,7 @@ def test_a_parameter_of_the_distribution_tells_cases_apart(tmp_path):
 def test_sizes_may_be_spread_over_runs(tmp_path):
     write_sums(tmp_path / "a", VARYING)
     write_sums(tmp_path / "b", {"sum:spa:native:80": [[1.0, 2.0]] * 3}, **other(sizes=[80], arrays=3))
-    results = study(sums(load([tmp_path])))
+    results = known_of(sums(load([tmp_path])))
     assert results.series[["n", "arrays"]].to_numpy().tolist() == [[8, 2], [80, 3]]
     assert results.series["case"].nunique() == 1
 
@@ -113,7 +113,7 @@ def test_an_emulated_run_from_the_same_seed_is_a_replay_and_no_new_sample(tmp_pa
     emulated = {"sum:spa:emulated:8": [[4.0, 5.0]]}
     write_sums(tmp_path / "a", emulated, repeats=2)
     write_sums(tmp_path / "b", emulated | {SPA: [[4.0, 5.0]]})
-    results = study(sums(load([tmp_path])))
+    results = known_of(sums(load([tmp_path])))
     assert row(results.arrays, "spa", backend="emulated")["samples"] == 2
     assert results.recorded.replays == 4
     assert any("4 emulated samples repeat the orders" in note for note in results.notes)
@@ -156,7 +156,7 @@ def test_the_truth_is_the_reference_where_no_variant_can_be_or_where_it_is_asked
 
 def test_without_any_reference_only_samples_against_each_other_are_given(tmp_path):
     write_sums(tmp_path / "a", VARYING)
-    results = study(sums(load([tmp_path])))
+    results = known_of(sums(load([tmp_path])))
     spa = row(results.series, "spa")
     assert spa["pair_max"] == 0.2 and np.isnan(spa["v_s_max"]) and np.isnan(spa["error_max"])
     assert spa["undefined"] == 0 and spa["reference"] == ""
@@ -167,7 +167,7 @@ def test_the_named_reference_decides(tmp_path):
     write_sums(tmp_path / "r", VARYING | FIXED, truth={8: [4.25, 2.0]})
     frames = load([tmp_path])
     for wanted in ("exact", "exact@native"):
-        assert row(study(sums(frames), wanted).series, "spa")["shift"] == 0.25 / 4.25
+        assert row(known_of(sums(frames), wanted).series, "spa")["shift"] == 0.25 / 4.25
 
 
 def test_the_command_prints_prices_and_bits(tmp_path, capsys):
@@ -221,7 +221,7 @@ def test_a_place_for_csv_that_cannot_be_exits_with_2(tmp_path, capsys):
 
 def test_single_samples_are_analysed(tmp_path):
     write_sums(tmp_path / "r", {SPA: [[4.0]], SPTR: [[4.5]]}, {SPA: [1.0], SPTR: [2.0]})
-    results = study(sums(load([tmp_path])))
+    results = known_of(sums(load([tmp_path])))
     spa = row(results.series, "spa")
     assert (spa["samples"], spa["distinct"], spa["pair_max"]) == (1, 1, 0) and np.isnan(spa["pair_median"])
     assert spa["v_s_max"] == spa["shift"] == 0.5 / 4.5
@@ -230,7 +230,7 @@ def test_single_samples_are_analysed(tmp_path):
 
 def test_promises_are_those_of_the_trace(tmp_path):
     write_sums(tmp_path / "r", VARYING, promises={"sum:spa:native": "run"})
-    results = study(sums(load([tmp_path])))
+    results = known_of(sums(load([tmp_path])))
     assert (
         results.recorded.guarantee("uniform float64, none/native on 1 rank", "sum", "spa", "native") == "run"
     )

@@ -5,9 +5,9 @@ import pytest
 
 from analysis.load.frames import load
 from analysis.statistics import line
-from analysis.sums.fit import power_law
-from analysis.sums.frames import sums
-from analysis.sums.tables import study
+from analysis.studies.sums.fit import power_law
+from analysis.studies.sums.runs import sums
+from analysis.studies.sums.tables import known_of
 
 from .sums_runs import write_sums
 
@@ -58,7 +58,7 @@ def test_the_frames_say_what_was_used(tmp_path):
         values[f"sum:sptr:native:{n}"] = np.ones((3, 2))
         values[f"sum:spa:native:{n}"] = np.array([[1.0, 1.0 + n**0.5 * 2.0**-40]] * 3)
     write_sums(tmp_path / "r", values)
-    results = study(sums(load([tmp_path])))
+    results = known_of(sums(load([tmp_path])))
     assert set(results.fits["variant"]) == {"spa"}  # what repeats has no law
     largest = results.fits.set_index("metric").loc["v_s_max"]
     assert largest["sizes"] == 3 and largest["left_out"] == 1 and largest["samples"] == 2
@@ -69,6 +69,6 @@ def test_worst_orders_stand_beside_what_was_seen(tmp_path):
     values = {"sum:sptr:native:8": [[4.0, 4.0]] * 2, "sum:spa:emulated:8": [[4.0, 5.0], [3.0, 4.0]]}
     worst = {"worst-low:spa:emulated:8": [2.0, 3.5], "worst-high:spa:emulated:8": [6.0, 6.0]}
     write_sums(tmp_path / "r", values, worst=worst)
-    table = study(sums(load([tmp_path]))).worst.set_index("array")
+    table = known_of(sums(load([tmp_path]))).worst.set_index("array")
     assert table["bound"].tolist() == [0.5, 0.5] and table["v_s_max"].tolist() == [0.25, 0.25]
     assert table["share"].tolist() == [0.25, 0.4] and table["outside"].tolist() == [False, True]

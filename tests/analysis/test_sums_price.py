@@ -7,8 +7,8 @@ import pytest
 
 from analysis.load.frames import load
 from analysis.statistics import median_interval
-from analysis.sums.frames import sums
-from analysis.sums.price import prices, ratio_interval
+from analysis.studies.sums.price import prices, ratio_interval
+from analysis.studies.sums.runs import sums
 from tests.analysis.sums_runs import CONFIG, write_sums
 
 SPA, SPTR, NUMPY = "sum:spa:native:8", "sum:sptr:native:8", "sum:numpy:numpy:8"

@@ -9,9 +9,9 @@ import pytest
 from analysis.groups import problem_names
 from analysis.load.frames import load
 from analysis.report.build import build
-from analysis.sums import figures as sums_figures
-from analysis.sums import sections as sums_sections
-from analysis.sums.figures import (
+from analysis.studies.sums import figures as sums_figures
+from analysis.studies.sums import study as sums_study
+from analysis.studies.sums.figures import (
     BARS,
     PANELS,
     bits_figures,
@@ -19,9 +19,9 @@ from analysis.sums.figures import (
     left_out,
     shape_figures,
 )
-from analysis.sums.frames import sums
-from analysis.sums.price_figures import price_figures
-from analysis.sums.tables import study
+from analysis.studies.sums.price_figures import price_figures
+from analysis.studies.sums.runs import sums
+from analysis.studies.sums.tables import known_of
 from analysis.verdict import judge
 from tests.analysis import test_browser
 from tests.analysis.sums_runs import CONFIG, write_sums
@@ -65,7 +65,7 @@ def frames(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def results(frames):
-    return study(sums(frames))
+    return known_of(sums(frames))
 
 
 @pytest.fixture(scope="module")
@@ -172,7 +172,7 @@ def test_where_names_have_no_room_the_best_trades_are_named(tmp_path):
     values = {f"sum:{name}:native:100": np.full((1, 8), value) for name, (_, value) in points.items()}
     times = {f"sum:{name}:native:100": np.full(8, ms) for name, (ms, _) in points.items()}
     (figure,) = price_figures(
-        study(sums(load([write_sums(tmp_path / "r", values, times, truth={100: np.ones(1)})])))
+        known_of(sums(load([write_sums(tmp_path / "r", values, times, truth={100: np.ones(1)})])))
     )
     named = {name for name in points if f">{name}</text>" in figure.svg}
     assert {"cheapest", "closest", "both"} <= named < set(points)
@@ -203,7 +203,7 @@ def test_a_histogram_shows_the_samples_of_its_own_variant_and_size(tmp_path):
     values = {"sum:ao:emulated:10": np.ones((2, 40))}
     for k, (variant, n) in enumerate([("spa", 10), ("spa", 100), ("tprc", 10), ("tprc", 100)]):
         values[f"sum:{variant}:native:{n}"] = 1 + np.linspace(-2, 2, 40) * 10.0 ** -(4 + 2 * k)
-    (figure,) = shape_figures(study(sums(load([write_sums(tmp_path / "r", values)]))))
+    (figure,) = shape_figures(known_of(sums(load([write_sums(tmp_path / "r", values)]))))
     seen = re.findall(r">(\w+) \(native\)<.*?>N = (\d+)<", figure.svg, flags=re.S)
     units = re.findall(r">V_s / (.*?)<", figure.svg)
     assert dict(zip(units, sorted(seen), strict=True)) == {
@@ -215,7 +215,7 @@ def test_no_histogram_has_more_panels_and_bars_than_can_be_read(tmp_path):
     sizes = [2**k for k in range(3, 23)]
     values = {f"sum:{v}:native:{n}": spread(n, 30, 1) for v in ("spa", "ao") for n in sizes}
     values["sum:spa:native:8388608"] = spread(10**8, 3000, 1)
-    (figure,) = shape_figures(study(sums(load([write_sums(tmp_path / "r", values)]))))
+    (figure,) = shape_figures(known_of(sums(load([write_sums(tmp_path / "r", values)]))))
     assert len(re.findall(r">N = [\d,]+</text>", figure.svg)) == PANELS
     assert ">N = 8,388,608</text>" in figure.svg
     bars = [path.count("L ") for path in re.findall(r' d="(.*?)"', figure.svg, flags=re.S)]
@@ -286,15 +286,15 @@ def with_data(**problem):
 
 
 def test_many_cases_have_tables_and_the_first_have_figures(tmp_path, monkeypatch):
-    for module in (sums_figures, sums_sections):
+    for module in (sums_figures, sums_study):
         monkeypatch.setattr(module, "DRAWN", 2)
     for k in range(4):
         values = {f"sum:spa:native:{n}": spread(n, 20, 2) for n in SIZES}
         config = with_data(distribution=f"kind{k}")
         write_sums(tmp_path / f"r{k}", values, config=config, problem=f"p{k}")
     frames = load([tmp_path])
-    assert left_out(study(sums(frames))) == 2
-    prices, bits = sums_sections.sums_sections(study(sums(frames)))[:2]
+    assert left_out(known_of(sums(frames))) == 2
+    prices, bits = sums_study.sections(known_of(sums(frames)))[:2]
     assert len(bits.figures) == 2 and len(bits.tables) == 4
     assert "2 more have tables only" in prices.intro
     page = build(frames).html

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from analysis.sums.shape import (
+from analysis.studies.sums.shape import (
     cells,
     divergence,
     grid_of,

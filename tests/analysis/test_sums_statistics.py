@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from analysis.statistics import middle, quantile
-from analysis.sums.statistics import blocks, statistics
+from analysis.studies.sums.statistics import blocks, statistics
 from kernels import bits
 
 NAN, INF = math.nan, math.inf
@@ -91,7 +91,7 @@ def test_quantiles_are_elements_and_leave_the_undefined_out():
 
 
 def test_stretches_of_any_length_are_worked_on_together(monkeypatch):
-    monkeypatch.setattr("analysis.sums.statistics.CHUNK", 4)
+    monkeypatch.setattr("analysis.studies.sums.statistics.CHUNK", 4)
     values = np.arange(12.0)
     begin = np.array([0, 2, 3, 5, 10])
     stretches = {

@@ -13,7 +13,7 @@ from analysis.studies.answers.figures import answer_figures
 from analysis.studies.answers.runs import ANSWERS, Answers, answers
 from analysis.studies.answers.schedules import MOST, drawn, schedule_figures
 from analysis.studies.answers.tables import answer_tables, findings, sentences
-from analysis.studies.contract import Data, Study
+from analysis.studies.contract import Data, Nothing, Study
 from analysis.verdict import counted
 
 FORMS = (".svg", ".png")
@@ -23,7 +23,10 @@ def read(frames: Frames, options: argparse.Namespace | None) -> Answers:
     """Raises Usage where a picture is asked for in a form that there is not."""
     if options and options.schedule and options.schedule.suffix not in FORMS:
         raise Usage(f"--schedule {options.schedule}: a picture is {' or '.join(FORMS)}; name such a file")
-    return answers(frames)
+    known = answers(frames)
+    if known.runs.empty:
+        raise Nothing(*known.problems)
+    return known
 
 
 def sections(known: Answers) -> list[Section]:
@@ -69,7 +72,6 @@ def draw(known: Answers, options: argparse.Namespace) -> list[str]:
 
 STUDY = Study(
     read=read,
-    empty=lambda known: known.runs.empty,
     data=(Data("answers", "a row per repeat", ANSWERS, lambda known: known.runs),),
     sentences=sentences,
     tables=answer_tables,

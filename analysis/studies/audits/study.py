@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+
+from analysis.load.frames import Frames
 from analysis.page.sections import Section, folded
 from analysis.studies.audits.certificates import CASES, SEEN, STATED, audits
 from analysis.studies.audits.compare import COMPARED
@@ -20,7 +23,15 @@ from analysis.studies.audits.tables import (
     sensitivity_tables,
     sentences,
 )
-from analysis.studies.contract import Data, Study
+from analysis.studies.contract import Data, Nothing, Study
+
+
+def read(frames: Frames, options: argparse.Namespace | None) -> Known:
+    """The audits that runs wrote certificates of."""
+    recorded = audits(frames)
+    if not recorded.certificates:
+        raise Nothing(*recorded.problems)
+    return known_of(recorded)
 
 
 def sections(known: Known) -> list[Section]:
@@ -46,8 +57,7 @@ def sections(known: Known) -> list[Section]:
 
 
 STUDY = Study(
-    read=lambda frames, options: known_of(audits(frames)),
-    empty=lambda known: not known.recorded.certificates,
+    read=read,
     data=(
         Data("cases", "a row per case of every certificate", CASES, lambda known: known.recorded.cases),
         Data("changes", "a row per case and change", SEEN, lambda known: known.recorded.seen),

@@ -50,7 +50,6 @@ def sections(known: Known) -> list[Section]:
 
 STUDY = Study(
     read=read,
-    empty=lambda known: False,  # each run was somewhere
     data=(
         Data("nodes", "a row per run and node", NODES, lambda known: known.nodes),
         Data("traffic", "a row per pair of nodes between which something is known to have passed", TRAFFIC,

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
+
+from analysis.load.frames import Frames
 from analysis.page.sections import Section, folded
-from analysis.studies.contract import Data, Study
+from analysis.studies.contract import Data, Nothing, Study
 from analysis.studies.solves.figures import (
     DRAWN,
     drift_figures,
@@ -29,6 +32,14 @@ from analysis.studies.solves.tables import (
     pair_tables,
     sentences,
 )
+
+
+def read(frames: Frames, options: argparse.Namespace | None) -> Known:
+    """The solves that runs recorded."""
+    recorded = solves(frames)
+    if recorded.solves.empty:
+        raise Nothing
+    return known_of(recorded)
 
 
 def sections(known: Known) -> list[Section]:
@@ -82,8 +93,7 @@ def _growth(known: Known) -> Section:
 
 
 STUDY = Study(
-    read=lambda frames, options: known_of(solves(frames)),
-    empty=lambda known: known.recorded.solves.empty,
+    read=read,
     data=(
         Data("solves", "a row per repeat", SOLVES, lambda known: known.recorded.solves),
         Data("cases", "a row per case", CASES, cases_listed),

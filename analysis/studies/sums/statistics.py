@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import middle, quantile
-from analysis.sums.frames import CELL, PLACE, SERIES, Sums, pieces
+from analysis.studies.sums.runs import CELL, PLACE, SERIES, Sums, pieces
 from kernels import bits
 from kernels.bits import bound
 

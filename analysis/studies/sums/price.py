@@ -7,12 +7,10 @@ import pandas as pd
 
 from analysis.groups import LEVELS
 from analysis.statistics import SEED, median_interval, ratio_interval
-from analysis.sums.frames import EMULATED, SERIES, Sums, keys, pieces
+from analysis.studies.sums.columns import PRICES
+from analysis.studies.sums.runs import EMULATED, SERIES, Sums, keys, pieces
 
 LIBRARIES = ("numpy", "torch", "cu")  # variants that are a library's own sum
-
-PRICES = [*SERIES, "guarantee", "samples", "median_s", "low_s", "high_s", "gb_per_s", "ratio", "ratio_low",
-          "ratio_high", "base"]  # fmt: skip
 
 
 def prices(sums: Sums) -> pd.DataFrame:
@@ -49,7 +47,7 @@ def prices(sums: Sums) -> pd.DataFrame:
     name = (frame["variant"].astype("str") + " (" + frame["backend"].astype("str") + ")").to_numpy()
     named = [name[j] if j >= 0 and paid else "" for j, paid in zip(base, sold, strict=True)]
     frame["base"] = pd.Series(named, dtype="str")
-    return frame[PRICES]
+    return frame[list(PRICES)]
 
 
 def _ratio(x: np.ndarray, x_runs: np.ndarray, y: np.ndarray, y_runs: np.ndarray) -> tuple[float, ...]:

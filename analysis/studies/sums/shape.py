@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.sums.frames import CELL, SERIES, Sums, pieces
+from analysis.studies.sums.runs import CELL, SERIES, Sums, pieces
 from kernels import bits
 
 GRID_POINTS = 4  # to a cell, below which the grid shows
@@ -61,7 +61,7 @@ def shapes(sums: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
     """The shape of V_s of the first SHAPED arrays that differ and have FEWEST_SAMPLES, one row per variant and n that
     has such: columns SERIES, `shaped` (arrays), `samples` (fewest), `discrete` (arrays that are), `kl` and
     `normal_95` (medians over arrays), `not_normal` (arrays whose kl is above their normal_95), `modes`, `modes_most`
-    (fewest, most). `arrays` is what `analysis.sums.statistics.of_arrays` returned."""
+    (fewest, most). `arrays` is what `analysis.studies.sums.statistics.of_arrays` returned."""
     chosen = (arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)
     chosen &= chosen.groupby([arrays[key] for key in SERIES], observed=True).cumsum() <= SHAPED
     begin = pieces(sums.samples, CELL)

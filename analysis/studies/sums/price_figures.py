@@ -11,24 +11,24 @@ from analysis.groups import LEVELS
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, plain_ticks, powers
 from analysis.page.svg import Figure, figure_of
-from analysis.sums.figures import GREY, each_drawn, name_of
-from analysis.sums.frames import SERIES, UNKNOWN
-from analysis.sums.tables import Study
+from analysis.studies.sums.figures import GREY, each_drawn, name_of
+from analysis.studies.sums.runs import SERIES, UNKNOWN
+from analysis.studies.sums.tables import Known
 
 GUARANTEES = (*LEVELS, UNKNOWN)
 LETTER_PT = 8.5  # of labels at points
 HEIGHTS_PT = (10, -10, 19, -19, 28, -28)  # above and below a point, where its label may stand
 
 
-def price_figures(results: Study) -> list[Figure]:
+def price_figures(known: Known) -> list[Figure]:
     """Price against distance from the truth at the largest size that was timed, and time per call against N."""
     figures = []
-    for k, (title, prices) in each_drawn(results, results.prices):
+    for k, (title, prices) in each_drawn(known, known.prices):
         timed = prices[prices["median_s"].notna() & (prices["n"] > 0)]
         if timed.empty:
             continue
         n = int(timed["n"].max())
-        at = timed[timed["n"] == n].merge(results.series[[*SERIES, "error_max", "v_s_max"]], on=SERIES)
+        at = timed[timed["n"] == n].merge(known.series[[*SERIES, "error_max", "v_s_max"]], on=SERIES)
         known = at["error_max"].notna().any()
         column, label = (
             ("error_max", "largest error, ULP") if known else ("v_s_max", "max |V_s| from the reference")

@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import CONFIDENCE, line
-from analysis.sums.frames import SERIES
+from analysis.studies.contract import frame
+from analysis.studies.sums.columns import FITS
+from analysis.studies.sums.runs import SERIES
 
 FEWEST_SIZES = 3  # two points have a line through them whatever the law
 RESAMPLES = 1000
 SEED = 20240805
 METRICS = ("v_s_max", "v_s_quantile")
-FITS = [*SERIES[:4], "metric", "sizes", "left_out", "arrays", "samples", "samples_most", "alpha", "alpha_low",
-        "alpha_high", "beta", "beta_low", "beta_high", "nothing"]  # fmt: skip
 
 
 def fits(arrays: pd.DataFrame) -> pd.DataFrame:
@@ -22,7 +22,7 @@ def fits(arrays: pd.DataFrame) -> pd.DataFrame:
     `sizes` were used and `left_out` were not, since the median over arrays is 0 (or not finite) there; `arrays`: the
     fewest of a size; `samples` of an array, from the fewest to the most: the maximum grows with their number, so that
     maxima of different numbers make no power law. `nothing` says why there is no fit. `arrays` is the frame of
-    `analysis.sums.statistics.of_arrays`.
+    `analysis.studies.sums.statistics.of_arrays`.
     """
     rows = []
     for key, same in arrays.groupby(SERIES[:4], observed=True, sort=True):
@@ -43,7 +43,7 @@ def fits(arrays: pd.DataFrame) -> pd.DataFrame:
                     "samples": int(same["samples"].min()), "samples_most": int(same["samples"].max()), **law,
                 }
             )  # fmt: skip
-    return pd.DataFrame(rows, columns=FITS)
+    return frame(rows, FITS)
 
 
 def power_law(sizes: list[int], samples: list[np.ndarray], seed: int = SEED) -> dict[str, float | str]:

@@ -1,4 +1,4 @@
-"""The figures of the sums: a Study in, SVG out. Prices are in price_figures."""
+"""The figures of the sums: what is known in, SVG out. Prices are in price_figures."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
 from analysis.page.text import interval, number
-from analysis.sums.frames import CELL, SERIES, pieces
-from analysis.sums.shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
-from analysis.sums.tables import Study
+from analysis.studies.sums.runs import CELL, SERIES, pieces
+from analysis.studies.sums.shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
+from analysis.studies.sums.tables import Known
 
 DRAWN = 6  # cases and operations that have figures; the tables have all
 PANELS = 12  # histograms of one figure
@@ -25,20 +25,20 @@ POINTS = 1500  # of one figure; arrays are thinned evenly beyond
 GREY = len(svg.SERIES) - 1
 
 
-def drawn(results: Study) -> list[tuple[str, str]]:
+def drawn(known: Known) -> list[tuple[str, str]]:
     """The (case, operation) that have figures: the first DRAWN."""
-    return _pairs(results.series)[:DRAWN]
+    return _pairs(known.series)[:DRAWN]
 
 
-def left_out(results: Study) -> int:
+def left_out(known: Known) -> int:
     """How many (case, operation) have tables only."""
-    return len(_pairs(results.series)) - len(drawn(results))
+    return len(_pairs(known.series)) - len(drawn(known))
 
 
-def bits_figures(results: Study) -> list[Figure]:
+def bits_figures(known: Known) -> list[Figure]:
     """Samples against each other, apart from the change of algorithm, at the largest size, every array a point."""
     figures = []
-    for k, (title, arrays) in each_drawn(results, results.arrays):
+    for k, (title, arrays) in each_drawn(known, known.arrays):
         n = int(arrays["n"].max())
         here = arrays[arrays["n"] == n]
         rows = [
@@ -67,13 +67,13 @@ def bits_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def shape_figures(results: Study) -> list[Figure]:
+def shape_figures(known: Known) -> list[Figure]:
     """Histograms of V_s of the first array of each variant and size whose samples differ, as small multiples."""
     figures = []
-    begin = pieces(results.recorded.samples, CELL)  # a piece is a row of `arrays`
-    end = np.append(begin[1:], len(results.recorded.samples))
-    values = results.recorded.samples["value"].to_numpy()
-    for k, (title, arrays) in each_drawn(results, results.arrays):
+    begin = pieces(known.recorded.samples, CELL)  # a piece is a row of `arrays`
+    end = np.append(begin[1:], len(known.recorded.samples))
+    values = known.recorded.samples["value"].to_numpy()
+    for k, (title, arrays) in each_drawn(known, known.arrays):
         differ = arrays[(arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)]
         firsts = differ.groupby(SERIES, observed=True, sort=True).head(1)
         panels = []
@@ -98,15 +98,15 @@ def shape_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def growth_figures(results: Study) -> list[Figure]:
+def growth_figures(known: Known) -> list[Figure]:
     """max |V_s| against N, every array a point, with the fitted power laws and what a search for worst orders
     reached."""
     figures = []
-    for k, (title, fits) in each_drawn(results, results.fits):
+    for k, (title, fits) in each_drawn(known, known.fits):
         fits = fits[fits["metric"] == "v_s_max"].head(VARIANTS)
         case, operation = fits.iloc[0][["case", "operation"]]
-        arrays = _of(results.arrays, case, operation)
-        worst = _of(results.worst, case, operation)
+        arrays = _of(known.arrays, case, operation)
+        worst = _of(known.worst, case, operation)
         if arrays["n"].nunique() < 2:
             continue
         lines = []
@@ -150,10 +150,10 @@ def _of(frame: pd.DataFrame, case: str, operation: str) -> pd.DataFrame:
     return frame[((frame["case"] == case) & (frame["operation"] == operation)).to_numpy(bool)]
 
 
-def each_drawn(results: Study, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
+def each_drawn(known: Known, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
     """(number, (end of the title, rows)) of each drawn case and operation that is in `frame`."""
-    every = _pairs(results.series)
-    for k, (case, operation) in enumerate(drawn(results)):
+    every = _pairs(known.series)
+    for k, (case, operation) in enumerate(drawn(known)):
         same = _of(frame, case, operation)
         if len(same):
             yield k, (f": {operation} of {case}" if len(every) > 1 else "", same)

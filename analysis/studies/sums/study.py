@@ -1,0 +1,118 @@
+"""The study of sums."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.errors import Usage
+from analysis.load.frames import Frames
+from analysis.page.sections import Section, folded
+from analysis.power import power_note
+from analysis.studies.contract import Data, Nothing, Study
+from analysis.studies.sums.columns import ARRAYS, FITS, OVER_ARRAYS, PRICES, SHAPES, WORST
+from analysis.studies.sums.figures import DRAWN, bits_figures, growth_figures, left_out, shape_figures
+from analysis.studies.sums.price_figures import price_figures
+from analysis.studies.sums.runs import NoReference, sums
+from analysis.studies.sums.shape import FEWEST_SAMPLES
+from analysis.studies.sums.tables import (
+    Known,
+    all_tables,
+    bits_tables,
+    fit_tables,
+    known_of,
+    price_tables,
+    shape_tables,
+    worst_tables,
+)
+
+
+def read(frames: Frames, options: argparse.Namespace | None) -> Known:
+    """Raises Usage for a reference that cannot be one."""
+    recorded = sums(frames)
+    if recorded.samples.empty:
+        raise Nothing
+    try:
+        return known_of(recorded, options.reference if options else None)
+    except NoReference as error:
+        raise Usage(str(error)) from error
+
+
+def sections(known: Known) -> list[Section]:
+    """Price list, variability, distribution, growth and worst orders of the sums."""
+    return [_prices(known), _bits(known), _shapes(known), _growth(known), _worst(known)]
+
+
+def _prices(known: Known) -> Section:
+    intro = (
+        "What a sum costs by each variant, beside what is known of its bits; ratios are to the fastest way "
+        "without a guarantee or by a library's own sum, of the same data, method and rank count. Emulated "
+        "variants draw orders of arrival from a seed and have no price."
+    )
+    if rest := left_out(known):
+        intro += f" Figures are drawn for the first {DRAWN} cases; {rest} more have tables only."
+    intro = " ".join([intro, *(f"{note[:1].upper()}{note[1:]}." for note in known.notes)])
+    tables = folded(price_tables(known))
+    return Section("sums-prices", "Sums: price list", "", intro, price_figures(known), tables)
+
+
+def _bits(known: Known) -> Section:
+    intro = (
+        "Samples of one array against each other (pair) say what changes from run to run. The median sample against "
+        "the reference (shift) is the change of algorithm. |V_s| and ULP are against the reference and hold both. Only "
+        "sums of one case are compared: other data, methods and rank counts never count as variation."
+    )
+    title = "Sums: run-to-run variability"
+    return Section("sums-variability", title, "", intro, bits_figures(known), folded(bits_tables(known)))
+
+
+def _shapes(known: Known) -> Section:
+    intro = (
+        "How V_s is spread over samples. KL is the distance from the normal distribution of the same mean and "
+        "variance; above the value that 95 % of normal samples stay below, the samples are not normal."
+    )
+    nothing = (
+        f"No array has {FEWEST_SAMPLES} samples, some of them different, so there is no distribution to show."
+    )
+    figures, tables = shape_figures(known), folded(shape_tables(known))
+    title = "Sums: distribution of V_s"
+    return Section("sums-distribution", title, nothing, intro if figures or tables else "", figures, tables)
+
+
+def _growth(known: Known) -> Section:
+    intro = (
+        "How |V_s| grows with the number of elements: alpha near 0.5 is a random walk of rounding errors, near 1 the "
+        "errors add up. The largest of several samples also grows with their number, the quantile hardly."
+    )
+    fewest = known.series["samples"].min()
+    nothing = f"The samples of no variant differ, so nothing grows: in each {power_note(int(fewest))}."
+    figures, tables = growth_figures(known), folded(fit_tables(known))
+    title = "Sums: growth with N"
+    return Section("sums-growth", title, nothing, intro if figures or tables else "", figures, tables)
+
+
+def _worst(known: Known) -> Section:
+    intro = (
+        "What a search for the worst orders of arrival reached, beside what the samples came to. The share is the "
+        "range of the samples over the range of the search; a sample beyond it shows that the search fell short."
+    )
+    nothing = "No search for the worst orders was made (--worst), so only what was sampled is known."
+    tables = folded(worst_tables(known))
+    return Section("sums-worst", "Sums: worst orders", nothing, intro if tables else "", tables=tables)
+
+
+STUDY = Study(
+    read=read,
+    data=(
+        Data("arrays", "a row per variant and array", ARRAYS, lambda known: known.arrays),
+        Data("series", "the same over the arrays of one size", OVER_ARRAYS, lambda known: known.series),
+        Data("prices", "what each variant costs", PRICES, lambda known: known.prices),
+        Data("shapes", "how V_s is distributed", SHAPES, lambda known: known.shapes),
+        Data("fits", "the power law of |V_s| in n", FITS, lambda known: known.fits),
+        Data("worst", "the search for the worst orders", WORST, lambda known: known.worst),
+    ),
+    sentences=lambda known: [],
+    tables=all_tables,
+    sections=sections,
+    notes=lambda known: known.notes,
+    words=lambda known: known.recorded.words,
+)

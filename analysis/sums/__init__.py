@@ -1,1 +1,0 @@
-"""Sums of runs that compare variants: samples to frames, statistics, prices, shapes, growth with N, tables, figures."""
