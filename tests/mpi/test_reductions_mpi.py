@@ -290,7 +290,9 @@ def test_a_file_that_turns_out_to_be_damaged_ends_all_ranks(tmp_path, library):
     options = ["--distribution=file", f"--file={path}:/x", "--variant=lanes", "--set=problem.block=1000"]
     run = run_mpi(3, ["-m", "miniapps.reductions", *options, "--out", str(tmp_path / "run")], library)
     assert run.returncode == 2, run.stdout + run.stderr
-    assert re.search(rf"rank 2 of 3, .*--file {path}:/x: cannot be read", run.stderr), run.stderr
+    assert re.search(rf"rank 2 of 3, .*--file {path}:/x: damaged: a chunk cannot be unpacked", run.stderr), (
+        run.stderr
+    )
     assert "VERIFICATION" not in run.stdout
 
 

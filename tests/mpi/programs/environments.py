@@ -146,7 +146,7 @@ class Model:
     """What a hook sees of a model of DistributedDataParallel, in whose backward passes torch alone would compute."""
 
     def __init__(self, tensors):
-        self.module = torch.nn.ParameterList(tensors)
+        self.module, self.static_graph = torch.nn.ParameterList(tensors), False
 
 
 def a_mean(draw):
