@@ -48,7 +48,7 @@ class Overview:
     @cached_property
     def words(self) -> dict[str, str]:
         """{label of a group, or of a case of sums, solves or trainings: the same in words, for people}."""
-        cases = [study.recorded.words for study in (self.training,) if study]
+        cases = [self.training.recorded.words] if self.training else []
         cases += [dict(study.words(known)) for study, known in self.known.values()]
         return dict(ChainMap({group.label: group.words for group in self.groups}, *cases))
 
@@ -83,12 +83,20 @@ class Overview:
     @cached_property
     def known(self) -> dict[str, tuple[Study[Any], Any]]:
         """{name: (study, what it knows)} of the studies that runs recorded something for."""
-        found = {}
-        for name in studies.names():
-            study = studies.study(name)
+        every = ((name, self.study(name)) for name in studies.names())
+        return {name: (studies.study(name), known) for name, known in every if known is not None}
+
+    def study(self, name: str) -> Any:
+        """What the study of that name knows, read once; None where no run says anything."""
+        if name not in self._read:
+            self._read[name] = None
             with suppress(Nothing):
-                found[name] = study, study.read(self.frames, None)
-        return found
+                self._read[name] = studies.study(name).read(self.frames, None)
+        return self._read[name]
+
+    @cached_property
+    def _read(self) -> dict[str, Any]:
+        return {}
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:

@@ -35,7 +35,7 @@ def blocks(heading):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A copy of what is installed, and of the page of documents."""
+    """A copy of the packages and of docs/json.md."""
     copy = tmp_path_factory.mktemp("tree")
     for name in ("fpna", "kernels", "miniapps", "analysis", "jobs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))

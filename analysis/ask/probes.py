@@ -207,11 +207,11 @@ def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
 
 def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
     """What kinds of records there are, and what is unusual in them."""
-    kinds = {"sums": "sums" in overview.known, "solves": "solves" in overview.known, "trainings": overview.training,
-             "audits": "audits" in overview.known, "answers": "answers" in overview.known}  # fmt: skip
+    kinds = {"sums": overview.study("sums"), "solves": overview.study("solves"), "trainings": overview.training,
+             "audits": overview.study("audits"), "answers": overview.study("answers")}  # fmt: skip
     yield from (name for name, study in kinds.items() if study)
-    if "solves" in overview.known:
-        table = overview.known["solves"][1].recorded.solves
+    if solves := overview.study("solves"):
+        table = solves.recorded.solves
         if (table["converged"] < 1).any():
             yield "not converged"
         if table["iterations"].nunique() > 1:

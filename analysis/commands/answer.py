@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # pandas takes a moment to import
     from analysis.load.frames import Frames
     from analysis.page.sections import Table
 
-Shown: TypeAlias = "str | tuple[str, Table]"  # a line, or a table with its title
+Part: TypeAlias = "str | tuple[str, Table]"  # a line, or a table with its title
 SCHEMA = 1  # of all documents; a key that goes or means something else counts it up, a new one does not
 
 
@@ -35,7 +35,7 @@ class Answer:
 
     frames: Frames | None
     tables: dict[str, pd.DataFrame]
-    shown: Sequence[Shown]
+    shown: Sequence[Part]
     notes: Sequence[str] = ()
     verdict: Headline | None = None
     files: Sequence[str] = field(default=())

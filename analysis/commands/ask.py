@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.answer import Answer, Bold, Shown, give
+from analysis.commands.answer import Answer, Bold, Part, give
 from analysis.commands.choice import loaded, none_usable, warn
 from analysis.errors import Usage
 from miniapps.received.text import printable
@@ -42,7 +42,7 @@ def run(options: argparse.Namespace) -> Answer:
     if frames.runs.empty:
         raise none_usable(options)
     likeliest = ranked(evidence(frames), options.words)[:NAMED]
-    shown: list[Shown] = []
+    shown: list[Part] = []
     rows = []
     for place, (question, chance) in enumerate(likeliest, start=1):
         shown += [Bold(f"{place}. {question.command}"), f"   because: {question.because}"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import DIFFERENT, EQUAL
 from analysis.errors import Usage
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> Answer:
     compared = Compared() if published is None else compare(published, checked)
     wrong = {each.mark.repeat: each for each in checked.broken}
     others = {mark: head for mark, head in compared.other}
-    shown: list[Shown] = []
+    shown: list[Part] = []
     rows = []
     code = EQUAL
     several = len(checked.chains) > 1

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, frames_for_csv
 from analysis.errors import Usage
 
@@ -31,5 +31,5 @@ def run(options: argparse.Namespace) -> Answer:
     if not frames.runs["complete"].any():
         raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
     frame = components(frames)
-    shown: list[Shown] = [*map(Bold, sentences(frame)), *component_tables(frame)]
+    shown: list[Part] = [*map(Bold, sentences(frame)), *component_tables(frame)]
     return Answer(frames, {"components": frame}, shown, [f"Note: {line}" for line in notes(frame)])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import (
     complete,
     loaded,
@@ -56,7 +56,7 @@ def run(options: argparse.Namespace) -> Answer:
         lone = f"{options.runs[0]}: one repeat only, nothing to compare with"
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     require_same_problem(frames, [reference, *others])
-    shown: list[Shown] = []
+    shown: list[Part] = []
     comparisons, causes, rows, facts, steps, calls, apart = [], [], [], [], [], [], []
     for other in others:
         try:

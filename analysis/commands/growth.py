@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, frames_for_csv
 from analysis.errors import Usage
 
@@ -55,7 +55,7 @@ def run(options: argparse.Namespace) -> Answer:
         f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval."
         for cell in alone(frames)
     ]
-    shown: list[Shown] = [
+    shown: list[Part] = [
         *growth_tables(fitted, options.tolerance),
         *map(Bold, equal_lines(equal_cells(differences))),
     ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, frames_for_csv, without
 
 SUMMARY = (
@@ -34,7 +34,7 @@ def run(options: argparse.Namespace) -> Answer:
     known, used = trainings(frames), mesh.used(frames)
     if known.runs.empty and used.runs.empty:
         raise without(frames, "accuracy and loss by step, or the utilisation of a mesh, as `training` does")
-    shown: list[Shown] = list(map(Bold, mesh.sentences(used)))
+    shown: list[Part] = list(map(Bold, mesh.sentences(used)))
     notes: list[str] = []
     written = {}
     if len(known.runs):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, frames_for_csv, none_usable
 
 SUMMARY = "what the runs do not support: rules of careful benchmarking, checked"
@@ -29,7 +29,7 @@ def run(options: argparse.Namespace) -> Answer:
     if frames.runs.empty:
         raise none_usable(options)
     findings = lint(Overview(frames))
-    shown: list[Shown] = [
+    shown: list[Part] = [
         Bold(f"{len(findings)} findings by {findings['rule'].nunique()} of {len(RULES)} rules.")
     ]
     for row in findings.itertuples(index=False):

@@ -9,7 +9,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, read_machines, require_directory
 from analysis.errors import Usage
 
@@ -197,7 +197,7 @@ def _answer(
 
     several = len({each.target.guarantee for _, each in answers}) > 1
     rows, regions = [], []
-    shown: list[Shown] = []
+    shown: list[Part] = []
     notes: dict[str, None] = {}
     for machine, each in answers:
         p, level, name = each.prediction, each.target.guarantee, machine.name if machine else ""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import (
     add_reference,
     frames_of,
@@ -81,7 +81,7 @@ def run(options: argparse.Namespace) -> Answer:
         raise Usage(
             f"-o {options.output}: cannot be written: {error.strerror}; choose another file"
         ) from error
-    shown: list[Shown] = [Bold(page.headline), ""]
+    shown: list[Part] = [Bold(page.headline), ""]
     title, table = groups_table(page.groups, page.overview.decisions)
     if table.rows:
         shown.append((title, table))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, frames_for_csv
 from analysis.errors import Usage
 
@@ -35,6 +35,6 @@ def run(options: argparse.Namespace) -> Answer:
         why = "; ".join(results.notes) or "there is none"
         raise Usage(f"no complete run with times ({why}); repeat one to its end without --trace off")
     alone = "No problem was timed on several rank counts by one method: no speedup is known."
-    shown: list[Shown] = [*([Bold(alone)] if results.speedups.empty else []), *all_tables(results)]
+    shown: list[Part] = [*([Bold(alone)] if results.speedups.empty else []), *all_tables(results)]
     notes = [f"Note: {note}." for note in [*base_notes(results), *results.notes]]
     return Answer(frames, exported(results), shown, notes)

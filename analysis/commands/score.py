@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import DIFFERENT, EQUAL, add_csv, frames_for_csv, none_usable, read_ledger
 from analysis.errors import Damaged, Usage
 
@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> Answer:
     if own.samples.empty and not own.refused:
         raise Usage(f"no run in {', '.join(map(str, options.runs))} could be scored{_why(own.notes)}; give complete "
                     "runs that were started with --ledger")  # fmt: skip
-    shown: list[Shown] = [Bold(f"refused: {why}") for why in own.refused]
+    shown: list[Part] = [Bold(f"refused: {why}") for why in own.refused]
     if len(own.summary) or not own.refused:
         shown += [Bold(f"{text}.") for text in [*sentences(own), *price_sentences(own)]]
     shown += ["", *all_tables(own, ledger)]

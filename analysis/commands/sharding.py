@@ -6,7 +6,7 @@ import argparse
 import json
 from pathlib import Path
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, require_directory
 from analysis.errors import Usage
 
@@ -87,7 +87,7 @@ def run(options: argparse.Namespace) -> Answer:
         for text, each in zip(shardings, answer.best, strict=True)
     ]
     columns = ("sharding", "ms", "80 % of it", "told from the first")
-    shown: list[Shown] = [said, ("Fastest shardings", Table(columns, lines, numbers=("ms", "80 % of it")))]
+    shown: list[Part] = [said, ("Fastest shardings", Table(columns, lines, numbers=("ms", "80 % of it")))]
     looked = "the search is exact" if answer.exact else "there are too many to be sure of the first"
     notes = [
         f"Note: {model.steps} timed steps on {model.ranks} ranks ({options.clock} time); a prediction is off by "

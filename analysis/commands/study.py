@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from analysis import studies
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, frames_for_csv, tell_problems, without
 
 
@@ -32,7 +32,7 @@ def run(name: str, options: argparse.Namespace) -> Answer:
         raise without(frames, studies.about(name).NEEDS) from None
     tell_problems(study.problems(known))
     files = study.draw(known, options)
-    shown: list[Shown] = [
+    shown: list[Part] = [
         *map(Bold, study.sentences(known)),
         *tables_in_words(study.tables(known), study.words(known)),
     ]

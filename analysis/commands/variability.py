@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from analysis.commands.answer import Answer, Bold, Shown
+from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, add_reference, frames_of, require_directory, warn
 from analysis.errors import Usage
 
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> Answer:
         name = "variability"
         tables = [(f"Variability: {cell}", table) for cell, table in variability_tables(frame)]
     warn(frames)
-    shown: list[Shown] = [Bold(verdict), "", *tables]
+    shown: list[Part] = [Bold(verdict), "", *tables]
     return Answer(frames, {name: frame, "pairs": compared}, shown, verdict=verdict)
 
 
@@ -74,6 +74,6 @@ def _transport(frames: Frames, verdict: Headline) -> Answer:
 
     distances, shifts, notes = transport(frames)
     warn(frames)
-    shown: list[Shown] = [Bold(verdict), "", *transport_tables(distances, shifts)]
+    shown: list[Part] = [Bold(verdict), "", *transport_tables(distances, shifts)]
     tables = {"transport": distances, "shifts": shifts}
     return Answer(frames, tables, shown, notes, verdict=verdict)

@@ -75,9 +75,9 @@ def wide_interval(experiment: Experiment) -> Iterator[Finding]:
 
 def extrapolated(experiment: Experiment) -> Iterator[Finding]:
     """A fitted growth is used beyond the iterations that it was fitted to (rule 12)."""
-    if "solves" not in experiment.overview.known:
+    solves = experiment.overview.study("solves")
+    if solves is None:
         return
-    _, solves = experiment.overview.known["solves"]
     for row in solves.growth.itertuples(index=False):
         if not row.first <= row.predicted <= row.last and np.isfinite(row.predicted):
             yield Finding(

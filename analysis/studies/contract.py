@@ -22,7 +22,7 @@ class Nothing(Exception):
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table for programs: `dtype` of pandas, what it `is`, and its `unit`."""
+    """A column of a table for programs: its `dtype` in pandas, its `meaning` in words, and its `unit`."""
 
     dtype: str
     meaning: str = ""
@@ -31,7 +31,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Data(Generic[Known]):
-    """A table for programs, as CSV and in documents: `meaning` says what a row is, `of` makes it of what is known."""
+    """A table of a study, which --csv and --json write: `meaning` says what a row is, `of(known)` makes the frame."""
 
     name: str
     meaning: str
@@ -43,19 +43,24 @@ class Data(Generic[Known]):
 class Study(Generic[Known]):
     """One study.
 
-    `read(frames, options)`: what the runs say; `options` are those of its command, None for the report. Raises Nothing
-    where no run says anything. Of what is known: `data` for programs; `sentences`, the verdict in words;
-    `tables` for people as (title, table); `sections` of the report; `notes` limit what is said, `problems` are files
-    that cannot be used, both sentences without a full stop; `words` {label of a case: the same in words}; `findings`
-    for the verdict over all runs, `judged` (name, verdict, words) of what stands below its groups; `draw(known,
-    options)` writes the files that options ask for and returns their names.
+    `read(frames, options)` computes what the runs say; `options` are those of the command, None for the report. It
+    raises Nothing where no run recorded the subject. All other functions take what it returned:
+
+    data       tables for programs
+    tables     tables for people, as (title, table)
+    sections   sections of the report
+    sentences  the verdict in words
+    notes      what limits the verdict; problems: files that cannot be used; both without a full stop
+    words      {label of a case: the same in words}
+    findings   for the verdict over all runs; judged: (name, verdict, words) of rows below its table of groups
+    draw       writes the files that the options ask for, and returns their names
     """
 
     read: Callable[[Frames, argparse.Namespace | None], Known]
     data: tuple[Data[Known], ...]
-    sentences: Callable[[Known], list[str]]
     tables: Callable[[Known], list[tuple[str, Table]]]
     sections: Callable[[Known], list[Section]]
+    sentences: Callable[[Known], list[str]] = lambda known: []
     notes: Callable[[Known], list[str]] = lambda known: []
     problems: Callable[[Known], list[str]] = lambda known: []
     words: Callable[[Known], Mapping[str, str]] = lambda known: {}

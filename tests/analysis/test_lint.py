@@ -124,7 +124,7 @@ def test_a_growth_that_is_used_beyond_its_fit_is_an_extrapolation():
             {"family": "f", "case": "c", "first": [5.0], "last": [20.0], "predicted": [31.0]}
         )
 
-    looked = SimpleNamespace(overview=SimpleNamespace(known={"solves": (None, Solved)}))
+    looked = SimpleNamespace(overview=SimpleNamespace(study={"solves": Solved}.get))
     (finding,) = sampling.extrapolated(looked)
     assert "iterations 5 to 20 is used at iteration 31" in finding.fact
     for inside in (20.0, np.nan):

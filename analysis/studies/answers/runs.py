@@ -22,7 +22,7 @@ ANSWERS = {
     "requests": Column("int64", "that were timed"), "images": Column("int64", "different ones"),
     "several": Column("int64", "of these, with several results"), "most": Column("int64", "results that one got"),
     "seconds": Column("float64", "median time of a request", "s"),
-    "slowest": Column("float64", "that which 99 % of them keep", "s"),
+    "slowest": Column("float64", "99 % of the requests take at most this long", "s"),
 }  # fmt: skip
 
 

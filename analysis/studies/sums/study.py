@@ -110,7 +110,6 @@ STUDY = Study(
         Data("fits", "the power law of |V_s| in n", FITS, lambda known: known.fits),
         Data("worst", "the search for the worst orders", WORST, lambda known: known.worst),
     ),
-    sentences=lambda known: [],
     tables=all_tables,
     sections=sections,
     notes=lambda known: known.notes,
