@@ -531,7 +531,8 @@ def test_a_program_that_is_killed_leaves_its_calls(tmp_path, capsys):
     while working_on(tmp_path / "run"):  # launchers that mpirun did not kill still write
         time.sleep(0.2)
     if list((tmp_path / "run").glob("raw-*.log")):
-        assert main(["show", str(tmp_path / "run")]) == 2
+        some = any((tmp_path / "run").glob("rank-*.h5"))  # a launcher that was not killed wrote its rank's
+        assert main(["show", str(tmp_path / "run")]) == (0 if some else 2)
         assert f"fpna run --recover {tmp_path / 'run'}" in capsys.readouterr().err
         recovered = subprocess.run([sys.executable, *FPNA, "--recover", tmp_path / "run"])
         assert recovered.returncode == 0

@@ -29,15 +29,15 @@ def price_figures(known: Known) -> list[Figure]:
             continue
         n = int(timed["n"].max())
         at = timed[timed["n"] == n].merge(known.series[[*SERIES, "error_max", "v_s_max"]], on=SERIES)
-        known = at["error_max"].notna().any()
+        exact = at["error_max"].notna().any()  # the true sum is known
         column, label = (
-            ("error_max", "largest error, ULP") if known else ("v_s_max", "max |V_s| from the reference")
+            ("error_max", "largest error, ULP") if exact else ("v_s_max", "max |V_s| from the reference")
         )
         at = at[np.isfinite(at[column])]
         if len(at) > 1:
             caption = (
                 f"N = {n:,}: median time over the number of elements, with its 95 % interval, against the "
-                f"{label.removesuffix(', ULP')} of any sample{' in units in the last place' if known else ''}. "
+                f"{label.removesuffix(', ULP')} of any sample{' in units in the last place' if exact else ''}. "
                 "One point per variant; left is cheap, low is close. Points at the bottom are equal to the last "
                 "bit. Names that would overlap are left out, those of the best trades last."
             )
