@@ -16,8 +16,8 @@ from analysis.errors import Usage
 from kernels import VERSION
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
-from miniapps.received.arguments import Parser
-from miniapps.received.text import tell
+from miniapps.untrusted.arguments import Parser
+from miniapps.untrusted.text import tell
 
 PACKAGES = ("pandas", "pyarrow", "h5py", "jinja2", "matplotlib", "rich")
 

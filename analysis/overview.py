@@ -22,7 +22,7 @@ from analysis.training.frames import trainings
 from analysis.training.mesh import Used, used
 from analysis.variability import pairs
 from analysis.verdict import Group, judge
-from miniapps.received.ledger import Ledger
+from miniapps.untrusted.ledger import Ledger
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from analysis.runs import ids, label
 from analysis.variability import reference
 from analysis.verdict import UNTESTED
 from kernels import bits
-from miniapps.received import Refused, read_bytes, records
+from miniapps.untrusted import Refused, read_bytes, records
 
 MANIFEST = (
     "written.json"  # what an earlier call wrote, which is all that a later one may write over or remove

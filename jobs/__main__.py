@@ -25,9 +25,9 @@ from jobs.tables import plan_text, status_text
 from kernels.as_json import text as json_text
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
-from miniapps.received.regular import Refused
-from miniapps.received.text import printable, tell
 from miniapps.system import interrupts
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.text import printable, tell
 
 DONE, NOT_DONE, BAD_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 

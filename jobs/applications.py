@@ -7,13 +7,13 @@ from functools import cache
 
 from miniapps.applications import app
 from miniapps.applications import names as names
-from miniapps.received.prediction import method_hash
 from miniapps.runner import commandline, launch
 from miniapps.runner.config import Option, effective, of_role, stated
 from miniapps.runner.failure import USAGE
 from miniapps.runner.options import Common
 from miniapps.system import environment
 from miniapps.trace.head import problem_hash
+from miniapps.untrusted.prediction import method_hash
 
 PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
 

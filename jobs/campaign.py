@@ -20,10 +20,10 @@ from jobs.job import MOST
 from jobs.sites import seconds
 from jobs.words import cut, quoted
 from miniapps.errors import UsageError
-from miniapps.received.records import TOML_MOST, parse_toml
-from miniapps.received.regular import Refused, read_text
-from miniapps.received.text import printable
 from miniapps.runner.config import closest, convert
+from miniapps.untrusted.records import TOML_MOST, parse_toml
+from miniapps.untrusted.regular import Refused, read_text
+from miniapps.untrusted.text import printable
 
 TASKS = 10_000  # of a campaign: each is looked at by its application before anything runs
 HOURS_MOST = 1e12

@@ -10,9 +10,9 @@ from jobs.plan import Plan
 from jobs.state import FINISHED, StateError, survey
 from jobs.tables import failures_text, short
 from jobs.words import cut
-from miniapps.received.regular import Refused, kind_of
-from miniapps.received.text import printable
 from miniapps.system.python import module
+from miniapps.untrusted.regular import Refused, kind_of
+from miniapps.untrusted.text import printable
 
 
 def collect(

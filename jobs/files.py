@@ -10,8 +10,8 @@ from typing import BinaryIO
 
 import msgspec
 
-from miniapps.received.regular import Refused, kind_of
-from miniapps.received.text import printable
+from miniapps.untrusted.regular import Refused, kind_of
+from miniapps.untrusted.text import printable
 
 
 def is_folder(path: Path) -> bool:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from jobs.words import quoted
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 NOT_IN_PATHS = re.compile(r"[^\w@+=:,./-]")

@@ -20,7 +20,7 @@ from jobs.campaign import Campaign, CampaignError, Runs
 from jobs.job import Job
 from jobs.sites import Site
 from jobs.words import cut
-from miniapps.received.regular import Refused
+from miniapps.untrusted.regular import Refused
 
 START_SECONDS = 60  # of a batch job until its first task: environment, modules, trying the launcher
 REPORT_SECONDS = 1800

@@ -11,8 +11,8 @@ from typing import Any
 from jobs import applications
 from jobs.campaign import CampaignError
 from jobs.plan import Plan, Task
-from miniapps.received.ledger import read_ledger
-from miniapps.received.prediction import Prediction, read_prediction
+from miniapps.untrusted.ledger import read_ledger
+from miniapps.untrusted.prediction import Prediction, read_prediction
 
 HASH_SHOWN = 12  # characters
 

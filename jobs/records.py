@@ -10,9 +10,9 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import Meta
 
-from miniapps.received.records import LINE_MOST, conform, decode, read_json
-from miniapps.received.regular import Refused, read_bytes
-from miniapps.received.text import printable
+from miniapps.untrusted.records import LINE_MOST, conform, decode, read_json
+from miniapps.untrusted.regular import Refused, read_bytes
+from miniapps.untrusted.text import printable
 
 MOST = 2**25  # bytes of a journal or register: an attempt takes some 700
 LOCK_MOST = 2**16  # bytes of a lock

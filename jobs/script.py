@@ -14,8 +14,8 @@ from jobs.job import Job, JobError
 from jobs.render import render
 from jobs.sites import Site, names, seconds, site
 from jobs.words import cut, quoted
-from miniapps.received.text import tell
 from miniapps.runner.config import closest
+from miniapps.untrusted.text import tell
 
 DESCRIPTION = "Print the batch script of a campaign, or of one application."
 EXAMPLES = """\

@@ -14,10 +14,10 @@ from typing import Any
 
 from jobs.job import MOST, PLAIN, Job, JobError
 from jobs.words import cut, quoted
-from miniapps.received.records import TOML_MOST, parse_toml
-from miniapps.received.regular import Refused, read_text
-from miniapps.received.text import printable
 from miniapps.runner.config import closest
+from miniapps.untrusted.records import TOML_MOST, parse_toml
+from miniapps.untrusted.regular import Refused, read_text
+from miniapps.untrusted.text import printable
 
 SCHEDULERS = {"slurm": "sbatch", "pbs": "qsub", "pjm": "pjsub", "sge": "qsub", "local": "bash"}
 KEYS = {

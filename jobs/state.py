@@ -46,12 +46,12 @@ from jobs.records import (
     read_lock,
 )
 from jobs.words import cut, quoted
-from miniapps.received.regular import Refused
-from miniapps.received.result import read_result
-from miniapps.received.text import printable
 from miniapps.runner.outcome import RESULT
 from miniapps.trace import TraceError
 from miniapps.trace.reader import read_all, trace_files
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.result import read_result
+from miniapps.untrusted.text import printable
 
 TO_RETRY, RUNNING = "to retry", "running"
 LEFT: Final = "left"

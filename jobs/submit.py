@@ -24,7 +24,7 @@ from jobs.records import Id, Submission, read_register
 from jobs.render import render
 from jobs.sites import SCHEDULERS, Site
 from jobs.words import cut, quoted
-from miniapps.received.regular import Refused
+from miniapps.untrusted.regular import Refused
 
 REGISTER = "submitted.jsonl"
 AFTER = {"slurm": "#SBATCH --dependency=afterany:{id}", "pbs": "#PBS -W depend=afterany:{id}"}

@@ -11,7 +11,7 @@ from jobs.predicted import Predicted
 from jobs.sites import clock
 from jobs.state import DONE, FAILED, FINISHED, Standing, measured
 from jobs.words import cut
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 
 def plan_text(

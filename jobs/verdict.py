@@ -17,8 +17,8 @@ from jobs.plan import Task
 from jobs.records import DONE, FAILED, INTERRUPTED, Outcome
 from jobs.state import FINISHED, LEFT, look
 from miniapps import doctor
-from miniapps.received.regular import Refused, open_regular
-from miniapps.received.result import read_result
+from miniapps.untrusted.regular import Refused, open_regular
+from miniapps.untrusted.result import read_result
 
 STARTED = (
     '{ echo $$ >> "$0"; } 2> /dev/null; exec "$@"'  # of every rank, with sh -c, and its file `ranks` as $0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 VALUE_MOST = 80  # characters of a value in a message
 TEXT_MOST = 2000  # characters of a reason: an error of an application names all that it knows

@@ -7,8 +7,8 @@ import sys
 from kernels import VERSION
 from kernels.commands.entry import command_line
 from miniapps import applications
-from miniapps.received.text import tell
 from miniapps.runner.config import closest
+from miniapps.untrusted.text import tell
 
 COMMANDS = ("list", "doctor", "verify")
 

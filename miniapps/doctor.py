@@ -24,10 +24,10 @@ from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
 from miniapps.errors import UsageError
 from miniapps.programs import handles
-from miniapps.received.text import tell
 from miniapps.system import environment
 from miniapps.system.python import snippet
 from miniapps.system.world import LOADED, speaks, world
+from miniapps.untrusted.text import tell
 
 Tried = Callable[[list[str], float, str], None]  # a command, its seconds, its output
 TIMEOUT_S = 60

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.errors import UsageError
-from miniapps.received.arguments import Parser
-from miniapps.received.regular import Refused
-from miniapps.received.text import printable, tell
 from miniapps.trace import TraceError
+from miniapps.untrusted.arguments import Parser
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.text import printable, tell
 
 BAD_USAGE = 2
 TIMEOUT_S = 3600.0

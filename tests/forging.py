@@ -7,11 +7,11 @@ from dataclasses import asdict, replace
 import h5py
 import numpy as np
 
-from miniapps.received.result import RESULT, parts_of, written
 from miniapps.trace import read
 from miniapps.trace.chain import HEAD, next_head
 from miniapps.trace.checked import _taken
 from miniapps.trace.heads import chains, checkpoint_file, problem_of_trace
+from miniapps.untrusted.result import RESULT, parts_of, written
 from tests.tampering import altered, reseal
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import h5py
 
-from miniapps.received.contents import attributes
-from miniapps.received.regular import Refused
-from miniapps.received.sealed import header, seal
 from miniapps.trace.commits import Commit, attributes_digest, parse, table_digest
 from miniapps.trace.schema import GROWING
+from miniapps.untrusted.contents import attributes
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.sealed import header, seal
 
 MOST = 10**6  # rows that are hashed
 UNREADABLE = (KeyError, TypeError, OSError, ValueError, RuntimeError, AttributeError, MemoryError, Refused)

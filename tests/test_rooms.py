@@ -23,7 +23,7 @@ ALLOWED = {
 # speak, and no application.
 OPEN_TO = {
     "analysis": (
-        "miniapps.trace", "miniapps.received", "miniapps.system.environment",
+        "miniapps.trace", "miniapps.untrusted", "miniapps.system.environment",
         "miniapps.system.figures", "miniapps.system.scope", "miniapps.system.python",
         "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits", "kernels.sizes",

@@ -18,7 +18,7 @@ from analysis.ask.probes import ENVIRONMENT, METHOD, RANKS, REPEATS, RESTART, SA
 from analysis.runs import Id, ids, label
 from analysis.sentences import place
 from analysis.verdict import counted, ranks
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 ANALYSIS = ("python", "-m", "analysis")
 # That `variability --by` takes, the most telling first.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from analysis.commands.choice import EQUAL
 from analysis.errors import Usage
 from kernels.as_json import document
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 if TYPE_CHECKING:  # pandas takes a moment to import
     import pandas as pd

@@ -7,7 +7,7 @@ import argparse
 from analysis.commands.answer import Answer, Bold, Part, give
 from analysis.commands.choice import loaded, none_usable, warn
 from analysis.errors import Usage
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 SUMMARY = "which command answers a question in words, by what is in the runs"
 DETAIL = """\

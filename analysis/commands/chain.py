@@ -39,10 +39,10 @@ def run(options: argparse.Namespace) -> Answer:
     import pandas as pd
 
     from analysis.load.guard import guarded
-    from miniapps.received import Refused
     from miniapps.trace.checked import check
     from miniapps.trace.published import Compared, compare, read_published
     from miniapps.trace.uncovered import sentences, uncovered
+    from miniapps.untrusted import Refused
 
     try:
         published = None if options.published is None else read_published(options.published)

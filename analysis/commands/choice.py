@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from analysis.errors import Damaged, Usage
-from miniapps.received.text import tell
 from miniapps.trace.records import ARGUMENTS
+from miniapps.untrusted.text import tell
 
 EQUAL, FAILED, BAD_USAGE, DIFFERENT = 0, 1, 2, 3
 
@@ -132,8 +132,8 @@ def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
 def read_ledger(path: str):
     """The ledger of predictions in the file `path`. Raises Usage where it cannot be read, and its kind Damaged where it
     is not as it was written."""
-    from miniapps.received import Refused, ledger
-    from miniapps.received.text import printable
+    from miniapps.untrusted import Refused, ledger
+    from miniapps.untrusted.text import printable
 
     try:
         return ledger.read_ledger(path)
@@ -171,7 +171,7 @@ def without(frames, what: str) -> Usage:
 def read_machines(paths: list[str]) -> list:
     """The machines that the files of --machine describe; raises Usage."""
     from analysis.predict.machines import read_machine
-    from miniapps.received import Refused
+    from miniapps.untrusted import Refused
 
     machines = []
     for path in paths:

@@ -15,7 +15,7 @@ from analysis.commands.answer import Answer, Bold
 from analysis.commands.choice import loaded, require_same_problem, require_usable, select, split, warn
 from analysis.errors import Usage
 from analysis.export import FORMATS
-from miniapps.received.text import tell
+from miniapps.untrusted.text import tell
 
 SUMMARY = "the events of a run for other tools: Perfetto, Vampir, Extra-P, simulators"
 MOST_SECONDS = 9_000_000_000  # about what 63 bits hold in nanoseconds

@@ -275,9 +275,9 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 def _toml(option: str, path: str) -> dict[str, Any]:
     """The values of a TOML file by `section.name`, those of its top by `name`."""
-    from miniapps.received import Refused
-    from miniapps.received.records import parse_toml
-    from miniapps.received.regular import read_text
+    from miniapps.untrusted import Refused
+    from miniapps.untrusted.records import parse_toml
+    from miniapps.untrusted.regular import read_text
 
     try:
         content = parse_toml(read_text(path, 2**20))
@@ -318,7 +318,7 @@ def _reduction(text: str | None) -> str | None:
 
 def _append(path: Path, answers: list) -> list[str]:
     from analysis.predict.ledger import append
-    from miniapps.received import Refused
+    from miniapps.untrusted import Refused
 
     try:
         for each in answers:

@@ -40,8 +40,8 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.load.guard import read_run
     from analysis.page.sections import Table
     from analysis.predict import sharding
-    from miniapps.received.lookups import read_measured
-    from miniapps.received.regular import Refused
+    from miniapps.untrusted.lookups import read_measured
+    from miniapps.untrusted.regular import Refused
 
     require_directory("--csv", options.csv)
     if options.out is not None:

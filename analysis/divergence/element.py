@@ -17,11 +17,11 @@ import numpy as np
 from analysis.divergence.points import Comparison
 from analysis.load.frames import Frames
 from kernels.bits import ranks
-from miniapps.received import contents
-from miniapps.received.records import conform
-from miniapps.received.regular import Refused, kind_of
-from miniapps.received.sealed import read_sealed
-from miniapps.received.text import printable
+from miniapps.untrusted import contents
+from miniapps.untrusted.records import conform
+from miniapps.untrusted.regular import Refused, kind_of
+from miniapps.untrusted.sealed import read_sealed
+from miniapps.untrusted.text import printable
 
 FOLDERS = ("snapshots", "checkpoints")
 OF_A_STEP = re.compile(r"repeat-([0-9]+)-step-([0-9]+)\.h5")

@@ -24,7 +24,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kernels.sizes import UNITS
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
 FEW = (

@@ -8,8 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.divergence.points import Point
-from miniapps.received.text import printable
 from miniapps.trace import RankTrace
+from miniapps.untrusted.text import printable
 
 
 @dataclass(frozen=True)

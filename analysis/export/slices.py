@@ -15,9 +15,9 @@ from analysis.export.tables import distinct
 from analysis.load.guard import read_run
 from analysis.load.timeline import WITH_PARTNERS, timeline
 from analysis.page.text import spans
-from miniapps.received.text import printable
 from miniapps.trace.head import orderings
 from miniapps.trace.schema import COLLECTIVE
+from miniapps.untrusted.text import printable
 
 
 class NothingToExport(Exception):

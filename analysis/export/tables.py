@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pandas as pd
 
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 FORMULA = (
     "=",

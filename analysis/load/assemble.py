@@ -16,13 +16,13 @@ from analysis.load.keys import changes, order_by
 from analysis.load.pool import alone
 from analysis.load.rankfile import Head, Piece, joined
 from analysis.load.tree import leaves
-from miniapps.received import Refused
-from miniapps.received.result import RESULT, Result, read_result
-from miniapps.received.text import printable
 from miniapps.system.scope import flatten
 from miniapps.trace import TraceError, how_to_recover
 from miniapps.trace.contradictions import contradictions
 from miniapps.trace.schema import NAMED, TABLES
+from miniapps.untrusted import Refused
+from miniapps.untrusted.result import RESULT, Result, read_result
+from miniapps.untrusted.text import printable
 
 # Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.
 OF_EACH_RANK = ("RANK", "PROCID", "LOCALID", "NODEID", "TASK_PID")

@@ -34,10 +34,10 @@ from analysis.load.assemble import Run
 from analysis.load.columns import PAYLOAD, STORED
 from analysis.load.rows import Rows
 from analysis.load.tree import LEAVES
-from miniapps.received import Refused, open_regular, records
-from miniapps.received.result import RESULT, digest_of
-from miniapps.received.text import printable
 from miniapps.trace import SCHEMA
+from miniapps.untrusted import Refused, open_regular, records
+from miniapps.untrusted.result import RESULT, digest_of
+from miniapps.untrusted.text import printable
 
 DIRECTORY = ".analysis"
 INDEX = "index.json"

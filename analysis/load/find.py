@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from miniapps.received.result import RESULT
-from miniapps.received.text import printable
 from miniapps.trace import raw_logs, trace_files
+from miniapps.untrusted.result import RESULT
+from miniapps.untrusted.text import printable
 
 DEPTH = 4  # levels of directories searched below a given one: runs/campaign/configuration/repeat
 

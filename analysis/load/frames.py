@@ -20,9 +20,9 @@ from analysis.load.pool import readers
 from analysis.load.rows import Rows
 from analysis.load.store import Leaves, Source, Store
 from analysis.load.watch import Watch
-from miniapps.received.text import printable
 from miniapps.trace import builds, trace_files
 from miniapps.trace.schema import NAMED
+from miniapps.untrusted.text import printable
 
 TOGETHER = 32  # files that one task reads
 POOL_FROM = 33  # files: below, starting processes costs more than it saves

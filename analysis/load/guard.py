@@ -1,7 +1,7 @@
 """Calls in another process, with limits of time and memory: what opens files of unknown origin is called there.
 
 The HDF5 library can crash, hang or ask for endless memory over a single byte. Seals catch damage before it sees it
-(`miniapps.received.sealed`); what is left are files that were never sealed, because their run was killed, and those
+(`miniapps.untrusted.sealed`); what is left are files that were never sealed, because their run was killed, and those
 that someone made to do harm. When such a file ends the other process, this one names it and goes on. The other process
 has the same rights as this one: it keeps the command alive, it is no sandbox.
 """
@@ -23,10 +23,10 @@ from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
-from miniapps.received import contents
-from miniapps.received.text import printable
 from miniapps.system.python import snippet
 from miniapps.trace import RankTrace, TraceError, reader
+from miniapps.untrusted import contents
+from miniapps.untrusted.text import printable
 
 START_S = 120.0  # to start a process on a busy machine
 CALL_S = 60.0  # that a call may take, and beside it

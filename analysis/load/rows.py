@@ -10,9 +10,9 @@ from typing import BinaryIO
 
 import numpy as np
 
-from miniapps.received import Refused, open_regular
-from miniapps.received.text import printable
 from miniapps.trace import TraceError
+from miniapps.untrusted import Refused, open_regular
+from miniapps.untrusted.text import printable
 
 WHOLE_FROM = 0.5  # part of the row groups from which on the whole file is read and kept
 

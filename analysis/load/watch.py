@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from kernels.progress import Progress
-from miniapps.received.text import tell
+from miniapps.untrusted.text import tell
 
 NAME = "analysis"
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from miniapps.received.text import printable
 from miniapps.system.figures import styled
+from miniapps.untrusted.text import printable
 
 if TYPE_CHECKING:
     import pandas as pd

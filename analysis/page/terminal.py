@@ -8,7 +8,7 @@ from typing import Any
 
 from analysis.page.sections import Mark, Table, filled
 from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSIDE
-from miniapps.received.text import encodable, printable
+from miniapps.untrusted.text import encodable, printable
 
 COLOURS = {FAILED: "bold red", HOLDS: "green", BROKEN: "bold red", INCOMPARABLE: "yellow", OUTSIDE: "yellow",
            DIFFERS: "yellow"}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Appending to a ledger; what it holds, and how it is read: `miniapps.received.ledger`."""
+"""Appending to a ledger; what it holds, and how it is read: `miniapps.untrusted.ledger`."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import stat
 from datetime import UTC, datetime
 from pathlib import Path
 
-from miniapps.received import Refused
-from miniapps.received.ledger import LINE_MOST, MOST, hash_of, line_of, lock, read_open
-from miniapps.received.prediction import Prediction, from_dict
-from miniapps.received.text import printable
+from miniapps.untrusted import Refused
+from miniapps.untrusted.ledger import LINE_MOST, MOST, hash_of, line_of, lock, read_open
+from miniapps.untrusted.prediction import Prediction, from_dict
+from miniapps.untrusted.text import printable
 
 
 def append(path: str | os.PathLike, prediction: Prediction) -> str:

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from analysis.predict.collectives import Link
-from miniapps.received import Refused
-from miniapps.received.records import parse_toml
-from miniapps.received.regular import read_text
-from miniapps.received.text import printable
+from miniapps.untrusted import Refused
+from miniapps.untrusted.records import parse_toml
+from miniapps.untrusted.regular import read_text
+from miniapps.untrusted.text import printable
 
 KEYS: Mapping[str, str] = {
     "name": "",

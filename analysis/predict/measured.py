@@ -22,11 +22,11 @@ from analysis.load.guard import read_run
 from analysis.predict.cores import cores_of
 from analysis.runs import samples
 from analysis.verdict import counted
-from miniapps.received import open_regular
-from miniapps.received.prediction import method_hash
 from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.reader import trace_files
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, CPU_TIME, EXCHANGE, THREAD_TIME, WAIT
+from miniapps.untrusted import open_regular
+from miniapps.untrusted.prediction import method_hash
 
 PIECE = 2**22  # bytes hashed at once
 WAITING = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions that wait for other ranks

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from miniapps.received.prediction import PERCENTS, Prediction, from_json, method_hash, read_prediction
+from miniapps.untrusted.prediction import PERCENTS, Prediction, from_json, method_hash, read_prediction
 
 __all__ = ["PERCENTS", "Prediction", "from_json", "method_hash", "quantiles_of", "read_prediction"]
 

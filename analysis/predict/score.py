@@ -21,8 +21,8 @@ from analysis.predict import baselines, price_score
 from analysis.predict.measured import hash_of_run, measured
 from analysis.runs import label
 from analysis.verdict import counted
-from miniapps.received.ledger import START, Ledger, Row
-from miniapps.received.prediction import PERCENTS, Prediction
+from miniapps.untrusted.ledger import START, Ledger, Row
+from miniapps.untrusted.prediction import PERCENTS, Prediction
 
 FLOOR_MOST = 0.10  # above which an error means nothing
 PASSED, NOT_PASSED, SCORED, NOT_TESTABLE = "passed", "not passed", "scored", "not testable"

@@ -10,10 +10,6 @@ import numpy as np
 from analysis.predict import lookups
 from analysis.predict.lookups import FLOAT, SHARDINGS, Load, Rates
 from analysis.predict.search import Answer, search
-from miniapps.received.lookups import Asked, Measured
-from miniapps.received.records import conform
-from miniapps.received.regular import Refused
-from miniapps.received.text import printable
 from miniapps.trace import RankTrace
 from miniapps.trace.records import (
     ASKED,
@@ -24,6 +20,10 @@ from miniapps.trace.records import (
     ASKED_SAMPLES,
     ASKED_SHARES,
 )  # fmt: skip
+from miniapps.untrusted.lookups import Asked, Measured
+from miniapps.untrusted.records import conform
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.text import printable
 
 CACHES = [2**20, 2**22, 2**24, 2**26]  # bytes of a rank's cache: that with which the rates fit best is taken
 CLOCKS = ("cpu", "wall")

@@ -11,7 +11,7 @@ from analysis.page.sections import Table
 from analysis.page.text import interval, number
 from analysis.predict.score import FLOOR_MOST, NOT_TESTABLE, Score, methods
 from analysis.verdict import counted
-from miniapps.received.ledger import Ledger
+from miniapps.untrusted.ledger import Ledger
 
 HASH_SHOWN = 12  # characters
 ROWS_SHOWN = 200  # of a ledger

@@ -37,8 +37,8 @@ from analysis.scaling.sections import scaling_sections
 from analysis.training.mesh import section as mesh_section
 from analysis.training.sections import training_sections
 from analysis.verdict import HOLDS, MEANING, Group, counted
-from miniapps.received.ledger import Ledger
-from miniapps.received.text import printable
+from miniapps.untrusted.ledger import Ledger
+from miniapps.untrusted.text import printable
 
 # The report from top to bottom: names of studies, and what makes sections of the Overview. Studies that are not named
 # here come after these.

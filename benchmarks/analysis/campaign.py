@@ -8,10 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from miniapps.received.result import RESULT, written
-from miniapps.received.sealed import sealed
 from miniapps.trace import Tracer, trace_files
 from miniapps.trace.schema import rank_file
+from miniapps.untrusted.result import RESULT, written
+from miniapps.untrusted.sealed import sealed
 
 REGIONS = {"step": "other", "closure": "compute", "halo": "exchange", "rhs": "compute", "poisson": "compute",
            "allreduce.cg": "collective", "record": "other"}  # fmt: skip

@@ -39,7 +39,7 @@ from benchmarks.harness.results import add_quiet, machine, report
 from kernels.progress import Progress
 from miniapps.embeddings import steps
 from miniapps.embeddings.steps import Problem
-from miniapps.received.lookups import Asked, Measured
+from miniapps.untrusted.lookups import Asked, Measured
 
 MIXED = 5  # strategies of a problem, beside the uniform ones
 

@@ -19,8 +19,8 @@ from jobs.cluster.nodes import Cluster, Job
 from jobs.cluster.registry import Record
 from kernels.as_json import text as json_text
 from kernels.commands.options import add_json, add_loudness, add_version
-from miniapps.received.text import tell
 from miniapps.system import interrupts
+from miniapps.untrusted.text import tell
 
 DONE, FAILED, BAD_USAGE, AROUND, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 GRACE_S = 10  # in which the ranks save what they have, after a signal

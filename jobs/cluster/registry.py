@@ -27,8 +27,8 @@ from jobs.cluster.links import LEAST, MOST, MOST_NODES
 from jobs.processes import alive, identity
 from jobs.records import Process
 from jobs.words import quoted
-from miniapps.received.records import read_json
-from miniapps.received.regular import Refused
+from miniapps.untrusted.records import read_json
+from miniapps.untrusted.regular import Refused
 
 DIRECTORY = Path("/var/lib/fpna-clusters")  # not below /run, where nothing may be executed on some systems
 RECORD = "cluster.json"

@@ -12,10 +12,10 @@ from pathlib import Path
 from jobs.cluster.errors import ClusterError
 from jobs.cluster.nodes import Counters
 from jobs.words import cut
-from miniapps.received.regular import Refused
 from miniapps.trace import TraceError
 from miniapps.trace.reader import RankTrace, read_run
 from miniapps.trace.traffic import flows, totals
+from miniapps.untrusted.regular import Refused
 
 HEADERS = 14 + 20 + 20 + 12  # bytes of a packet: Ethernet, IPv4, TCP, its time stamps
 TOLERANCE = 0.05  # headers of the MPI library, packets without data, other options of TCP

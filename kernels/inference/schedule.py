@@ -130,7 +130,7 @@ class Schedule:
         return [price / (sum(prices) or 1.0) for price in prices]
 
     def as_json(self) -> dict:
-        """The schedule as a document for programs; its schema is `miniapps.received.schedule`. Buffers have the numbers
+        """The schedule as a document for programs; its schema is `miniapps.untrusted.schedule`. Buffers have numbers
         of the kernel that writes them first, of the last that needs them, and of those between which they are kept."""
         return {
             "sample": list(self.sample),

@@ -30,8 +30,8 @@ from miniapps.cause.placing import (
 from miniapps.cause.sizes import Sizes, read
 from miniapps.errors import UsageError
 from miniapps.programs.rawlog import DIRECTIONS
-from miniapps.received.text import printable
 from miniapps.trace import read_run
+from miniapps.untrusted.text import printable
 
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}

@@ -15,13 +15,13 @@ import msgspec
 import numpy as np
 
 from miniapps.layout import fields
-from miniapps.received import contents
-from miniapps.received.records import conform
-from miniapps.received.regular import MOST, Refused
-from miniapps.received.sealed import read_sealed
-from miniapps.received.text import printable
 from miniapps.trace.chain import hash_of_checkpoint
 from miniapps.trace.heads import FOLDER, checkpoint_file
+from miniapps.untrusted import contents
+from miniapps.untrusted.records import conform
+from miniapps.untrusted.regular import MOST, Refused
+from miniapps.untrusted.sealed import read_sealed
+from miniapps.untrusted.text import printable
 
 FORMAT: Final = "fpna-checkpoint"
 NAME = re.compile(r"repeat-([0-9]{1,18})-step-([0-9]{1,18})\.h5")

@@ -8,10 +8,10 @@ import numpy as np
 
 from miniapps.checkpoints.file import FOLDER, Checkpoint, Kind, cut, read
 from miniapps.errors import UsageError
-from miniapps.received.regular import MOST, Refused
-from miniapps.received.text import printable
 from miniapps.trace import TraceError, read_run
 from miniapps.trace.heads import fingerprint_of
+from miniapps.untrusted.regular import MOST, Refused
+from miniapps.untrusted.text import printable
 
 # Bytes of a file that are read whatever the problem: so that a checkpoint of a larger one is refused as such.
 ANY_PROBLEM = 2**30

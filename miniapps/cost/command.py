@@ -16,8 +16,8 @@ from miniapps import launching
 from miniapps.cost.launches import Command, Launch, command, launch
 from miniapps.cost.ratios import MOST_PAIRS, Price, prices
 from miniapps.errors import UsageError
-from miniapps.received.text import printable, tell
 from miniapps.system.environment import cpu_model
+from miniapps.untrusted.text import printable, tell
 
 SCHEMA = 1
 SHOWN, WITHHELD = 0, 4

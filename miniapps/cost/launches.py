@@ -15,9 +15,9 @@ from pathlib import Path
 
 from miniapps.errors import UsageError
 from miniapps.launching import run_to_end
-from miniapps.received import Refused, read_bytes, records
-from miniapps.received.text import printable
 from miniapps.system.python import PACKAGES
+from miniapps.untrusted import Refused, read_bytes, records
+from miniapps.untrusted.text import printable
 
 RANKS = ("-n", "-np", "-c", "--np", "--ntasks", "-N")  # options of mpirun, mpiexec, srun
 APPLICATION = re.compile(r"miniapps\.([a-z]+)")

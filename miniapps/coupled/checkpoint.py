@@ -17,8 +17,8 @@ from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, combined, problem_of
 from miniapps.layout import fields
 from miniapps.layout.blocks import Blocks, BlocksError
-from miniapps.received.regular import MOST, Refused
 from miniapps.trace.schema import fingerprint_rows
+from miniapps.untrusted.regular import MOST, Refused
 
 FIELDS = ("zeta", "psi", "slope", "curvature")
 PREFIX = "surrogate."

@@ -10,8 +10,8 @@ from miniapps.coupled.state import State, problem_of
 from miniapps.errors import UsageError
 from miniapps.layout import fields
 from miniapps.layout.blocks import Blocks
-from miniapps.received.text import printable
 from miniapps.system.device import put
+from miniapps.untrusted.text import printable
 
 
 def load_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:

@@ -18,10 +18,10 @@ from kernels.commands.entry import command_line
 from kernels.commands.options import add_version
 from kernels.progress import Progress
 from miniapps.errors import UsageError
-from miniapps.received.arguments import Parser
-from miniapps.received.text import tell
 from miniapps.system.environment import cpu_model
 from miniapps.system.world import parsed, speaks, world
+from miniapps.untrusted.arguments import Parser
+from miniapps.untrusted.text import tell
 
 PROG = "python -m miniapps.embeddings"
 ORDERS = ("sorted", "exact")
@@ -74,7 +74,7 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
 
 
 def measured(comm, options: argparse.Namespace) -> dict[str, Any]:
-    """What the file holds: see `miniapps.received.lookups.Measured`. Collective."""
+    """What the file holds: see `miniapps.untrusted.lookups.Measured`. Collective."""
     from miniapps.embeddings import steps
 
     rng, problems = np.random.default_rng(options.seed), []

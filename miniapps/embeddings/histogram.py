@@ -37,7 +37,7 @@ def shares(counts: np.ndarray, starts: np.ndarray) -> np.ndarray:
 
 
 def described(table: Table, samples: int, steps: int, rows: np.ndarray) -> dict[str, Any]:
-    """What a table is asked for in a step, as `miniapps.received.lookups.Asked`: from all `rows` that were asked for in
+    """What a table is asked for in a step, as `miniapps.untrusted.lookups.Asked`: from all `rows` asked for in
     some steps of so many samples."""
     counts = np.bincount(rows, minlength=table.rows)
     return {

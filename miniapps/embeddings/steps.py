@@ -145,7 +145,7 @@ def times(comm, problem: Problem, rounds: int, order: str) -> np.ndarray:
 
 
 def asked(problem: Problem) -> list[dict[str, Any]]:
-    """What each table is asked for in a step, from the histogram of its rows: as `miniapps.received.lookups.Asked`."""
+    """What each table is asked for in a step, from the histogram of its rows: as `miniapps.untrusted.lookups.Asked`."""
     batches, found = problem.batches(), []
     for number, of in enumerate(problem.placed("row", 1)):
         rows = np.concatenate([batch[number].rows for batch in batches])

@@ -10,13 +10,13 @@ from kernels import bits
 from kernels.registry import get
 from miniapps.inference.weights import weights
 from miniapps.layout.owners import contiguous_owner, shuffled
-from miniapps.received.schedule import SCHEDULE
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace import fingerprint
 from miniapps.trace.schema import COMPUTE, OTHER
 from miniapps.training import data
 from miniapps.training.models import network
 from miniapps.training.seeds import REQUESTS, generator
+from miniapps.untrusted.schedule import SCHEDULE
 
 
 def run(ctx) -> Outcome:

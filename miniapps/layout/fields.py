@@ -1,7 +1,7 @@
 """Whole fields on rank 0 and their files: gathered from blocks, sealed; a crash leaves no half file.
 
 A file holds global arrays `(ny, nx)`, without a trace of who owned which block, so that any number of ranks
-can continue from it. `miniapps.received` reads them back.
+can continue from it. `miniapps.untrusted` reads them back.
 """
 
 import contextlib
@@ -12,10 +12,10 @@ import numpy as np
 from miniapps.errors import RunError
 from miniapps.layout.blocks import Blocks
 from miniapps.layout.messages import tell_gather
-from miniapps.received.contents import CHUNK
-from miniapps.received.regular import kind_of
-from miniapps.received.sealed import write_sealed
 from miniapps.system.device import host
+from miniapps.untrusted.contents import CHUNK
+from miniapps.untrusted.regular import kind_of
+from miniapps.untrusted.sealed import write_sealed
 
 
 def gather(blocks: Blocks, comm, field, tracer=None) -> np.ndarray | None:

@@ -1,6 +1,6 @@
 """The certificate of an audit: what was tried of each case and what came of it, on which machine and software.
 
-`RUN/certificate.json`; its schema is `miniapps.received.certificate`, where it is read.
+`RUN/certificate.json`; its schema is `miniapps.untrusted.certificate`, where it is read.
 """
 
 import hashlib
@@ -9,9 +9,9 @@ from typing import Any
 from kernels.torchops.documentation import installed
 from kernels.torchops.verdicts import FALSE, PARTLY, TRUE, UNSEEN, UNTESTABLE, UNTRIED, in_words, verdicts
 from kernels.torchops.worker import DONE
-from miniapps.received.certificate import CERTIFICATE, SCHEMA
-from miniapps.received.result import written
 from miniapps.system import environment
+from miniapps.untrusted.certificate import CERTIFICATE, SCHEMA
+from miniapps.untrusted.result import written
 
 
 def content(ctx, records: list[dict[str, Any]]) -> dict[str, Any]:

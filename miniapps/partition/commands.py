@@ -20,8 +20,8 @@ from miniapps.partition.explain import as_text, explain
 from miniapps.partition.mesh import Mesh, carriers_of, pairs, parse, require_blocks, require_fits, sizes_of
 from miniapps.partition.staged import Stages
 from miniapps.partition.stages import stages_of
-from miniapps.received.arguments import Parser
-from miniapps.received.text import tell
+from miniapps.untrusted.arguments import Parser
+from miniapps.untrusted.text import tell
 
 PROG = "python -m miniapps.partition"
 

@@ -33,8 +33,6 @@ from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.coverage import Unreached, unreached
 from miniapps.programs.numbering import FIRST_MESSAGE, steps
 from miniapps.programs.rawlog import BASICS, INTER, KINDS, REPLACED, SIZES, WILDCARD, RawLog
-from miniapps.received.regular import Refused, open_regular
-from miniapps.received.text import printable
 from miniapps.system import environment
 from miniapps.trace.commits import Hasher, table_digest
 from miniapps.trace.head import problem_hash
@@ -42,6 +40,8 @@ from miniapps.trace.reader import RankTrace, read
 from miniapps.trace.records import ADDED, ARGUMENTS, GLOBAL, RECEIVED, SENT, SOURCE, TOTAL
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, SCHEMA, TABLES, TraceError, rank_file
 from miniapps.trace.storage import Columns, Storage
+from miniapps.untrusted.regular import Refused, open_regular
+from miniapps.untrusted.text import printable
 
 # Reductions, and their collectives as traces name them.
 REDUCTIONS = {

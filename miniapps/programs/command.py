@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from miniapps.errors import UsageError
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun|prun|srun|aprun|jsrun|ibrun)([._-]\w+)*$")
 # Sources, and what makes a program of them.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from miniapps.received.regular import Refused, open_regular
+from miniapps.untrusted.regular import Refused, open_regular
 
 MOST = 2**34  # bytes of a file: it is mapped, not read
 HEADER = np.dtype(

@@ -28,13 +28,13 @@ from miniapps.programs.building import build, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
 from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.programs.sources import require_same_program, write_sources
-from miniapps.received.regular import Refused, open_regular
-from miniapps.received.text import printable, tell
 from miniapps.runner import launch
 from miniapps.system import environment
 from miniapps.system.world import parsed
 from miniapps.trace import TraceError
 from miniapps.trace.reader import raw_logs
+from miniapps.untrusted.regular import Refused, open_regular
+from miniapps.untrusted.text import printable, tell
 
 FAILED, BAD_USAGE = 1, 2
 REFUSED = Path("refused")  # what preload/world.hpp says in place of the path of a log

@@ -21,7 +21,7 @@ from pathlib import Path
 import kernels
 import miniapps
 from miniapps.programs.elf import functions_at
-from miniapps.received.text import printable
+from miniapps.untrusted.text import printable
 
 ADDRESSES_S = 60  # for addr2line
 NAMED, DEEPEST = 2, 4  # functions named, and at most where some are wrappers

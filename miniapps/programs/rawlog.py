@@ -21,9 +21,9 @@ from kernels.guarantees import LEVELS
 from kernels.sizes import COLUMNS
 from miniapps.programs.functions import ORDER
 from miniapps.programs.places import Place, Places
-from miniapps.received import records
-from miniapps.received.regular import Refused, open_regular, read_bytes
-from miniapps.received.text import printable, whole
+from miniapps.untrusted import records
+from miniapps.untrusted.regular import Refused, open_regular, read_bytes
+from miniapps.untrusted.text import printable, whole
 
 MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 4, 4096
 MOST_COUNTED = 240

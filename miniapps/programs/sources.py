@@ -12,9 +12,9 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.rawlog import call_of
-from miniapps.received.text import printable
 from miniapps.trace import TraceError, read_run
 from miniapps.trace.records import ARGUMENTS, SOURCE
+from miniapps.untrusted.text import printable
 
 
 @contextlib.contextmanager

@@ -13,10 +13,10 @@ import numpy as np
 
 from kernels import npy
 from miniapps.errors import UsageError
-from miniapps.received import contents
-from miniapps.received.regular import Refused, open_regular
 from miniapps.reductions.parts import Parts
 from miniapps.runner.config import closest
+from miniapps.untrusted import contents
+from miniapps.untrusted.regular import Refused, open_regular
 
 MOST = 2**42  # bytes of a file; a rank reads its blocks
 CHUNK = (

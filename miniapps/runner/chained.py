@@ -7,11 +7,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from miniapps.received.text import tell
 from miniapps.system.interrupts import held
 from miniapps.trace import Tracer
 from miniapps.trace.chain import BEGIN, CHECKPOINT, HEAD, STATE, Mark, Rows, hash_of_state, next_head
 from miniapps.trace.schema import CHAIN_TIME, COLLECTIVE
+from miniapps.untrusted.text import tell
 
 _TWO_WORDS = struct.Struct(">16s16s")
 

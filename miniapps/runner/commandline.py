@@ -11,8 +11,6 @@ from typing import Any
 
 from kernels.commands.options import add_version
 from miniapps.errors import UsageError
-from miniapps.received.records import TOML_MOST
-from miniapps.received.regular import Refused, read_text
 from miniapps.runner.config import (
     Option,
     build,
@@ -25,6 +23,8 @@ from miniapps.runner.config import (
     options,
 )
 from miniapps.runner.options import SHORTHANDS, Common, RunOptions
+from miniapps.untrusted.records import TOML_MOST
+from miniapps.untrusted.regular import Refused, read_text
 
 DECK_BYTES = 4 * TOML_MOST  # the bytes of so many characters of UTF-8
 

@@ -28,8 +28,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from miniapps.errors import UsageError
-from miniapps.received.records import DIGITS, parse_toml
 from miniapps.trace.schema import EFFECTS
+from miniapps.untrusted.records import DIGITS, parse_toml
 
 ROLES = ("problem", "method", "control")
 PREFIX = "FPNA_"

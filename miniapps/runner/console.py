@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from kernels.progress import Progress
-from miniapps.received.text import printable, tell
+from miniapps.untrusted.text import printable, tell
 
 FORMAT = "%(asctime)s %(name)s rank %(rank)d %(levelname)s: %(message)s"
 

@@ -15,7 +15,6 @@ from typing import Any
 from kernels.guarantees import ChoiceError
 from miniapps.errors import RunError, Stalled, UsageError
 from miniapps.layout.blocks import BlocksError
-from miniapps.received.text import tell
 from miniapps.runner import outcome
 from miniapps.runner.launch import Launch
 from miniapps.runner.outcome import RESULT
@@ -23,6 +22,7 @@ from miniapps.system import interrupts, peers
 from miniapps.system.interrupts import Terminated
 from miniapps.system.place import Place, PlaceError
 from miniapps.trace import TraceError
+from miniapps.untrusted.text import tell
 
 DONE, FAILED, BAD_USAGE, NOT_VERIFIED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 

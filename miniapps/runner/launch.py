@@ -11,15 +11,15 @@ from typing import Any
 
 from kernels.allreduce import emulation
 from miniapps.errors import UsageError
-from miniapps.received import Refused
-from miniapps.received.ledger import read_ledger
-from miniapps.received.text import tell
 from miniapps.runner import commandline, config, faults, replay
 from miniapps.runner.duplicates import require_duplicable
 from miniapps.runner.options import Common, RunOptions
 from miniapps.runner.replay import Replay
 from miniapps.system import environment, resources
 from miniapps.trace.head import problem_hash
+from miniapps.untrusted import Refused
+from miniapps.untrusted.ledger import read_ledger
+from miniapps.untrusted.text import tell
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,6 @@ from kernels import environment as floating_point
 from kernels.commands.entry import command_line
 from kernels.missing import not_installed
 from miniapps.errors import RunError, UsageError
-from miniapps.received.text import tell
 from miniapps.runner import console, outcome, together
 from miniapps.runner.chained import Heads
 from miniapps.runner.context import Context, keeps_environment
@@ -32,6 +31,7 @@ from miniapps.trace.chain import VERSION, problem_of
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.node import pack_node
 from miniapps.trace.schema import rank_file
+from miniapps.untrusted.text import tell
 
 __all__ = ["App", "Check", "Context", "Outcome", "RunError", "main"]
 

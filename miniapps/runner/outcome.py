@@ -6,8 +6,8 @@ import statistics
 from dataclasses import dataclass, field
 from typing import Any
 
-from miniapps.received.result import RESULT, written
 from miniapps.system.place import Place
+from miniapps.untrusted.result import RESULT, written
 
 
 @dataclass(frozen=True)

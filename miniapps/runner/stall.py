@@ -28,11 +28,11 @@ import msgspec
 from kernels.allreduce.errors import ranks_text
 from miniapps.errors import Stalled
 from miniapps.layout.messages import Messages
-from miniapps.received.records import read_json
-from miniapps.received.regular import Refused
 from miniapps.runner.failure import LAST_RESORT_S, State, fail
 from miniapps.runner.traced import Reducer
 from miniapps.system import peers
+from miniapps.untrusted.records import read_json
+from miniapps.untrusted.regular import Refused
 
 LOOKS = 40  # in the time that is allowed
 PAUSE_S = 1.0  # between two looks, at most

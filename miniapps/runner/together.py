@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from miniapps.received.result import parts_of
 from miniapps.system.place import Place, PlaceError
 from miniapps.trace import TraceError, Tracer
 from miniapps.trace.schema import rank_file
+from miniapps.untrusted.result import parts_of
 
 Lost = tuple[int, str]  # a rank, and what happened to its part of the run
 

@@ -14,12 +14,12 @@ from miniapps.checkpoints.rounding import rounded
 from miniapps.errors import UsageError
 from miniapps.layout.rows import Rows
 from miniapps.linear.krylov import METHODS
-from miniapps.received.regular import Refused
 from miniapps.solver import files
 from miniapps.solver.output import gather, scatter
 from miniapps.solver.problem import box_of, box_rows, file_rows
 from miniapps.system.device import host, put
 from miniapps.trace import fingerprint
+from miniapps.untrusted.regular import Refused
 
 # Of each method that can go on, beside x and r; those behind "+" with a preconditioner alone.
 VECTORS = {

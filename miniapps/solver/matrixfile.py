@@ -10,7 +10,7 @@ from typing import BinaryIO
 import numpy as np
 
 from miniapps.errors import UsageError
-from miniapps.received.regular import Refused, open_regular
+from miniapps.untrusted.regular import Refused, open_regular
 
 MOST = 2**42  # bytes of a file; more than any collection of matrices has
 HELD = 2.0**53  # up to which float64 holds all integers

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 
 from kernels import npy
-from miniapps.received import contents
 from miniapps.solver.matrixfile import FileError, MatrixFile, as_numbers, first_wrong, opened
+from miniapps.untrusted import contents
 
 FORMATS = ("csr", "csc", "coo")
 PIECE = 1 << 18  # entries that are read at once

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, TextIO
 
-from miniapps.received.text import encodable
+from miniapps.untrusted.text import encodable
 
 PACKAGES = Path(__file__).resolve().parents[2]  # the directory that our packages are in
 

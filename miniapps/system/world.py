@@ -11,8 +11,8 @@ import warnings
 from typing import Any
 
 from miniapps.errors import UsageError
-from miniapps.received.text import tell
 from miniapps.system import environment
+from miniapps.untrusted.text import tell
 
 ADVICE = "`python -m miniapps doctor` shows what is here"
 # mpi4py does not look at the one where the other is set.

@@ -10,17 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.received import Refused, contents
-from miniapps.received.regular import MOST, require_no_links
-from miniapps.received.result import RESULT, Result, read_result
-from miniapps.received.sealed import read_sealed
-from miniapps.received.text import printable
 from miniapps.trace.chain import TABLES, Mark, Rows, ends_in, hash_of_checkpoint, hash_of_state, next_head
 from miniapps.trace.contradictions import apart, contradictions, mixed
 from miniapps.trace.head import problem_hash
 from miniapps.trace.heads import Chain, chains, checkpoint_file, problem_of_trace
 from miniapps.trace.reader import RankTrace, in_this_process, read_run
 from miniapps.trace.schema import TraceError
+from miniapps.untrusted import Refused, contents
+from miniapps.untrusted.regular import MOST, require_no_links
+from miniapps.untrusted.result import RESULT, Result, read_result
+from miniapps.untrusted.sealed import read_sealed
+from miniapps.untrusted.text import printable
 
 
 class Mixed(TraceError):

@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from miniapps.received.result import RESULT, Result, differing_parts
-from miniapps.received.text import printable
 from miniapps.trace.heads import are_all
+from miniapps.untrusted.result import RESULT, Result, differing_parts
+from miniapps.untrusted.text import printable
 
 SAME = (
     "run_id",

@@ -12,8 +12,8 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from kernels.guarantees import Level
-from miniapps.received import records
 from miniapps.trace.schema import Decider, Effect, Kind
+from miniapps.untrusted import records
 
 RANKS_MOST = 2**24  # of a run
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
-from miniapps.received.contents import CHUNK
-from miniapps.received.sealed import write_sealed
 from miniapps.trace.reader import read
 from miniapps.trace.schema import NAMED, NODE_FORMAT, SCHEMA, TABLES, TraceError, node_file, rank_file
+from miniapps.untrusted.contents import CHUNK
+from miniapps.untrusted.sealed import write_sealed
 
 FILES = ("rank", "node")  # what one trace file may hold
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from miniapps.received import Refused, read_bytes
-from miniapps.received.text import printable
 from miniapps.trace.chain import Mark
 from miniapps.trace.checked import Checked
+from miniapps.untrusted import Refused, read_bytes
+from miniapps.untrusted.text import printable
 
 MOST = 2**26  # bytes of the output of a job
 # A launcher may write the rank before a line: `0: `, `[1,0]<stdout>: `.

@@ -19,10 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.received import Refused, contents, records
-from miniapps.received.regular import open_regular, require_dense
-from miniapps.received.sealed import HEADER, sealed
-from miniapps.received.text import printable, whole
 from miniapps.trace.commits import Commit, Hasher, attributes_digest, parse, table_digest
 from miniapps.trace.head import check
 from miniapps.trace.schema import (
@@ -36,6 +32,10 @@ from miniapps.trace.schema import (
     TraceError,
     rank_file,
 )
+from miniapps.untrusted import Refused, contents, records
+from miniapps.untrusted.regular import open_regular, require_dense
+from miniapps.untrusted.sealed import HEADER, sealed
+from miniapps.untrusted.text import printable, whole
 
 TRIES = 5  # to read a file that is written to meanwhile
 FILES = re.compile(r"(rank|node)-\d{5,9}\.h5")

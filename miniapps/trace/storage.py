@@ -6,7 +6,7 @@ table fill earlier than those of another, so a file that was never closed is rea
 tables were written together.
 `committed` is raised after the data has reached the operating system, in one write, and carries the hashes of what it
 vouches for (`commits`). (When compressed chunks grew in place, one in seven files that were killed while they flushed
-could not be read.) A file that is closed is sealed by a hash of all its bytes (`miniapps.received.sealed`).
+could not be read.) A file that is closed is sealed by a hash of all its bytes (`miniapps.untrusted.sealed`).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.received.sealed import HEADER, header, seal
 from miniapps.trace.commits import SHAPE, Commit, Hasher, attributes_digest
 from miniapps.trace.schema import FORMAT, GROWING, JSON_ATTRIBUTES, SCHEMA
+from miniapps.untrusted.sealed import HEADER, header, seal
 
 Columns = dict[str, np.ndarray]
 

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from miniapps.received.result import RESULT, UNSTATED, WORDS
-from miniapps.received.text import printable
 from miniapps.trace.chain import HASHED
 from miniapps.trace.checked import Checked
 from miniapps.trace.heads import checkpoint_file
 from miniapps.trace.reader import FILES
 from miniapps.trace.records import NODE, PASSING, WRONG
 from miniapps.trace.schema import TABLES
+from miniapps.untrusted.result import RESULT, UNSTATED, WORDS
+from miniapps.untrusted.text import printable
 
 KEY = ("repeat", "step", "name", "block")  # columns that every row of a head is known by
 # Attributes that a head is over, or that a reader would refuse to see changed: problem is the hash of problem_options.

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from miniapps.errors import UsageError
-from miniapps.received.regular import Refused, read_bytes
-from miniapps.received.text import printable
 from miniapps.training.models import CLASSES
 from miniapps.training.seeds import BLOBS, generator
+from miniapps.untrusted.regular import Refused, read_bytes
+from miniapps.untrusted.text import printable
 
 # Pixels along an edge of an image; of a graph, features of a node.
 EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8, "cora": 1433}

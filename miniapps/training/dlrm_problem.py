@@ -10,9 +10,6 @@ from kernels.guarantees import ChoiceError
 from miniapps.embeddings import sums
 from miniapps.embeddings.sharding import Placed, Table, parse, place
 from miniapps.errors import UsageError
-from miniapps.received.lookups import read_chosen
-from miniapps.received.regular import Refused
-from miniapps.received.text import printable
 from miniapps.system.resources import Need
 from miniapps.training import clicks, ratings
 from miniapps.training.batches import Batches
@@ -20,6 +17,9 @@ from miniapps.training.config import RATED
 from miniapps.training.models import dlrm
 from miniapps.training.ratings import Ratings
 from miniapps.training.seeds import TABLES, generator
+from miniapps.untrusted.lookups import read_chosen
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.text import printable
 
 NEEDED = {"training.wire": "as is", "training.policy": "fixed", "model.dropout": 0.0, "output.shares": "even"}
 TORCH = 2**27  # bytes of torch in a process

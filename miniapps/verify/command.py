@@ -17,9 +17,6 @@ from typing import Any
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
-from miniapps.received import Refused
-from miniapps.received.arguments import Parser
-from miniapps.received.text import printable, tell
 from miniapps.system import environment
 from miniapps.system.python import module, relay
 from miniapps.system.world import parsed, speaks
@@ -28,6 +25,9 @@ from miniapps.trace.heads import chains
 from miniapps.trace.published import Published, compare, read_published
 from miniapps.trace.reader import read_run
 from miniapps.trace.uncovered import Uncovered, sentences, uncovered
+from miniapps.untrusted import Refused
+from miniapps.untrusted.arguments import Parser
+from miniapps.untrusted.text import printable, tell
 from miniapps.verify.again import Interval, arguments, execute
 from miniapps.verify.claim import Claim, NotVerifiable, claim, require_begun, require_here, require_there
 from miniapps.verify.draw import ALWAYS, by_repeat, chance, drawn, split

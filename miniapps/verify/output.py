@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kernels.as_json import document
-from miniapps.received.text import printable, tell
+from miniapps.untrusted.text import printable, tell
 
 SCHEMA = 1  # of the document; a key that goes or means something else counts it up, a new one does not
 

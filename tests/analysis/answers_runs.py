@@ -3,9 +3,9 @@
 import json
 from unittest import mock
 
-from miniapps.received.schedule import SCHEDULE
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COMPUTE, rank_file
+from miniapps.untrusted.schedule import SCHEDULE
 from tests.analysis.synthetic import METHOD, Clock, attributes, write_result
 
 

@@ -1,8 +1,8 @@
 """Certificates of audits, of cases that a test gives, beside traces that hold what they say."""
 
 from kernels.torchops.verdicts import verdicts
-from miniapps.received.certificate import CERTIFICATE, SCHEMA
-from miniapps.received.result import written
+from miniapps.untrusted.certificate import CERTIFICATE, SCHEMA
+from miniapps.untrusted.result import written
 from tests.analysis.synthetic import write_run
 
 

@@ -4,10 +4,10 @@ from unittest import mock
 
 from analysis.predict.ledger import append
 from analysis.predict.measured import hash_of_run
-from miniapps.received.ledger import read_ledger
-from miniapps.received.prediction import Prediction, method_hash
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
+from miniapps.untrusted.ledger import read_ledger
+from miniapps.untrusted.prediction import Prediction, method_hash
 from tests.analysis.synthetic import Clock, attributes, write_result
 
 STEPS = 4

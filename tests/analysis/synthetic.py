@@ -9,10 +9,10 @@ from unittest import mock
 
 import numpy as np
 
-from miniapps.received.result import written
-from miniapps.received.sealed import sealed
 from miniapps.trace import Tracer, fingerprint, trace_files
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, WAIT, rank_file
+from miniapps.untrusted.result import written
+from miniapps.untrusted.sealed import sealed
 from tests.analysis.stated import AROUND, options
 
 BLOCKS = 12

@@ -10,8 +10,8 @@ from analysis.load.frames import load
 from analysis.report.build import build
 from analysis.studies.answers.runs import answers
 from analysis.studies.answers.schedules import MOST, edges
-from miniapps.received.regular import Refused
-from miniapps.received.schedule import read_schedule
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.schedule import read_schedule
 from tests.analysis.answers_runs import schedule, write_answers
 from tests.analysis.synthetic import write_run
 

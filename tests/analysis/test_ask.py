@@ -11,7 +11,7 @@ from analysis.__main__ import main
 from analysis.ask import rank, templates
 from analysis.ask.probes import evidence
 from analysis.load.frames import load
-from miniapps.received.text import HIDDEN
+from miniapps.untrusted.text import HIDDEN
 from tests.analysis.synthetic import CONFIG, METHOD, flip_bit, owners, write_run, write_timed
 
 PYTHON = "python -m analysis"

@@ -12,9 +12,9 @@ from analysis.report.build import build
 from analysis.studies.audits.certificates import audits
 from analysis.studies.audits.compare import differences
 from analysis.studies.audits.tables import known_of
-from miniapps.received.certificate import CERTIFICATE, read_certificate
-from miniapps.received.regular import Refused
-from miniapps.received.result import written
+from miniapps.untrusted.certificate import CERTIFICATE, read_certificate
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.result import written
 from tests.analysis.audits_runs import case, refused, statement, write_audit
 from tests.analysis.synthetic import flip_bit, write_run
 

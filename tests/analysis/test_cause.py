@@ -14,9 +14,9 @@ from analysis.divergence.compare import compare
 from analysis.divergence.element import _block, _grid, first_element, ulp_between
 from analysis.load.frames import load
 from benchmarks.apps import first_divergence
-from miniapps.received.sealed import write_sealed
 from miniapps.trace import Tracer
 from miniapps.trace.records import ADDED, COMPUTED, INPUT, LEFT, RECEIVED, SENT, TOTAL
+from miniapps.untrusted.sealed import write_sealed
 from tests.analysis.said import comparison_lines
 from tests.analysis.synthetic import attributes, owners, region, write_run
 

@@ -14,7 +14,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.export.tables import FORMULA, csv_text, distinct
-from miniapps.received.text import HIDDEN
+from miniapps.untrusted.text import HIDDEN
 from tests.analysis.solves_runs import FALLING, solve, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import flip_bit, write_result, write_run, write_timed

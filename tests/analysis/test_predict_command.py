@@ -7,7 +7,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.commands.predict import REST
-from miniapps.received.ledger import read_ledger
+from miniapps.untrusted.ledger import read_ledger
 from tests.analysis.predict_programs import (
     calibrated,
     write_program,

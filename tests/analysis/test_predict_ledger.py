@@ -10,8 +10,8 @@ import pytest
 
 from analysis.predict.ledger import append
 from analysis.predict.prediction import from_json, method_hash, quantiles_of
-from miniapps.received import Refused
-from miniapps.received.ledger import LINE_MOST, START, hash_of, line_of, read_ledger
+from miniapps.untrusted import Refused
+from miniapps.untrusted.ledger import LINE_MOST, START, hash_of, line_of, read_ledger
 from tests.analysis.predict_runs import predicted, write_ledger
 
 
@@ -204,7 +204,7 @@ def test_a_row_that_cannot_be_written_whole_leaves_the_ledger_as_it_was(ledger, 
 def test_a_lock_that_another_process_keeps_is_no_reason_to_wait_for_ever(ledger, monkeypatch):
     import fcntl
 
-    monkeypatch.setattr("miniapps.received.ledger.WAIT_S", 0.02)
+    monkeypatch.setattr("miniapps.untrusted.ledger.WAIT_S", 0.02)
     with open(ledger) as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         for use in (read_ledger, lambda path: append(path, predicted(1))):
@@ -217,7 +217,7 @@ def test_a_file_system_without_locks_is_read_and_not_appended_to(ledger, monkeyp
         raise OSError(37, "No locks available")
 
     before = ledger.read_bytes()
-    monkeypatch.setattr("miniapps.received.ledger.fcntl.flock", none)
+    monkeypatch.setattr("miniapps.untrusted.ledger.fcntl.flock", none)
     assert read_ledger(ledger).rows
     with pytest.raises(Refused, match=r"has no locks .No locks available., and two appends at once"):
         append(ledger, predicted(1))

@@ -19,8 +19,8 @@ from analysis.predict.score import crps, floor_of, methods, score
 from analysis.predict.sections import predict_sections
 from analysis.predict.skeleton import skeleton
 from analysis.predict.tables import names
-from miniapps.received.ledger import read_ledger
 from miniapps.trace import TraceError
+from miniapps.untrusted.ledger import read_ledger
 from tests.analysis.predict_runs import predicted, write_ledger, write_steps, write_study
 
 

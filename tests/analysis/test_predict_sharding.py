@@ -13,10 +13,10 @@ from analysis.predict.lookups import SHARDINGS, WORK, Load
 from analysis.predict.sharding import options
 from miniapps.embeddings.histogram import described
 from miniapps.embeddings.sharding import Table
-from miniapps.received.lookups import read_chosen, read_measured
-from miniapps.received.regular import Refused
 from miniapps.runner.main import main
 from miniapps.training import APP
+from miniapps.untrusted.lookups import read_chosen, read_measured
+from miniapps.untrusted.regular import Refused
 from tests.analysis.sharding_runs import timed, write_asked
 
 RNG = np.random.default_rng(1)

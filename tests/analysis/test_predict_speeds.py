@@ -13,7 +13,7 @@ from analysis.predict.model import predict
 from analysis.predict.skeleton import skeleton
 from analysis.predict.speeds import memory_bound
 from analysis.predict.target import target
-from miniapps.received.ledger import read_ledger
+from miniapps.untrusted.ledger import read_ledger
 from tests.analysis.predict_programs import (
     calibrated,
     write_program,

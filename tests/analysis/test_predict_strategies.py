@@ -14,7 +14,7 @@ from analysis.predict.prediction import method_hash
 from analysis.predict.prices import levels, prices, targeted
 from analysis.predict.skeleton import skeleton
 from analysis.predict.target import Unreachable, target
-from miniapps.received.ledger import read_ledger
+from miniapps.untrusted.ledger import read_ledger
 from tests.analysis.predict_programs import (
     REDUCTION,
     calibrated,

@@ -11,9 +11,9 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from miniapps.received import sealed
 from miniapps.trace.commits import Commit, attributes_digest, parse, table_digest
 from miniapps.trace.schema import GROWING, NODE_FORMAT, TABLES
+from miniapps.untrusted import sealed
 from tests.fuzz import mutate
 
 GROUPS = (*GROWING, "tail", "tracer")

@@ -17,12 +17,12 @@ from kernels.allreduce import links as allreduce_links
 from kernels.commands import sums
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
-from miniapps.received import Refused
-from miniapps.received.lookups import read_chosen, read_measured
-from miniapps.received.schedule import read_schedule
-from miniapps.received.text import tell
 from miniapps.reductions import files
 from miniapps.trace.published import read_published
+from miniapps.untrusted import Refused
+from miniapps.untrusted.lookups import read_chosen, read_measured
+from miniapps.untrusted.schedule import read_schedule
+from miniapps.untrusted.text import tell
 from tests.analysis.answers_runs import schedule
 from tests.analysis.sharding_runs import timed
 from tests.fuzz import mutate

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from miniapps.received.text import tell
 from miniapps.runner.failure import USAGE
+from miniapps.untrusted.text import tell
 from tests.fuzz import mutate
 from tests.fuzz.base import Base
 from tests.fuzz.forge import craft_any
@@ -131,11 +131,11 @@ def _checked(app, argv: list[str]) -> int:
     """As `miniapps.runner.main` does before anything is created."""
     import sys
 
-    from miniapps.received.text import tell
     from miniapps.runner import commandline, launch
     from miniapps.runner.config import effective
     from miniapps.runner.listing import listing
     from miniapps.runner.options import Common
+    from miniapps.untrusted.text import tell
 
     try:
         options, own, only_list = commandline.parse(app, argv, {})
@@ -216,7 +216,7 @@ def _campaigned(base: Base) -> tuple[Path, str]:
     from jobs.campaign import read
     from jobs.plan import plan
     from jobs.state import CHECK_FAILED, DONE, FAILED, State
-    from miniapps.received.result import written
+    from miniapps.untrusted.result import written
 
     place = base.runs / "campaign"
     clear(place)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from analysis.__main__ import main
 from analysis.predict.ledger import append
-from miniapps.received import Refused
-from miniapps.received.ledger import line_of
-from miniapps.received.text import tell
+from miniapps.untrusted import Refused
+from miniapps.untrusted.ledger import line_of
+from miniapps.untrusted.text import tell
 from tests.analysis.predict_runs import predicted, write_ledger, write_steps
 from tests.fuzz import mutate
 from tests.fuzz.base import Base

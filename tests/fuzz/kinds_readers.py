@@ -18,10 +18,10 @@ import numpy as np
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.programs import rawlog
-from miniapps.received import Refused, sealed
-from miniapps.received.certificate import read_certificate
-from miniapps.received.result import read_result
 from miniapps.trace import TraceError, read
+from miniapps.untrusted import Refused, sealed
+from miniapps.untrusted.certificate import read_certificate
+from miniapps.untrusted.result import read_result
 from tests.fuzz import mutate
 from tests.fuzz.base import Base
 from tests.fuzz.kinds_documents import DOCUMENTS

@@ -16,11 +16,11 @@ from analysis.__main__ import main as analysis
 from miniapps.errors import UsageError
 from miniapps.programs import observing, rawlog
 from miniapps.programs.sources import recorded_sources, require_same_program
-from miniapps.received import Refused
-from miniapps.received.text import tell
 from miniapps.runner import replay as replays
 from miniapps.runner.failure import USAGE
 from miniapps.trace import TraceError, read
+from miniapps.untrusted import Refused
+from miniapps.untrusted.text import tell
 from miniapps.verify.claim import NotVerifiable, claim, require_begun
 from tests.analysis.synthetic import write_run
 from tests.fuzz import mutate

@@ -172,7 +172,7 @@ def damaged_result(rng: random.Random, base: Base) -> str:
 def _resealed(content: dict) -> dict:
     """`content` with a hash that fits, where the format has one."""
     try:
-        from miniapps.received.result import written
+        from miniapps.untrusted.result import written
 
         return json.loads(written(content))
     except (ImportError, ValueError, TypeError, OverflowError):

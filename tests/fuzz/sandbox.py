@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from miniapps.received import contents
-from miniapps.received.text import HIDDEN
+from miniapps.untrusted import contents
+from miniapps.untrusted.text import HIDDEN
 
 SECRET = "f5e1-outside-f5e1"  # in every file outside, so that it shows in whatever repeats one
 CACHE = ".analysis"

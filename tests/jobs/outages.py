@@ -27,7 +27,7 @@ from jobs.plan import job, plan
 from jobs.render import render
 from jobs.sites import site
 from jobs.state import DONE, FAILED, FINISHED, State, look, survey
-from miniapps.received.result import read_result
+from miniapps.untrusted.result import read_result
 from tests.jobs.slurm import start
 from tests.launch import ROOT
 

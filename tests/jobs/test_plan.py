@@ -15,7 +15,7 @@ from jobs.predicted import predictions
 from jobs.sites import site
 from jobs.state import survey
 from jobs.tables import plan_text
-from miniapps.received import Refused
+from miniapps.untrusted import Refused
 from tests.analysis.predict_runs import predicted, write_ledger
 from tests.jobs.campaigns import SMALL, write
 

@@ -9,7 +9,7 @@ from jobs import records
 from jobs.files import add, append, to_append
 from jobs.records import Begin, End, Submission, cut_off, read_journal, read_register
 from jobs.state import LEFT, survey
-from miniapps.received.regular import Refused
+from miniapps.untrusted.regular import Refused
 from tests.jobs.test_recovery import state, task, workload
 
 __all__ = ["state", "task", "workload"]  # fixtures

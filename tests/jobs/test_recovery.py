@@ -20,7 +20,7 @@ from jobs.processes import identity, why_not_own
 from jobs.records import Process
 from jobs.runner import _recover, run
 from jobs.state import FAILED, INTERRUPTED, Locked, State, StateError, survey
-from miniapps.received.regular import Refused
+from miniapps.untrusted.regular import Refused
 from tests.jobs.campaigns import write
 from tests.jobs.test_state import finish
 

@@ -30,8 +30,8 @@ from jobs.state import (
     measured,
     survey,
 )
-from miniapps.received.result import written
 from miniapps.trace.reader import read, trace_files
+from miniapps.untrusted.result import written
 from tests.analysis.synthetic import write_run
 from tests.jobs.campaigns import write
 

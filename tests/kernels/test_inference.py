@@ -19,7 +19,7 @@ from kernels.inference.lower import plan
 from kernels.inference.reference import evaluate
 from kernels.inference.schedule import FLOPS_PER_BYTE, LEVELS
 from kernels.inference.static import Static
-from miniapps.received.schedule import read_schedule
+from miniapps.untrusted.schedule import read_schedule
 
 from .inference_cases import closure, cnn, convolution, graph, hard, mlp, normal, same, window
 

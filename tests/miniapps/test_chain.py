@@ -13,14 +13,14 @@ from mpi4py import MPI
 from analysis.__main__ import main as analysis
 from miniapps.coupled import APP
 from miniapps.coupled.checkpoint import read_checkpoint
-from miniapps.received import Refused
-from miniapps.received.result import RESULT, written
-from miniapps.received.sealed import sealed
 from miniapps.runner.main import main
 from miniapps.trace import TraceError, fingerprint, read
 from miniapps.trace.chain import DIGEST, WAITING, Rows, next_head
 from miniapps.trace.checked import Mixed, check
 from miniapps.trace.heads import are_all, chains, checkpoint_file
+from miniapps.untrusted import Refused
+from miniapps.untrusted.result import RESULT, written
+from miniapps.untrusted.sealed import sealed
 from tests.tampering import altered
 
 TINY = ["--closure", "none", "--guarantee", "layout", "--steps", "4", "--checkpoint-every", "2", "--quiet",

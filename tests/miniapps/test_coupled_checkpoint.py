@@ -20,9 +20,9 @@ from miniapps.coupled.state import State, problem_of
 from miniapps.errors import RunError, UsageError
 from miniapps.layout import fields
 from miniapps.layout.blocks import Blocks
-from miniapps.received import Refused
-from miniapps.received.sealed import write_sealed
 from miniapps.runner.main import main
+from miniapps.untrusted import Refused
+from miniapps.untrusted.sealed import write_sealed
 from tests.miniapps.coupled_model import configured
 
 GRID = {"grid.nx": 24, "grid.ny": 16, "grid.bx": 8, "grid.by": 8, "closure.channels": 2}

@@ -1,11 +1,11 @@
-"""Every place that opens a file for reading is in `miniapps.received`, or stands here with its reason."""
+"""Every place that opens a file for reading is in `miniapps.untrusted`, or stands here with its reason."""
 
 import ast
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 TOPS = ("analysis", "fpna", "jobs", "kernels", "miniapps")
-DOOR = "miniapps/received/"
+DOOR = "miniapps/untrusted/"
 # Calls by which Python and packages read files: by name, or by the name of a method.
 READS = {
     "open", "os.open", "io.open", "os.fdopen", "io.FileIO", "mmap.mmap", "np.load", "np.loadtxt", "np.genfromtxt",

@@ -7,9 +7,9 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.predict.ledger import append
-from miniapps.received.ledger import START, read_ledger
-from miniapps.received.prediction import method_hash
 from miniapps.trace import rank_files, read
+from miniapps.untrusted.ledger import START, read_ledger
+from miniapps.untrusted.prediction import method_hash
 from tests.analysis.predict_runs import predicted, write_ledger
 from tests.ranks import on_ranks
 

@@ -16,12 +16,12 @@ from miniapps.operations import APP
 from miniapps.operations.cases import chosen
 from miniapps.operations.children import Child
 from miniapps.operations.config import Audit
-from miniapps.received.certificate import SCHEMA, read_certificate
-from miniapps.received.regular import Refused
-from miniapps.received.result import written
 from miniapps.runner.main import main
 from miniapps.trace import read
 from miniapps.trace.records import is_state
+from miniapps.untrusted.certificate import SCHEMA, read_certificate
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.result import written
 
 HARMFUL = """
 import os, time, numpy as np

@@ -9,8 +9,8 @@ import pytest
 from miniapps.programs import calltrace, coverage, observing, places, rawlog
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.numbering import steps
-from miniapps.received.regular import Refused
 from miniapps.trace import read_run
+from miniapps.untrusted.regular import Refused
 from tests.miniapps.raw_logs import rows, text_lines, write_raw
 
 

@@ -16,10 +16,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from kernels.sizes import sizes
-from miniapps.received.sealed import HEADER
 from miniapps.system import interrupts
 from miniapps.trace import TraceError, Tracer, fingerprint, rank_files, read, storage, writer
 from miniapps.trace.schema import NAMED, TABLES
+from miniapps.untrusted.sealed import HEADER
 from tests.launch import environment, run_python
 from tests.ranks import on_ranks
 from tests.tampering import altered, leave_open

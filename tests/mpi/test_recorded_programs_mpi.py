@@ -8,7 +8,7 @@ from analysis.__main__ import main
 from analysis.divergence.compare import compare
 from analysis.load.frames import load
 from analysis.verdict import judge
-from miniapps.received.result import read_result
+from miniapps.untrusted.result import read_result
 from tests.launch import ROOT, run_mpi
 from tests.mpi.sectioned import PROGRAMS
 from tests.ranks import on_ranks

@@ -12,8 +12,8 @@ from analysis.history import named
 from analysis.load.frames import Frames
 from analysis.runs import ids
 from analysis.studies.contract import Column, frame
-from miniapps.received.regular import Refused
-from miniapps.received.schedule import SCHEDULE, Schedule, read_schedule
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.schedule import SCHEDULE, Schedule, read_schedule
 
 RESULTS, REQUEST = "results_per_image", "request"  # a value of each image; a region, one of each request
 ANSWERS = {

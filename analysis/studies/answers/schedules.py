@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.page import svg
 from analysis.page.svg import Figure, figure_of
-from miniapps.received.schedule import Schedule
+from miniapps.untrusted.schedule import Schedule
 
 MOST = 40  # kernels that are drawn, a row each
 DRAWN = 4  # schedules of a report

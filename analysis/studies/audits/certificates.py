@@ -12,8 +12,8 @@ import pandas as pd
 from analysis.load.frames import Frames
 from analysis.studies.contract import Column, frame
 from kernels.torchops.verdicts import WHAT, differs, helped, throws, verdicts
-from miniapps.received.certificate import CERTIFICATE, Certificate, read_certificate
-from miniapps.received.regular import Refused
+from miniapps.untrusted.certificate import CERTIFICATE, Certificate, read_certificate
+from miniapps.untrusted.regular import Refused
 
 CHANGES = (*WHAT, "algorithm")  # the last: torch's deterministic mode, compared by one call of one thread
 CASES = {

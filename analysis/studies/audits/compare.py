@@ -10,7 +10,7 @@ import pandas as pd
 from analysis.studies.audits.certificates import Audits
 from analysis.studies.contract import Column, frame
 from kernels.torchops.verdicts import WHAT
-from miniapps.received.certificate import Case, Certificate
+from miniapps.untrusted.certificate import Case, Certificate
 
 COMPARED = {name: Column("str") for name in ("run", "against", "what", "first", "other")}
 

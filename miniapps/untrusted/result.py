@@ -13,9 +13,9 @@ import msgspec
 import xxhash
 from msgspec import Meta
 
-from miniapps.received import records
-from miniapps.received.regular import Refused, read_bytes
-from miniapps.received.text import printable
+from miniapps.untrusted import records
+from miniapps.untrusted.regular import Refused, read_bytes
+from miniapps.untrusted.text import printable
 
 RESULT = "result.json"
 MOST = 64 * 2**20  # bytes: configuration, checks and figures take some 10 kB, each trace file 60 bytes

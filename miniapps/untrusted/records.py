@@ -11,8 +11,8 @@ from typing import Any, TypeVar, overload
 
 import msgspec
 
-from miniapps.received.regular import Refused, read_bytes
-from miniapps.received.text import printable
+from miniapps.untrusted.regular import Refused, read_bytes
+from miniapps.untrusted.text import printable
 
 MOST = 64 * 2**20  # bytes of one JSON file: the configuration, checks and figures of a run take some 10 kB
 LINE_MOST = 2**20  # bytes of one line of a journal

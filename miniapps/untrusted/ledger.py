@@ -24,10 +24,10 @@ from typing import Annotated, Any, BinaryIO
 import msgspec
 from msgspec import Meta
 
-from miniapps.received import records
-from miniapps.received.prediction import Prediction, Sha256, from_dict
-from miniapps.received.regular import Refused, open_regular
-from miniapps.received.text import printable
+from miniapps.untrusted import records
+from miniapps.untrusted.prediction import Prediction, Sha256, from_dict
+from miniapps.untrusted.regular import Refused, open_regular
+from miniapps.untrusted.text import printable
 
 START = "0" * 64  # what the first row comes after
 MOST = 256 * 2**20  # bytes of a ledger: a row takes some 2 kB

@@ -117,6 +117,6 @@ def _not_regular(shown: str, kind: str) -> Refused:
 
 
 def _shown(path: str | os.PathLike) -> str:
-    from miniapps.received.text import printable
+    from miniapps.untrusted.text import printable
 
     return printable(os.fspath(Path(path)))

@@ -9,10 +9,10 @@ import msgspec
 from msgspec import Meta
 
 from kernels.torchops.verdicts import verdicts
-from miniapps.received import records
-from miniapps.received.regular import Refused, read_bytes
-from miniapps.received.result import digest_of
-from miniapps.received.text import printable
+from miniapps.untrusted import records
+from miniapps.untrusted.regular import Refused, read_bytes
+from miniapps.untrusted.result import digest_of
+from miniapps.untrusted.text import printable
 
 CERTIFICATE = "certificate.json"
 SCHEMA = 2

@@ -9,9 +9,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from miniapps.received.records import decode
-from miniapps.received.regular import Refused, read_bytes
-from miniapps.received.text import printable
+from miniapps.untrusted.records import decode
+from miniapps.untrusted.regular import Refused, read_bytes
+from miniapps.untrusted.text import printable
 
 MOST = 2**26  # bytes of a file
 Share = Annotated[float, Meta(ge=0, le=1)]

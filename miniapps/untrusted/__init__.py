@@ -1,5 +1,5 @@
 """The one door through which files enter: nothing is believed before it was checked here (docs/files.md)."""
 
-from miniapps.received.regular import Refused, open_regular, read_bytes, read_text
+from miniapps.untrusted.regular import Refused, open_regular, read_bytes, read_text
 
 __all__ = ["Refused", "open_regular", "read_bytes", "read_text"]

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from miniapps.layout import fields
-from miniapps.received import Refused, contents, open_regular, read_bytes, read_text, records
-from miniapps.received.regular import require_no_links
-from miniapps.received.result import read_result, written
-from miniapps.received.sealed import HEADER, header, read_sealed, seal, sealed, write_sealed
-from miniapps.received.text import printable
+from miniapps.untrusted import Refused, contents, open_regular, read_bytes, read_text, records
+from miniapps.untrusted.regular import require_no_links
+from miniapps.untrusted.result import read_result, written
+from miniapps.untrusted.sealed import HEADER, header, read_sealed, seal, sealed, write_sealed
+from miniapps.untrusted.text import printable
 
 
 @pytest.fixture

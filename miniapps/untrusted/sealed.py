@@ -21,8 +21,8 @@ from typing import Any, BinaryIO
 
 import xxhash
 
-from miniapps.received.regular import MOST, Refused, open_regular, require_dense
-from miniapps.received.text import printable
+from miniapps.untrusted.regular import MOST, Refused, open_regular, require_dense
+from miniapps.untrusted.text import printable
 
 HEADER = 512  # bytes of the user block
 PIECE = 2**22  # bytes hashed at once

@@ -14,9 +14,9 @@ from typing import Annotated, Any, Literal
 
 from msgspec import Meta
 
-from miniapps.received import records
-from miniapps.received.regular import read_bytes
-from miniapps.received.text import printable
+from miniapps.untrusted import records
+from miniapps.untrusted.regular import read_bytes
+from miniapps.untrusted.text import printable
 
 PERCENTS = (5, 10, 25, 50, 75, 90, 95)  # of the quantiles, in their order
 MOST = 2**20  # bytes of one prediction as JSON

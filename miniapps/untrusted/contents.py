@@ -19,8 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.received.regular import Refused
-from miniapps.received.text import printable
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.text import printable
 
 MEMBERS = 1000  # of one group
 ATTRIBUTES = 200  # of one object

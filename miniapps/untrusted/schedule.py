@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from miniapps.received.records import read_json
-from miniapps.received.regular import Refused
-from miniapps.received.text import printable
+from miniapps.untrusted.records import read_json
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.text import printable
 
 SCHEDULE = "schedule.json"
 MOST = 2**24  # bytes: a kernel takes less than 1 kB

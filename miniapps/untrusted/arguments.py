@@ -6,7 +6,7 @@ import argparse
 import sys
 from typing import NoReturn
 
-from miniapps.received.text import encodable, printable
+from miniapps.untrusted.text import encodable, printable
 
 
 class Parser(argparse.ArgumentParser):
