@@ -27,7 +27,7 @@ OPEN_TO = {
         "miniapps.system.figures", "miniapps.system.scope", "miniapps.system.python",
         "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits", "kernels.sizes",
-        "miniapps.partition.picture", "miniapps.partition.staged",
+        "miniapps.partition.showing.picture", "miniapps.partition.showing.staged",
         "kernels.torchops.verdicts", "kernels.commands.entry", "kernels.commands.options", "kernels.progress",
     ),
 }  # fmt: skip
@@ -38,14 +38,14 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.given",
            "kernels.torchops.own", "kernels.torchops.pools", "kernels.torchops.results",
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
-           "miniapps.partition.code", "miniapps.partition.compute", "miniapps.partition.learn",
-           "miniapps.partition.pieces", "miniapps.partition.run", "miniapps.partition.totals",
-           "miniapps.training.clicknet", "miniapps.training.dlrm_trainer",
-           "miniapps.training.gradient", "miniapps.training.graph",
-           "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
+           "miniapps.partition.execution.code", "miniapps.partition.execution.compute",
+           "miniapps.partition.execution.learn", "miniapps.partition.execution.pieces",
+           "miniapps.partition.execution.run", "miniapps.partition.execution.totals",
+           "miniapps.training.clicknet", "miniapps.training.dlrm_trainer", "miniapps.training.gradient",
+           "miniapps.training.graph", "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.
-FAMILIES = ("kernels.allreduce.schedules", "miniapps.partition.rules", "miniapps.partition.models")
+FAMILIES = ("kernels.allreduce.schedules", "miniapps.partition.models")
 
 
 @cache

@@ -19,8 +19,8 @@ from analysis.page.sections import Section, Table, folded
 from analysis.page.svg import Figure, figure_of
 from analysis.page.text import interval, number
 from analysis.runs import ids
-from miniapps.partition import picture
-from miniapps.partition.staged import LEAVING, Stages, decode
+from miniapps.partition.showing import picture
+from miniapps.partition.showing.staged import LEAVING, Stages, decode
 from miniapps.trace.records import STAGES
 from miniapps.trace.schema import CORE_RATE, CPU_TIME, MODEL_FLOPS, UTILISATION
 
@@ -39,7 +39,7 @@ DRAWN = 3  # plans, at most
 class Used:
     """A row per repeat, columns USED: `seconds` of a step, `utilisation` and `of_processor_time` are medians over all
     steps but the first of the repeat, `least` and `most` their range by the clock; `stages`: of the plan, as recorded
-    (`miniapps.partition.staged`), empty where they were not."""
+    (`miniapps.partition.showing.staged`), empty where they were not."""
 
     runs: pd.DataFrame
 

@@ -5,8 +5,8 @@
 model        each model on one and two ranks along batch: time per step under layout over that under none; on one rank
              that under none over eager torch; processor time, the ways in turn
 utilisation  of GPT with width 512, by the clock and by processor time, and that of eager torch on one rank: model FLOPs
-             (miniapps.partition.flops) / (time x ranks x rate of our matmul at 512^3 on one core, in the same run);
-             forward and backward, without the optimiser
+             (miniapps.partition.graphs.flops) / (time x ranks x rate of our matmul at 512^3 on one core, in the same
+             run); forward and backward, without the optimiser
 
 Rows of each model have all-reduces and bytes that a rank sends per step, too.
 

@@ -15,13 +15,13 @@ from mpi4py import MPI
 from benchmarks.harness.results import add_quiet
 from jobs.cluster.traffic import HEADERS
 from kernels.progress import Progress
-from miniapps.partition.explain import explain
-from miniapps.partition.export import export
-from miniapps.partition.learn import Learner
-from miniapps.partition.mesh import pairs, parse
+from miniapps.partition.capture.export import export
+from miniapps.partition.cuts.mesh import pairs, parse
+from miniapps.partition.execution.learn import Learner
+from miniapps.partition.execution.run import Program
 from miniapps.partition.models import model as model_of
-from miniapps.partition.recipes import deck_of, plan_of
-from miniapps.partition.run import Program
+from miniapps.partition.planning.recipes import deck_of, plan_of
+from miniapps.partition.showing.explain import explain
 
 SETTLED_S = 0.2  # in which what was sent leaves the node
 

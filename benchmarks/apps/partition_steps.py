@@ -13,13 +13,13 @@ from mpi4py import MPI
 from benchmarks.harness.results import add_quiet
 from benchmarks.harness.turns import in_turn
 from kernels.contract import matmul
-from miniapps.partition.export import export
-from miniapps.partition.flops import PRODUCT, model_flops
-from miniapps.partition.learn import Learner
-from miniapps.partition.mesh import Mesh
+from miniapps.partition.capture.export import export
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.execution.learn import Learner
+from miniapps.partition.execution.run import Program
+from miniapps.partition.graphs.flops import PRODUCT, model_flops
 from miniapps.partition.models import model as model_of
-from miniapps.partition.recipes import deck_of, plan_of
-from miniapps.partition.run import Program
+from miniapps.partition.planning.recipes import deck_of, plan_of
 
 
 def main(name: str, sizes: str, rounds: int, mesh: str, quiet: bool) -> None:

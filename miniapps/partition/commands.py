@@ -14,12 +14,22 @@ from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
-from miniapps.partition import models, picture, recipes
-from miniapps.partition.axes import AxisError
-from miniapps.partition.explain import as_text, explain
-from miniapps.partition.mesh import Mesh, carriers_of, pairs, parse, require_blocks, require_fits, sizes_of
-from miniapps.partition.staged import Stages
-from miniapps.partition.stages import stages_of
+from miniapps.partition import models
+from miniapps.partition.cuts.axes import AxisError
+from miniapps.partition.cuts.mesh import (
+    Mesh,
+    carriers_of,
+    pairs,
+    parse,
+    require_blocks,
+    require_fits,
+    sizes_of,
+)
+from miniapps.partition.planning import recipes
+from miniapps.partition.showing import picture
+from miniapps.partition.showing.explain import as_text, explain
+from miniapps.partition.showing.staged import Stages
+from miniapps.partition.showing.stages import stages_of
 from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.text import tell
 
@@ -135,7 +145,7 @@ def asked(options: argparse.Namespace) -> Asked:
 def planned(options: argparse.Namespace):
     """(plan, mesh, title) that options ask for; raises UsageError, ChoiceError, AxisError."""
     found = asked(options)
-    from miniapps.partition.export import export
+    from miniapps.partition.capture.export import export
 
     try:
         graph = export(found.model.module(found.deck), found.model.inputs(found.deck))

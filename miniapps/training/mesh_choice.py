@@ -7,10 +7,10 @@ from math import prod
 from kernels.guarantees import ChoiceError, known
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.axes import AxisError
-from miniapps.partition.mesh import Mesh, carriers_of, parse, require_blocks, require_fits
-from miniapps.partition.plan import Plan
-from miniapps.partition.recipes import chosen, plan_of
+from miniapps.partition.cuts.axes import AxisError
+from miniapps.partition.cuts.mesh import Mesh, carriers_of, parse, require_blocks, require_fits
+from miniapps.partition.planning.plan import Plan
+from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.system.resources import Need
 from miniapps.training.config import IMAGES
 from miniapps.training.mesh_problem import TEXT, counts, deck
@@ -103,7 +103,7 @@ def _plan(config) -> Plan:
     """The plan of the problem. It takes an export, seconds of torch; recipes are known to fit without."""
     import torch
 
-    from miniapps.partition.export import export
+    from miniapps.partition.capture.export import export
 
     model, sizes = models.model(config.model.name), deck(config)
     with torch.random.fork_rng(devices=[]):

@@ -9,7 +9,7 @@ import numpy as np
 from kernels.guarantees import known
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.mesh import number, pairs
+from miniapps.partition.cuts.mesh import number, pairs
 from miniapps.training import text
 from miniapps.training.batches import Batches
 from miniapps.training.data import COUNTS, EDGE

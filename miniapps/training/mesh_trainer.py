@@ -14,15 +14,15 @@ from mpi4py import MPI
 
 from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.partition import models
-from miniapps.partition.axes import axes_of
-from miniapps.partition.export import export
-from miniapps.partition.flops import core_rate, model_flops
-from miniapps.partition.learn import Learner
-from miniapps.partition.mesh import require_fits
-from miniapps.partition.recipes import plan_of
-from miniapps.partition.run import Program
-from miniapps.partition.stages import stages_of
-from miniapps.partition.steps import Plan, Value
+from miniapps.partition.capture.export import export
+from miniapps.partition.cuts.axes import axes_of
+from miniapps.partition.cuts.mesh import require_fits
+from miniapps.partition.cuts.steps import Plan, Value
+from miniapps.partition.execution.learn import Learner
+from miniapps.partition.execution.run import Program
+from miniapps.partition.graphs.flops import core_rate, model_flops
+from miniapps.partition.planning.recipes import plan_of
+from miniapps.partition.showing.stages import stages_of
 from miniapps.trace.records import INPUT, NODE, STAGES
 from miniapps.trace.schema import COMPUTE, CORE_RATE, FILE, MODEL_FLOPS, OTHER, UTILISATION
 from miniapps.training import data, text

@@ -2,7 +2,7 @@
 
 from math import nan
 
-from miniapps.partition.staged import GIVEN, LEAVING, Edge, Stage, Stages
+from miniapps.partition.showing.staged import GIVEN, LEAVING, Edge, Stage, Stages
 from miniapps.trace import Tracer
 from miniapps.trace.records import STAGES
 from miniapps.trace.schema import CORE_RATE, MODEL_FLOPS, UTILISATION, rank_file

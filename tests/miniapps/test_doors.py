@@ -86,7 +86,7 @@ REASONS = {
     "a text that is in memory, of bounded length": (
         "jobs/records.py:_wrong",
         "kernels/allreduce/packing.py:decode",
-        "miniapps/partition/staged.py:decode",
+        "miniapps/partition/showing/staged.py:decode",
     ),
     "a page of ours, by the maintainer who writes its tables": ("analysis/studies/documentation.py:",),
     "the room below the door: regular files of bounded size, by its own hand": (

@@ -76,7 +76,7 @@ def test_every_model_has_one_hash(tmp_path, model, recipe, mesh, one):
 
 def test_utilisation_is_recorded_by_step(whole):
     from analysis.training.mesh import section, sentences, tables, used
-    from miniapps.partition.flops import model_flops
+    from miniapps.partition.graphs.flops import model_flops
     from tests.miniapps.partition.graphs import exported
 
     known = used(load([whole[1]]))

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from miniapps.partition.axes import Axis, evenly
+from miniapps.partition.cuts.axes import Axis, evenly
 
 RECIPES = {
     "dp": {"batch": "data"},

@@ -6,7 +6,7 @@ the queue is full. Of experts with equal gates the lower one is taken.
 
 from dataclasses import dataclass
 
-from miniapps.partition.axes import Axis, evenly
+from miniapps.partition.cuts.axes import Axis, evenly
 
 RECIPES = {"dp": {"batch": "data"}, "expert": {"batch": "data", "experts": "data"}}
 TOGETHER = (("batch", "experts"),)

@@ -8,10 +8,10 @@ everything is whole and `Rule.reason` says why.
 
 from collections.abc import Callable, Sequence
 
-from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.graphs.graph import Node, Tensor
+from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.rules import contraction, lookup, pointwise, random, reduction, shape, window
 from miniapps.partition.rules.factors import Rule, all_whole
-from miniapps.partition.simplify import operation
 
 FAMILIES = (pointwise, shape, contraction, reduction, window, lookup, random)
 RULES: dict[str, Callable[[Node, Sequence[Tensor]], Rule]] = {

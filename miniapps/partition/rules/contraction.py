@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.graphs.graph import Node, Tensor
 from miniapps.partition.rules.factors import CONTRACTING, Rule, all_whole, labelled
 
 SUBSCRIPTS = {"mm": "ik,kj->ij", "bmm": "bik,bkj->bij", "mv": "ik,k->i", "dot": "k,k->", "outer": "i,j->ij"}

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from math import prod
 
-from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.graphs.graph import Node, Tensor
+from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.rules.factors import Rule, labelled
-from miniapps.partition.simplify import operation
 
 NAMES = (
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and",

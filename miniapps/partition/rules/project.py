@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 
-from miniapps.partition.axes import Axis, Cut, Dim, is_cut, merge, split
+from miniapps.partition.cuts.axes import Axis, Cut, Dim, is_cut, merge, split
 from miniapps.partition.rules.factors import Label, Labels, Rule
 
 Assignment = dict[Label, Dim]  # of the labels that are cut

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from math import inf
 
-from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.graphs.graph import Node, Tensor
+from miniapps.partition.graphs.simplify import operation
 from miniapps.partition.rules import pointwise
 from miniapps.partition.rules.factors import NORMALISING, Rule, labelled
 from miniapps.partition.rules.shape import along
-from miniapps.partition.simplify import operation
 
 COMBINED = {"sum": ("sum", 0.0), "amax": ("max", -inf), "amin": ("min", inf)}  # how partials meet, what pads
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.graphs.graph import Node, Tensor
 from miniapps.partition.rules.factors import Rule, all_whole, labelled
 
 FIRST = (frozenset({0}),)

@@ -7,7 +7,7 @@ of weight  a sum over samples and places: the input is read around the places of
 
 from collections.abc import Sequence
 
-from miniapps.partition.graph import Node, Tensor
+from miniapps.partition.graphs.graph import Node, Tensor
 from miniapps.partition.rules.factors import CONTRACTING, Reach, Rule, all_whole, labelled
 
 

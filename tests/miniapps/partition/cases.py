@@ -13,10 +13,10 @@ from itertools import product
 import numpy as np
 import torch
 
-from miniapps.partition.annotate import Annotation
-from miniapps.partition.axes import Axis
-from miniapps.partition.graph import Graph, Node, Source, Tensor
-from miniapps.partition.plan import plan
+from miniapps.partition.cuts.axes import Axis
+from miniapps.partition.graphs.graph import Graph, Node, Source, Tensor
+from miniapps.partition.planning.annotate import Annotation
+from miniapps.partition.planning.plan import plan
 from tests.miniapps.partition.oracle import call, concrete
 
 SIZES = (1, 2, 3, 4, 6, 8, 12)

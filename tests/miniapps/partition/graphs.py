@@ -3,8 +3,8 @@
 from functools import cache
 
 from miniapps.partition import models
-from miniapps.partition.export import export
-from miniapps.partition.recipes import deck_of, plan_of
+from miniapps.partition.capture.export import export
+from miniapps.partition.planning.recipes import deck_of, plan_of
 
 
 @cache

@@ -15,14 +15,14 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from miniapps.partition.axes import Axis, axes_of
-from miniapps.partition.bind import bind
-from miniapps.partition.bound import Added, Moved
-from miniapps.partition.code import Writer
-from miniapps.partition.compute import Kernels
-from miniapps.partition.place import Halo
-from miniapps.partition.steps import Plan
-from miniapps.partition.totals import Total
+from miniapps.partition.cuts.axes import Axis, axes_of
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.code import Writer
+from miniapps.partition.execution.compute import Kernels
+from miniapps.partition.execution.place import Halo
+from miniapps.partition.execution.totals import Total
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
     check(plan, graph, values, ranks)     raises AssertionError at the first step that is wrong
 
 `values` are those of the sources. Each step gets true operands: for every rank (the blocks of each axis that it has)
-the local arrays are cut out, the operation is called as `miniapps.partition.steps` says, and what results is compared
+the local arrays are cut out, the operation is called as `cuts.steps` says, and what results is compared
 with the true values at the places that it is about; partial results must add up to them.
 """
 
@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from miniapps.partition.axes import Cut, Dim, whole
-from miniapps.partition.steps import SHAPE, Compute, Plan, Reduce, Reshard, Window, step_operands
+from miniapps.partition.cuts.axes import Cut, Dim, whole
+from miniapps.partition.cuts.steps import SHAPE, Compute, Plan, Reduce, Reshard, Window, step_operands
 
 Blocks = tuple[int, ...]
 Owned = Mapping[str, Blocks]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from miniapps.partition.annotate import Annotation, AnnotationError
-from miniapps.partition.axes import evenly, text
-from miniapps.partition.graph import Graph, Node, Source, Tensor
-from miniapps.partition.plan import plan
+from miniapps.partition.cuts.axes import evenly, text
+from miniapps.partition.graphs.graph import Graph, Node, Source, Tensor
+from miniapps.partition.planning.annotate import Annotation, AnnotationError
+from miniapps.partition.planning.plan import plan
 
 AXES = [
     evenly("batch", 6, 3),

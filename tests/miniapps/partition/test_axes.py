@@ -2,7 +2,7 @@
 
 import pytest
 
-from miniapps.partition.axes import Axis, AxisError, canonical, evenly, merge, split, text, whole
+from miniapps.partition.cuts.axes import Axis, AxisError, canonical, evenly, merge, split, text, whole
 
 BATCH = (14, "batch")
 

@@ -9,13 +9,13 @@ import torch
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.axes import AxisError, evenly
+from miniapps.partition.capture.export import export
 from miniapps.partition.commands import asked, parser
-from miniapps.partition.explain import as_text, explain
-from miniapps.partition.export import export
-from miniapps.partition.mesh import Mesh
-from miniapps.partition.plan import plan
-from miniapps.partition.run import Program
+from miniapps.partition.cuts.axes import AxisError, evenly
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.execution.run import Program
+from miniapps.partition.planning.plan import plan
+from miniapps.partition.showing.explain import as_text, explain
 from miniapps.runner.options import RunOptions
 from miniapps.training import mesh_choice
 from miniapps.training.config import TrainingConfig

@@ -8,12 +8,12 @@ import torch
 
 from kernels.allreduce.schedules.block_tree import children
 from kernels.guarantees import ChoiceError
-from miniapps.partition.bind import bind
-from miniapps.partition.draws import key_of, normal, uniform
-from miniapps.partition.mesh import Mesh
-from miniapps.partition.pieces import joins
-from miniapps.partition.run import Program
-from miniapps.partition.totals import tree
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.draws import key_of, normal, uniform
+from miniapps.partition.execution.pieces import joins
+from miniapps.partition.execution.run import Program
+from miniapps.partition.execution.totals import tree
 from tests.miniapps.partition.cases import FIRST, case
 from tests.miniapps.partition.graphs import planned
 from tests.miniapps.partition.lockstep import compare
@@ -115,7 +115,7 @@ def test_one_call_for_all_blocks_has_the_bits_of_a_call_for_each(model, monkeypa
         return program.text, [x.clone() for x in (loss, *gradients, *updates)]
 
     text, together = computed()
-    monkeypatch.setattr("miniapps.partition.code.blocks_of", lambda *_: None)
+    monkeypatch.setattr("miniapps.partition.execution.code.blocks_of", lambda *_: None)
     longer, apart = computed()
     assert len(text.splitlines()) < len(longer.splitlines())
     assert all(torch.isfinite(x).all() and x.abs().max() > 0 for x in together[:1])

@@ -5,7 +5,7 @@ import pytest
 from jobs import applications
 from kernels.guarantees import ChoiceError
 from miniapps.partition import models
-from miniapps.partition.recipes import chosen
+from miniapps.partition.planning.recipes import chosen
 
 
 def test_an_axis_is_named_once_and_order_makes_no_difference():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from kernels.contract.certify import placed
-from miniapps.partition.compute import Kernels
+from miniapps.partition.execution.compute import Kernels
 
 ATTENTION = "aten._scaled_dot_product_flash_attention_for_cpu"
 

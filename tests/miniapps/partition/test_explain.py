@@ -7,8 +7,8 @@ import pytest
 
 from miniapps.partition import models
 from miniapps.partition.commands import main
-from miniapps.partition.explain import as_text, explain
-from miniapps.partition.mesh import Mesh
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.showing.explain import as_text, explain
 from tests.miniapps.partition.graphs import planned
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from miniapps.partition import models
-from miniapps.partition.export import ExportError, export
+from miniapps.partition.capture.export import ExportError, export
 from tests.miniapps.partition.graphs import exported
 from tests.miniapps.partition.oracle import truth
 

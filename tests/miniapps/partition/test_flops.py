@@ -3,7 +3,7 @@
 import pytest
 from torch.utils.flop_counter import FlopCounterMode
 
-from miniapps.partition.flops import core_rate, model_flops
+from miniapps.partition.graphs.flops import core_rate, model_flops
 from tests.miniapps.partition.graphs import exported
 
 

@@ -2,7 +2,7 @@
 
 import weakref
 
-from miniapps.partition.lines import Lines
+from miniapps.partition.execution.lines import Lines
 
 
 class Number(float):

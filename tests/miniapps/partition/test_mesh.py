@@ -4,8 +4,8 @@ import pytest
 
 from miniapps.errors import UsageError
 from miniapps.partition import models
-from miniapps.partition.axes import evenly
-from miniapps.partition.mesh import Mesh, carriers_of, parse, require_fits
+from miniapps.partition.cuts.axes import evenly
+from miniapps.partition.cuts.mesh import Mesh, carriers_of, parse, require_fits
 from tests.miniapps.partition.graphs import planned
 
 BATCH, HEADS = evenly("batch", 14, 7), evenly("heads", 4, 4)

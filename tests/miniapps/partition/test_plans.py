@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from miniapps.partition import models
-from miniapps.partition.axes import axes_of, evenly, text
-from miniapps.partition.graph import Graph, Node, Source, Tensor
-from miniapps.partition.mesh import Mesh, require_fits
-from miniapps.partition.plan import plan as planner
-from miniapps.partition.recipes import plan_of
-from miniapps.partition.steps import Compute, Reduce, Reshard, Window
+from miniapps.partition.cuts.axes import axes_of, evenly, text
+from miniapps.partition.cuts.mesh import Mesh, require_fits
+from miniapps.partition.cuts.steps import Compute, Reduce, Reshard, Window
+from miniapps.partition.graphs.graph import Graph, Node, Source, Tensor
+from miniapps.partition.planning.plan import plan as planner
+from miniapps.partition.planning.recipes import plan_of
 from tests.miniapps.partition.graphs import exported, planned
 from tests.miniapps.partition.oracle import check, drawn
 
@@ -141,7 +141,8 @@ def test_planning_needs_neither_torch_nor_mpi_and_every_process_plans_alike(tmp_
     file = tmp_path / "graph"
     file.write_bytes(pickle.dumps((deck, graph)))
     code = (
-        "import pickle, sys; from miniapps.partition.recipes import plan_of; from miniapps.partition.models import moe;"
+        "import pickle, sys; from miniapps.partition.planning.recipes import plan_of;"
+        "from miniapps.partition.models import moe;"
         f"deck, graph = pickle.load(open({str(file)!r}, 'rb'));"
         "print(plan_of(moe, deck, graph, moe.RECIPES['expert']).hash, *{'torch', 'mpi4py'} & set(sys.modules))"
     )

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from miniapps.partition.compute import product_of_rows
+from miniapps.partition.execution.compute import product_of_rows
 
 
 @pytest.mark.parametrize("shape", [(2, 3), (3, 0, 2), (0,), (), (4,)])

@@ -5,8 +5,8 @@ import pytest
 torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
-from miniapps.partition.export import ExportError, export  # noqa: E402
-from miniapps.partition.refused import unkeyed  # noqa: E402
+from miniapps.partition.capture.export import ExportError, export  # noqa: E402
+from miniapps.partition.capture.refused import unkeyed  # noqa: E402
 from miniapps.partition.rules.random import NAMES  # noqa: E402
 
 

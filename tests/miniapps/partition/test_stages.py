@@ -8,12 +8,13 @@ from itertools import pairwise
 import pytest
 
 from miniapps.errors import UsageError
-from miniapps.partition import models, picture
+from miniapps.partition import models
 from miniapps.partition.commands import draw, main
-from miniapps.partition.explain import explain
-from miniapps.partition.mesh import Mesh
-from miniapps.partition.staged import GIVEN, LEAVING, Edge, Stage, Stages, decode
-from miniapps.partition.stages import layer_of, stages_of
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.showing import picture
+from miniapps.partition.showing.explain import explain
+from miniapps.partition.showing.staged import GIVEN, LEAVING, Edge, Stage, Stages, decode
+from miniapps.partition.showing.stages import layer_of, stages_of
 from tests.miniapps.partition.graphs import planned
 
 CASES = [

@@ -15,10 +15,10 @@ import numpy as np
 import torch
 from mpi4py import MPI
 
-from miniapps.partition.learn import Learner
-from miniapps.partition.mesh import Mesh
-from miniapps.partition.recipes import plan_of
-from miniapps.partition.run import Program
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.execution.learn import Learner
+from miniapps.partition.execution.run import Program
+from miniapps.partition.planning.recipes import plan_of
 from tests.miniapps.partition.graphs import (
     exported,
 )  # once by ranks that stay, however many runs they carry out

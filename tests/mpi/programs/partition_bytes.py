@@ -15,9 +15,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from partition import mesh_of, problem
 
-from miniapps.partition.explain import explain
-from miniapps.partition.learn import Learner
-from miniapps.partition.run import Program
+from miniapps.partition.execution.learn import Learner
+from miniapps.partition.execution.run import Program
+from miniapps.partition.showing.explain import explain
 
 carried: dict[int, int] = {}  # of requests that send, by their handle: bytes
 sent = 0

@@ -1,0 +1,194 @@
+"""Meshes of ranks: which rank owns which blocks of each axis. Nothing here changes a bit under `layout`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from math import prod
+
+import numpy as np
+
+from miniapps.errors import UsageError
+from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.partition.cuts.axes import Axis, Cut, axes_of
+from miniapps.partition.cuts.steps import Plan
+
+LARGEST = 10**7  # size of an axis of a mesh, of a model, number of blocks
+
+
+@dataclass(frozen=True)
+class Mesh:
+    """Ranks in a grid, the last axis fastest; `carriers`: which axis of the grid carries each logical axis.
+
+    A logical axis without a carrier has all its blocks on every rank. `shuffle` permutes owners by this seed.
+    """
+
+    axes: tuple[tuple[str, int], ...]
+    carriers: tuple[tuple[str, str], ...] = ()
+    shuffle: int = 0
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return prod(size for _, size in self.axes)
+
+    def extent(self, name: str) -> int:
+        """The size of an axis of the grid."""
+        return dict(self.axes)[name]
+
+    def coordinates(self, rank: int) -> dict[str, int]:
+        """The place of a rank along each axis of the grid."""
+        found = {}
+        for name, size in reversed(self.axes):
+            rank, found[name] = divmod(rank, size)
+        return found
+
+    def carrier(self, axis: str) -> str | None:
+        """The axis of the grid that carries a logical axis."""
+        return dict(self.carriers).get(axis)
+
+    def owners(self, axis: Axis) -> np.ndarray:
+        """(blocks,) for each block its place along the carrier; zeros without one."""
+        carrier = self.carrier(axis.name)
+        size = 1 if carrier is None else self.extent(carrier)
+        return _owners(axis.blocks, size, self.shuffle)
+
+    def own(self, axis: Axis, rank: int) -> tuple[int, ...]:
+        """The blocks of an axis that a rank has, ascending."""
+        carrier = self.carrier(axis.name)
+        place = 0 if carrier is None else self.coordinates(rank)[carrier]
+        return tuple(np.flatnonzero(self.owners(axis) == place).tolist())
+
+    def group(self, axes: Iterable[str], rank: int) -> tuple[int, ...]:
+        """The ranks, ascending, that together have all blocks of a product of axes: those that differ from `rank` along
+        their carriers alone."""
+        carriers = {self.carrier(axis) for axis in axes}
+        mine = self.coordinates(rank)
+        return tuple(
+            other
+            for other in range(self.size)
+            if all(
+                place == mine[name] for name, place in self.coordinates(other).items() if name not in carriers
+            )
+        )
+
+    def scatters(self, axes: Iterable[str], before: Cut, after: Cut) -> bool:
+        """Whether of a total over `axes`, of a value cut as `before`, no two ranks of a group need one place, where
+        each needs its part of the cut `after` alone: the axes that this has more lie along all carriers of the sum."""
+        group, more = (
+            {by for axis in some if (by := self.carrier(axis)) is not None and self.extent(by) > 1}
+            for some in (axes, set(axes_of(after)) - set(axes_of(before)))
+        )
+        return group <= more
+
+
+@cache
+def _owners(blocks: int, size: int, seed: int) -> np.ndarray:
+    return shuffled(contiguous_owner(blocks, size), seed)
+
+
+def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) -> Mesh:
+    """The mesh `data=2,model=2` over so many ranks; raises UsageError.
+
+    `carriers`: of logical axes; those whose axis the mesh does not have are not carried.
+    """
+    sizes = sizes_of(text)
+    if not sizes:
+        raise UsageError(f"--mesh {text!r}: no axis; write for example --mesh data={ranks}")
+    count = prod(sizes.values())
+    if count != ranks:
+        raise UsageError(
+            f"--mesh {text}: {count} ranks, but the run has {ranks}; start {count} ranks, or choose sizes whose "
+            f"product is {ranks}"
+        )
+    for name, size in sizes.items():
+        if size > 1 and name not in carriers.values():
+            given = ", ".join(f"{axis}={by}" for axis, by in carriers.items()) or "nothing"
+            raise UsageError(
+                f"--mesh {text}: {name} carries no axis, so that its {size} ranks would do the same; choose {name}=1, "
+                f"another --recipe, or a --map that names it (carried now: {given})"
+            )
+    carried = tuple((axis, name) for axis, name in carriers.items() if name in sizes)
+    return Mesh(tuple(sizes.items()), carried, shuffle)
+
+
+def sizes_of(text: str) -> dict[str, int]:
+    """The axes of `--mesh data=2,model=2` and their sizes, in order; raises UsageError."""
+    return {
+        name: number(size, f"--mesh {text}: axis {name}")
+        for name, size in pairs(text, "--mesh", "data=2,model=2").items()
+    }
+
+
+def number(text: str, where: str) -> int:
+    """The number from 1 to LARGEST that `text` is; raises UsageError, which begins with `where`."""
+    digits = text.isdecimal() and len(text) <= len(str(LARGEST))
+    if not digits or not 1 <= int(text) <= LARGEST:
+        raise UsageError(f"{where}: give a whole number from 1 to {LARGEST:,}")
+    return int(text)
+
+
+def pairs(text: str, option: str, example: str) -> dict[str, str]:
+    """The pairs of `a=1,b=2`, in order; raises UsageError."""
+    found: dict[str, str] = {}
+    for part in text.split(",") if text else []:
+        name, sign, value = (piece.strip() for piece in part.partition("="))
+        if not (name and sign and value):
+            raise UsageError(
+                f"{option} {text}: {part!r} is no NAME=VALUE; write for example {option} {example}"
+            )
+        if name in found:
+            raise UsageError(f"{option} {text}: {name} is given twice")
+        found[name] = value
+    return found
+
+
+def carriers_of(text: str, mesh: str, axes: Iterable[Axis], recipe: Mapping[str, str]) -> dict[str, str]:
+    """What `--map batch=data,heads=model` says, without a text the recipe; raises UsageError for axes that are not
+    there."""
+    if not text:
+        names = {axis.name for axis in axes}
+        return {axis: carrier for axis, carrier in recipe.items() if axis in names}
+    logical, grid = [axis.name for axis in axes], list(pairs(mesh, "--mesh", "data=2,model=2"))
+    found = pairs(text, "--map", "batch=data,heads=model")
+    for axis, carrier in found.items():
+        if axis not in logical:
+            raise UsageError(f"--map {text}: no axis {axis}; the problem has {', '.join(logical)}")
+        if carrier not in grid:
+            raise UsageError(f"--map {text}: no axis {carrier} in the mesh; it has {', '.join(grid)}")
+    return found
+
+
+def require_blocks(axes: Iterable[Axis], mesh: Mesh) -> None:
+    """Raise UsageError for more ranks along a carrier than an axis has blocks."""
+    for axis in axes:
+        carrier = mesh.carrier(axis.name)
+        size = 1 if carrier is None else mesh.extent(carrier)
+        if size > axis.blocks:
+            more = f", or more blocks (--blocks {axis.name}={size})" if size <= axis.extent else ""
+            raise UsageError(
+                f"--mesh {carrier}={size}: axis {axis.name} has {axis.blocks} blocks, so at most {axis.blocks} ranks "
+                f"have work; choose {carrier} of at most {axis.blocks}{more}"
+            )
+
+
+def require_fits(plan: Plan, mesh: Mesh) -> None:
+    """Raise UsageError for a mesh that a plan does not fit: more ranks than blocks, one carrier for two axes of a
+    value."""
+    require_blocks(plan.axes, mesh)
+    shared = [carrier for _, carrier in mesh.carriers]
+    if len(shared) == len(set(shared)):
+        return
+    for name, value in plan.values.items():
+        by_carrier: dict[str, str] = {}
+        for axis_name in (*axes_of(value.cut), *value.partial):
+            by = mesh.carrier(axis_name)
+            if by is None:
+                continue
+            if by in by_carrier:
+                raise UsageError(
+                    f"--map: {by} carries {by_carrier[by]} and {axis_name}, but both cut the value {name}: "
+                    "blocks off the diagonal would have no owner; give one of them another axis of the mesh"
+                )
+            by_carrier[by] = axis_name

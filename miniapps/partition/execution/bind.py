@@ -1,0 +1,302 @@
+"""A plan bound to a rank of a mesh: a straight line of steps in which nothing is left to be decided. No MPI, no torch.
+
+    bound = bind(plan, mesh, rank, by_block=True)
+
+`by_block`: an operation with partial results is called for every block by itself (`layout`, `exact`); else once for all
+blocks of the rank (`none`, `run`), and a partial value is one array. Cost does not grow with the number of ranks: what
+other ranks hold is asked for when messages are planned (`exchange`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from itertools import product
+
+from miniapps.partition.cuts.axes import axes_of
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Compute, Plan, Reduce, Reshard, Window
+from miniapps.partition.execution.bound import Added, Bound, BoundStep, Called, Moved, Operation
+from miniapps.partition.execution.place import Halo, Part, Place, Run, Wanted
+from miniapps.partition.graphs.graph import tensors_in
+
+CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_weight_gradient": "weight"}
+
+
+def bind(
+    plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True, padded: bool = False
+) -> Bound:
+    """The program of a rank. `merge`: partials of blocks may be added by the tree over blocks as soon as they are
+    there."""
+    place = Place(plan.axes, mesh, rank, padded)
+    binder = Binder(plan, place, by_block, merge)
+    for step in plan.steps:
+        if isinstance(step, Compute):
+            binder.compute(step)
+        elif isinstance(step, Reshard):
+            binder.move(step)
+        else:
+            binder.add(step)
+    return Bound(plan, place, by_block, tuple(binder.steps), binder.merged)
+
+
+def merged_values(plan: Plan) -> frozenset[str]:
+    """The partial values that may be kept as sums over subtrees of blocks: only what moves elements reads them before
+    they are reduced, and moving commutes with adding, bit by bit."""
+    merged: set[str] = set()
+    readers: dict[str, list[Compute]] = {}
+    for step in plan.steps:
+        if isinstance(step, Compute):
+            for name in set(tensors_in((step.args, step.kwargs))):
+                readers.setdefault(name, []).append(step)
+    for step in reversed(plan.steps):
+        if isinstance(step, Compute):
+            for name in step.results:
+                value = plan.values[name]
+                if not value.partial or value.combine != "sum":
+                    continue
+                moved = (
+                    reader.kernel == "view"
+                    and merged.issuperset(reader.results)
+                    and value.partial == plan.values[reader.results[0]].partial
+                    for reader in readers.get(name, ())
+                )
+                if all(moved):
+                    merged.add(name)
+    return frozenset(merged)
+
+
+class Binder:
+    """Steps so far."""
+
+    def __init__(self, plan: Plan, place: Place, by_block: bool, merge: bool):
+        self.plan, self.place, self.by_block = plan, place, by_block
+        self.steps: list[BoundStep] = []
+        self.merged = merged_values(plan) if by_block and merge else frozenset()
+        self.halos: dict[tuple[str, Wanted], str] = {}
+
+    def move(self, step: Reshard) -> None:
+        """Another cut."""
+        wanted = tuple(self.plan.values[name].cut for name in step.results)
+        self.steps.append(Moved(step.node, step.operands, step.results, wanted))
+
+    def add(self, step: Reduce) -> None:
+        """Partial sums to totals."""
+        values, place = self.plan.values, self.place
+        wanted = []
+        for operand, result in zip(step.operands, step.results, strict=True):
+            before, after = values[operand].cut, values[result].cut
+            wanted.append(None if before == after else after)
+        self.steps.append(
+            Added(
+                step.node,
+                step.operands,
+                step.results,
+                place.rows(step.axes),
+                step.combine,
+                step.dtype,
+                tuple(place.shape(values[name].cut) for name in step.operands),
+                tuple(wanted),
+                tuple(name in self.merged for name in step.operands),
+            )
+        )
+
+    def compute(self, step: Compute) -> None:
+        """An operation, after the halos that it reads."""
+        values, place = self.plan.values, self.place
+        args, kwargs, operands = numbered(step)
+        target = step.target
+        conv = CONVOLUTIONS.get(target.split(".")[1])
+        first = values[step.results[0]]
+        present = step.kernel == "create" or all(place.own[axis] for axis in self.axes(step, operands))
+        operands, calls = self.calls(step, operands, conv, present)
+        if conv is not None:
+            target, args, kwargs = f"conv.{conv}", convolution(conv, args), ()
+        shapes = tuple(place.shape(values[name].cut) for name in step.results)
+        counts = tuple(self.count(name) for name in step.results)
+        wanted = (first.cut,) if step.kernel in ("create", "random") else ()
+        dtypes = tuple(values[name].dtype for name in step.results)
+        self.steps.append(
+            Operation(
+                step.node,
+                target,
+                step.kernel,
+                args,
+                kwargs,
+                operands,
+                step.results,
+                shapes,
+                counts,
+                calls,
+                dtypes,
+                wanted,
+                step.fill,
+            )
+        )
+
+    def axes(self, step: Compute, operands: Iterable[str]) -> set[str]:
+        """All axes that cut an operation."""
+        found = set(step.over)
+        for name in (*operands, *step.results):
+            found.update(axes_of(self.plan.values[name].cut))
+        return found
+
+    def count(self, name: str) -> int | None:
+        """How many arrays a value is, of a partial one by blocks."""
+        value = self.plan.values[name]
+        if not value.partial or not self.by_block:
+            return None
+        rows = self.place.rows(value.partial)
+        return len(rows.subtrees) if name in self.merged else len(rows.numbers)
+
+    def calls(
+        self, step: Compute, operands: tuple[str, ...], conv: str | None, present: bool
+    ) -> tuple[tuple[str, ...], tuple[Called, ...]]:
+        """The operands, some of them with halos, and the calls: none unless `present`. Halos are exchanged by all
+        ranks."""
+        values, place = self.plan.values, self.place
+        over = step.over if self.by_block else ()
+        if not step.windows and not present:
+            return operands, ()
+        if not over and not step.windows:
+            sides = () if conv is None else sides_of(conv, step.args)
+            shape = place.shape(values[step.results[0]].cut)
+            n, m = len(operands), len(step.results)
+            padding = self.padding(step, [values[name].cut for name in operands], step.over)
+            call = Called((None,) * n, (None,) * n, ((None, None),) * m, shape, sides, padding)
+            return operands, (call,)
+        if self.by_block and over and all(name in self.merged for name in operands):
+            return operands, self.moves(step, operands)
+        by: dict[str, str] = dict.fromkeys(over, "blocks")
+        for window in step.windows:
+            by.setdefault(window.axis, "runs")
+        runs = {axis: place.runs(axis, how) for axis, how in by.items()}
+        windows = [w for w in step.windows if not self.together(w.axis, by[w.axis])]
+        operands, halos = self.halo(step, operands, windows, by)
+        if not present:
+            return operands, ()
+        return operands, tuple(self.split(step, operands, conv, over, runs, windows, halos))
+
+    def together(self, axis: str, how: str) -> bool:
+        """Whether all blocks of an axis are in one call of one rank, whose windows see all there is; so on all
+        ranks."""
+        known = self.place.axes[axis]
+        return not self.place.mesh.owners(known).any() and (how == "runs" or known.blocks == 1)
+
+    def moves(self, step: Compute, operands: tuple[str, ...]) -> tuple[Called, ...]:
+        """The calls of an operation that moves the elements of sums of subtrees."""
+        value = self.plan.values[step.results[0]]
+        shape = self.place.shape(value.cut)
+        return tuple(
+            Called((None,) * len(operands), (k,) * len(operands), ((k, None),), shape)
+            for k in range(len(self.place.rows(value.partial).subtrees))
+        )
+
+    def halo(
+        self, step: Compute, operands: tuple[str, ...], windows: list[Window], by: Mapping[str, str]
+    ) -> tuple[tuple[str, ...], dict[int, tuple[Window, Halo]]]:
+        """The operands, one of which gets what its windows read; by dim of that operand its windows."""
+        if not windows:
+            return operands, {}
+        name = windows[0].operand
+        value = self.plan.values[name]
+        halos = {}
+        wanted: list = list(value.cut)
+        for window in windows:
+            halo = Halo(window, self.plan.values[window.of].shape[window.of_dim], by[window.axis])
+            halos[window.dim] = (window, halo)
+            wanted[window.dim] = halo
+        key = name, tuple(wanted)
+        if key not in self.halos:
+            self.halos[key] = f"{name}@halo{len(self.halos)}"
+            self.steps.append(Moved(step.node, (name,), (self.halos[key],), (tuple(wanted),)))
+        at = operands.index(name)
+        return (*operands[:at], self.halos[key], *operands[at + 1 :]), halos
+
+    def split(
+        self, step, operands, conv, over, runs: dict[str, list[Run]], windows, halos
+    ) -> Iterable[Called]:
+        """A call for each combination of blocks, or of runs of blocks."""
+        place, values = self.place, self.plan.values
+        named = {halo: windows[0].operand for halo in set(operands) - values.keys()}
+        cuts = [values[named.get(name, name)].cut for name in operands]
+        groups = {dim: place.groups(halo) for dim, (_, halo) in halos.items()}
+        multiple = len(over) > 0
+        for combination in product(*(range(len(found)) for found in runs.values())):
+            number = dict(zip(runs, combination, strict=True))
+            chosen = {axis: runs[axis][k] for axis, k in number.items()}
+            read: dict[int, tuple[int, int, int]] = {}
+            lows: dict[int, int] = {}
+            for dim, (window, halo) in halos.items():
+                sizes = [high - low for low, high in groups[dim]]
+                k = number[window.axis]
+                read[dim] = sum(sizes), sum(sizes[:k]), sizes[k]
+                starts = place.axes[window.axis].at(halo.size)
+                own = place.own[window.axis]
+                lows[dim] = window.skip(starts[own[chosen[window.axis][0]]], 0)
+            parts = tuple(
+                place.part(cut, chosen, read if name in named else None)
+                for name, cut in zip(operands, cuts, strict=True)
+            )
+            partials = tuple(
+                self.which(values[name].partial, number) if name in values and values[name].partial else None
+                for name in operands
+            )
+            into = []
+            for name in step.results:
+                partial = values[name].partial
+                at = self.which(partial, number) if partial and multiple else None
+                into.append((at, place.part(values[name].cut, chosen)))
+            shape = into[0][1].shape if into[0][1] is not None else place.shape(values[step.results[0]].cut)
+            sides: tuple[int, ...] = ()
+            if conv is not None:
+                sides = tuple(lows.get(d + 2, side) for d, side in enumerate(sides_of(conv, step.args)))
+            padding = self.padding(step, cuts, [axis for axis in step.over if axis not in runs])
+            yield Called(parts, partials, tuple(into), shape, sides, padding)
+
+    def padding(self, step: Compute, cuts, axes: Iterable[str]) -> tuple[tuple[Part, ...], ...]:
+        """Of each operand the parts to be filled before a call that adds over `axes` as a whole; nothing without
+        padding."""
+        if not self.place.padded or not axes or step.fill is None:
+            return ()
+        return tuple(self.place.padding(cut, axes) for cut in cuts)
+
+    def which(self, partial: tuple[str, ...], number: Mapping[str, int]) -> int:
+        """The position of a partial among those of the rank."""
+        at = 0
+        for axis in partial:
+            at = at * len(self.place.own[axis]) + number[axis]
+        return at
+
+
+def numbered(step: Compute) -> tuple[tuple, tuple, tuple[str, ...]]:
+    """(args, kwargs, operands) with "%0", "%1", ... for the operands, in their order; an operand that occurs twice has
+    one number."""
+    numbers: dict[str, int] = {}
+
+    def walk(argument):
+        if isinstance(argument, str) and argument.startswith("%"):
+            return f"%{numbers.setdefault(argument[1:], len(numbers))}"
+        return tuple(map(walk, argument)) if isinstance(argument, tuple) else argument
+
+    args = walk(step.args)
+    kwargs = tuple((key, walk(value)) for key, value in step.kwargs)
+    return args, kwargs, tuple(numbers)
+
+
+def convolution(kind: str, args: tuple) -> tuple:
+    """(image or gradient, weight or gradient, stride, dilation, groups, transposed) of a convolution or its
+    gradients."""
+    if kind == "output":
+        x, weight, _, stride, _, dilation, transposed, _, groups = args
+        return x, weight, stride, dilation, groups, bool(transposed)
+    if kind == "input":
+        gradient, weight, stride, _, dilation, transposed, _, groups = args
+        return gradient, weight, stride, dilation, groups, not transposed
+    gradient, x, stride, _, dilation, transposed, _, groups = args
+    image, centre = (gradient, x) if transposed else (x, gradient)
+    return image, centre, stride, dilation, groups, False
+
+
+def sides_of(kind: str, args: tuple) -> tuple[int, ...]:
+    """The padding."""
+    return args[4] if kind == "output" else args[3]

@@ -1,0 +1,366 @@
+"""The program of a rank as straight-line Python: an assignment per call.
+
+    writer = Writer(bound, kernels, moved, total)
+    text = writer.text(names)                     # of step(given, number) -> the values `names`
+
+Python then spends on a step little more than the calls of torch themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from miniapps.partition.cuts.steps import SHAPE
+from miniapps.partition.execution.blockwise import Blocks, blocks_of
+from miniapps.partition.execution.bound import Added, Bound, Called, Moved, Operation
+from miniapps.partition.execution.compute import Kernels
+from miniapps.partition.execution.draws import draw
+from miniapps.partition.execution.lines import Lines
+from miniapps.partition.execution.pieces import cut, filled, joins, narrowed, partial_of
+from miniapps.partition.execution.place import Halo, Part
+from miniapps.partition.execution.totals import Total, tree
+from miniapps.trace.schema import COMPUTE, EXCHANGE
+
+KEPT_BYTES = 1 << 20  # up to which a tensor that is known beforehand is kept from step to step
+FRESH = ("matmul", "conv", "rowsum", "scatter")  # kernels whose results share memory with nothing
+
+
+class Writer:
+    """The lines of the steps, and the variables of each value: one, or a list of a partial one's."""
+
+    def __init__(
+        self,
+        bound: Bound,
+        kernels: Kernels,
+        moved: Callable,
+        total: Callable,
+        watch: Callable | None = None,
+        timed: Callable | None = None,
+    ):
+        self.bound, self.kernels, self.watch, self.timed = bound, kernels, watch, timed
+        self.moved, self.total = moved, total
+        self.lines = Lines({"torch": torch})
+        self.put, self.constant = self.lines.put, self.lines.constant
+        self.unsigned: set[str] = set()  # variables whose zeros have no sign
+        self.variables: dict[str, Any] = {}
+        self.given = [self.lines.variable() for _ in bound.plan.sources]
+        self.variables.update(zip((s.tensor.name for s in bound.plan.sources), self.given, strict=True))
+        for step in bound.steps:
+            if isinstance(step, Operation):
+                self.operation(step)
+            elif isinstance(step, Moved):
+                self.move(step)
+            else:
+                self.add(step)
+            if watch is not None:
+                self.watched(step)
+
+    def literal(self, argument: Any, operands: Sequence[str], shape: Sequence[int]) -> str:
+        """An argument as text."""
+        if isinstance(argument, str):
+            if argument == SHAPE:
+                return repr(tuple(shape))
+            if argument.startswith("%"):
+                return operands[int(argument[1:])]
+            if argument.startswith("torch."):
+                return argument
+            return repr(argument)
+        if isinstance(argument, tuple):
+            return "(" + "".join(self.literal(part, operands, shape) + ", " for part in argument) + ")"
+        if isinstance(argument, float) and not math.isfinite(argument):
+            return self.constant(argument)
+        return repr(argument)
+
+    # ---- operations
+
+    def operation(self, step: Operation) -> None:
+        """A line per call, and more where parts are cut out, put together or added."""
+        if step.kernel in ("create", "random"):
+            self.create(step)
+            return
+        if (blocks := self.blocks(step)) is not None:
+            self.variables[step.results[0]] = self.over_blocks(step, blocks)
+            return
+        pieces: list[list[tuple[Called, str]]] = [[] for _ in step.results]
+        adders = [self.adder(step, r) for r in range(len(step.results))]
+        function = self.kernels.function(step.target, step.kernel, dict(step.kwargs))
+        for call in step.calls:
+            operands = [self.operand(step, call, k) for k in range(len(step.operands))]
+            for r, variable in enumerate(self.called(step, call, operands, function)):
+                pieces[r].append((call, variable))
+            for r, adder in enumerate(adders):
+                if adder is not None:
+                    adder(pieces[r])
+        for r, name in enumerate(step.results):
+            if adders[r] is None:
+                self.variables[name] = self.result(step, r, pieces[r])
+            else:
+                self.variables[name] = [variable for _, variable in pieces[r]]
+            if step.kernel == "view" and self.unsigned.issuperset(self.listed(step.operands[0])):
+                self.unsigned.update(self.listed(name))
+
+    def listed(self, name: str) -> list[str]:
+        """The variables of a value."""
+        variables = self.variables[name]
+        return variables if isinstance(variables, list) else [variables]
+
+    def blocks(self, step: Operation) -> Blocks | None:
+        """The blocks of an operation whose kernel takes all of them: they are added as soon as there are two, or, of
+        sums, kept apart."""
+        values = self.bound.plan.values
+        if not self.kernels.layout or step.counts[0] is None or not values.keys() >= set(step.operands):
+            return None
+        dtypes = {name: values[name].dtype for name in step.operands}
+        return blocks_of(step, dtypes, step.results[0] in self.bound.merged)
+
+    def over_blocks(self, step: Operation, blocks: Blocks) -> list[str]:
+        """The variables of the result of one call for all blocks, or for those of each subtree."""
+        added = step.results[0] in self.bound.merged
+        runs = self.rows(step.results[0]).subtrees if added else ((0, len(step.calls)),)
+        found: list[str] = []
+        for begin, end in runs:
+            lengths = blocks.lengths[0][begin:end]
+            operands = []
+            for name, dim, begins in zip(step.operands, blocks.dims, blocks.begins, strict=True):
+                (variable,) = self.listed(name)
+                if sum(lengths) < self.bound.shape(name)[dim]:  # of other subtrees, and padding
+                    variable = self.put(
+                        f"{variable}.narrow({dim}, {begins[begin]}, {sum(lengths)})", [variable]
+                    )
+                operands.append(variable)
+            function = self.kernels.over_blocks(step.target, lengths, apart=not added)
+            (variable,) = self.called(step, step.calls[0], operands, function)
+            if added:
+                found.append(variable)
+                if len(lengths) > 1:
+                    self.unsigned.add(variable)
+            else:
+                found += [self.put(f"{variable}[{k}]", [variable]) for k in range(len(lengths))]
+        return found
+
+    def operand(self, step: Operation, call: Called, k: int) -> str:
+        """The variable of an operand, or of the part of it that a call is about."""
+        variable = self.variables[step.operands[k]]
+        if isinstance(variable, list):
+            at = call.partials[k]
+            assert at is not None, f"{step.node}: which partial of {step.operands[k]}"
+            variable = variable[at]
+        if call.padding and call.padding[k]:
+            assert step.fill is not None, f"{step.node}: what pads {step.operands[k]}"
+            function = partial(filled, parts=call.padding[k], value=step.fill)
+            variable = self.put(f"{self.constant(function, 'p')}({variable})", [variable])
+        part = call.parts[k]
+        if part is None:
+            return variable
+        # torch's operations on rows read some operands without regard to strides.
+        dense = ".contiguous()" if step.kernel in ("rowwise", "scatter") else ""
+        return self.put(cut(variable, part) + dense, [variable])
+
+    def called(self, step: Operation, call: Called, operands: list[str], function: Callable) -> list[str]:
+        """The variables of the results of a call."""
+        kwargs = dict(step.kwargs)
+        args = [self.literal(argument, operands, call.shape) for argument in step.args]
+        if step.target.startswith("conv."):
+            args += [repr(call.sides), repr(tuple(call.shape[2:]))]
+        args += [f"{key}={self.literal(value, operands, call.shape)}" for key, value in kwargs.items()]
+        if self.timed is not None:
+            function = self.timed(f"node.{step.node}", COMPUTE, function, 0)
+        text = f"{self.constant(function, 'f')}({', '.join(args)})"
+        return self.results(step, self.put(text, operands))
+
+    def results(self, step: Operation, variable: str) -> list[str]:
+        """The variables of the results of a call, of those that are read."""
+        numbers = [name.partition("@")[0].removeprefix(step.node).removeprefix(".") for name in step.results]
+        if numbers == [""]:
+            return [variable]
+        return [self.put(f"{variable}[{number}]", [variable]) for number in numbers]
+
+    def result(self, step: Operation, r: int, pieces: list[tuple[Called, str]]) -> Any:
+        """The variables of a result, from those of its pieces."""
+        count = step.counts[r]
+        if count is None:
+            return self.joined(step, r, pieces)
+        by: list[list[tuple[Called, str]]] = [[] for _ in range(count)]
+        for call, variable in pieces:
+            by[call.into[r][0] or 0].append((call, variable))
+        return [self.joined(step, r, some) for some in by]
+
+    def joined(self, step: Operation, r: int, pieces: list[tuple[Called, str]]) -> str:
+        """One array of its pieces."""
+        shape, dtype = step.shapes[r], step.dtypes[r]
+        if not pieces:
+            return self.constant(torch.zeros(shape, dtype=getattr(torch, dtype)))
+        parts = [call.into[r][1] for call, _ in pieces]
+        variables = [variable for _, variable in pieces]
+        if parts[0] is None:  # where blocks are not kept apart, runs of them are added
+            total = variables[0]
+            for variable in variables[1:]:
+                total = self.put(f"torch.add({total}, {variable})", [total, variable])
+            return total
+        padded = self.bound.place.padded
+        dims = {
+            part.ranges[0][0] if part and part.factors is None and len(part.ranges) == 1 else -1
+            for part in parts
+        }
+        if len(dims) == 1 and dims != {-1} and not padded:
+            return self.put(f"torch.cat(({', '.join(variables)},), {dims.pop()})", variables)
+        whole = self.put(f"torch.{'zeros' if padded else 'empty'}({shape!r}, dtype=torch.{dtype})", [])
+        for part, variable in zip(parts, variables, strict=True):
+            assert part is not None, f"{step.node}: one of several calls has all of {step.results[r]}"
+            inner = Part(part.factors, part.ranges, ())
+            piece = variable
+            if part.factors is not None:
+                piece += f".reshape({narrowed(part)!r})"
+            self.put(f"{cut(whole, inner)}.copy_({piece})", [whole, variable])
+        return whole
+
+    def adder(self, step: Operation, r: int) -> Callable | None:
+        """What adds the partials of a result as soon as two of one level of the tree are there; None where they are
+        kept, or have been added already."""
+        name = step.results[r]
+        if name not in self.bound.merged or not step.calls:
+            return None
+        if step.counts[r] == len(step.calls) and all(
+            call.into[r] == (k, None) for k, call in enumerate(step.calls)
+        ):
+            rows = self.rows(name)
+            if len(rows.numbers) == len(rows.subtrees) or step.kernel == "view":
+                return None
+        if any(call.into[r][1] is not None for call in step.calls):
+            return None
+        rows = self.rows(name)
+        fresh = step.kernel in FRESH
+
+        def adder(pieces: list) -> None:
+            # Calls come in ascending order of blocks: all whose subtree ends here are joined, from the smallest up.
+            done = pieces[-1][0].into[r][0] + 1
+            for begin, end in rows.subtrees:
+                if begin < done <= end:
+                    level = joins(begin, end, done)
+                    for _ in range(level):
+                        (_, right), (call, left) = pieces.pop(), pieces.pop()
+                        text = f"{left}.add_({right})" if fresh else f"torch.add({left}, {right})"
+                        pieces.append((call, self.put(text, [left, right])))
+                        pieces[-1] = (partial_of(call, done - 1, r), pieces[-1][1])
+
+        return adder
+
+    def rows(self, name: str):
+        """The partials of a value on this rank."""
+        return self.bound.place.rows(self.bound.plan.values[name].partial)
+
+    def create(self, step: Operation) -> None:
+        """Elements known from their place, and random ones."""
+        (shape, dtype), place = (step.shapes[0], getattr(torch, step.dtypes[0])), self.bound.place
+        whole = self.bound.plan.values[step.results[0]].shape
+        indices = [place.indices(dim, n) for dim, n in zip(step.wanted[0], whole, strict=True)]
+        if step.kernel == "random":
+            variables = [self.variables[name] for name in step.operands]
+            function = draw(step, indices, whole)
+            text = f"{self.constant(function, 'f')}({', '.join(['number', *variables])})"
+            self.variables.update(
+                zip(step.results, self.results(step, self.put(text, variables)), strict=True)
+            )
+            return
+        name = step.target.split(".")[1]
+        if name == "full":
+            value = step.args[1]
+            if math.prod(shape) * dtype.itemsize > KEPT_BYTES:
+                text = (
+                    f"torch.full({shape!r}, {self.literal(value, (), shape)}, dtype=torch.{step.dtypes[0]})"
+                )
+                self.variables[step.results[0]] = self.put(text, [])
+                return
+            tensor = torch.full(shape, value, dtype=dtype)
+        else:
+            function = self.kernels.function(step.target, "torch", {})
+            tensor = function(*step.args).to(dtype)
+            for d, index in enumerate(indices):
+                tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
+        self.variables[step.results[0]] = self.constant(tensor)
+
+    # ---- what other ranks hold
+
+    def move(self, step: Moved) -> None:
+        """A reshard or a halo."""
+        exchange = self.moved(step)
+        if self.timed is not None and exchange.nbytes:
+            region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted[0]) else "reshard"
+            exchange = self.timed(region, EXCHANGE, exchange, exchange.nbytes)
+        uses = [self.variables[name] for name in step.operands]
+        several = self.put(f"{self.constant(exchange, 'm')}({', '.join(uses)})", uses)
+        for k, name in enumerate(step.results):
+            self.variables[name] = self.put(f"{several}[{k}]", [several])
+
+    def add(self, step: Added) -> None:
+        """A reduction."""
+        total: Total = self.total(step)
+        found = self.alone(step) if total.reducer is None else self.packed(step, total)
+        for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
+            if (wanted := step.wanted[k]) is not None and total.scatter is None:
+                kept = self.moved(Moved(step.node, (operand,), (result,), (wanted,)))
+                found[k] = self.put(f"{self.constant(kept, 'm')}({found[k]})[0]", [found[k]])
+            self.variables[result] = found[k]
+
+    def alone(self, step: Added) -> list[str]:
+        """The totals where this rank has all blocks."""
+        found = []
+        for k, operand in enumerate(step.operands):
+            variables = self.variables[operand]
+            if isinstance(variables, list):
+                if not step.merged[k]:
+                    variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
+                (variable,) = variables
+                # As a total of several ranks, whose zeros have no sign.
+                if variable not in self.unsigned and not step.dtype.startswith("int"):
+                    variable = self.put(f"{variable}.add{'_' if step.merged[k] else ''}(0)", [variable])
+                found.append(variable)
+            else:
+                found.append(variables)
+        return found
+
+    def summed(self, step: Added, variables: list[str], begin: int, end: int) -> str:
+        """The sum over a subtree of partials."""
+        function = {"sum": "torch.add", "max": "torch.maximum", "min": "torch.minimum"}[step.combine]
+        return tree(
+            step.rows.numbers, begin, end,
+            lambda a, b: self.put(f"{function}({a}, {b})", [a, b]),
+            variables.__getitem__,
+        )  # fmt: skip
+
+    def packed(self, step: Added, total: Total) -> list[str]:
+        """The totals over several ranks, from what is packed into the memory of the reducer."""
+        for k, operand in enumerate(step.operands):
+            packers = total.packers(k)
+            variables = self.variables[operand]
+            if isinstance(variables, list) and not step.merged[k] and total.trees:
+                variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
+            variables = variables if isinstance(variables, list) else [variables]
+            if not step.rows.numbers:
+                continue
+            for pack, variable in zip(packers, variables, strict=True):
+                self.put(f"{self.constant(pack, 'r')}({variable})", [variable])
+
+        def totals():
+            return [torch.from_numpy(part) for part in total.total()]
+
+        several = self.put(f"{self.constant(totals, 't')}()", [])
+        return [self.put(f"{several}[{k}]", [several]) for k in range(len(step.operands))]
+
+    def watched(self, step) -> None:
+        """Tell of the results of a step."""
+        for name in step.results:
+            variables = self.variables[name]
+            listed = f"[{', '.join(variables)}]" if isinstance(variables, list) else variables
+            uses = variables if isinstance(variables, list) else [variables]
+            self.put(f"{self.constant(self.watch, 'w')}({name!r}, {listed})", uses)
+
+    def text(self, names: Sequence[str]) -> str:
+        """The function `step(given, number)` of the sources, which returns the values `names`."""
+        return self.lines.text(self.given, [self.variables[name] for name in names])

@@ -1,0 +1,202 @@
+"""What ranks send each other so that each has the places of a value that it wants: reshards and halos. Planned once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from miniapps.layout.messages import Messages
+from miniapps.partition.cuts.axes import Cut
+from miniapps.partition.execution.place import Place, Wanted
+
+Index = tuple["slice | np.ndarray", ...]
+# Elements [begin, end) of a vector, their shape, and where they lie in an array.
+Packed = tuple[int, int, tuple[int, ...], Index]
+TYPES = {"bool": np.uint8}
+
+
+@dataclass(frozen=True)
+class Recut:
+    """A value of global shape `shape`, held as `cut`, at the places that are `wanted`; zeros outside."""
+
+    shape: tuple[int, ...]
+    cut: Cut
+    wanted: Wanted
+
+
+class Copied:
+    """What a rank keeps of a value itself: from where in what it holds to where in what it wants."""
+
+    def __init__(self, place: Place, value: Recut):
+        self.held = _indices(place, value.shape, value.cut)
+        self.wanted = _indices(place, value.shape, value.wanted)
+        self.shape = tuple(len(index) for index in self.wanted)
+        self.keeps = common(self.held, self.wanted)
+        self.filled = self.keeps is not None and all(  # every place is written
+            _all(index, n) for index, n in zip(self.keeps[1], self.shape, strict=True)
+        )
+        self.is_view = self.filled and self.keeps is not None and _slices(self.keeps[0])
+
+    def view(self, x):
+        """The wanted places where nobody else holds any, of a tensor; `is_view`."""
+        assert self.keeps is not None
+        return x[self.keeps[0]].contiguous()  # as all that a rank holds
+
+    def __call__(self, x, dtype: np.dtype):
+        """(tensor of the wanted places with those that this rank holds, the same as an array of `dtype`)."""
+        import torch
+
+        result = (torch.empty if self.filled else torch.zeros)(self.shape, dtype=x.dtype)
+        target = result.numpy().view(dtype)
+        if self.keeps is not None:
+            target[self.keeps[1]] = x.numpy().view(dtype)[self.keeps[0]]
+        return result, target
+
+
+class Exchange:
+    """Values of one dtype, recut at once; called with the local part of each, it gives the wanted places of each, as
+    tensors in a list.
+
+    `group`: the ranks, as `comm` numbers them, that together hold the values; those that differ along carriers of their
+    cuts. Without `comm` this rank holds all that it wants. Collective to make.
+    """
+
+    def __init__(
+        self,
+        place_of: Callable[[int], Place],
+        rank: int,
+        comm,
+        group: Sequence[int],
+        values: Sequence[Recut],
+        dtype: str,
+    ):
+        self.dtype = np.dtype(TYPES.get(dtype, dtype))
+        self.own = [Copied(place_of(rank), value) for value in values]
+        self.messages = None
+        # (begin, end, shape, index of the value's array), of each value; a place that is wanted twice travels once, and
+        # the index beside what comes says where each place that is wanted lies in it.
+        self.packs: list[list[Packed]] = [[] for _ in values]
+        self.unpacks: list[list[tuple[Packed, Index, Index | None]]] = [[] for _ in values]
+        if comm is None:
+            return
+        sends: dict[int, tuple[int, int]] = {}
+        receives: dict[int, tuple[int, int]] = {}
+        out = into = 0
+        for peer, other in enumerate(group):
+            if other == rank:
+                continue
+            there = place_of(other)
+            first = out, into
+            for k, (value, own) in enumerate(zip(values, self.own, strict=True)):
+                going = common(own.held, _indices(there, value.shape, value.wanted))
+                coming = common(_indices(there, value.shape, value.cut), own.wanted)
+                if going is not None:
+                    out = take(self.packs[k], out, once(going[0])[0])
+                if coming is not None:
+                    places, repeated = once(coming[0])
+                    parts: list[Packed] = []
+                    into = take(parts, into, places)
+                    self.unpacks[k].append((parts[0], coming[1], repeated))
+            if out > first[0]:
+                sends[peer] = first[0], out
+            if into > first[1]:
+                receives[peer] = first[1], into
+        self.messages = Messages(comm, sends, receives, self.dtype)
+
+    @property
+    def nbytes(self) -> int:
+        """Sent by this rank each time."""
+        return 0 if self.messages is None else self.messages.nbytes
+
+    def __call__(self, *xs) -> list:
+        messages = self.messages
+        if messages is None:
+            return [
+                own.view(x) if own.is_view else own(x, self.dtype)[0]
+                for own, x in zip(self.own, xs, strict=True)
+            ]
+        for x, packs in zip(xs, self.packs, strict=True):
+            source = x.numpy().view(self.dtype)
+            for begin, end, shape, index in packs:
+                np.copyto(messages.outgoing[begin:end].reshape(shape), source[index])
+        if messages.requests:
+            messages.start()
+        results = [own(x, self.dtype) for own, x in zip(self.own, xs, strict=True)]
+        if messages.requests:
+            messages.finish()
+            for (_, target), unpacks in zip(results, self.unpacks, strict=True):
+                for (begin, end, shape, _), index, repeated in unpacks:
+                    came = messages.incoming[begin:end].reshape(shape)
+                    target[index] = came if repeated is None else came[repeated]
+        return [result for result, _ in results]
+
+    def free(self) -> None:
+        """Collective."""
+        if self.messages is not None:
+            self.messages.free()
+
+
+def _indices(place: Place, shape, wanted: Wanted) -> list[np.ndarray]:
+    return [place.indices(of_dim, n) for of_dim, n in zip(wanted, shape, strict=True)]
+
+
+def common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[Index, Index] | None:
+    """Where the places that are both held and wanted lie, dim by dim, in what is held and in what is wanted; a place
+    may be wanted twice. None without any."""
+    source, target = [], []
+    for have, want in zip(held, wanted, strict=True):
+        real = np.flatnonzero(have >= 0)  # the others pad
+        if len(real) == 0 or len(want) == 0:
+            return None
+        at = np.searchsorted(have[real], want)
+        at[at == len(real)] = 0
+        to = np.flatnonzero(have[real][at] == want)
+        if len(to) == 0:
+            return None
+        source.append(real[at[to]])
+        target.append(to)
+    return _compact(source), _compact(target)
+
+
+def once(index: Index) -> tuple[Index, Index | None]:
+    """The places of an index, each once, and where the places of `index` lie among these, None where none is repeated:
+    windows of neighbouring blocks overlap."""
+    listed = [part for part in index if isinstance(part, np.ndarray)]  # all of them, or none
+    found = [np.unique(part, return_inverse=True) for part in listed]
+    if all(len(places) == part.size for (places, _), part in zip(found, listed, strict=True)):
+        return index, None
+    return _compact([places for places, _ in found]), np.ix_(*(inverse.ravel() for _, inverse in found))
+
+
+def _compact(index: Sequence[np.ndarray]) -> Index:
+    """Slices where all places are neighbours, else what NumPy takes as a product of places."""
+    slices = []
+    for places in index:
+        begin, end = int(places[0]), int(places[-1]) + 1
+        if end - begin != len(places) or (len(places) > 1 and (np.diff(places) != 1).any()):
+            return np.ix_(*index)
+        slices.append(slice(begin, end))
+    return tuple(slices)
+
+
+def _slices(index: Index) -> bool:
+    return all(isinstance(part, slice) for part in index)
+
+
+def _all(index, n: int) -> bool:
+    return (index.stop - index.start if isinstance(index, slice) else index.size) == n
+
+
+def _lengths(index: Index) -> tuple[int, ...]:
+    return tuple(part.stop - part.start if isinstance(part, slice) else part.size for part in index)
+
+
+def take(parts: list[Packed], begin: int, index: Index) -> int:
+    """Note that the elements at `index` of an array lie from `begin` on in a vector; the place behind them."""
+    shape = _lengths(index)
+    end = begin + prod(shape)
+    parts.append((begin, end, shape, index))
+    return end

@@ -1,0 +1,75 @@
+"""Training by a plan: every rank keeps and updates its parts of parameters, buffers and the optimiser's state.
+
+The optimiser (`miniapps.learning.optimisers`) works element by element, so that an element has the same bits whoever
+holds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+
+from miniapps.learning.optimisers import Adam
+from miniapps.partition.execution.run import Program
+
+
+class Learner:
+    """A program with the parts of its sources; `whole`: parameters, buffers and inputs by (kind, key).
+
+    `make(weights)`: an optimiser of `miniapps.learning.optimisers` for this rank's parts; `rate` may be set before each
+    step. Collective to call.
+    """
+
+    def __init__(
+        self,
+        program: Program,
+        whole: Mapping[tuple[str, str], torch.Tensor],
+        make: Callable = Adam,
+        rate: float = 1e-3,
+    ):
+        self.program, self.rate, self.steps = program, rate, 0
+        self.values = [x.clone() for x in program.sources(whole)]
+        at = {(s.kind, s.key): k for k, s in enumerate(program.plan.sources)}
+        self.buffers = [at["buffer", key] for key, _ in program.plan.updates]
+        self._inputs = {
+            int(s.key): (k, s.tensor.name)
+            for (kind, _), k in at.items()
+            if (s := program.plan.sources[k]).kind == "input"
+        }
+        self.learned = [at["parameter", key] for key, _ in program.plan.gradients]
+        weights = [self.values[k].numpy() for k in self.learned]
+        self.optimiser = make(weights)
+
+    def give(self, inputs: Sequence[torch.Tensor]) -> None:
+        """Other inputs, whole; this rank keeps its parts."""
+        for number, whole in enumerate(inputs):
+            if number in self._inputs:
+                k, name = self._inputs[number]
+                self.values[k] = self.program.part(name, whole)
+
+    def step(self) -> torch.Tensor:
+        """One step with the present inputs; its loss."""
+        loss = self.compute()
+        self.update()
+        return loss
+
+    def compute(self) -> torch.Tensor:
+        """The loss of the next step; `gradients` are those of this rank's parts until the next call."""
+        self.steps += 1
+        loss, self.gradients, self._updates = self.program(self.values, self.steps)
+        return loss
+
+    def update(self) -> None:
+        """Take the step that was computed."""
+        self.optimiser.step([x.numpy() for x in self.gradients], 1.0, self.rate, self.steps)
+        for k, x in zip(self.buffers, self._updates, strict=True):
+            self.values[k] = x.clone()
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """All weights, whole, by key. Collective."""
+        plan = self.program.plan
+        return {
+            plan.sources[k].key: self.program.whole(plan.sources[k].tensor.name, self.values[k])
+            for k in self.learned
+        }

@@ -1,0 +1,178 @@
+"""A plan carried out by the ranks of a mesh, on tensors of torch on the CPU.
+
+    program = Program(comm, plan, mesh, "layout", threads=1)
+    values = [program.part(name, tensor) ...]           # what this rank holds of parameters, buffers, inputs
+    loss, gradients, updates = program(values, number)  # `number` of the step, for random numbers
+    program.free()
+
+| guarantee | kernels | partial sums |
+|---|---|---|
+| none | torch's, on all that a rank holds | the library's all-reduce |
+| run | torch's | all-reduces in a fixed order of ranks |
+| layout | whose bits do not depend on cuts (`compute`) | a partial per block, one tree over all blocks |
+| exact | as layout | added exactly, rounded once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from kernels.guarantees import LEVELS, known, meets
+from miniapps.partition.cuts.axes import axes_of, merge, whole
+from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.execution.bind import bind
+from miniapps.partition.execution.bound import Added, Moved
+from miniapps.partition.execution.code import Writer
+from miniapps.partition.execution.compute import Kernels
+from miniapps.partition.execution.exchange import Exchange, Recut
+from miniapps.partition.execution.place import Place, Wanted
+from miniapps.partition.execution.scatter_layout import ScatterLayout
+from miniapps.partition.execution.totals import Total
+
+SHAPES = ("exact", "padded")  # of what a rank holds: its blocks; as many elements as the rank that has most
+
+
+class Program:
+    """The step of this rank; collective to make and to call.
+
+    `watch(name, tensor or tensors of blocks)` sees every value; `timed(region, kind, function, nbytes)` may wrap what
+    computes or communicates; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
+    """
+
+    def __init__(
+        self,
+        comm,
+        plan: Plan,
+        mesh: Mesh,
+        level: str,
+        threads: int = 1,
+        shapes: str = "exact",
+        watch: Callable | None = None,
+        timed: Callable | None = None,
+        reducers: Callable | None = None,
+    ):
+        known("guarantee", level, LEVELS)
+        padded = known("shapes", shapes, SHAPES) == "padded"
+        self.comm, self.plan, self.mesh, self.level = comm, plan, mesh, level
+        rank = 0 if comm is None else comm.rank
+        layout = meets(level, "layout")
+        torch.set_num_threads(1 if layout else threads)
+        self.bound = bind(plan, mesh, rank, by_block=layout, merge=level == "layout", padded=padded)
+        self.place = self.bound.place
+        self._place_of = cache(lambda other: Place(plan.axes, mesh, other, padded))
+        self._comms: dict[frozenset[str], Any] = {}
+        self.exchanges: list[Exchange] = []
+        self.totals: list[Total] = []
+        self._reducers = reducers
+        writer = Writer(self.bound, Kernels(level, threads), self._exchange, self._total, watch, timed)
+        leaving = [plan.loss, *(name for _, name in (*plan.gradients, *plan.updates))]
+        self.text = writer.text(leaving)
+        self._step = writer.lines.compiled(self.text, f"<program of rank {rank}>")
+
+    def part(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
+        """What this rank holds of a source, from all of it."""
+        value = self.plan.values[name]
+        for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
+            index = self.place.indices(dim, n)
+            if len(index) != n or not np.array_equal(index, np.arange(n)):
+                tensor = tensor.index_select(d, torch.from_numpy(np.maximum(index, 0)))
+                tensor.index_fill_(d, torch.from_numpy(np.flatnonzero(index < 0)), 0)
+        return tensor.contiguous()
+
+    def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:
+        """All of a value that is not partial, from the parts of the ranks; collective."""
+        value = self.plan.values[name]
+        exchange = self._exchange(Moved("", (name,), (name,), (whole(value.shape),)))
+        found = exchange(part)[0].clone()
+        self.exchanges.remove(exchange)
+        exchange.free()
+        return found
+
+    def sources(self, by_key: Mapping[tuple[str, str], torch.Tensor]) -> list[torch.Tensor]:
+        """The parts of all sources, from whole tensors by (kind, key); constants are the plan's."""
+        found = []
+        for source in self.plan.sources:
+            if source.kind == "constant":
+                array = np.frombuffer(bytearray(source.data), source.tensor.dtype).reshape(
+                    source.tensor.shape
+                )
+                tensor = torch.from_numpy(array)
+            else:
+                tensor = by_key[source.kind, source.key]
+            found.append(self.part(source.tensor.name, tensor))
+        return found
+
+    def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
+        """(loss, gradients, updates) of this rank's parts of the sources, in the order of the plan; valid until the
+        next call."""
+        with torch.no_grad():
+            loss, *rest = self._step(values, number)
+        n = len(self.plan.gradients)
+        return loss, rest[:n], rest[n:]
+
+    def free(self) -> None:
+        """Give back requests and communicators; collective."""
+        for exchange in self.exchanges:
+            exchange.free()
+        for total in self.totals:
+            total.free()
+        for comm in self._comms.values():
+            if comm is not None:
+                comm.Free()
+        self._comms.clear()
+
+    def _among(self, axes: Iterable[str]):
+        """The communicator of the ranks that together have all blocks of axes, and these ranks; (None, ()) where each
+        rank has them."""
+        axes = tuple(axes)
+        carriers = frozenset(
+            carrier for carrier in map(self.mesh.carrier, axes) if carrier and self.mesh.extent(carrier) > 1
+        )
+        if not carriers:
+            return None, ()
+        group = self.mesh.group(axes, self.place.rank)
+        if carriers not in self._comms:
+            self._comms[carriers] = self.comm.Split(group[0], self.place.rank)
+        return self._comms[carriers], group
+
+    def _exchange(self, step: Moved) -> Exchange:
+        values = [self.plan.values[name] for name in step.operands]
+        comm, group = (None, ()) if self._held(step) else self._among(axes_of(values[0].cut))
+        recut = self._recut(step.operands, step.wanted)
+        exchange = Exchange(self._place_of, self.place.rank, comm, group, recut, values[0].dtype)
+        self.exchanges.append(exchange)
+        return exchange
+
+    def _held(self, step: Moved) -> bool:
+        """Whether every rank holds all that it wants: cuts of which those of the operands are a part."""
+        return all(
+            isinstance(b, tuple) and merge(a, b) == b
+            for name, wanted in zip(step.operands, step.wanted, strict=True)
+            for a, b in zip(self.plan.values[name].cut, wanted, strict=True)
+        )
+
+    def _recut(self, names: Sequence[str], wanted: Sequence[Wanted]) -> list[Recut]:
+        values = self.plan.values
+        return [Recut(values[name].shape, values[name].cut, w) for name, w in zip(names, wanted, strict=True)]
+
+    def _total(self, step: Added) -> Total:
+        comm, group = self._among(step.rows.axes)
+        name = f"{step.node}:{'*'.join(step.rows.axes)}"
+        scatter, cuts = None, [self.plan.values[operand].cut for operand in step.operands]
+        parts = [wanted for wanted in step.wanted if wanted is not None]
+        if (
+            len(parts) == len(cuts)
+            and comm is not None
+            and all(map(partial(self.mesh.scatters, step.rows.axes), cuts, parts))
+        ):
+            scatter = ScatterLayout(self._place_of, self.place.rank, group, self._recut(step.operands, parts))
+        about = step.rows, step.combine, step.dtype, step.shapes, name
+        total = Total(comm, self.level, *about, self._reducers, scatter)
+        self.totals.append(total)
+        return total

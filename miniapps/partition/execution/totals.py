@@ -1,0 +1,129 @@
+"""Partial sums of a rank to totals over all blocks: one reducer for each reduction of a plan, made once.
+
+| guarantee | what a rank brings | how it is added |
+|---|---|---|
+| none | one array over its blocks | by the library |
+| run | one array over its blocks | in a fixed order of ranks (`direct`) |
+| layout | sums over the largest subtrees of its blocks | `block-tree`: one tree over all blocks, whoever owns them |
+| exact | the array of every block | exactly, rounded once |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import prod
+
+import numpy as np
+import torch
+
+from kernels.allreduce import Reduction, operations, plan
+from kernels.allreduce.schedules.block_tree import children
+from miniapps.partition.execution.place import Rows
+from miniapps.partition.execution.scatter_layout import ScatterLayout
+
+FLOATS = ("float32", "float64")
+OPERATIONS = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MIN}
+
+
+def reduction(level: str, combine: str, dtype: str, n: int, bounds: Sequence[int] | None = None) -> Reduction:
+    """The all-reduce of n elements of partial values under a guarantee; with `bounds` a reduce-scatter, by the same
+    sums; without guarantee by `direct`, as `library` has no reduce-scatter."""
+    of, operation = np.dtype(dtype), OPERATIONS[combine]
+    collective = "allreduce" if bounds is None else "reduce-scatter"
+    if level == "none" and bounds is None:
+        return Reduction("library", (n,), of, operation=operation)
+    if level in ("none", "run"):
+        return Reduction("direct", (n,), of, operation=operation, collective=collective, bounds=bounds)
+    if level == "exact" and combine == "sum" and dtype in FLOATS:
+        return Reduction("direct", (n,), of, accumulation="exact", collective=collective, bounds=bounds)
+    return Reduction("block-tree", (n,), of, operation=operation, collective=collective, bounds=bounds)
+
+
+class Total:
+    """The totals of one reduction: partials are packed, then `total()` gives an array for each operand, valid until the
+    next call.
+
+    `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks)` plans the
+    reducer, which is then the caller's to free. With `scatter` each rank gets its part alone. Collective to make.
+    """
+
+    def __init__(
+        self,
+        comm,
+        level: str,
+        rows: Rows,
+        combine: str,
+        dtype: str,
+        shapes: Sequence[tuple[int, ...]],
+        name: str,
+        make: Callable | None = None,
+        scatter: ScatterLayout | None = None,
+    ):
+        self.level, self.rows, self.shapes, self.own = level, rows, list(shapes), make is None
+        self.scatter = scatter
+        self.ends = np.cumsum([prod(shape) for shape in shapes]).tolist()
+        self.begins = [0, *self.ends[:-1]]
+        n, bounds = (self.ends[-1], None) if scatter is None else (scatter.bounds[-1], scatter.bounds)
+        described = reduction(level, combine, dtype, n, bounds)
+        self.exact = described.accumulation == "exact"
+        self.trees = described.ordering == "block-tree"
+        self.reducer = None
+        if comm is None and self.exact:
+            from mpi4py import MPI
+
+            comm = MPI.COMM_SELF
+        if comm is not None:
+            blocks = rows.numbers if self.trees or self.exact else None
+            if make is None:
+                self.reducer = plan(comm, described, name=name, blocks=blocks)
+            else:
+                self.reducer = make(comm, described, name, blocks)
+        if self.exact:
+            count = len(rows.numbers)
+        elif self.trees:
+            count = len(rows.subtrees)
+        else:
+            count = 1
+        self.count = count
+        neutral = {"sum": 0, "max": -np.inf, "min": np.inf}[combine]
+        self.buffer = np.full((count, n), neutral if dtype in FLOATS else 0, dtype)
+        self.nbytes = 0 if comm is None or comm.size == 1 else self.buffer[0:1].nbytes
+
+    def packers(self, operand: int) -> list[Callable]:
+        """Of each partial of an operand a function of its tensor, which packs it."""
+        if self.scatter is not None:
+            pack = self.scatter.pack
+            return [lambda x, row=row: pack(operand, row, x.numpy()) for row in self.buffer]
+        begin, end = self.begins[operand], self.ends[operand]
+        return [torch.from_numpy(row[begin:end].reshape(self.shapes[operand])).copy_ for row in self.buffer]
+
+    def total(self) -> list:
+        """Views of the total, from what was packed."""
+        assert self.reducer is not None
+        if self.trees:
+            found = self.reducer.sum_subtrees(self.buffer)
+        else:
+            found = self.reducer(self.buffer)
+        if self.scatter is not None:
+            return self.scatter.unpack(found)
+        return [
+            found[begin:end].reshape(shape)
+            for begin, end, shape in zip(self.begins, self.ends, self.shapes, strict=True)
+        ]
+
+    def free(self) -> None:
+        """Collective."""
+        if self.reducer is not None and self.own:
+            self.reducer.free()
+
+
+def tree(numbers: Sequence[int], begin: int, end: int, add: Callable, leaf: Callable):
+    """The sum over a subtree: `leaf(k)` for the positions begin ... end - 1 of `numbers`, joined by `add(left, right)`
+    as the tree over blocks has it. Leaves are asked for from left to right, each sum is made as soon as it can be."""
+    if end - begin == 1:
+        return leaf(begin)
+    first = numbers[begin]
+    (_, middle), _ = children((first, first + end - begin))
+    at = begin + middle - first
+    left = tree(numbers, begin, at, add, leaf)
+    return add(left, tree(numbers, at, end, add, leaf))

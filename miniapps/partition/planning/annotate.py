@@ -1,0 +1,131 @@
+"""Annotations of the user: which axes cut which parameters and inputs.
+
+    {"blocks.0.q.weight": ("heads", None), 0: Annotation(("batch", None), priority=1)}
+
+A key is the name of a parameter or buffer, or the position of an input; dims are axes, or None. What has the lower
+priority number flows through the graph first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from kernels.guarantees import ChoiceError
+from miniapps.partition.cuts.axes import Cut, Dim, canonical, text
+from miniapps.partition.graphs.graph import Graph, Node, Source
+from miniapps.partition.rules.project import Axes, parts
+
+
+class AnnotationError(ChoiceError):
+    """Annotations that do not fit the problem, or each other."""
+
+
+@dataclass(frozen=True)
+class Annotation:
+    """Axes of the dims of a parameter, buffer or input. `stored`: how it is held between steps, and no more; it does
+    not flow through the graph."""
+
+    dims: tuple[str | None, ...]
+    priority: int = 0
+    stored: bool = False
+
+
+Given = Mapping[str | int, "Annotation | Sequence[str | None]"]
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """An annotation that fits the graph: the cut of a value."""
+
+    name: str
+    key: str
+    cut: Cut
+    priority: int
+    stored: bool
+
+
+def fitted(graph: Graph, axes: Axes, annotations: Given) -> list[Annotated]:
+    """The annotations as cuts of values of the graph; raises AnnotationError."""
+    by_key = {source.key: source for source in graph.sources if source.kind != "constant"}
+    found = []
+    for key, given in annotations.items():
+        annotation = given if isinstance(given, Annotation) else Annotation(tuple(given))
+        source = by_key.get(str(key))
+        if source is None:
+            raise AnnotationError(
+                f"annotation of {key!r}: no parameter, buffer or input of that name; there are {listed(by_key)}"
+            )
+        cut = cut_by(source, annotation.dims, axes)
+        found.append(Annotated(source.tensor.name, source.key, cut, annotation.priority, annotation.stored))
+    return found
+
+
+def listed(names) -> str:
+    """The first names of many."""
+    names = list(names)
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def cut_by(source: Source, dims: Sequence[str | None], axes: Axes) -> Cut:
+    """The cut of a source by an axis per dim; raises AnnotationError."""
+    where, shape = f"annotation of {source.key}", source.tensor.shape
+    if len(dims) != len(shape):
+        raise AnnotationError(
+            f"{where}: {len(dims)} dims for a tensor of shape {shape}; give an axis or None per dim"
+        )
+    seen: dict[str, str] = {}
+    cut = []
+    for d, (axis, n) in enumerate(zip(dims, shape, strict=True)):
+        if axis is None:
+            cut.append(canonical([(n, None)]))
+            continue
+        if axis not in axes.by_name:
+            raise AnnotationError(f"{where}: no axis {axis!r}; there are {', '.join(axes.by_name)}")
+        slot = axes.slots[axis]
+        if slot in seen:
+            same = "twice" if seen[slot] == axis else f"and {seen[slot]}, which never cut one tensor together"
+            raise AnnotationError(f"{where}: axis {axis} {same}; leave one dim None")
+        seen[slot] = axis
+        cut.append(by_axis(axis, n, d, where, axes))
+    return tuple(cut)
+
+
+def by_axis(axis: str, n: int, d: int, where: str, axes: Axes) -> Dim:
+    """A dim of n elements cut by an axis: in its major factor where the extent divides n, else by scaled blocks."""
+    extent = axes.by_name[axis].extent
+    if n % extent == 0:
+        return canonical([(extent, axis), (n // extent, None)])
+    if axes.fits(axis, n):
+        return ((n, axis),)
+    raise AnnotationError(
+        f"{where}: dim {d} has {n} elements, too few for the {axes.by_name[axis].blocks} blocks of axis {axis}; "
+        "give it fewer blocks, or leave the dim None"
+    )
+
+
+def require_agreement(node: Node, rule, origins: list[tuple[Annotated, Cut] | None]) -> None:
+    """Raise AnnotationError where two annotated tensors of one priority cut a factor of an operation by different axes.
+
+    `origins`: of each operand the annotation that it is, as it is or with its dims moved, and the cut that this gives.
+    """
+    by_label: dict = {}
+    for labels, origin in zip(rule.operands, origins, strict=True):
+        if origin is None:
+            continue
+        annotated, cut = origin
+        for of_dim, dim in zip(labels, cut, strict=True):
+            for label, part in parts(rule, of_dim, dim):
+                other, had = by_label.setdefault(label, (annotated, part))
+                if (
+                    had[0][1] != part[0][1]
+                    and other.priority == annotated.priority
+                    and other is not annotated
+                ):
+                    raise AnnotationError(
+                        f"annotations conflict at {node.name} ({node.target}{node.where and ' of ' + node.where}): "
+                        f"{other.key} is cut "
+                        f"{text(other.cut)} and {annotated.key} {text(annotated.cut)}, whose axes {had[0][1]} and "
+                        f"{part[0][1]} meet in one factor; leave one of the two dims None, or give one annotation a "
+                        "priority (the lower number wins, the other tensor is moved)"
+                    )

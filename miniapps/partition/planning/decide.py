@@ -1,0 +1,176 @@
+"""How each operation is cut: what it needs of its operands, and what it gives.
+
+Where all tensors of an operation agree, it is cut as they are. Where they do not, the ways of letting one of them
+come first are compared: which axes of an earlier user priority are given up, then the bytes that a rank must get from
+others, with a rank per block. Neither the mesh nor a clock is asked, as the choice decides bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+
+from miniapps.partition.cuts.axes import Cut, axes_of
+from miniapps.partition.graphs.graph import Tensor
+from miniapps.partition.planning.propagate import Ruled
+from miniapps.partition.rules.project import Assignment, Axes, cut_of, fitting, take
+
+ITEMSIZE = {
+    "float64": 8,
+    "int64": 8,
+    "float32": 4,
+    "int32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "bool": 1,
+    "uint8": 1,
+}
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One operation: the cuts of operands and results, and the axes over which each result is partial."""
+
+    ruled: Ruled
+    assignment: Assignment
+    needs: tuple[Cut, ...]
+    gives: tuple[Cut, ...]
+    fresh: tuple[tuple[str, ...], ...]
+    reason: str
+
+    def axes(self) -> set[str]:
+        """All axes that cut the operation."""
+        return {axis for dim in self.assignment.values() for _, axis in dim if axis is not None}
+
+
+def decide(
+    nodes: Sequence[Ruled],
+    sources: Mapping[str, Cut],
+    wishes: Mapping[str, Cut],
+    axes: Axes,
+    priorities: Mapping[str, int],
+) -> list[Decision]:
+    """A decision per node, in order; `sources`: cuts of what the step is given; `priorities`: of the axes."""
+    cuts = dict(sources)
+    decisions = []
+    for node in nodes:
+        decision = one(node, cuts, wishes, axes, priorities)
+        decisions.append(decision)
+        cuts.update((tensor.name, cut) for tensor, cut in zip(node.made, decision.gives, strict=True))
+    return decisions
+
+
+def one(
+    node: Ruled, cuts: Mapping[str, Cut], wishes: Mapping[str, Cut], axes: Axes, priorities: Mapping[str, int]
+) -> Decision:
+    """The decision on a node, whose operands are cut as `cuts` says."""
+    rule = node.rule
+    has = [cuts[tensor.name] for tensor in node.read]
+    wish = [wishes[tensor.name] for tensor in node.made]
+    voices = list(zip(node.labels(), (*has, *wish), strict=True))
+    assignment: Assignment = {}
+    agreed = True
+    for labels, cut in voices:
+        agreed &= take(rule, labels, cut, assignment, axes)
+    assignment = fitting(rule, assignment, node.shapes, axes)
+    decision = of_assignment(node, assignment, axes)
+    if not agreed:
+        best = given_up(decision, has, priorities), cost(decision, has, wish, axes)
+        for first in range(len(voices) - 1, 0, -1):
+            other: Assignment = {}
+            for labels, cut in (voices[first], *voices[:first], *voices[first + 1 :]):
+                take(rule, labels, cut, other, axes)
+            rival = of_assignment(node, fitting(rule, other, node.shapes, axes), axes)
+            if (price := (given_up(rival, has, priorities), cost(rival, has, wish, axes))) < best:
+                decision, best = rival, price
+    lost = axes.ordered(
+        axis
+        for cut, need in zip(has, decision.needs, strict=True)
+        for axis in set(axes_of(cut)) - set(axes_of(need))
+    )
+    if lost:
+        why = rule.reason or f"cut by {', '.join(sorted(decision.axes())) or 'nothing'} instead"
+        return replace(decision, reason=f"not cut by {', '.join(lost)}: {why}")
+    if rule.reason.startswith("no rule"):
+        return replace(decision, reason=rule.reason)
+    return decision
+
+
+def given_up(decision: Decision, has: Sequence[Cut], priorities: Mapping[str, int]) -> list[int]:
+    """How often an axis that cuts an operand is not used, for each user priority, the first one first.
+
+    Nothing where all axes have one priority.
+    """
+    levels = sorted(set(priorities.values()))
+    if len(levels) < 2:
+        return []
+    used = decision.axes()
+    lost = [priorities[axis] for cut in has for axis in axes_of(cut) if axis not in used]
+    return [lost.count(level) for level in levels]
+
+
+def of_assignment(node: Ruled, assignment: Assignment, axes: Axes) -> Decision:
+    """What an assignment of axes to labels comes to."""
+    rule = node.rule
+    if not assignment:
+        cuts = tuple(cut_of(labels, shape, assignment, rule.sizes) for labels, shape in node.shapes())
+        none: tuple[tuple[str, ...], ...] = ((),) * len(node.made)
+        return Decision(node, assignment, cuts[: len(node.read)], cuts[len(node.read) :], none, "")
+    cuts = tuple(cut_of(labels, shape, assignment, rule.sizes) for labels, shape in node.shapes())
+    needs, gives = cuts[: len(node.read)], cuts[len(node.read) :]
+    summed = {label for labels in rule.operands for dim in labels for label in dim} & assignment.keys()
+    fresh = []
+    for labels in rule.results:
+        kept = {label for dim in labels for label in dim}
+        gone = (axis for label in summed - kept for _, axis in assignment[label] if axis is not None)
+        fresh.append(axes.ordered(gone))
+    return Decision(node, assignment, needs, gives, tuple(fresh), "")
+
+
+def cost(decision: Decision, has: Sequence[Cut], wish: Sequence[Cut], axes: Axes) -> float:
+    """Bytes that a rank gets from others for the operation: operands and results recut, partial results added."""
+    node = decision.ruled
+    total = 0.0
+    for tensor, old, new in zip(node.read, has, decision.needs, strict=True):
+        total += received(tensor, old, new, axes)
+    for tensor, new, wanted, partial in zip(node.made, decision.gives, wish, decision.fresh, strict=True):
+        total += received(tensor, new, wanted, axes)
+        if partial:
+            # Reduce-scatter and all-gather (Rabenseifner): twice the vector, less what a rank has.
+            ranks = blocks(partial, axes)
+            total += 2 * nbytes(tensor) / blocks(axes_of(new), axes) * (ranks - 1) / ranks
+    return total
+
+
+def received(tensor: Tensor, old: Cut, new: Cut, axes: Axes) -> float:
+    """Bytes that a rank gets to have its part of the cut `new` instead of that of `old`, with a rank per block."""
+    if old == new:
+        return 0.0
+    kept = {(d, f) for d, dim in enumerate(old) for f in placed(dim)} & {
+        (d, f) for d, dim in enumerate(new) for f in placed(dim)
+    }
+    before = {axis for _, (_, axis) in kept}
+    mine = nbytes(tensor) / blocks(axes_of(new), axes)
+    others = [axis for axis in axes_of(old) if axis not in before]
+    return mine * (1 - 1 / blocks(others, axes))
+
+
+def placed(dim) -> list[tuple[int, str]]:
+    """The axes of a dim, each with the elements behind it."""
+    behind, found = 1, []
+    for n, axis in reversed(dim):
+        if axis is not None:
+            found.append((behind, axis))
+        behind *= n
+    return found
+
+
+def blocks(names: Iterable[str], axes: Axes) -> int:
+    """The number of blocks of a product of axes."""
+    return prod(axes.by_name[name].blocks for name in names)
+
+
+def nbytes(tensor) -> int:
+    """Of all elements of a tensor or value."""
+    return prod(tensor.shape) * ITEMSIZE.get(tensor.dtype, 4)

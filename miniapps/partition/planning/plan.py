@@ -1,0 +1,310 @@
+"""From a graph and annotations to the plan of all ranks (`cuts.steps`): no MPI, no torch, no mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from miniapps.partition.cuts.axes import Axis, Cut, axes_of, merge, whole
+from miniapps.partition.cuts.steps import (
+    SHAPE,
+    Compute,
+    Plan,
+    Reduce,
+    Reshard,
+    Step,
+    Value,
+    Window,
+    step_operands,
+    step_results,
+)
+from miniapps.partition.graphs.graph import Graph, reading
+from miniapps.partition.graphs.simplify import operation
+from miniapps.partition.planning.annotate import Annotated, Given, fitted
+from miniapps.partition.planning.decide import Decision, decide, placed
+from miniapps.partition.planning.partials import Partial, place
+from miniapps.partition.planning.propagate import propagate, ruled
+from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
+
+SIZED = {"view": 1, "expand": 1, "full": 0}  # which argument is the shape of the result
+
+
+def plan(
+    graph: Graph,
+    axes: Sequence[Axis],
+    annotations: Given,
+    together: Iterable[Sequence[str]] = (),
+    fuse: bool = True,
+) -> Plan:
+    """The plan of a step; `together`: groups of axes that never cut one value, which one mesh axis may then carry.
+
+    `fuse`: partial sums over equal axes travel as one vector, as soon as one of them is needed. Raises AnnotationError.
+    """
+    known = Axes(axes, together)
+    annotated = fitted(graph, known, annotations)
+    nodes = ruled(graph)
+    wishes = propagate(graph, nodes, known, annotated)
+    computed = {s.tensor.name: wishes[s.tensor.name] for s in graph.sources}
+    sources = computed | {a.name: a.cut for a in annotated if a.stored}
+    decisions = decide(nodes, computed, wishes, known, priorities(annotated, known))
+    partial, reduced = place(decisions, graph.outputs(), known)
+    steps = Emitter(graph, sources, decisions, partial, reduced, known, fuse)
+    return steps.plan(tuple(axes), tuple(tuple(group) for group in together))
+
+
+def priorities(annotated: Iterable[Annotated], axes: Axes) -> dict[str, int]:
+    """The first user priority with which each axis annotates anything."""
+    first: dict[str, int] = {}
+    for a in annotated:
+        for axis in axes_of(a.cut):
+            first[axis] = min(a.priority, first.get(axis, a.priority))
+    return {name: first.get(name, 0) for name in axes.by_name}
+
+
+class Emitter:
+    """Steps, in order: reductions and reshards before the operations that need them."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        sources: dict[str, Cut],
+        decisions: Sequence[Decision],
+        partial: dict[str, Partial],
+        reduced: set[str],
+        axes: Axes,
+        fuse: bool,
+    ):
+        self.graph, self.decisions, self.axes, self.fuse = graph, decisions, axes, fuse
+        self.partial, self.reduced = partial, reduced
+        self.views: dict[str, Decision] = {}  # operations that only move elements, by their result
+        self.steps: list[Step] = []
+        self.values: dict[str, Value] = {
+            s.tensor.name: Value(s.tensor.shape, s.tensor.dtype, sources[s.tensor.name])
+            for s in graph.sources
+        }
+        self.totals: dict[str, str] = {}  # of a partial value: the reduced one
+        self.recut: dict[tuple[str, Cut], str] = {}
+        # Partial values that will be reduced, by what can travel together.
+        self.pending: dict[tuple, list[str]] = {}
+        self.leaves: dict[str, Cut] = self._held(sources)
+
+    def _held(self, sources: dict[str, Cut]) -> dict[str, Cut]:
+        """Of gradients and updates that nothing else reads: the cut in which they are held."""
+        by_key = {
+            s.key: sources[s.tensor.name] for s in self.graph.sources if s.kind in ("parameter", "buffer")
+        }
+        read = self.graph.readers()
+        leaving = (*self.graph.gradients, *self.graph.updates)
+        return {name: by_key[key] for key, name in leaving if name not in read}
+
+    def plan(self, axes: tuple[Axis, ...], together: tuple[tuple[str, ...], ...]) -> Plan:
+        """All steps, and what leaves them."""
+        self.gather_stored()
+        for decision in self.decisions:
+            self.compute(decision)
+        by_key = {(s.kind, s.key): self.values[s.tensor.name].cut for s in self.graph.sources}
+        tensors = self.graph.tensors()
+        loss = self.cut_as(self.graph.loss, whole(tensors[self.graph.loss].shape), "loss")
+        gradients = tuple(
+            (key, self.cut_as(name, by_key["parameter", key], f"gradient of {key}"))
+            for key, name in self.graph.gradients
+        )
+        updates = tuple(
+            (key, self.cut_as(name, by_key["buffer", key], f"update of {key}"))
+            for key, name in self.graph.updates
+        )
+        reasons = {d.ruled.node.name: d.reason for d in self.decisions if d.reason}
+        leaving = (loss, *(name for _, name in (*gradients, *updates)))
+        steps = needed(self.steps, leaving)
+        kept = {name for step in steps for name in step_results(step)} | {
+            s.tensor.name for s in self.graph.sources
+        }
+        values = {name: value for name, value in self.values.items() if name in kept}
+        return Plan(axes, self.graph.sources, values, steps, loss, gradients, updates, together, reasons)
+
+    def gather_stored(self) -> None:
+        """Parameters that are held otherwise than they are computed with, before all operations."""
+        held = {source.tensor.name for source in self.graph.sources if source.kind == "parameter"}
+        for decision in self.decisions:
+            for tensor, cut in zip(decision.ruled.read, decision.needs, strict=True):
+                if tensor.name in held and self.values[tensor.name].cut != cut:
+                    self.cut_as(tensor.name, cut, decision.ruled.node.name)
+        if self.fuse:
+            gathers = [step for step in self.steps if isinstance(step, Reshard)]
+            self.steps = list(joined(gathers, self.values))
+
+    def compute(self, decision: Decision) -> None:
+        """An operation, after what it needs."""
+        ruled, node = decision.ruled, decision.ruled.node
+        names: list[str] = []
+        inherited: tuple[str, ...] = ()
+        for tensor, cut in zip(ruled.read, decision.needs, strict=True):
+            if tensor.name in self.partial and tensor.name not in self.reduced:
+                inherited = self.partial[tensor.name][0]
+                names.append(tensor.name)
+            else:
+                names.append(self.cut_as(tensor.name, cut, node.name))
+        over: tuple[str, ...] = ()
+        for tensor, cut in zip(ruled.made, decision.gives, strict=True):
+            axes, combine = self.partial.get(tensor.name, ((), "sum"))
+            self.values[tensor.name] = Value(tensor.shape, tensor.dtype, cut, axes, combine)
+            over = axes if len(axes) > len(over) else over
+        self.step(decision, names, tuple(tensor.name for tensor in ruled.made), over, inherited)
+        if ruled.rule.kernel == "view" and len(ruled.read) == len(ruled.made) == 1 and not over:
+            self.views[ruled.made[0].name] = decision
+        for tensor in ruled.made:
+            if tensor.name in self.reduced:
+                self.pending.setdefault(self.kind_of_sum(tensor.name), []).append(tensor.name)
+
+    def step(
+        self,
+        decision: Decision,
+        names: Sequence[str],
+        results: tuple[str, ...],
+        over: tuple[str, ...] = (),
+        inherited: tuple[str, ...] = (),
+    ) -> None:
+        """The step of an operation, on the values `names` in the place of its operands."""
+        node, rule = decision.ruled.node, decision.ruled.rule
+        each = iter(names)
+        args, kwargs = reading(node.args, each), tuple((k, reading(v, each)) for k, v in node.kwargs)
+        sized = SIZED.get(operation(node.target))
+        if sized is not None:
+            args = (*args[:sized], SHAPE, *args[sized + 1 :])
+        self.steps.append(
+            Compute(
+                node.name,
+                node.target,
+                args,
+                kwargs,
+                results,
+                rule.kernel,
+                over,
+                tuple(self.windows(decision, names, results)),
+                rule.fill if set(over) - set(inherited) else None,
+                node.where,
+            )
+        )
+
+    def windows(self, decision: Decision, names: Sequence[str], results: Sequence[str]) -> Iterable[Window]:
+        """The windows of dims that are cut."""
+        rule = decision.ruled.rule
+        for reach in rule.reaches:
+            dim = decision.assignment.get(reach.label)
+            if dim is None or reach.kernel == reach.stride == 1:
+                continue
+            of_labels = (rule.results if reach.of_result else rule.operands)[reach.of]
+            axis = dim[0][1]
+            assert axis is not None
+            yield Window(
+                names[reach.operand],
+                rule.operands[reach.operand].index((reach.label,)),
+                (results if reach.of_result else names)[reach.of],
+                of_labels.index((reach.label,)),
+                axis,
+                reach.kernel,
+                reach.stride,
+                reach.dilation,
+                reach.padding,
+                reach.transposed,
+            )
+
+    def cut_as(self, name: str, cut: Cut, node: str) -> str:
+        """The name of the value `name`, reduced, in this cut; with the steps that make it, for `node`."""
+        if name in self.partial:
+            if name not in self.totals:
+                self.reduce(name, node)
+            name = self.totals[name]
+        old = self.values[name]
+        if old.cut == cut:
+            return name
+        if (name, cut) not in self.recut and not self.moved(name, cut, node):
+            new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
+            self.values[new] = Value(old.shape, old.dtype, cut)
+            self.steps.append(Reshard(node, (name,), (new,), kind(old.cut, cut)))
+            self.recut[name, cut] = new
+        return self.recut[name, cut]
+
+    def moved(self, name: str, cut: Cut, node: str) -> bool:
+        """Whether the value is a view of one that is there in the cut that this needs; then the view is taken of that,
+        and nothing has to travel again."""
+        decision = self.views.get(name)
+        if decision is None:
+            return False
+        rule, (source,), (result,) = decision.ruled.rule, decision.ruled.read, decision.ruled.made
+        assignment: Assignment = {}
+        take(rule, rule.results[0], cut, assignment, self.axes)
+        if cut_of(rule.results[0], result.shape, assignment, rule.sizes) != cut:
+            return False
+        before = cut_of(rule.operands[0], source.shape, assignment, rule.sizes)
+        if source.name in self.partial:
+            return False
+        if (source.name, before) not in self.recut and not self.moved(source.name, before, node):
+            return False
+        new = f"{name}@{sum(known == name for known, _ in self.recut) + 1}"
+        self.values[new] = Value(result.shape, result.dtype, cut)
+        self.step(decision, [self.recut[source.name, before]], (new,))
+        self.recut[name, cut] = new
+        return True
+
+    def kind_of_sum(self, name: str) -> tuple[tuple[str, ...], str, str, bool]:
+        """What partial values that travel together have in common: axes, how they are combined, dtype, and whether each
+        rank needs but a part of the total."""
+        value = self.values[name]
+        return *self.partial[name], value.dtype, finer(value.cut, self.leaves.get(name)) != value.cut
+
+    def reduce(self, name: str, node: str) -> None:
+        """Reduce a partial value, and, fused with it, all that wait to be reduced over the same axes."""
+        kind = self.kind_of_sum(name)
+        axes, combine, dtype, _ = kind
+        waiting = self.pending[kind]
+        operands = tuple(waiting) if self.fuse else (name,)
+        self.pending[kind] = [other for other in waiting if other not in operands]
+        for operand in operands:
+            value, total = self.values[operand], f"{operand}@{combine}"
+            cut = finer(value.cut, self.leaves.get(operand))
+            self.values[total] = Value(value.shape, value.dtype, cut)
+            self.totals[operand] = total
+        results = tuple(self.totals[operand] for operand in operands)
+        self.steps.append(Reduce(node, operands, results, axes, combine, dtype))
+
+
+def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:
+    """The steps without views that nothing reads, as they were taken again of another cut."""
+    wanted, kept = set(leaving), []
+    for step in reversed(steps):
+        if not isinstance(step, Compute) or wanted.intersection(step.results):
+            kept.append(step)
+            wanted.update(step_operands(step))
+    return tuple(reversed(kept))
+
+
+def joined(steps: Iterable[Reshard], values: Mapping[str, Value]) -> Iterable[Reshard]:
+    """Reshards of values of one dtype, cut by the same axes, as one."""
+    alike: dict[tuple, list[Reshard]] = {}
+    for step in steps:
+        value = values[step.operands[0]]
+        alike.setdefault((step.kind, frozenset(axes_of(value.cut)), value.dtype), []).append(step)
+    for (kind, *_), several in alike.items():
+        operands = tuple(name for step in several for name in step.operands)
+        results = tuple(name for step in several for name in step.results)
+        yield Reshard(several[0].node, operands, results, kind)
+
+
+def finer(cut: Cut, wanted: Cut | None) -> Cut:
+    """`wanted`, where it only cuts further what is cut already: then a reduction leaves each rank its part alone."""
+    if wanted is None or not set(axes_of(cut)) <= set(axes_of(wanted)):
+        return cut
+    return wanted if all(merge(a, b) == b for a, b in zip(cut, wanted, strict=True)) else cut
+
+
+def kind(old: Cut, new: Cut) -> str:
+    """What a reshard comes to: slice, all-gather, all-to-all (an axis, or the cut, moves to another dim) or permute
+    (another axis in the same place)."""
+    before = {(d, *factor) for d, dim in enumerate(old) for factor in placed(dim)}
+    after = {(d, *factor) for d, dim in enumerate(new) for factor in placed(dim)}
+    if before <= after:
+        return "slice"
+    if after <= before:
+        return "all-gather"
+    lost, gained = before - after, after - before
+    return "permute" if {f[:2] for f in lost} == {f[:2] for f in gained} else "all-to-all"

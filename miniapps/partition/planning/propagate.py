@@ -1,0 +1,170 @@
+"""Axes flow from annotated tensors through the graph, forward and backward, to a fixed point.
+
+First those of the first user priority, among these first through operations on elements and shapes, then also through
+normalisations and lookups, then also through contractions and windows. A tensor that has an axis keeps it: what comes
+later must agree, or stops there. Annotated tensors never change. The result is what each value would like to be;
+`plan` decides what each operation does.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+
+from miniapps.partition.cuts.axes import Cut, axes_of, is_cut, merge, whole
+from miniapps.partition.graphs.graph import Graph, Node, Tensor
+from miniapps.partition.planning.annotate import Annotated, require_agreement
+from miniapps.partition.rules import Rule, rule
+from miniapps.partition.rules.factors import CONTRACTING, Labels
+from miniapps.partition.rules.project import Assignment, Axes, cut_of, fitting, take
+
+
+class Ruled:
+    """A node with its rule, and the tensors that it reads and makes."""
+
+    __slots__ = ("made", "node", "read", "rule", "tensors")
+
+    def __init__(self, node: Node, values: dict[str, Tensor], known: dict):
+        self.node = node
+        self.read = tuple(values[name] for name in node.operands())
+        self.made = node.results
+        self.tensors = (*self.read, *self.made)
+        # Layers repeat: rules depend on shapes and arguments, not on names.
+        key = (
+            node.target,
+            anonymous(node.args),
+            tuple((t.shape, t.dtype) for t in self.tensors),
+            self._numbers(),
+        )
+        if key not in known:
+            known[key] = rule(node, self.read)
+        self.rule: Rule = known[key]
+
+    def _numbers(self):
+        return tuple(tensor.name.rpartition(".")[2] for tensor in self.made) if len(self.made) > 1 else ()
+
+    def labels(self) -> tuple[Labels, ...]:
+        """Of operands and results."""
+        return (*self.rule.operands, *self.rule.results)
+
+    def shapes(self):
+        """Pairs of labels and shape, of operands and results."""
+        return zip(self.labels(), (tensor.shape for tensor in self.tensors), strict=True)
+
+
+def anonymous(argument):
+    """An argument without the names of tensors."""
+    if isinstance(argument, tuple):
+        return tuple(anonymous(part) for part in argument)
+    if isinstance(argument, str) and argument.startswith("%"):
+        return "%"
+    return (type(argument).__name__, argument)  # 1 and True are equal, but not the same argument
+
+
+def ruled(graph: Graph) -> list[Ruled]:
+    """The nodes of a graph with their rules."""
+    values, known = graph.tensors(), dict[tuple, Rule]()
+    return [Ruled(node, values, known) for node in graph.nodes]
+
+
+def propagate(
+    graph: Graph, nodes: Sequence[Ruled], axes: Axes, annotated: Iterable[Annotated]
+) -> dict[str, Cut]:
+    """The cut that each value would like to have. Raises AnnotationError where annotations conflict."""
+    flowing = [a for a in annotated if not a.stored]
+    check_conflicts(nodes, flowing, axes)
+    state = _Flow(graph, nodes, axes, {a.name for a in flowing})
+    for priority in sorted({a.priority for a in flowing}):
+        for a in flowing:
+            if a.priority == priority:
+                state.cuts[a.name] = a.cut
+        for operations in range(CONTRACTING + 1):
+            state.run(operations)
+    return state.cuts
+
+
+class _Flow:
+    """Cuts so far, and which nodes are beside which values."""
+
+    def __init__(self, graph: Graph, nodes: Sequence[Ruled], axes: Axes, fixed: set[str]):
+        self.nodes, self.axes, self.fixed = nodes, axes, fixed
+        self.cuts: dict[str, Cut] = {name: whole(tensor.shape) for name, tensor in graph.tensors().items()}
+        self.beside: dict[str, list[int]] = {name: [] for name in self.cuts}
+        for k, node in enumerate(nodes):
+            for name in dict.fromkeys(tensor.name for tensor in node.tensors):
+                self.beside[name].append(k)
+
+    def run(self, operations: int) -> None:
+        """To a fixed point, through nodes of this priority or an earlier one."""
+        waiting = deque(
+            k for k, node in enumerate(self.nodes)
+            if node.rule.priority <= operations and node.rule.cuttable
+        )  # fmt: skip
+        queued = set(waiting)
+        while waiting:
+            k = waiting.popleft()
+            queued.discard(k)
+            for name in self.visit(self.nodes[k]):
+                for other in self.beside[name]:
+                    if other not in queued and other != k and self.nodes[other].rule.priority <= operations:
+                        queued.add(other)
+                        waiting.append(other)
+
+    def visit(self, node: Ruled) -> list[str]:
+        """Let axes flow between the tensors of a node; the names of those that changed."""
+        cuts = [self.cuts[tensor.name] for tensor in node.tensors]
+        if not any(is_cut(dim) for cut in cuts for dim in cut):
+            return []
+        assignment: Assignment = {}
+        for labels, cut in zip(node.labels(), cuts, strict=True):
+            take(node.rule, labels, cut, assignment, self.axes)
+        assignment = fitting(node.rule, assignment, node.shapes, self.axes)
+        if not assignment:
+            return []
+        changed = []
+        for (labels, shape), tensor, old in zip(node.shapes(), node.tensors, cuts, strict=True):
+            if tensor.name in self.fixed:
+                continue
+            new = self.extended(self.cuts[tensor.name], cut_of(labels, shape, assignment, node.rule.sizes))
+            if new != old:
+                self.cuts[tensor.name] = new
+                changed.append(tensor.name)
+        return changed
+
+    def extended(self, old: Cut, wish: Cut) -> Cut:
+        """`old` with what `wish` adds; an axis, or one of its slot, that is there already stays where it is."""
+        if old == wish:
+            return old
+        slots = {self.axes.slots[axis] for axis in axes_of(old)}
+        new = []
+        for dim, wanted in zip(old, wish, strict=True):
+            merged = merge(dim, wanted) if is_cut(wanted) else dim
+            if merged is not None and merged != dim:
+                had = {axis for _, axis in dim}
+                added = [self.axes.slots[axis] for _, axis in merged if axis is not None and axis not in had]
+                if not slots & set(added):
+                    slots |= set(added)
+                    dim = merged
+            new.append(dim)
+        return tuple(new)
+
+
+def check_conflicts(nodes: Sequence[Ruled], annotated: Iterable[Annotated], axes: Axes) -> None:
+    """Raise AnnotationError where annotations meet that cannot both hold; they are followed through views alone."""
+    origins: dict[str, tuple[Annotated, Cut]] = {a.name: (a, a.cut) for a in annotated}
+    for node in nodes:
+        found = [origins.get(tensor.name) for tensor in node.read]
+        if sum(origin is not None for origin in found) > 1:
+            require_agreement(node.node, node.rule, found)
+        if (
+            len(node.read) == 1
+            and found[0] is not None
+            and node.rule.kernel == "view"
+            and len(node.made) == 1
+        ):
+            assignment: Assignment = {}
+            annotation, cut = found[0]
+            take(node.rule, node.rule.operands[0], cut, assignment, axes)
+            (result,) = node.made
+            moved = cut_of(node.rule.results[0], result.shape, assignment, node.rule.sizes)
+            origins[result.name] = annotation, moved

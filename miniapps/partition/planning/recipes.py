@@ -1,0 +1,69 @@
+"""Recipes: which axes of a model are annotated, and which axis of the mesh carries each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from types import ModuleType
+
+from kernels.guarantees import ChoiceError, known
+from miniapps.partition.cuts.mesh import number
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.graphs.graph import Graph
+from miniapps.partition.planning.annotate import Annotation, Given
+from miniapps.partition.planning.plan import plan
+from miniapps.partition.rules.project import Axes
+
+STORED = "stored"
+
+
+def plan_of(model: ModuleType, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
+    """The plan of a model of `miniapps.partition.models`, annotated by the axes `names`."""
+    axes = chosen(model, deck, names)
+    return plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse)
+
+
+def chosen(model: ModuleType, deck, names: Iterable[str]):
+    """The axes of those names, in the order of the model; raises ChoiceError for an unknown one and for one twice."""
+    there, names = {axis.name: axis for axis in model.axes(deck)}, tuple(names)
+    for name in names:
+        known("axis of --axes", name, tuple(there))
+        if names.count(name) > 1:
+            raise ChoiceError(f"axis of --axes {name!r}: it is named {names.count(name)} times; name it once")
+    return tuple(axis for name, axis in there.items() if name in set(names))
+
+
+def annotated_by(model: ModuleType, deck, graph: Graph, names: Iterable[str]) -> Given:
+    """The annotations of a model by the axes `names`; other dims are None."""
+    names = set(names)
+    given: dict[str | int, Annotation] = {}
+    for key, dims in model.annotations(deck).items():
+        kept = tuple(axis if axis in names else None for axis in dims)
+        if any(kept):
+            given[key] = Annotation(kept)
+    if STORED in names:
+        given |= stored(graph, Axes(model.axes(deck)), given)
+    return given
+
+
+def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation]:
+    """Parameters without another annotation, held in blocks of their first dim where it has enough elements."""
+    parameters = [s for s in graph.sources if s.kind == "parameter" and s.key not in given and s.tensor.shape]
+    return {
+        s.key: Annotation((STORED, *[None] * (len(s.tensor.shape) - 1)), stored=True)
+        for s in parameters
+        if axes.fits(STORED, s.tensor.shape[0])
+    }
+
+
+def deck_of(model: ModuleType, settings: dict[str, str]):
+    """The deck of a model with other numbers; raises UsageError, ChoiceError."""
+    names = tuple(field.name for field in fields(model.Deck))
+    for name in settings:
+        known("size", name, names)
+    deck = replace(
+        model.Deck(), **{name: number(value, f"{name}={value}") for name, value in settings.items()}
+    )
+    if reason := model.refused(deck):
+        raise ChoiceError(reason)
+    return deck
