@@ -91,7 +91,7 @@ class Overview:
         if name not in self._read:
             self._read[name] = None
             with suppress(Nothing):
-                self._read[name] = studies.study(name).read(self.frames, None)
+                self._read[name] = studies.study(name).read(self, None)
         return self._read[name]
 
     @cached_property

@@ -20,13 +20,14 @@ def add_options(name: str, parser: argparse.ArgumentParser) -> None:
 
 def run(name: str, options: argparse.Namespace) -> Answer:
     """What a study says of the runs."""
+    from analysis.overview import Overview
     from analysis.page.words import tables_in_words
     from analysis.studies.contract import Nothing
 
     study = studies.study(name)
     frames = frames_for_csv(options)
     try:
-        known = study.read(frames, options)
+        known = study.read(Overview(frames), options)
     except Nothing as nothing:
         tell_problems(nothing.args)
         raise without(frames, studies.about(name).NEEDS) from None

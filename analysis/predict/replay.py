@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from analysis.predict.noise import Noise, Quiet, Waiting
-from analysis.scaling.replay import forward
+from analysis.waiting.replay import forward
 
 MOST = 20_000_000  # waits of all steps, ranks and replays that are simulated: some seconds
 FEWEST_STEPS = 2

@@ -20,8 +20,8 @@ import pandas as pd
 from analysis.load.guard import read_run
 from analysis.load.timeline import partners, timeline
 from analysis.predict.measured import hash_of_run, require_forward, timed
-from analysis.scaling.waits import Unmatched, Waits, waits
-from analysis.scaling.within import between
+from analysis.waiting.waits import Unmatched, Waits, waits
+from analysis.waiting.within import between
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COMPUTE, CPU_TIME, THREAD_TIME
 

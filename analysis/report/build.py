@@ -33,7 +33,6 @@ from analysis.report.machine import machine_sections
 from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
 from analysis.runs import Id
-from analysis.scaling.sections import scaling_sections
 from analysis.training.mesh import section as mesh_section
 from analysis.training.sections import training_sections
 from analysis.verdict import HOLDS, MEANING, Group, counted
@@ -52,7 +51,7 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     variability_sections,
     times_sections,
     costs_sections,
-    lambda overview: scaling_sections(overview.frames, overview.labels),
+    "scaling",
     predict_sections,
     lambda overview: what_if_sections(overview.what_if),
     lambda overview: [components_section(overview.frames)],

@@ -5,13 +5,15 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import pandas as pd
 
 from analysis.headline import Finding
-from analysis.load.frames import Frames
 from analysis.page.sections import Section, Table
+
+if TYPE_CHECKING:
+    from analysis.overview import Overview
 
 Known = TypeVar("Known")
 
@@ -43,8 +45,8 @@ class Data(Generic[Known]):
 class Study(Generic[Known]):
     """One study.
 
-    `read(frames, options)` computes what the runs say; `options` are those of the command, None for the report. It
-    raises Nothing where no run recorded the subject. All other functions take what it returned:
+    `read(overview, options)` computes what the runs of the overview say; `options` are those of the command, None for
+    the report. It raises Nothing where no run recorded the subject. All other functions take what it returned:
 
     data       tables for programs
     tables     tables for people, as (title, table)
@@ -56,7 +58,7 @@ class Study(Generic[Known]):
     draw       writes the files that the options ask for, and returns their names
     """
 
-    read: Callable[[Frames, argparse.Namespace | None], Known]
+    read: Callable[[Overview, argparse.Namespace | None], Known]
     data: tuple[Data[Known], ...]
     tables: Callable[[Known], list[tuple[str, Table]]]
     sections: Callable[[Known], list[Section]]

@@ -15,9 +15,9 @@ from analysis.groups import conditions, grouped
 from analysis.load.frames import load
 from analysis.load.timeline import partners, timeline
 from analysis.regions import cost_summary, costs
-from analysis.scaling.communication import collectives
-from analysis.scaling.waits import waits
 from analysis.verdict import HOLDS, judge
+from analysis.waiting.communication import collectives
+from analysis.waiting.waits import waits
 from miniapps.runner import context
 from miniapps.runner.config import option, section
 from miniapps.runner.main import App, Outcome, main

@@ -7,6 +7,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
+from analysis.overview import Overview
 from analysis.studies.nodes.crossed import between_nodes
 from analysis.studies.nodes.figures import link_matrix
 from analysis.studies.nodes.study import STUDY, TITLE
@@ -81,12 +82,12 @@ def test_runs_on_one_node_are_counted_and_cross_nothing(tmp_path, capsys):
         write_over_nodes(tmp_path / name, ["here"] * 3)
     assert main(["nodes", str(tmp_path)]) == 0
     assert "2 runs on one node: nothing crossed a network." in capsys.readouterr().out
-    [section] = STUDY.sections(STUDY.read(load([tmp_path]), None))
+    [section] = STUDY.sections(STUDY.read(Overview(load([tmp_path])), None))
     assert section.title == TITLE and "nothing crossed a network" in section.nothing
 
 
 def test_the_report_shows_at_once_what_crossed(over_four):
-    [section] = STUDY.sections(STUDY.read(over_four, None))
+    [section] = STUDY.sections(STUDY.read(Overview(over_four), None))
     assert section.opened
     assert "8 ranks on 4 nodes: n1 0-1; n2 2-3; n3 4-5; n4 6-7." in section.intro
     assert "1.42 MB crossed between nodes, 1.34 MB of it in allreduce.sum." in section.intro

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.scaling.fit import STRONG_MODELS, aicc, curve, fits, intervals
-from analysis.scaling.series import STRONG, WEAK
+from analysis.studies.scaling.fit import STRONG_MODELS, aicc, curve, fits, intervals
+from analysis.studies.scaling.series import STRONG, WEAK
 
 SIZES = np.array([1, 2, 4, 8, 16, 32])
 

@@ -6,12 +6,13 @@ import pytest
 from analysis.__main__ import main
 from analysis.groups import grouped
 from analysis.load.frames import load
+from analysis.overview import Overview
 from analysis.regions import cost_summary, costs
 from analysis.report.build import build
 from analysis.report.figures import cost_figures
-from analysis.scaling.sections import scaling_sections
-from analysis.scaling.study import median_runs, study
-from analysis.scaling.tables import efficiency_tables
+from analysis.studies.scaling.known import known_of, median_runs
+from analysis.studies.scaling.study import STUDY
+from analysis.studies.scaling.tables import efficiency_tables
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import METHOD, attributes, write_run, write_timed
 
@@ -44,7 +45,11 @@ def frames(campaign):
 
 @pytest.fixture(scope="module")
 def results(frames):
-    return study(frames)
+    return known_of(frames)
+
+
+def sections(frames):
+    return STUDY.sections(STUDY.read(Overview(frames), None))
 
 
 def call(*arguments):
@@ -90,12 +95,12 @@ def test_the_trace_of_the_median_run_is_replayed(results):
 
 
 def test_what_would_take_too_long_is_left_out_and_said(frames):
-    results = study(frames, ranks=4)
+    results = known_of(frames, ranks=4)
     assert results.traced["efficiencies"]["size"].tolist() == [1, 2, 4]
     assert results.notes == [
         "the traces of 1 run with more than 4 ranks or 2,000,000 events were not replayed"
     ]
-    results = study(frames, in_all=10)  # 3 events of 1 rank, 6 of 2
+    results = known_of(frames, in_all=10)  # 3 events of 1 rank, 6 of 2
     assert results.traced["efficiencies"]["size"].tolist() == [1, 2]
     assert results.notes[0].startswith("the traces of 2 runs were not replayed, to keep the report quick")
 
@@ -108,14 +113,14 @@ def test_the_table_of_efficiencies_has_a_column_for_each_rank_count(results):
 
 
 def test_the_report_has_figures_and_tables_of_the_scaling(frames):
-    sections = scaling_sections(frames)
-    assert [figure.title for section in sections for figure in section.figures] == [
+    made = sections(frames)
+    assert [figure.title for section in made for figure in section.figures] == [
         "Speedup, strong scaling", "Efficiency, strong scaling", "Communication by collective",
         "Ranks that others wait for", "Critical path by region",
     ]  # fmt: skip
-    assert all(section.intro and section.tables for section in sections)
+    assert all(section.intro and section.tables for section in made)
     html = build(frames).html
-    assert all(f"<h2>{section.title}</h2>" in html for section in sections)
+    assert all(f"<h2>{section.title}</h2>" in html for section in made)
 
 
 def test_one_run_has_efficiencies_and_no_speedup(tmp_path, capsys):
@@ -123,7 +128,7 @@ def test_one_run_has_efficiencies_and_no_speedup(tmp_path, capsys):
     assert call("scaling", run) == 0
     out = capsys.readouterr().out
     assert "no speedup is known" in out and "load balance" in out
-    assert "nothing is known of its scaling" in scaling_sections(load([run]))[0].nothing
+    assert "nothing is known of its scaling" in sections(load([run]))[0].nothing
 
 
 def test_without_times_the_command_says_what_to_do(tmp_path, capsys):
@@ -134,7 +139,7 @@ def test_without_times_the_command_says_what_to_do(tmp_path, capsys):
         tracer.value("energy", 1.0)
     assert call("scaling", tmp_path) == 2
     assert "--trace off" in capsys.readouterr().err
-    first, second, third = scaling_sections(load([tmp_path]))
+    first, second, third = sections(load([tmp_path]))
     assert "No complete run was timed" in first.nothing
     assert "--trace off" in second.nothing
     assert third.nothing and not third.figures
@@ -150,7 +155,7 @@ def test_without_a_complete_run_there_is_a_sentence(tmp_path, capsys):
 def test_a_trace_whose_ranks_contradict_each_other_costs_one_sentence(tmp_path):
     a, b = ("allreduce.a", 1, []), ("allreduce.b", 1, [])
     write_timed(tmp_path / "r", lambda rank, step: [a, b] if rank else [b, a], size=2)
-    results = study(load([tmp_path]))
+    results = known_of(load([tmp_path]))
     assert results.traced["efficiencies"].empty
     assert "the trace of r:0 was not replayed: its ranks went through" in results.notes[0]
 
@@ -158,7 +163,7 @@ def test_a_trace_whose_ranks_contradict_each_other_costs_one_sentence(tmp_path):
 def test_arrays_dealt_whole_have_no_collectives(tmp_path):
     alone = {"total": {"ordering": "native", "ranks": 1}}
     write_timed(tmp_path / "r", tree(2), size=2, app="reductions", reductions=alone)
-    assert "never wait for each other" in study(load([tmp_path])).notes[0]
+    assert "never wait for each other" in known_of(load([tmp_path])).notes[0]
 
 
 def priced(out, ms, guarantee, size=2, **method):

@@ -2,8 +2,9 @@
 
 import pytest
 
+from analysis.groups import grouped
 from analysis.load.frames import load
-from analysis.scaling.series import STRONG, WEAK, scaled, series, speedups
+from analysis.studies.scaling.series import STRONG, WEAK, scaled, series, speedups
 from tests.analysis.synthetic import METHOD, write_timed
 
 
@@ -16,7 +17,8 @@ def config(**grid):
 
 
 def of(tmp_path):
-    points, notes = series(load([tmp_path]))
+    frames = load([tmp_path])
+    points, notes = series(grouped(frames.runs), frames.excluded)
     return points, notes
 
 

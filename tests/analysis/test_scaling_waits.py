@@ -8,11 +8,11 @@ import pandas as pd
 import pytest
 
 from analysis.load.timeline import timeline
-from analysis.scaling.communication import collectives, stragglers
-from analysis.scaling.efficiency import efficiencies
-from analysis.scaling.path import composition, critical_path, path_ranks, path_regions
-from analysis.scaling.replay import replay, useful_times
-from analysis.scaling.waits import BEFORE, OUTSIDE, Unmatched, waits
+from analysis.waiting.communication import collectives, stragglers
+from analysis.waiting.efficiency import efficiencies
+from analysis.waiting.path import composition, critical_path, path_ranks, path_regions
+from analysis.waiting.replay import replay, useful_times
+from analysis.waiting.waits import BEFORE, OUTSIDE, Unmatched, waits
 from tests.analysis.synthetic import MS, write_timed
 
 

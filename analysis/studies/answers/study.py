@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from analysis.errors import Usage
-from analysis.load.frames import Frames
+from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.page.svg import picture
 from analysis.studies.answers.figures import answer_figures
@@ -19,11 +19,11 @@ from analysis.verdict import counted
 FORMS = (".svg", ".png")
 
 
-def read(frames: Frames, options: argparse.Namespace | None) -> Answers:
+def read(overview: Overview, options: argparse.Namespace | None) -> Answers:
     """Raises Usage where a picture is asked for in a form that there is not."""
     if options and options.schedule and options.schedule.suffix not in FORMS:
         raise Usage(f"--schedule {options.schedule}: a picture is {' or '.join(FORMS)}; name such a file")
-    known = answers(frames)
+    known = answers(overview.frames)
     if known.runs.empty:
         raise Nothing(*known.problems)
     return known

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.load.frames import Frames
+from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.studies.audits.certificates import CASES, SEEN, STATED, audits
 from analysis.studies.audits.compare import COMPARED
@@ -26,9 +26,9 @@ from analysis.studies.audits.tables import (
 from analysis.studies.contract import Data, Nothing, Study
 
 
-def read(frames: Frames, options: argparse.Namespace | None) -> Known:
+def read(overview: Overview, options: argparse.Namespace | None) -> Known:
     """The audits that runs wrote certificates of."""
-    recorded = audits(frames)
+    recorded = audits(overview.frames)
     if not recorded.certificates:
         raise Nothing(*recorded.problems)
     return known_of(recorded)

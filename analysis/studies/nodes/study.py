@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.load.frames import Frames
+from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.studies.contract import Data, Study
 from analysis.studies.nodes.crossed import NODES, REGIONS, TRAFFIC, Known, between_nodes
@@ -16,9 +16,9 @@ TITLE = "Nodes, and what crossed between them"
 IN_REPORT = 4  # runs: each reads the attributes of its traces again
 
 
-def read(frames: Frames, options: argparse.Namespace | None) -> Known:
+def read(overview: Overview, options: argparse.Namespace | None) -> Known:
     """All runs, for the report those that it has room for."""
-    return between_nodes(frames, None if options else IN_REPORT)
+    return between_nodes(overview.frames, None if options else IN_REPORT)
 
 
 def sentences(known: Known) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from analysis.load.frames import Frames
+from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.studies.contract import Data, Nothing, Study
 from analysis.studies.solves.figures import (
@@ -34,9 +34,9 @@ from analysis.studies.solves.tables import (
 )
 
 
-def read(frames: Frames, options: argparse.Namespace | None) -> Known:
+def read(overview: Overview, options: argparse.Namespace | None) -> Known:
     """The solves that runs recorded."""
-    recorded = solves(frames)
+    recorded = solves(overview.frames)
     if recorded.solves.empty:
         raise Nothing
     return known_of(recorded)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from analysis.errors import Usage
-from analysis.load.frames import Frames
+from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.power import power_note
 from analysis.studies.contract import Data, Nothing, Study
@@ -26,9 +26,9 @@ from analysis.studies.sums.tables import (
 )
 
 
-def read(frames: Frames, options: argparse.Namespace | None) -> Known:
+def read(overview: Overview, options: argparse.Namespace | None) -> Known:
     """Raises Usage for a reference that cannot be one."""
-    recorded = sums(frames)
+    recorded = sums(overview.frames)
     if recorded.samples.empty:
         raise Nothing
     try:

@@ -14,10 +14,21 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analysis.scaling.waits import Waits
-from analysis.scaling.within import between, exclusive_means
+from analysis.studies.contract import Column
+from analysis.waiting.waits import Waits
+from analysis.waiting.within import between, exclusive_means
 
 PIECES = ("rank", "begin", "end", "group")
+REGIONS = {
+    "name": Column("str"), "path_s": Column("float64", "on the path", "s"),
+    "share": Column("float64", "of the run time"),
+    "mean_s": Column("float64", "mean over ranks of its exclusive time", "s"),
+    "gain_s": Column("float64", "what evening it out would save at most", "s"),
+}  # fmt: skip
+RANKS = {
+    "rank": Column("int64"), "path_s": Column("float64", "on the path", "s"),
+    "share": Column("float64", "of the run time"),
+}  # fmt: skip
 
 
 def critical_path(waits: Waits) -> pd.DataFrame:

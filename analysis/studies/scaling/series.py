@@ -24,32 +24,41 @@ from analysis.groups import (
     differing_factors,
     effects,
     factors,
-    grouped,
     problem_names,
 )
-from analysis.load.frames import Frames
 from analysis.runs import apart
 from analysis.statistics import median_interval, ratio_interval
+from analysis.studies.contract import Column, frame
 from analysis.verdict import counted
 
 TOLERANCE = 0.01
 STRONG, WEAK = "strong", "weak"
 
-POINTS = ("series", "kind", "app", "guarantee", "ordering", "size", "run", "repeat", "path", "wall_s", "events",
-          "apart", "base", "speedup", "efficiency")  # fmt: skip
-SPEEDUPS = ("series", "kind", "size", "runs", "median_s", "low_s", "high_s", "base", "speedup", "speedup_low",
-            "speedup_high", "efficiency", "efficiency_low", "efficiency_high")  # fmt: skip
+OF = {"series": Column("str"), "kind": Column("str", "`strong` or `weak`")}
+BASE = Column("int64", "the smallest rank count of the series")
+POINTS = {
+    **OF, "app": Column("str"), "guarantee": Column("str"), "ordering": Column("str"), "size": Column("int64", "ranks"),
+    "run": Column("str"), "repeat": Column("int64"), "path": Column("str"), "wall_s": Column("float64", "", "s"),
+    "events": Column("int64", "in its trace"), "base": BASE, "speedup": Column("float64"),
+    "efficiency": Column("float64"),
+}  # fmt: skip
+SPEEDUPS = {
+    **OF, "size": Column("int64", "ranks"), "runs": Column("int64"), "median_s": Column("float64", "", "s"),
+    "low_s": Column("float64", "", "s"), "high_s": Column("float64", "", "s"), "base": BASE,
+    "speedup": Column("float64"), "speedup_low": Column("float64"), "speedup_high": Column("float64"),
+    "efficiency": Column("float64"), "efficiency_low": Column("float64"), "efficiency_high": Column("float64"),
+}  # fmt: skip
 
 
-def series(frames: Frames) -> tuple[pd.DataFrame, list[str]]:
-    """(the runs that can be used, a row per series and (run, repeat): POINTS; sentences on those that cannot).
+def series(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
+    """(of `runs`, which are `grouped`, those that can be used, a row per series and (run, repeat): POINTS and `apart`,
+    whether its ranks never wait for each other; sentences on those that cannot).
 
     A series on one rank count only has speedup 1; a weak series has at least two rank counts. `base` is the smallest
     rank count b of a series and T_b its median time: strong scaling has speedup b T_b / T, as if b ranks were perfectly
     used, and efficiency speedup / p; weak scaling has efficiency T_b / T and scaled speedup p T_b / T.
     """
-    runs = grouped(frames.runs)
-    usable, notes = _usable(runs, frames.excluded)
+    usable, notes = _usable(runs, excluded)
     usable = usable.reset_index(drop=True)
     stated = zip(usable["method"], usable["options"], strict=True)
     factored = [factors(*each, IN_LABEL) for each in stated]
@@ -73,8 +82,8 @@ def series(frames: Frames) -> tuple[pd.DataFrame, list[str]]:
         _with_speedup(usable.iloc[rows].assign(series=label, kind=kind))
         for (kind, rows), label in zip(members, labels, strict=True)
     ]
-    points = pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=list(POINTS))
-    return points[list(POINTS)], notes
+    columns = POINTS | {"apart": Column("bool")}
+    return frame(pd.concat(pieces, ignore_index=True) if pieces else [], columns), notes
 
 
 def speedups(points: pd.DataFrame) -> pd.DataFrame:
@@ -92,7 +101,7 @@ def speedups(points: pd.DataFrame) -> pd.DataFrame:
             rows.append(
                 (name, kind, size, len(same), *median_interval(seconds), base, *speedup, *speedup / size)
             )
-    return pd.DataFrame(rows, columns=list(SPEEDUPS))
+    return frame(rows, SPEEDUPS)
 
 
 def scaled(points: pd.DataFrame) -> pd.DataFrame:

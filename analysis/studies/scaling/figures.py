@@ -1,4 +1,4 @@
-"""The figures of the scaling: a Study in, SVG out. Every run is a point; a fit is drawn where it was measured."""
+"""The figures of the scaling: SVG of what is Known. Every run is a point; a fit is drawn where it was measured."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from analysis.groups import ranks_text
 from analysis.page import svg
 from analysis.page.axes import log_ticks
 from analysis.page.svg import Figure, figure_of
-from analysis.scaling.fit import curve
-from analysis.scaling.series import STRONG, WEAK, scaled
-from analysis.scaling.study import Study
-from analysis.scaling.tables import largest
+from analysis.studies.scaling.fit import curve
+from analysis.studies.scaling.known import Known
+from analysis.studies.scaling.series import STRONG, WEAK, scaled
+from analysis.studies.scaling.tables import largest
 
 COLOURS = 7  # series of one figure
 STACKED = 6  # parts of a bar that are named, the others are one
@@ -25,9 +25,9 @@ OTHERS = "others"
 RUNS = ["series", "size", "run", "repeat"]
 
 
-def speedup_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure]:
+def speedup_figures(known: Known) -> list[Figure]:
     """Speedup and efficiency of strong and of weak series against the rank count."""
-    figures, points = [], scaled(results.points)
+    figures, points = [], scaled(known.points)
     for kind in (STRONG, WEAK):
         own = points[points["kind"] == kind]
         names = list(dict.fromkeys(own["series"]))
@@ -35,11 +35,11 @@ def speedup_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure]:
             continue
         more = f" {len(names) - COLOURS} more series are in the table." if len(names) > COLOURS else ""
         names = names[:COLOURS]
-        looks = _looks(names, labels)
+        looks = _looks(names, known.labels)
         law = (
-            results.fits[results.fits["series"].isin(names) & results.fits["chosen"]]
-            if len(results.fits)
-            else results.fits
+            known.fits[known.fits["series"].isin(names) & known.fits["chosen"]]
+            if len(known.fits)
+            else known.fits
         )
         fitted = (
             " Lines: the law with the smallest AICc, only over the rank counts that were measured."
@@ -56,20 +56,20 @@ def speedup_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure]:
     return figures
 
 
-def communication_figures(results: Study) -> list[Figure]:
+def communication_figures(known: Known) -> list[Figure]:
     """Share of the run time in each collective and exchange."""
     caption = (
         "Share of the run time that ranks spend in each collective and exchange, mean over ranks, waiting for late "
         "ranks included and local work inside left out; one bar for the median run on each rank count."
     )
-    return _stacked(results.traced["collectives"], "share", "scaling-communication", "Communication by collective",
+    return _stacked(known.traced["collectives"], "share", "scaling-communication", "Communication by collective",
                     "share of the run time", caption)  # fmt: skip
 
 
-def path_figures(results: Study) -> list[Figure]:
+def path_figures(known: Known) -> list[Figure]:
     """What the critical path consists of, of series whose ranks wait for each other somewhere."""
-    table = results.traced["path_regions"]
-    table = table[table["series"].isin(results.traced["collectives"]["series"])]
+    table = known.traced["path_regions"]
+    table = table[table["series"].isin(known.traced["collectives"]["series"])]
     caption = (
         "What the critical path goes through: the chain of work and waits, across ranks, that the run could not be "
         "shorter than. A collective on it is its own cost, after the last rank had come. One bar for the median run on "
@@ -79,11 +79,11 @@ def path_figures(results: Study) -> list[Figure]:
                     "share of the critical path", caption)  # fmt: skip
 
 
-def straggler_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure]:
+def straggler_figures(known: Known) -> list[Figure]:
     """How long all ranks together waited for each rank, on the most ranks of each series."""
-    rows = [
-        (name, own) for name, own in largest(results.traced["stragglers"]) if (own["caused_s"] > 0).any()
-    ][:COLOURS]
+    rows = [(name, own) for name, own in largest(known.traced["stragglers"]) if (own["caused_s"] > 0).any()][
+        :COLOURS
+    ]
     if not rows:
         return []
     caption = (
@@ -99,7 +99,7 @@ def straggler_figures(results: Study, labels: Sequence[str] = ()) -> list[Figure
         axes.set_ylim(bottom=0)
         axes.xaxis.get_major_locator().set_params(integer=True)
 
-    looks = _looks([own["series"].iloc[0] for _, own in rows], labels)
+    looks = _looks([own["series"].iloc[0] for _, own in rows], known.labels)
     legend = tuple((looks[own["series"].iloc[0]], name) for name, own in rows)
     data = pd.concat([own[[*RUNS, "rank", "caused_s", "share"]] for _, own in rows], ignore_index=True)
     return [

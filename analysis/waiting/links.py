@@ -8,9 +8,14 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from analysis.scaling.waits import Waits
+from analysis.studies.contract import Column
+from analysis.waiting.waits import Waits
 
-LINKS = ("nodes", "waits", "longer_s", "share", "slow")
+LINKS = {
+    "nodes": Column("str", "the two nodes"), "waits": Column("int64"),
+    "longer_s": Column("float64", "how much longer ranks on both sides wait than the rank that waits least", "s"),
+    "share": Column("float64", "of the run time"), "slow": Column("bool"),
+}  # fmt: skip
 SLOW_TIMES = 5.0  # as long as with the link for which is waited least
 SLOW_SHARE = 0.1  # of the run time
 
@@ -51,7 +56,7 @@ def links(waits: Waits, hosts: Sequence[str]) -> pd.DataFrame:
             sides, count = sides + least[:, known].sum(axis=1), count + int(known.sum())
         if count:
             rows.append((f"{nodes[a]}, {nodes[b]}", count, float(sides.min()) / 1e9))
-    frame = pd.DataFrame(rows, columns=list(LINKS[:3]))
+    frame = pd.DataFrame(rows, columns=["nodes", "waits", "longer_s"])
     share = frame["longer_s"] * 1e9 / waits.wall
     slow = (
         (frame["longer_s"] >= SLOW_TIMES * frame["longer_s"].min())

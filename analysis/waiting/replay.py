@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from analysis.scaling.waits import Waits
+from analysis.waiting.waits import Waits
 
 Times = np.ndarray  # (size, ...): of each rank, in any number of replays at once
 Who = np.ndarray  # ranks that take part in a wait

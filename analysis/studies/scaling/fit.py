@@ -25,14 +25,23 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.scaling.series import STRONG
 from analysis.statistics import CONFIDENCE, SEED
+from analysis.studies.contract import Column, frame
+from analysis.studies.scaling.series import STRONG
 
 FEWEST = 4  # distinct rank counts
 MISFIT = 0.1  # relative error above which a law does not describe the times, as no prediction passes above it
 RESAMPLES = 200
-FITS = ("series", "kind", "model", "chosen", "aicc", "delta", "error", "runs", "parameters", "p_low", "p_high", "range",
-        "remark", "a", "b", "c")  # fmt: skip
+COEFFICIENT = Column("float64", "of the model")
+FITS = {
+    "series": Column("str"), "kind": Column("str", "`strong` or `weak`"), "model": Column("str", "empty without a fit"),
+    "chosen": Column("bool", f"the best, if its error is at most {100 * MISFIT:.0f} %"),
+    "aicc": Column("float64", "corrected Akaike criterion"), "delta": Column("float64", "its distance to the best"),
+    "error": Column("float64", "relative, root mean square"), "runs": Column("int64"),
+    "parameters": Column("str", "with 95 % intervals"), "p_low": Column("int64", "fewest ranks that it was fitted to"),
+    "p_high": Column("int64", "most ranks"), "range": Column("str"), "remark": Column("str"),
+    "a": COEFFICIENT, "b": COEFFICIENT, "c": COEFFICIENT,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -110,7 +119,7 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
                 "range": f"measured: {ends[0]} to {ends[1]} ranks" if good else "", "remark": remark,
                 **dict(zip("abc", x, strict=False)),
             })  # fmt: skip
-    return pd.DataFrame(rows, columns=list(FITS)).astype({"chosen": "bool"})
+    return frame(rows, FITS)
 
 
 def curve(row, p: np.ndarray) -> np.ndarray:

@@ -6,49 +6,58 @@ from dataclasses import dataclass, field
 
 import pandas as pd
 
+from analysis.groups import grouped
 from analysis.load.frames import Frames
 from analysis.load.timeline import hosts, partners, timeline
 from analysis.runs import label
-from analysis.scaling.communication import COLLECTIVES, STRAGGLERS, collectives, stragglers
-from analysis.scaling.efficiency import EFFICIENCY, against_base, efficiencies
-from analysis.scaling.fit import fits
-from analysis.scaling.links import LINKS, links, slow_links
-from analysis.scaling.path import composition, critical_path, path_ranks, path_regions
-from analysis.scaling.series import scaled, series, speedups
-from analysis.scaling.waits import Unmatched, waits
+from analysis.studies.contract import Column, frame
+from analysis.studies.scaling.fit import fits
+from analysis.studies.scaling.series import scaled, series, speedups
 from analysis.verdict import counted
+from analysis.waiting.communication import COLLECTIVES, STRAGGLERS, collectives, stragglers
+from analysis.waiting.efficiency import AGAINST_BASE, EFFICIENCY, against_base, efficiencies
+from analysis.waiting.links import LINKS, links, slow_links
+from analysis.waiting.path import RANKS, REGIONS, composition, critical_path, path_ranks, path_regions
+from analysis.waiting.waits import Unmatched, waits
 from miniapps.trace import TraceError
 
-RANKS = 64  # of a run whose trace is replayed
-EVENTS = 2_000_000  # of a run, all its repeats; reading takes a few seconds
-REGIONS = ("name", "path_s", "share", "mean_s", "gain_s")
-ON_RANKS = ("rank", "path_s", "share")
-KEYS = ("series", "kind", "size", "run", "repeat")
-TRACED = {"efficiencies": (*EFFICIENCY, "computation", "global"), "collectives": COLLECTIVES,
-          "stragglers": STRAGGLERS, "links": LINKS, "path_regions": REGIONS, "path_ranks": ON_RANKS}  # fmt: skip
+MOST_RANKS = 64  # of a run whose trace is replayed
+MOST_EVENTS = 2_000_000  # of a run, all its repeats; reading takes a few seconds
+KEYS = {
+    "series": Column("str"), "kind": Column("str", "`strong` or `weak`"), "size": Column("int64", "ranks"),
+    "run": Column("str"), "repeat": Column("int64"),
+}  # fmt: skip
+EFFICIENCIES = EFFICIENCY | AGAINST_BASE
+TRACED = {"efficiencies": EFFICIENCIES, "collectives": COLLECTIVES, "stragglers": STRAGGLERS, "links": LINKS,
+          "path_regions": REGIONS, "path_ranks": RANKS}  # fmt: skip
 
 
 @dataclass(frozen=True)
-class Study:
+class Known:
     """`points`, `speedups` and `fits` as the functions of these names return them (the latter two of series with
     several rank counts); `traced` {name in TRACED: frame with KEYS before its own columns}: one run of each series and
-    rank count; `notes`, sentences on what limits them."""
+    rank count; `labels` the groups in the order of their colours; `notes`, sentences on what limits them."""
 
     points: pd.DataFrame
     speedups: pd.DataFrame
     fits: pd.DataFrame
     traced: dict[str, pd.DataFrame]
+    labels: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
 
-def study(frames: Frames, ranks: int = RANKS, events: int = EVENTS, in_all: int | None = None) -> Study:
+def known_of(
+    frames: Frames, ranks: int = MOST_RANKS, events: int = MOST_EVENTS, in_all: int | None = None
+) -> Known:
     """The scaling of `frames`. Traces are read of the median run of every series and rank count, if it has at most
     `ranks` ranks and `events` events (in all its repeats), until `in_all` events have been read."""
-    points, notes = series(frames)
+    runs = grouped(frames.runs)
+    points, notes = series(runs, frames.excluded)
     several = scaled(points)
     chosen = median_runs(points)
     traced, more = _traced(chosen, ranks, events, in_all)
-    return Study(points, speedups(several), fits(several), traced, [*notes, *more])
+    labels = list(dict.fromkeys(runs["group"]))
+    return Known(points, speedups(several), fits(several), traced, labels, [*notes, *more])
 
 
 def median_runs(points: pd.DataFrame) -> pd.DataFrame:
@@ -92,16 +101,11 @@ def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
         notes.append(
             f"the traces of {counted(late, 'run')} were not replayed, to keep the report quick; {advice}"
         )
-    frames = {
-        name: pd.concat(pieces[name], ignore_index=True)
-        if pieces[name]
-        else pd.DataFrame(columns=[*KEYS, *columns])
-        for name, columns in TRACED.items()
-    }
-    if pieces["efficiencies"]:
+    frames = {name: pd.concat(own, ignore_index=True) for name, own in pieces.items() if own}
+    if "efficiencies" in frames:
         ordered = frames["efficiencies"].sort_values(["series", "size"], kind="stable", ignore_index=True)
         frames["efficiencies"] = against_base(ordered)
-    return frames, notes
+    return {name: frame(frames.get(name, []), KEYS | columns) for name, columns in TRACED.items()}, notes
 
 
 def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.scaling.waits import BEFORE, OUTSIDE, Waits
+from analysis.waiting.waits import BEFORE, OUTSIDE, Waits
 
 
 def between(waits: Waits, rank: int, begin: np.ndarray, end: np.ndarray) -> pd.DataFrame:

@@ -5,11 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.scaling.waits import Waits
-from analysis.scaling.within import between
+from analysis.studies.contract import Column
+from analysis.waiting.waits import Waits
+from analysis.waiting.within import between
 
-COLLECTIVES = ("name", "calls", "mean_s", "share", "late_s", "rest_s", "late_share", "bytes", "gb_per_s")
-STRAGGLERS = ("rank", "last", "groups", "caused_s", "share", "waited_s", "region", "region_share")
+COLLECTIVES = {
+    "name": Column("str"), "calls": Column("float64", "of a rank, mean"),
+    "mean_s": Column("float64", "mean over ranks, without local work inside", "s"),
+    "share": Column("float64", "of the run time"),
+    "late_s": Column("float64", "of this, waiting for ranks that came later", "s"),
+    "rest_s": Column("float64", "the rest: sending, receiving, adding up", "s"),
+    "late_share": Column("float64", "of `mean_s`"), "bytes": Column("int64", "of all ranks"),
+    "gb_per_s": Column("float64", "bytes over the rest of all ranks", "GB/s"),
+}  # fmt: skip
+STRAGGLERS = {
+    "rank": Column("int64"), "last": Column("int64", "of the groups, those in which others waited for it"),
+    "groups": Column("int64", "collectives, and exchanges with its partners"),
+    "caused_s": Column("float64", "how long all others waited for it together", "s"),
+    "share": Column("float64", "of all such waiting"),
+    "waited_s": Column("float64", "how long it waited itself", "s"),
+    "region": Column("str", "why it was late"), "region_share": Column("float64", "of the time before it came late"),
+}  # fmt: skip
 
 
 def collectives(waits: Waits) -> pd.DataFrame:

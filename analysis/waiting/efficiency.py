@@ -13,12 +13,28 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.scaling.replay import replay, useful_times
-from analysis.scaling.waits import Waits
+from analysis.studies.contract import Column
+from analysis.waiting.replay import replay, useful_times
+from analysis.waiting.waits import Waits
 
-EFFICIENCY = ("parallel", "load_balance", "communication", "serialisation", "transfer", "lost_balance",
-              "lost_serialisation", "lost_transfer", "useful_s", "ideal_s", "wall_s", "waits", "acausal",
-              "acausal_ns")  # fmt: skip
+EFFICIENCY = {
+    "parallel": Column("float64", "load balance x communication"),
+    "load_balance": Column("float64", "mean over largest useful time"),
+    "communication": Column("float64", "largest useful time over run time"),
+    "serialisation": Column("float64", "largest useful time over that on a network that costs nothing"),
+    "transfer": Column("float64", "run time on a network that costs nothing over run time"),
+    "lost_balance": Column("float64", "share of the run time"),
+    "lost_serialisation": Column("float64", "share of the run time"),
+    "lost_transfer": Column("float64", "share of the run time"),
+    "useful_s": Column("float64", "of all ranks", "s"), "ideal_s": Column("float64", "on that network", "s"),
+    "wall_s": Column("float64", "from the first event of any rank to the last", "s"), "waits": Column("int64"),
+    "acausal": Column("int64", "waits that ended before a partner had begun, by its clock"),
+    "acausal_ns": Column("int64", "by how much at most, which is how clocks disagree", "ns"),
+}  # fmt: skip
+AGAINST_BASE = {
+    "computation": Column("float64", "useful time at the smallest rank count over that here"),
+    "global": Column("float64", "parallel x computation"),
+}
 
 
 def efficiencies(waits: Waits) -> dict[str, float]:
@@ -47,7 +63,7 @@ def efficiencies(waits: Waits) -> dict[str, float]:
 
 
 def against_base(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` (columns `series`, `kind`, `size`, EFFICIENCY; one row per series and size) with `computation`, the
+    """`table` (columns `series`, `kind`, `size`, EFFICIENCY; one row per series and size) with AGAINST_BASE: the
     computation scaling against the smallest size of the series, and `global` = parallel x computation.
 
     Strong scaling: useful time of all ranks at the base over that at the size. Weak: the same per rank.

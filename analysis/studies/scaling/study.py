@@ -1,0 +1,130 @@
+"""The study of scaling."""
+
+from __future__ import annotations
+
+import argparse
+
+from analysis.errors import Usage
+from analysis.overview import Overview
+from analysis.page.sections import Section, folded
+from analysis.studies.contract import Data, Study
+from analysis.studies.scaling.figures import (
+    communication_figures,
+    path_figures,
+    speedup_figures,
+    straggler_figures,
+)
+from analysis.studies.scaling.fit import FITS
+from analysis.studies.scaling.known import EFFICIENCIES, KEYS, Known, known_of
+from analysis.studies.scaling.series import POINTS, SPEEDUPS
+from analysis.studies.scaling.tables import (
+    all_tables,
+    base_notes,
+    collective_tables,
+    efficiency_tables,
+    fit_tables,
+    link_tables,
+    path_tables,
+    speedup_tables,
+    straggler_tables,
+)
+from analysis.waiting.communication import COLLECTIVES, STRAGGLERS
+from analysis.waiting.links import LINKS
+from analysis.waiting.path import RANKS, REGIONS
+
+IN_ALL = 1_000_000  # events read for the report
+
+
+def read(overview: Overview, options: argparse.Namespace | None) -> Known:
+    """Raises Usage where no run can be used; the report says so in a section."""
+    known = known_of(overview.frames, in_all=None if options else IN_ALL)
+    if options and known.points.empty:
+        why = "; ".join(known.notes) or "there is none"
+        raise Usage(f"no complete run with times ({why}); repeat one to its end without --trace off")
+    return known
+
+
+def sentences(known: Known) -> list[str]:
+    """That no speedup is known, where it is so."""
+    nothing = "No problem was timed on several rank counts by one method: no speedup is known."
+    return [nothing] if known.speedups.empty else []
+
+
+def sections(known: Known) -> list[Section]:
+    """Speedup, efficiencies, communication, and critical path; little where nothing was timed."""
+    return [_speedup(known), *_traced(known)]
+
+
+def _speedup(known: Known) -> Section:
+    nothing = "No problem was timed on several rank counts by one method, so nothing is known of its scaling."
+    if known.points.empty:
+        nothing = "No complete run was timed, so nothing is known of its scaling."
+    intro = _sentences(
+        "Speedup is T1/Tp, efficiency speedup over p; for weak scaling, where the work per rank is constant, efficiency"
+        " is T1/Tp. Runs of a series are alike in all options that could cost time. An interval takes six runs",
+        *base_notes(known),
+    )
+    figures = speedup_figures(known)
+    tables = folded([*speedup_tables(known), *fit_tables(known)])
+    return Section("scaling", "Scaling", nothing, intro if tables else "", figures, tables)
+
+
+def _traced(known: Known) -> list[Section]:
+    title, title_of_path = "Scaling: where the time of ranks goes", "Scaling: communication and critical path"
+    if known.traced["efficiencies"].empty:
+        nothing = _sentences("No trace of a timed run could be replayed", *known.notes)
+        return [
+            Section("scaling-time", title, nothing),
+            Section("scaling-path", title_of_path, "No trace of a timed run could be replayed."),
+        ]
+    first = _sentences(
+        "Of the median run on each rank count. Useful time is spent outside of collectives and exchanges. Parallel "
+        "efficiency = load balance (mean over largest useful time) x communication efficiency (largest useful time "
+        "over run time), the latter = serialisation x transfer, where transfer is the run time on a network that costs "
+        "nothing, found by replay of the trace, over the run time. The same losses as shares of the run time and the "
+        "parallel efficiency add up to 1. Computation scaling is useful time against the smallest rank count",
+        *known.notes,
+    )
+    second = (
+        "Waiting for late ranks is the time from when a rank had nothing else to do until the last of its partners had "
+        "come; the rest is the communication itself. The gain by balance is the time of a region on the critical path "
+        "less its mean over ranks: what spreading it evenly could save at most."
+    )
+    tables = folded(efficiency_tables(known))
+    return [
+        Section("scaling-time", title, "", first, tables=tables),
+        Section(
+            "scaling-path", title_of_path, "", second,
+            [*communication_figures(known), *straggler_figures(known), *path_figures(known)],
+            folded([*collective_tables(known), *straggler_tables(known), *link_tables(known),
+                    *path_tables(known)]),
+        ),
+    ]  # fmt: skip
+
+
+def _sentences(*parts: str) -> str:
+    return " ".join(f"{part[:1].upper()}{part[1:]}." for part in parts)
+
+
+STUDY = Study(
+    read=read,
+    data=(
+        Data("points", "a row per run ([what they say](analysis.md#scaling))", POINTS,
+             lambda known: known.points[list(POINTS)]),
+        Data("speedups", "a row per series and rank count, with 95 % intervals", SPEEDUPS,
+             lambda known: known.speedups),
+        Data("fits", "a row per series and model of the run time", FITS, lambda known: known.fits),
+        Data("efficiencies", "of the median run on each rank count", KEYS | EFFICIENCIES,
+             lambda known: known.traced["efficiencies"]),
+        Data("collectives", "waiting in each", KEYS | COLLECTIVES, lambda known: known.traced["collectives"]),
+        Data("stragglers", "for which ranks others wait", KEYS | STRAGGLERS, lambda known: known.traced["stragglers"]),
+        Data("links", "between nodes, of runs on three and more, as in [analysis](analysis.md#scaling)", KEYS | LINKS,
+             lambda known: known.traced["links"]),
+        Data("path_regions", "the critical path by region", KEYS | REGIONS, lambda known: known.traced["path_regions"]),
+        Data("path_ranks", "the critical path by rank", KEYS | RANKS, lambda known: known.traced["path_ranks"]),
+    ),
+    sentences=sentences,
+    tables=all_tables,
+    sections=sections,
+    notes=lambda known: [*base_notes(known), *known.notes],
+)  # fmt: skip
