@@ -1,7 +1,7 @@
 """What runs took per step, and which run a hash is of.
 
 Steps are those that a run began as such: it recorded their CPU time. What comes before the first and after the last of
-them is no step. None is left out as a warm-up, as in `analysis.studies.scaling`, whose times are of whole repeats. Step 0 has
+them is no step. None is left out as a warm-up, as by the study of scaling, whose times are of whole repeats. Step 0 has
 all that a repeat did before it began its first step, so that it is timed only where there is no other (`timed`).
 """
 
