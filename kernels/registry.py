@@ -32,9 +32,9 @@ class Variant:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that have defaults: what may be said beside the data."""
+        """Names of the parameters that have defaults: what may be said beside the data (of which some may be None)."""
         signature = inspect.signature(self.function)
-        return tuple(name for name, p in signature.parameters.items() if p.default is not p.empty)
+        return tuple(name for name, p in signature.parameters.items() if p.default not in (p.empty, None))
 
     def __call__(self, *args, **kwargs):
         return self.function(*args, **kwargs)

@@ -107,13 +107,13 @@ def _queued(operation: str, name: str, arrays, shape):
         return lambda: gpu.cu_queue(operation, arrays)
     if name in ORDER_FREE:
         order_free = (shape[0], max(shape[1], gpu.ORDER_FREE_ITEMS), shape[2])
-        return lambda: gpu.queue_order_free(operation, name, arrays, *order_free)
+        return lambda: gpu.queue_order_free(name, operation, arrays, *order_free)
     if name not in ("ao", "spa"):
-        return lambda: gpu.queue(operation, name, arrays, *shape)
+        return lambda: gpu.queue(name, operation, arrays, *shape)
     import cupy as xp
 
     out = xp.zeros(1)  # not set to zero again: that takes a call of its own, which is no part of the sum
-    return lambda: gpu.queue(operation, name, arrays, *shape, out=out)
+    return lambda: gpu.queue(name, operation, arrays, *shape, out=out)
 
 
 def _check(operation: str, name: str, hosts, arrays, shape) -> str:

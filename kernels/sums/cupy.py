@@ -53,75 +53,36 @@ def missing() -> str | None:
 # ---- orders that follow the launch shape
 
 
-@in_order("ao", "sum", backend="cupy", available=missing)
-def ao(x, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """Every element by one `atomicAdd`: not fixed, the hardware serves them as they come."""
-    return _number(queue("sum", "ao", (x,), block, items, grid, dtype))
+def _register(name: str, *operations: str) -> None:
+    """Which order that is, and whether it is fixed, `kernels.sums.orders` says."""
+
+    @in_order(name, *operations, backend="cupy", available=missing)
+    def launched(x, y=None, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
+        result = queue(name, *_terms(x, y), block, items, grid, dtype).get()
+        with np.errstate(all="ignore"):
+            return np.cumsum(result)[-1] if name == "tprc" else result[0]  # by the host, left to right
 
 
-@in_order("spa", "sum", backend="cupy", available=missing)
-def spa(x, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """A tree in each block, then one `atomicAdd` per block: not fixed, blocks end as they are scheduled."""
-    return _number(queue("sum", "spa", (x,), block, items, grid, dtype))
-
-
-@in_order("sptr", "sum", backend="cupy", available=missing)
-def sptr(x, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """A tree in each block, the same tree over the blocks by the last to end: fixed by length and launch shape."""
-    return _number(queue("sum", "sptr", (x,), block, items, grid, dtype))
-
-
-@in_order("sprg", "sum", backend="cupy", available=missing)
-def sprg(x, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """A tree in each block, added left to right by the last to end: fixed by length and launch shape."""
-    return _number(queue("sum", "sprg", (x,), block, items, grid, dtype))
-
-
-@in_order("tprc", "sum", backend="cupy", available=missing)
-def tprc(x, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """A tree in each block, added left to right by the host: fixed by length and launch shape."""
-    partial = queue("sum", "tprc", (x,), block, items, grid, dtype).get()
-    with np.errstate(all="ignore"):
-        return np.cumsum(partial)[-1]
-
-
-@in_order("sp-pairwise", "sum", backend="cupy", available=missing)
-def sp_pairwise(x, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """A tree in each block, an aligned binary tree by the last to end: fixed by length and launch shape."""
-    return _number(queue("sum", "sp-pairwise", (x,), block, items, grid, dtype))
-
-
-@in_order("sp-neumaier", "sum", backend="cupy", available=missing)
-def sp_neumaier(x, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """A tree in each block, Neumaier's sum by the last to end: fixed by length and launch shape."""
-    return _number(queue("sum", "sp-neumaier", (x,), block, items, grid, dtype))
-
-
-@in_order("spa", "dot", backend="cupy", available=missing)
-def dot_spa(x, y, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """As the sum: not fixed, blocks end as they are scheduled."""
-    return _number(queue("dot", "spa", (x, y), block, items, grid, dtype))
-
-
-@in_order("sptr", "dot", backend="cupy", available=missing)
-def dot_sptr(x, y, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-    """As the sum: fixed by length and launch shape."""
-    return _number(queue("dot", "sptr", (x, y), block, items, grid, dtype))
+_register("ao", "sum")
+_register("spa", "sum", "dot")
+_register("sptr", "sum", "dot")
+_register("sprg", "sum")
+_register("tprc", "sum")
+_register("sp-pairwise", "sum")
+_register("sp-neumaier", "sum")
 
 
 # ---- orders of CuPy's libraries
 
 
-@in_order("cu", "sum", backend="cupy", available=missing)
-def cu(x, dtype=""):
-    """`cupy.sum` with CUB, documented to repeat on one device; float16 and bfloat16 are widened to float32 first."""
-    return cu_queue("sum", (x,), dtype).get()[()]
+@in_order("cu", "sum", "dot", backend="cupy", available=missing)
+def cu(x, y=None, dtype=""):
+    """`cupy.sum` with CUB, `cupy.dot`, which is cuBLAS: documented to repeat on one device or kind of it.
 
-
-@in_order("cu", "dot", backend="cupy", available=missing)
-def dot_cu(x, y, dtype=""):
-    """`cupy.dot`, which is cuBLAS: documented to repeat on one kind of device; narrow types are widened first."""
-    return cu_queue("dot", (x, y), dtype).get()[()]
+    float16 and bfloat16 are widened to float32 first.
+    """
+    operation, arrays = _terms(x, y)
+    return cu_queue(operation, arrays, dtype).get()[()]
 
 
 def cu_queue(operation: str, arrays, dtype: str = ""):
@@ -150,46 +111,27 @@ def _widened(x, element: str, xp):
 # ---- order-free
 
 
-@in_order("binned", "sum", backend="cupy", available=missing)
-def binned(x, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
-    """One pass: cut at multiples of 40 bits in registers, pieces too low dropped when a larger element comes."""
-    return _rounded(queue_order_free("sum", "binned", (x,), block, items, grid, dtype))
+def _register_order_free(name: str) -> None:
+    """Of dot products both parts of TwoProduct are added, which hold a product of 2**-969 or more exactly."""
+
+    @in_order(name, "sum", "dot", backend="cupy", available=missing)
+    def order_free(x, y=None, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+        return _rounded(queue_order_free(name, *_terms(x, y), block, items, grid, dtype))
 
 
-@in_order("fixed-point", "sum", backend="cupy", available=missing)
-def fixed_point(x, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
-    """Two passes, the first for the largest element, which fixes the unit."""
-    return _rounded(queue_order_free("sum", "fixed-point", (x,), block, items, grid, dtype))
-
-
-@in_order("exact", "sum", backend="cupy", available=missing)
-def exact(x, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
-    """As `binned`, but what would be dropped goes to a superaccumulator by integer atomics: nothing is rounded."""
-    return _rounded(queue_order_free("sum", "exact", (x,), block, items, grid, dtype))
-
-
-@in_order("binned", "dot", backend="cupy", available=missing)
-def dot_binned(x, y, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
-    """The binned sum of both parts of TwoProduct."""
-    return _rounded(queue_order_free("dot", "binned", (x, y), block, items, grid, dtype))
-
-
-@in_order("fixed-point", "dot", backend="cupy", available=missing)
-def dot_fixed_point(x, y, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
-    """The fixed-point sum of both parts of TwoProduct."""
-    return _rounded(queue_order_free("dot", "fixed-point", (x, y), block, items, grid, dtype))
-
-
-@in_order("exact", "dot", backend="cupy", available=missing)
-def dot_exact(x, y, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
-    """The exact sum of both parts of TwoProduct, which hold a product of 2**-969 or more exactly."""
-    return _rounded(queue_order_free("dot", "exact", (x, y), block, items, grid, dtype))
+_register_order_free(
+    "binned"
+)  # one pass: cut in registers, pieces too low dropped when a larger element comes
+_register_order_free("fixed-point")  # two passes, the first for the largest element, which fixes the unit
+_register_order_free(
+    "exact"
+)  # as `binned`; what would be dropped goes to a superaccumulator by integer atomics
 
 
 # ---- launching
 
 
-def queue(operation: str, name: str, arrays, block: int, items: int, grid: int, dtype: str = "", out=None):
+def queue(name: str, operation: str, arrays, block: int, items: int, grid: int, dtype: str = "", out=None):
     """Queue a sum on the current stream: its result on the device, `(1,)` of the accumulator's type.
 
     For `tprc` the result is the partial sums, `(blocks,)`. `out` takes the result; for `ao` and `spa` it must hold
@@ -223,7 +165,7 @@ class Parts:
 
 
 def queue_order_free(
-    operation: str, name: str, arrays, block: int, items: int, grid: int, dtype: str = ""
+    name: str, operation: str, arrays, block: int, items: int, grid: int, dtype: str = ""
 ) -> Parts:
     """Queue an order-free sum on the current stream. Raises as `queue`."""
     import cupy as xp
@@ -257,7 +199,7 @@ def exact_words(operation: str, arrays, dtype: str = "") -> np.ndarray:
 
     Raises as `queue`.
     """
-    parts = queue_order_free(operation, "exact", arrays, launch.BLOCK, ORDER_FREE_ITEMS, launch.GRID, dtype)
+    parts = queue_order_free("exact", operation, arrays, launch.BLOCK, ORDER_FREE_ITEMS, launch.GRID, dtype)
     flags, total, exponent = _integer(parts)
     shift = exponent - LOWEST
     total = total << shift if shift >= 0 else total >> -shift  # of the bits below none is set
@@ -360,5 +302,5 @@ def _scratch_of(device: int, stream: int, thread: int):
     return xp.zeros(1, xp.uint32), xp.zeros(CHUNKS, xp.int64)
 
 
-def _number(result) -> np.floating:
-    return result.get()[0]
+def _terms(x, y) -> tuple[str, tuple]:
+    return ("sum", (x,)) if y is None else ("dot", (x, y))

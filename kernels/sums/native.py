@@ -36,33 +36,21 @@ def aligned_tree(p: np.ndarray) -> np.floating:
     return p.dtype.type(_native.sum_aligned(p))
 
 
-@in_order("lanes", "sum", backend="native")
-def lanes(x: np.ndarray) -> np.floating:
+@in_order("lanes", "sum", "dot", backend="native")
+def lanes(x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
     """Lane l adds x[l], x[l+64], ... to +0.0, a binary tree the lanes: as a GPU block of 64 threads.
 
     Fixed by the length. Summing parts apart is another order.
     """
-    return total(_native.sum_lanes, x, None, LANES)
-
-
-@in_order("lanes", "dot", backend="native")
-def dot_lanes(x: np.ndarray, y: np.ndarray) -> np.floating:
-    """The rounded products in the order of `lanes`, fixed by the length."""
     return total(_native.sum_lanes, x, y, LANES)
 
 
-@in_order("pairwise", "sum", backend="native")
-def pairwise(x: np.ndarray) -> np.floating:
+@in_order("pairwise", "sum", "dot", backend="native")
+def pairwise(x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
     """Halves, cut at multiples of 64, down to runs of at most 1024 in 64 lanes; error grows with log n.
 
     The first half of n terms has ceil(floor(n/2) / 64) * 64. Fixed by the length, as `lanes`.
     """
-    return total(_native.sum_pairwise, x)
-
-
-@in_order("pairwise", "dot", backend="native")
-def dot_pairwise(x: np.ndarray, y: np.ndarray) -> np.floating:
-    """The rounded products in the order of `pairwise`, fixed by the length."""
     return total(_native.sum_pairwise, x, y)
 
 
@@ -75,18 +63,12 @@ def kahan(x: np.ndarray) -> np.floating:
     return total(_native.sum_kahan, x)
 
 
-@in_order("neumaier", "sum", backend="native")
-def neumaier(x: np.ndarray) -> np.floating:
+@in_order("neumaier", "sum", "dot", backend="native")
+def neumaier(x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
     """Compensated, left to right (Neumaier 1974): as if with twice the digits, then rounded.
 
     One thread, so it repeats; the sum of the errors is itself rounded, so that a permutation can show.
     """
-    return total(_native.sum_neumaier, x)
-
-
-@in_order("neumaier", "dot", backend="native")
-def dot_neumaier(x: np.ndarray, y: np.ndarray) -> np.floating:
-    """The rounded products in the order of `neumaier`: the errors of the products are lost, see `dot2`."""
     return total(_native.sum_neumaier, x, y)
 
 
@@ -100,58 +82,34 @@ def dot2(x: np.ndarray, y: np.ndarray) -> np.floating:
     return total(_native.dot2, x, y)
 
 
-@in_order("block-tree", "sum", backend="native")
-def block_tree(x: np.ndarray, threads: int = 0) -> np.floating:
+@in_order("block-tree", "sum", "dot", backend="native")
+def block_tree(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
     """An aligned binary tree over blocks of 4096 elements, each summed in 64 lanes.
 
     Which elements meet is fixed by their index, so `threads`, which share the blocks, do not enter.
     """
-    return aligned_tree(partial_sums(x, None, BLOCK, LANES, threads))
-
-
-@in_order("block-tree", "dot", backend="native")
-def dot_block_tree(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
-    """The rounded products in the order of `block-tree`, fixed by their index."""
     return aligned_tree(partial_sums(x, y, BLOCK, LANES, threads))
 
 
-@in_order("omp-reduction", "sum", backend="native")
-def omp_reduction(x: np.ndarray, threads: int = 0) -> np.floating:
+@in_order("omp-reduction", "sum", "dot", backend="native")
+def omp_reduction(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
     """`reduction(+)` of OpenMP: `threads` sum a part each in 64 lanes, the parts meet as they come.
 
     Not fixed: OpenMP does not say in which order the partial sums are combined, nor by how many threads.
     """
-    return total(_native.sum_omp_reduction, x, None, checked(threads))
-
-
-@in_order("omp-reduction", "dot", backend="native")
-def dot_omp_reduction(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
-    """The rounded products as `omp-reduction` adds them: not fixed."""
     return total(_native.sum_omp_reduction, x, y, checked(threads))
 
 
-@in_order("omp-ordered", "sum", backend="native")
-def omp_ordered(x: np.ndarray, threads: int = 0) -> np.floating:
+@in_order("omp-ordered", "sum", "dot", backend="native")
+def omp_ordered(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
     """`omp ordered`: `threads` equal parts, the first ones longer by one, in 64 lanes each, added left to right.
 
     Fixed by the length and the number of threads, along which the array is cut: another number gives other bits.
     """
-    return total(_native.sum_omp_ordered, x, None, checked(threads))
-
-
-@in_order("omp-ordered", "dot", backend="native")
-def dot_omp_ordered(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
-    """The rounded products in the order of `omp-ordered`, fixed by the length and the number of threads."""
     return total(_native.sum_omp_ordered, x, y, checked(threads))
 
 
-@in_order("omp-atomic", "sum", backend="native")
-def omp_atomic(x: np.ndarray, threads: int = 0) -> np.floating:
+@in_order("omp-atomic", "sum", "dot", backend="native")
+def omp_atomic(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
     """One `omp atomic` per element, by `threads` interleaved by chance: not fixed."""
-    return total(_native.sum_omp_atomic, x, None, checked(threads))
-
-
-@in_order("omp-atomic", "dot", backend="native")
-def dot_omp_atomic(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
-    """One `omp atomic` per rounded product: not fixed."""
     return total(_native.sum_omp_atomic, x, y, checked(threads))

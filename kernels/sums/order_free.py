@@ -16,45 +16,27 @@ from kernels.sums.orders import in_order
 from kernels.threads import checked
 
 
-@in_order("binned", "sum", backend="native")
-def binned(x: np.ndarray, threads: int = 0) -> np.floating:
+@in_order("binned", "sum", "dot", backend="native")
+def binned(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
     """Each element rounded to 2**(40 (j-2)), 2**(40 j - 1) <= max|x| < 2**(40 j + 39), in one pass: free of order.
 
     Slices at multiples of 40 bits are added as integers, and those too low are dropped when a larger element comes.
     Off by at most len(x) * 2**(40 (j-2) - 1), that is len(x) * 2**-80 of the largest, before the one rounding.
     """
-    return total(_native.binned, x, None, checked(threads))
+    return total(_native.binned, x, y, checked(threads))
 
 
-@in_order("fixed-point", "sum", backend="native")
-def fixed_point(x: np.ndarray, threads: int = 0) -> np.floating:
+@in_order("fixed-point", "sum", "dot", backend="native")
+def fixed_point(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
     """Each element rounded to 2**(e-84), narrower types to 2**(e-42), with max|x| < 2**e: free of order.
 
     One pass, two where e was guessed wrong. Off by at most len(x) * 2**(e-85) or len(x) * 2**(e-43) before the one
     rounding.
     """
-    return total(_native.fixed_point, x, None, checked(threads))
-
-
-@in_order("exact", "sum", backend="native")
-def exactly(x: np.ndarray, threads: int = 0) -> np.floating:
-    """Correctly rounded by a superaccumulator: nothing is rounded before the end, so no order can show."""
-    return total(_native.exact, x, None, checked(threads))
-
-
-@in_order("binned", "dot", backend="native")
-def binned_dot(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
-    """The binned sum of all products and their errors; j by the largest product."""
-    return total(_native.binned, x, y, checked(threads))
-
-
-@in_order("fixed-point", "dot", backend="native")
-def fixed_point_dot(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
-    """The fixed-point sum of all products and their errors; e by the largest product."""
     return total(_native.fixed_point, x, y, checked(threads))
 
 
-@in_order("exact", "dot", backend="native")
-def exact_dot(x: np.ndarray, y: np.ndarray, threads: int = 0) -> np.floating:
-    """The superaccumulator's sum of all products and their errors: correctly rounded but for underflow."""
+@in_order("exact", "sum", "dot", backend="native")
+def exactly(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
+    """Correctly rounded by a superaccumulator: nothing is rounded before the end, so no order can show."""
     return total(_native.exact, x, y, checked(threads))

@@ -122,28 +122,39 @@ ORDERS = {
 
 
 def in_order(
-    name: str, operation: str, *, backend: str, available: Callable[[], str | None] | None = None
+    name: str, *operations: str, backend: str, available: Callable[[], str | None] | None = None
 ) -> Callable[[Callable], Callable]:
-    """Decorator: register a function as `operation` in the order of that name; see `kernels.registry.variant`.
+    """Decorator: register a function as `operations` in the order of that name; see `kernels.registry.variant`.
 
-    A TypeError or ValueError that the function raises will begin with the operation, the order and the backend,
-    where it does not already.
+    One that is a sum and a dot product takes `(x, y=None)`: it adds the elements of `x`, or its products with `y`.
+    A TypeError or ValueError that the function raises will begin with the operation, the order and the backend, where
+    it does not already. Returns the function as the last of the operations.
     """
     order = ORDERS[known("order of additions", name, ORDERS)]
-    who = f"{operation} {name!r} ({backend}): "
 
     def register(function: Callable) -> Callable:
-        @wraps(function)
-        def named(*args, **kwargs):
-            try:
-                return function(*args, **kwargs)
-            except (TypeError, ValueError) as error:
-                if type(error) not in (TypeError, ValueError) or str(error).startswith(who):
-                    raise  # a class of its own says enough, and may be made otherwise
-                raise type(error)(f"{who}{error}") from error
-
-        return variant(
-            operation, name, backend=backend, guarantee=order.guarantee, why=order.why, available=available
-        )(named)
+        for operation in operations:
+            named = variant(
+                operation,
+                name,
+                backend=backend,
+                guarantee=order.guarantee,
+                why=order.why,
+                available=available,
+            )(_named(function, f"{operation} {name!r} ({backend}): "))
+        return named
 
     return register
+
+
+def _named(function: Callable, who: str) -> Callable:
+    @wraps(function)
+    def named(*args, **kwargs):
+        try:
+            return function(*args, **kwargs)
+        except (TypeError, ValueError) as error:
+            if type(error) not in (TypeError, ValueError) or str(error).startswith(who):
+                raise  # a class of its own says enough, and may be made otherwise
+            raise type(error)(f"{who}{error}") from error
+
+    return named

@@ -6,6 +6,8 @@ for each, at most `grid` blocks. `threads`, of OpenMP, share the blocks and do n
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from kernels import _native
@@ -23,57 +25,19 @@ def partial_sums(
     return native.partial_sums(x, y, launched.segment, launched.block, threads)
 
 
-@in_order("sptr", "sum", backend="native")
-def sptr(
-    x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
-) -> np.floating:
-    """A tree in each block, then one in the last block: as it adds the partial sums by index, it is fixed."""
-    return total(_native.sum_lanes, partial_sums(x, None, block, items, grid, threads), None, block)
+def _register(name: str, operations: list[str], finish: Callable[[np.ndarray, int], np.floating]) -> None:
+    @in_order(name, *operations, backend="native")
+    def twin(
+        x: np.ndarray, y: np.ndarray | None = None, block: int = BLOCK, items: int = ITEMS, grid: int = GRID,
+        threads: int = 0,
+    ) -> np.floating:  # fmt: skip
+        """A tree in each block; what is made of the partial sums, by index, is fixed by the launch shape too."""
+        return finish(partial_sums(x, y, block, items, grid, threads), block)
 
 
-@in_order("sptr", "dot", backend="native")
-def dot_sptr(
-    x: np.ndarray, y: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
-) -> np.floating:
-    """The rounded products in the order of `sptr`, fixed by the launch shape."""
-    return total(_native.sum_lanes, partial_sums(x, y, block, items, grid, threads), None, block)
-
-
-@in_order("sprg", "sum", backend="native")
-def sprg(
-    x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
-) -> np.floating:
-    """A tree in each block, then the partial sums left to right, on the device: fixed by the launch shape."""
-    return total(_native.sum_left_to_right, partial_sums(x, None, block, items, grid, threads))
-
-
-@in_order("sprg", "dot", backend="native")
-def dot_sprg(
-    x: np.ndarray, y: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
-) -> np.floating:
-    """The rounded products in the order of `sprg`, fixed by the launch shape."""
-    return total(_native.sum_left_to_right, partial_sums(x, y, block, items, grid, threads))
-
-
-@in_order("tprc", "sum", backend="native")
-def tprc(
-    x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
-) -> np.floating:
-    """As `sprg`, the partial sums left to right on the host: the same bits, by two passes."""
-    return total(_native.sum_left_to_right, partial_sums(x, None, block, items, grid, threads))
-
-
-@in_order("sp-pairwise", "sum", backend="native")
-def sp_pairwise(
-    x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
-) -> np.floating:
-    """A tree in each block, then an aligned binary tree over the partial sums: fixed by the launch shape."""
-    return aligned_tree(partial_sums(x, None, block, items, grid, threads))
-
-
-@in_order("sp-neumaier", "sum", backend="native")
-def sp_neumaier(
-    x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, threads: int = 0
-) -> np.floating:
-    """A tree in each block, then Neumaier's sum of the partial sums, left to right: fixed by the launch shape."""
-    return total(_native.sum_neumaier, partial_sums(x, None, block, items, grid, threads))
+# `sprg` adds the partial sums on the device and `tprc` on the host: the same bits.
+_register("sptr", ["sum", "dot"], lambda p, block: total(_native.sum_lanes, p, None, block))
+_register("sprg", ["sum", "dot"], lambda p, _: total(_native.sum_left_to_right, p))
+_register("tprc", ["sum"], lambda p, _: total(_native.sum_left_to_right, p))
+_register("sp-pairwise", ["sum"], lambda p, _: aligned_tree(p))
+_register("sp-neumaier", ["sum"], lambda p, _: total(_native.sum_neumaier, p))

@@ -74,14 +74,14 @@ def test_every_barrier_is_needed():
 ARRIVALS = """
 import os
 import cupy, numpy as np
-from kernels.sums import cupy as gpu
+from kernels import registry, sums
 
 x = cupy.asarray(np.random.default_rng(1).standard_normal(4000))
-for name in ("sptr", "sprg", "tprc", "sp_pairwise", "sp_neumaier", "binned", "fixed_point", "exact", "spa", "ao"):
+for name in ("sptr", "sprg", "tprc", "sp-pairwise", "sp-neumaier", "binned", "fixed-point", "exact", "spa", "ao"):
     found = set()
     for order in ("ascending", "descending", *map(str, range(6))):
         os.environ["FPNA_HOST_ORDER"] = order
-        found.add(getattr(gpu, name)(x, block=64, items=2).tobytes())
+        found.add(registry.get("sum", name, "cupy")(x, block=64, items=2).tobytes())
     print(name, len(found))
 """
 

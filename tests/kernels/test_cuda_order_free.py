@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.cuda, pytest.mark.skipif(bool(gpu.missing()), reason=g
 
 NAMES = ["binned", "fixed-point", "exact"]
 TYPES = [np.float64, np.float32, np.float16, ml_dtypes.bfloat16]
-SHAPES = [(32, 1, 3), (64, 4, 4096), (256, 32, 4096), (1024, 1, 1)]
+SHAPES = [(32, 1, 3), (64, 4, 4096), (256, 32, 4096), (1024, 1, 1)]  # block, items, grid
 LENGTHS = [0, 1, 31, 257, 3000]
 
 
@@ -31,6 +31,10 @@ def on_device(x):
     if x.dtype.name == "bfloat16":
         return cupy.asarray(x.view(np.uint16)), {"dtype": "bfloat16"}
     return cupy.asarray(x), {}
+
+
+def shaped(block, items, grid):
+    return {"block": block, "items": items, "grid": grid}
 
 
 def sample(rng, n, dtype):
@@ -75,16 +79,18 @@ def test_the_sum_and_the_dot_product_are_those_of_the_definition(name, dtype):
         for shape in SHAPES:
             x, y = sample(rng, n, dtype), rng.standard_normal(n).astype(dtype)
             (on_x, more), (on_y, _) = on_device(x), on_device(y)
-            assert bits(sums(on_x, *shape, **more)) == bits(as_stated(name, x.astype(float).tolist(), wide))
+            assert bits(sums(on_x, **shaped(*shape), **more)) == bits(
+                as_stated(name, x.astype(float).tolist(), wide)
+            )
             terms = two_products(x, y, wide)
             if terms is not None:
-                assert bits(dots(on_x, on_y, *shape, **more)) == bits(as_stated(name, terms, wide))
+                assert bits(dots(on_x, on_y, **shaped(*shape), **more)) == bits(as_stated(name, terms, wide))
 
 
 @pytest.mark.parametrize("where", ["thread", "block", "blocks"])
 def test_an_element_of_half_a_unit_that_a_later_one_brings_is_rounded_to_it(where):
     """2**100 brings units of 1, by the same thread, by another of its block, in another block."""
-    x = np.zeros(4096)
+    x, binned = np.zeros(4096), registry.get("sum", "binned", "cupy")
     shape = (32, 128, 1) if where != "blocks" else (32, 1, 4096)
     x[0], x[-64 if where == "thread" else -33], x[-32 if where == "thread" else -1] = (
         0.75,
@@ -94,7 +100,7 @@ def test_an_element_of_half_a_unit_that_a_later_one_brings_is_rounded_to_it(wher
     for sign in (1, -1):
         for middle in (0.75, 0.5):  # a tie goes to even, which is 0
             x[0] = sign * middle
-            assert gpu.binned(on_device(x)[0], *shape) == sign * round(middle)
+            assert binned(on_device(x)[0], **shaped(*shape)) == sign * round(middle)
 
 
 @pytest.mark.parametrize("place", [0, 255, 256, 4000, 16383])
@@ -106,7 +112,7 @@ def test_the_unit_of_fixed_point_is_that_of_the_largest_wherever_it_is(operation
     x[::100] = np.random.default_rng(7).uniform(-0.5, 0.5, len(x[::100]))
     x[place] = largest
     given = [on_device(x)[0]] + ([on_device(np.ones_like(x))[0]] if operation == "dot" else [])
-    result = registry.get(operation, "fixed-point", "cupy")(*given, 32, 512, 1)
+    result = registry.get(operation, "fixed-point", "cupy")(*given, **shaped(32, 512, 1))
     assert bits(result) == bits(as_stated("fixed-point", x[x != 0].tolist(), True))
 
 
@@ -145,14 +151,15 @@ def test_all_nans_give_one_pattern(name, kind):
 
 def test_a_product_beyond_the_largest_number_is_an_infinity():
     x, y = (on_device(np.array(v))[0] for v in ([1e200, 1.0], [1e200, 1.0]))
-    assert gpu.dot_exact(x, y) == gpu.dot_binned(x, y) == gpu.dot_fixed_point(x, y) == np.inf
+    assert [registry.get("dot", name, "cupy")(x, y) for name in NAMES] == [np.inf] * 3
 
 
 def test_calls_leave_nothing_behind_for_the_next():
     x = sample(np.random.default_rng(5), 3000, np.float64)
-    first = [f(on_device(x)[0]) for f in (gpu.exact, gpu.binned, gpu.fixed_point)]
-    gpu.exact(on_device(x[::-1] * 1e-3)[0])
-    assert [f(on_device(x)[0]) for f in (gpu.exact, gpu.binned, gpu.fixed_point)] == first
+    sums = [registry.get("sum", name, "cupy") for name in NAMES]
+    first = [total(on_device(x)[0]) for total in sums]
+    registry.get("sum", "exact", "cupy")(on_device(x[::-1] * 1e-3)[0])
+    assert [total(on_device(x)[0]) for total in sums] == first
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -33,6 +33,10 @@ def sample(n, dtype=np.float64, decades=8, seed=0):
     return (rng.standard_normal(n) * 10.0 ** rng.integers(-decades, decades + 1, n)).astype(dtype)
 
 
+def on_gpu(operation, name, *arrays, **how):
+    return registry.get(operation, name, "cupy")(*arrays, **how)
+
+
 def twin(operation, name, *arrays, **shape):
     """The same order on the CPU, which tests of its own compare with the definition."""
     return registry.get(operation, name, "native")(*arrays, **shape)
@@ -116,30 +120,39 @@ def test_strided_and_misaligned_arrays_are_summed_like_their_copies():
 
     x = sample(5000)
     for view in (slice(None, None, 2), slice(None, None, -1), slice(7, None, 3)):
-        assert same_bits(gpu.sptr(on_device(x)[view]), twin("sum", "sptr", x[view]))
+        assert same_bits(on_gpu("sum", "sptr", on_device(x)[view]), twin("sum", "sptr", x[view]))
     raw = cupy.zeros(8 * 100 + 1, cupy.uint8)
     raw[1:] = on_device(x[:100]).view(cupy.uint8)
     misaligned = raw[1:].view(cupy.float64)
-    assert same_bits(gpu.sptr(misaligned), twin("sum", "sptr", x[:100]))
-    assert same_bits(gpu.sptr(misaligned[::3]), twin("sum", "sptr", x[:100:3]))
+    assert same_bits(on_gpu("sum", "sptr", misaligned), twin("sum", "sptr", x[:100]))
+    assert same_bits(on_gpu("sum", "sptr", misaligned[::3]), twin("sum", "sptr", x[:100:3]))
 
 
 @pytest.mark.parametrize(
     "call, message",
     [
-        (lambda x: gpu.sptr(x.get()), r"sum 'sptr' \(cupy\): expected an array of CuPy.*cupy.asarray"),
         (
-            lambda x: gpu.binned(x.astype(np.int64)),
+            lambda x: on_gpu("sum", "sptr", x.get()),
+            r"sum 'sptr' \(cupy\): expected an array of CuPy.*cupy.asarray",
+        ),
+        (
+            lambda x: on_gpu("sum", "binned", x.astype(np.int64)),
             r"sum 'binned' \(cupy\): cannot sum int64: convert it to one of",
         ),
-        (lambda x: gpu.ao(x, dtype="bfloat16"), r"sum 'ao' \(cupy\): cannot sum float64 as bfloat16"),
         (
-            lambda x: gpu.exact(x.reshape(2, 50)),
+            lambda x: on_gpu("sum", "ao", x, dtype="bfloat16"),
+            r"sum 'ao' \(cupy\): cannot sum float64 as bfloat16",
+        ),
+        (
+            lambda x: on_gpu("sum", "exact", x.reshape(2, 50)),
             r"sum 'exact' \(cupy\): one dimension is expected.*\(2, 50\)",
         ),
-        (lambda x: gpu.dot_sptr(x, x[1:]), r"dot 'sptr' \(cupy\): the arrays have 100 and 99 elements"),
-        (lambda x: gpu.dot_cu(x, x.astype(np.float32)), r"dot 'cu' \(cupy\): .*float32 and float64"),
-        (lambda x: gpu.spa(x, block=48), "block 48: choose a power of two"),
+        (
+            lambda x: on_gpu("dot", "sptr", x, x[1:]),
+            r"dot 'sptr' \(cupy\): the arrays have 100 and 99 elements",
+        ),
+        (lambda x: on_gpu("dot", "cu", x, x.astype(np.float32)), r"dot 'cu' \(cupy\): .*float32 and float64"),
+        (lambda x: on_gpu("sum", "spa", x, block=48), "block 48: choose a power of two"),
     ],
 )
 def test_what_no_kernel_takes_is_refused(call, message):
