@@ -28,8 +28,8 @@ SHARE = "noise"  # the values that are windows
 class Calibration:
     """`delays` (n,): seconds that calls which wait for other ranks took longer than the quickest of their case, as they
     followed each other on rank 0. `spinning`: CPU over wall time in these. `cases`, a row per case: `region`, `seconds`
-    of a call (a low quantile of all rounds and ranks), `cpu` seconds, `flops`, `nbytes`, `spread` (standard deviation
-    of the logarithm between rounds), and every parameter, NaN where a case has it not. `noise` (windows, ranks): CPU
+    of a call (a low quantile of all rounds and ranks), `flops`, `nbytes`, `spread` (standard deviation of the logarithm
+    between rounds), and every parameter, NaN where a case has it not. `noise` (windows, ranks): CPU
     over wall time. `reductions` as the trace states them. `cores`: of all ranks together, None where a trace does not
     say."""
 
@@ -48,20 +48,19 @@ class Calibration:
         """The cases whose region begins so."""
         return self.cases[self.cases["region"].str.startswith(prefix)]
 
-    def overhead(self, name: str) -> float:
-        """Seconds of a call that does next to nothing; 0 where that was not measured."""
-        known = self.cases.loc[self.cases["region"] == f"overhead.{name}", "seconds"]
-        return float(known.iloc[0]) if len(known) else 0.0
+    @property
+    def overhead(self) -> float:
+        """Seconds of a region with one call, however little there is to do; 0 where that was not measured. On a CPU
+        these are Lin's overheads T1 and T5 (arXiv 2201.07821, section 3)."""
+        return float(self.of("overhead.")["seconds"].sum())
 
     @property
     def memory(self) -> float:
-        """Bytes/s of a rank to memory and back while all ranks do so, of the arrays that are the longest; NaN where
-        that was not measured."""
+        """Bytes/s of a rank to memory and back while all ranks do so; NaN where that was not measured."""
         known = self.of("memory.")
-        if known.empty or "length" not in known:
+        if known.empty:
             return float("nan")
-        longest = known[known["length"] == known["length"].max()]
-        nbytes, seconds = float(longest["nbytes"].sum()), float(longest["seconds"].sum())
+        nbytes, seconds = float(known["nbytes"].sum()), float(known["seconds"].sum())
         return nbytes / seconds if nbytes > 0 and seconds > 0 else float("nan")
 
     @property
@@ -181,9 +180,7 @@ def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
             | counts
             | {
                 "seconds": max(_quiet(own), TICK_S),
-                "cpu": float(own["cpu"].quantile(QUIET)) if "cpu" in own else np.nan,
                 "nbytes": float(own["nbytes"].median()),
-                "calls": len(own),
                 "spread": float(np.log(rounds[rounds > 0]).std()) if len(rounds) > 2 else np.nan,
             }
         )

@@ -16,7 +16,6 @@ from analysis.predict.kernels import ONE, SegmentCost, segment_costs
 from analysis.predict.laws import laws_of
 from analysis.predict.machines import Machine
 from analysis.predict.noise import Noise, Quiet, Waiting, shared_out, turns_of
-from analysis.predict.overheads import NOT_MEASURED, overheads
 from analysis.predict.prediction import Prediction, quantiles_of
 from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
 from analysis.predict.skeleton import Key
@@ -26,6 +25,9 @@ from analysis.predict.target import Target, Unreachable
 
 MODEL = "replay-5"
 NOTHING = np.ones(1)
+NOT_MEASURED = (
+    "the overheads T2, T3 and T4 (before, after and of a launch) are of a GPU and were not measured"
+)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,8 @@ def predict(
     run = target.program
     laws = laws_of(target.runs, target.varied, target.sizes, target.work) if target.varied else None
     if laws is None:
-        costs = segment_costs(target.runs, target.program, overheads(calibration).segment)
+        least = 0.0 if calibration is None else calibration.overhead
+        costs = segment_costs(target.runs, target.program, least)
     else:
         costs = dict(laws.costs)
         notes.extrapolated |= dict.fromkeys(laws.extrapolated)

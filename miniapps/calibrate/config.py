@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from miniapps.runner.config import option, section
 
-WHAT = ("kernels", "collectives", "noise", "lookups", "memory")
+WHAT = ("kernels", "collectives", "noise", "memory")
 # What runs by default add with, by guarantee; and the orderings whose costs are most unlike each other.
 REDUCTIONS = (
     "library", "recursive-doubling", "direct", "ring", "rabenseifner", "direct in exact",

@@ -1,4 +1,4 @@
-"""Kernels by shape and variant, what a call costs that does nothing, and lookups of rows."""
+"""Kernels by shape and variant, and what a call costs that does nothing."""
 
 from __future__ import annotations
 
@@ -6,35 +6,23 @@ import math
 
 import numpy as np
 
-from kernels import contract, stencil
+from kernels import contract
 from miniapps.calibrate.cases import Case
 
 DTYPE = np.float32
 MOST_FLOPS = 2**27  # of one call: some milliseconds
 EDGES = (2**3, 2**9)  # of matrices
-BLOCKS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-BLOCK_EDGE = 16  # points of a block of the stencil kernels
-TABLE_ROWS = (2**10, 2**14, 2**18)
-ROW_WIDTHS = (16, 64)
-LOOKUPS = 4096
 
 
 def kernel_cases(ctx) -> list[Case]:
-    """Products of matrices, convolutions, sums of rows, dot products of blocks, calls."""
+    """Products of matrices, convolutions, sums of rows, calls."""
     options = ctx.config.calibrate
     rng = np.random.default_rng([ctx.seed, 1])
     matrices = [_matrix_shape(rng) for _ in range(options.shapes)]
     images = [_image_shape(rng) for _ in range(options.shapes)]
     cases = [_matmul(v, shape, ctx.options.threads) for v in options.variants for shape in matrices]
     cases += [_conv(v, shape, ctx.options.threads) for v in options.variants for shape in images]
-    cases += [_rowsum(shape[:2]) for shape in matrices]
-    return cases + [_dots(blocks) for blocks in BLOCKS] + _overheads()
-
-
-def lookup_cases(ctx) -> list[Case]:
-    """Rows of a table taken by uniform random indices: tables of several sizes, rows of several widths."""
-    rng = np.random.default_rng([ctx.seed, 2])
-    return [_lookup(rng, rows, width) for rows in TABLE_ROWS for width in ROW_WIDTHS]
+    return cases + [_rowsum(shape[:2]) for shape in matrices] + _overheads()
 
 
 def _matrix_shape(rng) -> tuple[int, int, int]:
@@ -97,35 +85,10 @@ def _rowsum(shape: tuple[int, int]) -> Case:
     )
 
 
-def _dots(blocks: int) -> Case:
-    field = np.random.default_rng(0).standard_normal((blocks, BLOCK_EDGE, BLOCK_EDGE))
-    out, dots = np.empty(blocks), stencil.backend("native").block_dots
-    return Case(
-        "stencil.block_dots",
-        lambda: dots(field, 0, field, 0, out),
-        {"blocks": blocks, "points": BLOCK_EDGE**2},
-        flops=2 * field.size,
-        nbytes=2 * field.nbytes,
-    )
-
-
 def _overheads() -> list[Case]:
     """What is left of a node's time when it has next to nothing to do."""
-    one, out = np.ones(1), np.ones(1)
     matrix, product = np.ones((1, 1), DTYPE), np.ones((1, 1), DTYPE)
     return [
         Case("overhead.region", lambda: None, {}),
-        Case("overhead.numpy", lambda: np.add(one, one, out=out), {}),
         Case("overhead.kernel", lambda: contract.matmul(matrix, matrix, product), {}),
     ]
-
-
-def _lookup(rng, rows: int, width: int) -> Case:
-    table, at = np.ones((rows, width), DTYPE), rng.integers(0, rows, LOOKUPS)
-    out = np.empty((LOOKUPS, width), DTYPE)
-    return Case(
-        "lookup.take",
-        lambda: np.take(table, at, axis=0, out=out),
-        {"rows": rows, "width": width, "lookups": LOOKUPS},
-        nbytes=out.nbytes,
-    )

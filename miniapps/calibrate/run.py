@@ -10,7 +10,7 @@ from miniapps.calibrate.bandwidth import memory_cases
 from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import collective_cases
 from miniapps.calibrate.config import WHAT
-from miniapps.calibrate.kernels import kernel_cases, lookup_cases
+from miniapps.calibrate.kernels import kernel_cases
 from miniapps.calibrate.noise import WINDOW_S, windows
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import OTHER
@@ -27,12 +27,7 @@ def run(ctx) -> Outcome:
     """Measure what `calibrate.what` names for `calibrate.budget` seconds; collective."""
     options = ctx.config.calibrate
     what = options.what or WHAT
-    makers = {
-        "kernels": kernel_cases,
-        "collectives": collective_cases,
-        "lookups": lookup_cases,
-        "memory": memory_cases,
-    }
+    makers = {"kernels": kernel_cases, "collectives": collective_cases, "memory": memory_cases}
     cases = [case for name, make in makers.items() if name in what for case in make(ctx)]
     begin, rounds, steps, noisy = time.perf_counter(), 0, 1, 0
     shares: list[np.ndarray] = []

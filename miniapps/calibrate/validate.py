@@ -10,7 +10,7 @@ from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need, ranks_on_node
 
 SHAPE = 400_000  # bytes of the matrices and of the images of a shape, the mean over those that are drawn
-OTHERS = 2**27  # bytes of tables, messages and libraries
+OTHERS = 2**27  # bytes of messages and libraries
 
 
 def validate(config, options, size: int) -> None:
@@ -30,11 +30,11 @@ def validate(config, options, size: int) -> None:
 
 def memory(config, options, size: int) -> Need:
     """The arrays of --what memory, and those of as many shapes as are drawn."""
-    from miniapps.calibrate.bandwidth import ARRAYS, longest
+    from miniapps.calibrate.bandwidth import ARRAYS, array_bytes
 
     given = config.calibrate
     what = given.what or WHAT
-    arrays = ARRAYS * longest(ranks_on_node(size)) if "memory" in what else 0
+    arrays = ARRAYS * array_bytes(ranks_on_node(size)) if "memory" in what else 0
     kernels = SHAPE * given.shapes * len(given.variants) if "kernels" in what else 0
 
     def fitting(share: int) -> str:
