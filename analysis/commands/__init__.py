@@ -14,7 +14,7 @@ from typing import Any
 from analysis import studies
 
 OWN = (
-    "report", "divergence", "variability", "growth", "components", "learning",
+    "report", "divergence", "variability", "learning",
     "sharding", "predict", "score", "lint", "chain", "show", "export", "ask",
 )  # fmt: skip
 COMMANDS = (*OWN, *studies.names())

@@ -10,7 +10,6 @@ from datetime import UTC, datetime
 from importlib import resources
 
 from analysis import studies
-from analysis.components.sections import components_section
 from analysis.export.tables import link
 from analysis.headline import AS_RECORDED, BADGES, Headline, headline
 from analysis.lint.rules import lint
@@ -22,7 +21,7 @@ from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.page.words import in_words
 from analysis.predict.sections import predict_sections
 from analysis.predict.whatif import WhatIf, what_if_sections
-from analysis.report.equality import first_sections, groups_sections, growth_sections, variability_sections
+from analysis.report.equality import first_sections, groups_sections, variability_sections
 from analysis.report.launches import (
     environment_sections,
     excluded_sections,
@@ -47,14 +46,14 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     "nodes",
     machine_sections,
     timeline_sections,
-    growth_sections,
+    "growth",
     variability_sections,
     times_sections,
     costs_sections,
     "scaling",
     predict_sections,
     lambda overview: what_if_sections(overview.what_if),
-    lambda overview: [components_section(overview.frames)],
+    "components",
     "sums",
     "solves",
     lambda overview: training_sections(overview.training) if overview.training else [],

@@ -19,7 +19,6 @@ from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.page.tables import alone, groups_table, variability_tables
 from analysis.report import figures
-from analysis.report.growth import growth_section
 from analysis.runs import Id, label, samples
 from analysis.sentences import place
 from analysis.variability import variability
@@ -135,11 +134,6 @@ def _shown(groups: list[Group]) -> Iterator[tuple[str, Comparison, str]]:
         pairs += [(group.label, group.beside.first)] if group.beside and group.beside.first else []
         pairs += [(group.label, group.across)] if group.across else []
         yield from ((name, pair, group.why if pair is group.shown else "") for name, pair in pairs)
-
-
-def growth_sections(overview: Overview) -> list[Section]:
-    """How the difference grows with the step."""
-    return [growth_section(overview.stepped, overview.groups, overview.labels)]
 
 
 def variability_sections(overview: Overview) -> list[Section]:

@@ -1,4 +1,4 @@
-"""The figures of the report: frames in, SVG out. Every run or pair of runs is a point."""
+"""The figures of the report on variability, times and costs: frames in, SVG out. Runs and pairs of runs are points."""
 
 from __future__ import annotations
 
@@ -10,55 +10,14 @@ import pandas as pd
 from analysis.groups import ranks_text
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, log_ticks
+from analysis.page.groups import figure_of_groups, most_elements
 from analysis.page.svg import Figure
 from analysis.regions import cost_summary, withheld
 from analysis.variability import EACH_OTHER
 
-ROW_IN = 0.46  # height of a row that has its label above the points
 REGIONS = 10  # the longest regions are drawn, the table has all
-POINTS = 6000  # of one figure: more are not told apart; steps are thinned, never runs
+POINTS = 6000  # of a row of points, above which it is an image
 SPREAD = 0.09  # vertical distance of points in one row, so that equal ones are seen
-
-
-def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFrame) -> list[Figure]:
-    """Fraction of differing blocks and largest relative difference against the step; `growths` as
-    `growthruns.cell_growths` returns it, by `group` (a series each, numbered as in `groups`). The growth fitted in
-    `laws` (`growthruns.laws`) is drawn over the steps of its growth phase, and no further."""
-    figures = []
-    fingerprints = growths[growths["kind"] == "fingerprints"]
-    for name in _most_elements(fingerprints):
-        caption = (
-            f"Share of the blocks whose {name} has other bits than in the first run of the group, after each "
-            "step. One line per run; 0 means equal."
-        )
-        same = _thinned(fingerprints[fingerprints["name"] == name])
-        plot = _by_step(same, "fraction", f"blocks that differ, {name}", groups)
-        data = same[["group", "run", "repeat", "step", "name", "differing", "elements", "fraction"]]
-        figures.append(
-            _figure("blocks", f"How far the difference in {name} has spread", plot, caption, data, groups)
-        )
-    values = growths[growths["kind"] == "values"]
-    for name in _most_elements(values):
-        caption = (
-            f"Largest relative difference of {name} from the first run of the group, after each step, on a "
-            "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A "
-            "straight rise is exponential growth; a plateau is where errors are made and damped at the same rate, "
-            "often at the tolerance of a solver, or, near 1, where the states have nothing left in common."
-        )
-        same = _thinned(values[(values["name"] == name) & np.isfinite(values["max_relative"])])
-        if same.empty:  # NaN throughout
-            continue
-        fitted = laws[(laws["kind"] == "values") & (laws["name"] == name) & laws["rate"].notna()]
-        if len(fitted):
-            caption += (
-                " Dark straight lines: the growth fitted to its growth phase, over the steps of that phase."
-            )
-        plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups, fitted)
-        data = same[["group", "run", "repeat", "step", "name", "elements", "max_relative", "max_ulp"]]
-        figures.append(
-            _figure("growth", f"How large the difference in {name} has grown", plot, caption, data, groups)
-        )
-    return figures
 
 
 def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
@@ -67,7 +26,7 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
     figures = []
     values = pairs[pairs["kind"] == "values"]
     singles = values[(values["elements"] == 1) & (values["v_s"] != 0)]
-    chosen = [(name, "v_ermv", "V_ermv", "mean relative difference") for name in _most_elements(values)]
+    chosen = [(name, "v_ermv", "V_ermv", "mean relative difference") for name in most_elements(values)]
     chosen += [(name, "v_s", "|V_s|", "relative difference") for name in singles["name"].head(1)]
     for name, column, metric, words in chosen:
         same = values[(values["name"] == name) & np.isfinite(values[column])]
@@ -86,7 +45,9 @@ def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
         title = f"How far runs lie apart: {name}"
         data = same[["group", "cell", "against", "a", "b", "name", "step", column, "max_ulp"]]
         data = data.assign(**{column: data[column].abs()})
-        figures.append(_figure(f"variability-{column}", title, plot, caption, data, groups, len(rows)))
+        figures.append(
+            figure_of_groups(f"variability-{column}", title, plot, caption, data, groups, len(rows))
+        )
     return figures
 
 
@@ -116,7 +77,7 @@ def time_figures(table: pd.DataFrame, groups: list[str]) -> list[Figure]:
         data = same.loc[same["name"].isin(names) & np.isfinite(same[column])]
         data = data[["group", "size", "run", "repeat", "name", column]]
         plot = _regions(data, column, label, names, groups)
-        figures.append(_figure(column, title, plot, caption, data, groups, len(names) * 0.75))
+        figures.append(figure_of_groups(column, title, plot, caption, data, groups, len(names) * 0.75))
     return figures
 
 
@@ -144,7 +105,9 @@ def cost_figures(
         )
         plot = _rows(rows, "wall time relative to the weakest guarantee", log=False)
         data = points[["group", "size", "run", "repeat", "wall_s", "base", "relative"]]
-        figures.append(_figure("cost", "What a guarantee costs", plot, caption, data, groups, len(rows)))
+        figures.append(
+            figure_of_groups("cost", "What a guarantee costs", plot, caption, data, groups, len(rows))
+        )
     if points["size"].nunique() > 1:
         caption = (
             "The same against the rank count: every run a point"
@@ -154,62 +117,13 @@ def cost_figures(
         plot = _costs_by_size(points, shown, groups)
         title = "What a guarantee costs, and the rank count"
         data = points[["group", "size", "run", "repeat", "wall_s", "base", "relative"]]
-        figures.append(_figure("cost-ranks", title, plot, caption, data, groups))
+        figures.append(figure_of_groups("cost-ranks", title, plot, caption, data, groups))
     if runs["size"].nunique() > 1:
         caption = "Wall time of a whole repeat, every run a point. Both axes are logarithmic."
         data = runs[["group", "size", "run", "repeat", "wall_s"]]
         plot = _by_size(runs, groups)
-        figures.append(_figure("wall", "Wall time and rank count", plot, caption, data, groups))
+        figures.append(figure_of_groups("wall", "Wall time and rank count", plot, caption, data, groups))
     return figures
-
-
-def _figure(name, title, plot, caption, data, groups, rows: float = 0) -> Figure:
-    """A figure of the groups in `data`, which are its points, as high as `rows` rows need."""
-    present = tuple((i, group) for i, group in enumerate(groups) if group in set(data["group"]))
-    height = 0.75 + rows * ROW_IN if rows else 3.1
-    return svg.figure_of(name, title, plot, caption, height, present, data=data)
-
-
-def _most_elements(frame: pd.DataFrame) -> list[str]:
-    """The name with the most elements, the first recorded of these, as a list; empty for an empty frame."""
-    most = frame.groupby("name", sort=False)["elements"].max()
-    return [most.idxmax()] if len(most) else []
-
-
-def _by_step(
-    frame: pd.DataFrame, column: str, label: str, groups: list[str], fitted: pd.DataFrame | None = None
-) -> Callable:
-    def plot(axes) -> None:
-        log = column != "fraction"
-        floor = floor_of(frame[column]) if log else 0.0
-        for (group, _, _), same in frame.groupby(["group", "run", "repeat"], sort=False):
-            y = same[column].to_numpy()
-            shown = np.where(y == 0, floor, y)
-            look = svg.series(groups.index(group))
-            axes.plot(same["step"], np.where(y == 0, np.nan, y) if log else y, color=look["color"], alpha=0.7)
-            axes.plot(same["step"], shown, linestyle="none", alpha=0.8, **look)
-        for law in () if fitted is None else fitted.itertuples(index=False):
-            ends = np.array([law.first, law.last], float)
-            heights = law.start * np.exp(law.rate * ends)
-            axes.plot(ends, heights, color=svg.INK, linewidth=2.0, zorder=3)
-            axes.annotate(
-                "fitted growth", (ends[0], heights[0]), (9, -4), textcoords="offset points", fontsize=9
-            )
-        axes.set_xlabel("step")
-        axes.set_ylabel(label)
-        axes.xaxis.get_major_locator().set_params(integer=True)
-        if log:
-            log_axis(axes.yaxis, axes.set_yscale, floor)
-        else:
-            axes.set_ylim(-0.04, 1.04)
-
-    return plot
-
-
-def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """Every step, or evenly chosen ones where all would be more than POINTS points."""
-    steps = frame["step"].unique()
-    return frame[frame["step"].isin(steps[:: max(1, -(-len(frame) // POINTS))])]
 
 
 def _rows(rows: list[tuple[str, int, np.ndarray, bool]], label: str, log: bool) -> Callable:

@@ -8,9 +8,9 @@ import re
 import numpy as np
 import pandas as pd
 
-from analysis.components.observations import ALLOCATION, LAUNCH, NODE, RANDOM, Observations
-from analysis.components.study import of_problem
 from analysis.runs import ids
+from analysis.studies.components.estimates import of_problem
+from analysis.studies.components.observations import ALLOCATION, LAUNCH, NODE, RANDOM, Observations
 from analysis.training.frames import ACCURACY, Trainings
 from analysis.training.prices import at, common_rates, named
 

@@ -6,13 +6,13 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.components.bootstrap import bca, replicates
-from analysis.components.design import design
-from analysis.components.henderson import estimate, rows_of
-from analysis.components.observations import LAUNCH, REPEAT, WALL, observations
-from analysis.components.study import ALGORITHM, FEWEST, RUN_TO_RUN, components
-from analysis.components.tables import notes, sentences
 from analysis.load.frames import load
+from analysis.studies.components.bootstrap import bca, replicates
+from analysis.studies.components.design import design
+from analysis.studies.components.estimates import ALGORITHM, FEWEST, RUN_TO_RUN, components
+from analysis.studies.components.henderson import estimate, rows_of
+from analysis.studies.components.observations import LAUNCH, REPEAT, WALL, observations
+from analysis.studies.components.tables import notes, sentences
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
 
 

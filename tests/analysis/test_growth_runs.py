@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from analysis.__main__ import main
-from analysis.growth.runs import HALF, alone, cell_growths, equal_cells, laws
 from analysis.load.frames import load
 from analysis.report.build import build
+from analysis.studies.growth.runs import HALF, alone, cell_growths, equal_cells, laws
 from tests.analysis.synthetic import write_run
 
 STEPS = 40

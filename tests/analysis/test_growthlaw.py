@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.growth.law import law, phase, pieces
+from analysis.studies.growth.law import law, phase, pieces
 
 K = np.arange(200.0)
 LAG = np.minimum(-36 + 0.2 * np.maximum(K - 50, 0), -12)  # flat to 50, rises to 170, flat

@@ -7,11 +7,11 @@ from analysis.__main__ import main
 from analysis.clauses import clause
 from analysis.divergence.compare import compare
 from analysis.factors import by_factor
-from analysis.growth.runs import cell_growths, equal_cells
 from analysis.headline import headline
 from analysis.load.frames import load
 from analysis.matrix import ALL, matrix
 from analysis.report.build import build
+from analysis.studies.growth.runs import cell_growths, equal_cells
 from analysis.variability import variability
 from analysis.verdict import BROKEN, DIFFERS, HOLDS, INCOMPARABLE, SAME, judge
 from miniapps.trace import Tracer

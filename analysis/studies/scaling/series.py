@@ -82,7 +82,7 @@ def series(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, li
         _with_speedup(usable.iloc[rows].assign(series=label, kind=kind))
         for (kind, rows), label in zip(members, labels, strict=True)
     ]
-    columns = POINTS | {"apart": Column("bool")}
+    columns = POINTS | {"apart": Column("bool"), "path": Column("object")}  # a path need not be text
     return frame(pd.concat(pieces, ignore_index=True) if pieces else [], columns), notes
 
 

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.growth.law import typical
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
 from analysis.page.text import interval, number
 from analysis.runs import label
+from analysis.studies.growth.law import typical
 from analysis.studies.solves.growth import differences
 from analysis.studies.solves.pairs import drift
 from analysis.studies.solves.runs import TRUE_RESIDUAL

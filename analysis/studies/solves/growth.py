@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.growth.law import LAW, law
 from analysis.studies.contract import Column, frame
+from analysis.studies.growth.law import LAW, law
 from analysis.studies.solves.runs import Solves
 
 GROWTH = {"family": Column("str"), "case": Column("str"), **LAW}
 
 
 def growth(solves: Solves) -> pd.DataFrame:
-    """One row per case with a drift study; columns GROWTH: `analysis.growth.law.law` of its samples, against
+    """One row per case with a drift study; columns GROWTH: `analysis.studies.growth.law.law` of its samples, against
     the tolerance of the solver.
     """
     rows = []

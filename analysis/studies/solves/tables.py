@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.growth.table import law_table
 from analysis.headline import Finding
 from analysis.page.sections import Shown, Table, lines_of, table_of
 from analysis.page.text import below, number
 from analysis.power import bounded
 from analysis.runs import label
+from analysis.studies.growth.tables import law_table
 from analysis.studies.solves.growth import growth
 from analysis.studies.solves.pairs import cases, decisions, pairs
 from analysis.studies.solves.runs import Solves
@@ -253,6 +253,6 @@ def growth_tables(known: Known) -> list[tuple[str, Table]]:
     for family, same in known.growth.groupby("family", sort=False):
         tolerance = same["tolerance"].iloc[0]
         where = f"; tolerance {number(tolerance)}" if tolerance > 0 else ""
-        table = law_table(same, {"case": "case"}, unit="iteration")
+        table = law_table(same, "case", unit="iteration")
         tables.append((f"Growth of the difference: {family}{where}", table))
     return tables

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.components.observations import PLURAL
-from analysis.components.study import ALGORITHM, RUN_TO_RUN
-from analysis.page.sections import Table
+from analysis.page.sections import Shown, Table, lines_of
 from analysis.page.text import interval, number
+from analysis.studies.components.estimates import ALGORITHM, RUN_TO_RUN
+from analysis.studies.components.observations import PLURAL
 
 TITLES = {RUN_TO_RUN: "Run-to-run variance", ALGORITHM: "Variance by change of algorithm"}
 SHARE = {RUN_TO_RUN: "share of run-to-run", ALGORITHM: "share of all"}
 
 
 def problems(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(app and problem in words, its rows of `frame`), as `study.components` returns it."""
+    """(app and problem in words, its rows of `frame`), as `components` returns it."""
     for (app, problem), same in frame.groupby(["app", "problem"], sort=False):
         yield f"{app} {problem}".strip(), same
 
@@ -62,7 +62,7 @@ def _chance(known: pd.DataFrame, outcome: str) -> str:
 
 
 def notes(frame: pd.DataFrame) -> list[str]:
-    """What limits the numbers, and which outcomes do not vary: a sentence per problem and reason."""
+    """What limits the numbers, and which outcomes do not vary: a line per problem and reason."""
     lines = []
     for where, problem in problems(frame):
         varying = set(problem.loc[problem["variance"].notna(), "outcome"])
@@ -89,7 +89,7 @@ def notes(frame: pd.DataFrame) -> list[str]:
             factors = list(dict.fromkeys(factor for _, factor, r in reasons if r == remark and factor))
             about = [*([] if varying and varying <= set(outcomes) else [", ".join(outcomes)])]
             about += [", ".join(factors)] if remark.startswith(("not separable", "no interval")) else []
-            lines.append(": ".join([where, *about, remark]) + ".")
+            lines.append(": ".join([where, *about, remark]))
     return lines
 
 
@@ -102,18 +102,24 @@ def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
             own = known[known["kind"] == kind]
             if own.empty:
                 continue
-            remarks = own["remark"].any()
-            columns = ("outcome", "between", "levels", "df", "sd", "95 % interval", SHARE[kind], "interval of it",
-                       *(["remark"] if remarks else []))  # fmt: skip
-            rows = [
-                (
-                    f"{row.outcome} ({row.scale})", PLURAL.get(row.factor, row.factor), row.levels, row.df,
-                    number(np.sqrt(row.variance)), interval(np.sqrt(row.low), np.sqrt(row.high)),
-                    percent(row.share), interval(row.share_low, row.share_high, percent), row.remark,
-                )[: len(columns)]
-                for row in own.itertuples(index=False)
-            ]  # fmt: skip
-            tables.append((f"{title}: {where}{_drawn(own)}", Table(columns, rows, columns[2:8])))
+            columns = [
+                Shown("outcome", lambda row: f"{row.outcome} ({row.scale})"),
+                Shown("between", lambda row: PLURAL.get(row.factor, row.factor)),
+                Shown("levels", lambda row: row.levels, number=True),
+                Shown("df", lambda row: row.df, number=True),
+                Shown("sd", lambda row: number(np.sqrt(row.variance)), number=True),
+                Shown(
+                    "95 % interval", lambda row: interval(np.sqrt(row.low), np.sqrt(row.high)), number=True
+                ),
+                Shown(SHARE[kind], lambda row: percent(row.share), number=True),
+                Shown(
+                    "interval of it",
+                    lambda row: interval(row.share_low, row.share_high, percent),
+                    number=True,
+                ),
+                *([Shown("remark", lambda row: row.remark)] if own["remark"].any() else []),
+            ]
+            tables.append((f"{title}: {where}{_drawn(own)}", lines_of(own, columns)))
     return tables
 
 

@@ -14,8 +14,8 @@ from statistics import NormalDist
 
 import numpy as np
 
-from analysis.components.henderson import Rows, estimate
 from analysis.statistics import CONFIDENCE
+from analysis.studies.components.henderson import Rows, estimate
 
 RESAMPLES = 999
 USED = 0.9  # of the resamples must have an estimate: others lost a level that the component needs

@@ -1,4 +1,4 @@
-"""The section of the report about variance components."""
+"""The figures of variance components: their shares."""
 
 from __future__ import annotations
 
@@ -6,38 +6,14 @@ from collections.abc import Callable
 
 import pandas as pd
 
-from analysis.components.observations import PLURAL
-from analysis.components.study import ALGORITHM, RUN_TO_RUN, components
-from analysis.components.tables import component_tables, notes, problems, sentences
-from analysis.load.frames import Frames
 from analysis.page import svg
-from analysis.page.sections import Section, folded
 from analysis.page.svg import Figure, figure_of
+from analysis.studies.components.estimates import ALGORITHM, RUN_TO_RUN
+from analysis.studies.components.observations import PLURAL
+from analysis.studies.components.tables import problems
 
-TITLE = "Where the variance is"
 DRAWN = 4  # problems with figures; the tables have all
-OUTCOMES_NAMED = 2  # outcomes of a problem that the introduction speaks of
 ROW_IN = 0.17
-
-
-def components_section(frames: Frames) -> Section:
-    """Shares of allocation, node, launch and repeat in the variance from run to run, apart from the algorithm's."""
-    frame = components(frames)
-    tables = component_tables(frame)
-    limits = notes(frame)
-    if not tables:
-        return Section(
-            "components", TITLE, " ".join(["No outcome of two complete runs of one problem varies.", *limits])
-        )
-    intro = " ".join(
-        [
-            "Wall time (its logarithm) and the final value of each global quantity, split by Henderson's method 3 into "
-            "what differs between allocations, nodes, launches and repeats of a launch: run-to-run. What changes with "
-            "ordering, kernel, guarantee or rank count is taken out before, and given apart.",
-            *sentences(frame, OUTCOMES_NAMED),
-        ]
-    )
-    return Section("components", TITLE, "", intro, component_figures(frame), folded(tables), notes=limits)
 
 
 def component_figures(frame: pd.DataFrame) -> list[Figure]:

@@ -15,8 +15,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from analysis.components.henderson import ranks
-from analysis.components.observations import RANDOM, REPEAT
+from analysis.studies.components.henderson import ranks
+from analysis.studies.components.observations import RANDOM, REPEAT
 
 COMBINATION = "combination"
 MOST_TOGETHER = 3  # factors that are named as confounded together before it is "those before"

@@ -1,4 +1,4 @@
-"""How the difference between runs grows with the step: the law of `analysis.growth.law` for every cell and name.
+"""How the difference between runs grows with the step: the law of `growth.law` for every cell and name.
 
 Samples are the runs of a cell, each against the first of it. They share that run, so that their interval says how
 sure the rate is for this reference, not for another.
@@ -11,22 +11,36 @@ from collections.abc import Collection
 import numpy as np
 import pandas as pd
 
-from analysis.divergence.steps import GROWTH, growths
+from analysis.divergence.steps import growths
 from analysis.groups import grouped
-from analysis.growth.law import LAW, law
 from analysis.load.frames import Frames
 from analysis.runs import ids, label, samples
+from analysis.studies.contract import Column, frame
+from analysis.studies.growth import TOLERANCE
+from analysis.studies.growth.law import LAW, law
 from analysis.variability import comparable
 
-TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
 HALF = 0.5  # of the blocks: fingerprints say whether blocks differ, not how much
 
-CELLS = ["group", "cell", "reference", "runs", "comparable"]
-LAWS = ["group", "cell", "reference", "name", "kind", *LAW, "efold", "tenfold"]
+PLACE = {"group": Column("str"), "cell": Column("str"), "reference": Column("str")}
+GROWN = {
+    **PLACE, "runs": Column("int64", "complete ones of the cell"),
+    "comparable": Column("bool", "no run of the cell lacks records"),
+    "run": Column("str"), "repeat": Column("int64"), "step": Column("int64"),
+    "kind": Column("str", "`values` or `fingerprints`, whose elements are blocks"), "name": Column("str"),
+    "elements": Column("int64"), "differing": Column("int64"), "fraction": Column("float64", "differing / elements"),
+    "max_relative": Column("float64", "largest relative difference of values"),
+    "max_ulp": Column("float64", "", "ULP"), "undefined": Column("int64", "differences that are no numbers"),
+}  # fmt: skip
+LAWS = {
+    **PLACE, "name": Column("str"), "kind": GROWN["kind"], **LAW,
+    "efold": Column("float64", "steps in which it grows by e"),
+    "tenfold": Column("float64", "steps in which it grows by ten"),
+}  # fmt: skip
 
 
 def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.DataFrame:
-    """`divergence.growths` of the complete runs of each cell against its first, with the columns CELLS: `reference` is
+    """`divergence.growths` of the complete runs of each cell against its first, columns GROWN: `reference` is
     that first run, `runs` how many complete runs the cell has, `comparable` whether none of them lacks records. Only of
     `cells`, where these are given; cells of one complete run have no rows, nor have runs that compare variants,
     whose steps are samples."""
@@ -40,9 +54,7 @@ def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.Dat
         own = growths(frames, first, others)
         place = {"group": group, "cell": cell, "reference": label(first), "runs": len(members)}
         pieces.append(own.assign(**place, comparable=comparable(frames, [first, *others])))
-    if not pieces:
-        return pd.DataFrame(columns=[*GROWTH, "run", "repeat", *CELLS])
-    return pd.concat(pieces, ignore_index=True)
+    return frame(pd.concat(pieces, ignore_index=True) if pieces else [], GROWN)
 
 
 def laws(differences: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
@@ -62,9 +74,9 @@ def laws(differences: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFram
             table = some.pivot(index="step", columns=["run", "repeat"], values=what).sort_index()
             where = {"group": group, "cell": cell, "reference": some["reference"].iloc[0], "name": name}
             rows.append(where | {"kind": kind} | law(table, at))
-    frame = pd.DataFrame(rows, columns=LAWS)
-    rate = frame["rate"].astype(float).where(frame["rate"].astype(float) > 0)
-    return frame.assign(efold=1 / rate, tenfold=np.log(10) / rate)
+    fitted = frame(rows, LAWS)
+    rate = fitted["rate"].where(fitted["rate"] > 0)
+    return fitted.assign(efold=1 / rate, tenfold=np.log(10) / rate)
 
 
 def equal_cells(differences: pd.DataFrame) -> dict[str, int]:

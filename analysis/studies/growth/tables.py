@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.page.sections import Table
+from analysis.page.sections import Shown, Table, lines_of
 from analysis.page.text import interval, number
 from analysis.power import power_note
 
@@ -23,25 +23,29 @@ def growth_tables(fitted: pd.DataFrame, tolerance: float) -> list[tuple[str, Tab
             some = same[same["kind"] == kind]
             if len(some):
                 title = f"{cell}, against {reference}: {what}"
-                tables.append((title, law_table(some, {"name": "name"}, unit="step")))
+                tables.append((title, law_table(some, "name", unit="step")))
     return tables
 
 
-def law_table(laws: pd.DataFrame, keys: dict[str, str], unit: str) -> Table:
-    """One row per row of `laws`, which has the columns `analysis.growth.law.LAW` and those of `keys`, {column:
-    heading}. `unit`: what growth is per, such as "step"."""
-    remarks = [remark(row, unit) for row in laws.itertuples(index=False)]
-    columns = (*keys.values(), "samples", "growth phase", f"rate per {unit}", "tenfold in", "largest", "settles at",
-               "predicted", "observed", *(["remark"] if any(remarks) else []))  # fmt: skip
-    rows = [
-        (
-            *(getattr(row, key) for key in keys), row.samples, interval(row.first, row.last), _rate(row),
-            _tenfold(row.rate), _at(row.largest, row.largest_at), number(row.settled),
-            _about(row.predicted, row.predicted_low, row.predicted_high), _observed(row), text,
-        )[: len(columns)]
-        for row, text in zip(laws.itertuples(index=False), remarks, strict=True)
-    ]  # fmt: skip
-    return Table(columns, rows, columns[len(keys) : len(keys) + 8])
+def law_table(laws: pd.DataFrame, key: str, unit: str) -> Table:
+    """One row per row of `laws`, which has the columns `law.LAW` and one that names the row, `key`. `unit`: what growth
+    is per, such as "step"."""
+    columns = [
+        Shown(key, lambda row: getattr(row, key)),
+        Shown("samples", lambda row: row.samples, number=True),
+        Shown("growth phase", lambda row: interval(row.first, row.last), number=True),
+        Shown(f"rate per {unit}", lambda row: _rate(row), number=True),
+        Shown("tenfold in", lambda row: _tenfold(row.rate), number=True),
+        Shown("largest", lambda row: _at(row.largest, row.largest_at), number=True),
+        Shown("settles at", lambda row: number(row.settled), number=True),
+        Shown(
+            "predicted", lambda row: _about(row.predicted, row.predicted_low, row.predicted_high), number=True
+        ),
+        Shown("observed", lambda row: _observed(row), number=True),
+    ]
+    if any(remark(row, unit) for row in laws.itertuples(index=False)):
+        columns.append(Shown("remark", lambda row: remark(row, unit)))
+    return lines_of(laws, columns)
 
 
 def equal_lines(cells: Mapping[str, int]) -> list[str]:

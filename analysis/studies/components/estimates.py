@@ -7,21 +7,34 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from analysis.components.bootstrap import RESAMPLES, bca, replicates
-from analysis.components.design import Design, design
-from analysis.components.henderson import estimate, ranks, rows_of
-from analysis.components.observations import PLURAL, RANDOM, REPEAT, Observations, observations
 from analysis.load.frames import Frames
 from analysis.power import power_note
+from analysis.studies.components.bootstrap import RESAMPLES, bca, replicates
+from analysis.studies.components.design import Design, design
+from analysis.studies.components.henderson import estimate, ranks, rows_of
+from analysis.studies.components.observations import PLURAL, RANDOM, REPEAT, Observations, observations
+from analysis.studies.contract import Column, frame
 
 RUN_TO_RUN, ALGORITHM = "run-to-run", "algorithm"
 FEWEST = 8  # units that are drawn for an interval
 FEWEST_IN = 4  # of them under every level of what they lie in
 SEED = 1
 
-COMPONENTS = ["app", "problem", "outcome", "scale", "step", "observations", "left_out", "kind", "factor", "levels",
-              "df", "variance", "low", "high", "negative", "share", "share_low", "share_high", "drawn", "units",
-              "resamples", "refused", "alias", "remark"]  # fmt: skip
+COMPONENTS = {
+    "app": Column("str"), "problem": Column("str", "what tells it from the others of the application"),
+    "outcome": Column("str"), "scale": Column("str", "`log` of times, `relative` deviation, or `absolute`"),
+    "step": Column("int64", "of the outcome, -1 for the wall time"),
+    "observations": Column("int64", "complete runs that have a number"), "left_out": Column("int64", "that have none"),
+    "kind": Column("str", "`run-to-run` or `algorithm`"), "factor": Column("str"), "levels": Column("int64"),
+    "df": Column("int64", "degrees of freedom"), "variance": Column("float64"),
+    "low": Column("float64", "95 % interval by bootstrap"), "high": Column("float64", "95 % interval by bootstrap"),
+    "negative": Column("bool", "the estimate was below 0"),
+    "share": Column("float64", "of run-to-run: of their sum; of algorithm: of the sum of all"),
+    "share_low": Column("float64"), "share_high": Column("float64"), "drawn": Column("str", "levels of which factor"),
+    "units": Column("int64", "how many there are"), "resamples": Column("int64"),
+    "refused": Column("str", "why there is no interval"), "alias": Column("str", "from what it cannot be told"),
+    "remark": Column("str", "what limits it"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -53,7 +66,7 @@ def components(frames: Frames, resamples: int = RESAMPLES) -> pd.DataFrame:
     alias          factors from which this one cannot be told: it has no variance of its own here
     """
     rows = [row for observed in observations(frames) for row in of_problem(observed, resamples)]
-    return pd.DataFrame(rows, columns=COMPONENTS)
+    return frame(rows, COMPONENTS)
 
 
 def of_problem(observed: Observations, resamples: int = RESAMPLES) -> list[dict]:

@@ -1,0 +1,34 @@
+"""How the difference between runs grows with the step: the law, the runs it is fitted to."""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+SUMMARY = "how the difference between runs grows with the step: rate, saturation, when a tolerance is crossed"
+DETAIL = """\
+The runs of one problem, method and rank count are compared with the first of them. A rate needs four of them, its
+interval seven. Runs of `reductions` are left out, since their steps are samples: see `sums`."""
+EXAMPLES = """\
+  python -m analysis growth runs/
+  python -m analysis growth runs/ --tolerance 1e-6"""
+NEEDS = "steps that follow from each other (for those that compare variants see `sums`)"
+TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of this study."""
+    parser.add_argument(
+        "--tolerance", type=_tolerance, default=TOLERANCE, metavar="X",
+        help=f"relative difference whose step is predicted and observed ({TOLERANCE:g}: half of the digits of float64)",
+    )  # fmt: skip
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text}: must be a number above 0, such as 1e-8")
+    return value

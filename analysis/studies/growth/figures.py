@@ -1,0 +1,96 @@
+"""The figures of growth: how far a difference has spread, and how large it is, by step. Every run is a line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+
+from analysis.page import svg
+from analysis.page.axes import floor_of, log_axis
+from analysis.page.groups import figure_of_groups, most_elements
+from analysis.page.svg import Figure
+
+POINTS = 6000  # of one figure: more are not told apart; steps are thinned, never runs
+
+
+def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFrame) -> list[Figure]:
+    """Fraction of differing blocks and largest relative difference against the step; `growths` as
+    `runs.cell_growths` returns it, by `group` (a series each, numbered as in `groups`). The growth fitted in
+    `laws` (`runs.laws`) is drawn over the steps of its growth phase, and no further."""
+    figures = []
+    fingerprints = growths[growths["kind"] == "fingerprints"]
+    for name in most_elements(fingerprints):
+        caption = (
+            f"Share of the blocks whose {name} has other bits than in the first run of the group, after each "
+            "step. One line per run; 0 means equal."
+        )
+        same = _thinned(fingerprints[fingerprints["name"] == name])
+        plot = _by_step(same, "fraction", f"blocks that differ, {name}", groups)
+        data = same[["group", "run", "repeat", "step", "name", "differing", "elements", "fraction"]]
+        figures.append(
+            figure_of_groups(
+                "blocks", f"How far the difference in {name} has spread", plot, caption, data, groups
+            )
+        )
+    values = growths[growths["kind"] == "values"]
+    for name in most_elements(values):
+        caption = (
+            f"Largest relative difference of {name} from the first run of the group, after each step, on a "
+            "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A "
+            "straight rise is exponential growth; a plateau is where errors are made and damped at the same rate, "
+            "often at the tolerance of a solver, or, near 1, where the states have nothing left in common."
+        )
+        same = _thinned(values[(values["name"] == name) & np.isfinite(values["max_relative"])])
+        if same.empty:  # NaN throughout
+            continue
+        fitted = laws[(laws["kind"] == "values") & (laws["name"] == name) & laws["rate"].notna()]
+        if len(fitted):
+            caption += (
+                " Dark straight lines: the growth fitted to its growth phase, over the steps of that phase."
+            )
+        plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups, fitted)
+        data = same[["group", "run", "repeat", "step", "name", "elements", "max_relative", "max_ulp"]]
+        figures.append(
+            figure_of_groups(
+                "growth", f"How large the difference in {name} has grown", plot, caption, data, groups
+            )
+        )
+    return figures
+
+
+def _by_step(
+    frame: pd.DataFrame, column: str, label: str, groups: list[str], fitted: pd.DataFrame | None = None
+) -> Callable:
+    def plot(axes) -> None:
+        log = column != "fraction"
+        floor = floor_of(frame[column]) if log else 0.0
+        for (group, _, _), same in frame.groupby(["group", "run", "repeat"], sort=False):
+            y = same[column].to_numpy()
+            shown = np.where(y == 0, floor, y)
+            look = svg.series(groups.index(group))
+            axes.plot(same["step"], np.where(y == 0, np.nan, y) if log else y, color=look["color"], alpha=0.7)
+            axes.plot(same["step"], shown, linestyle="none", alpha=0.8, **look)
+        for law in () if fitted is None else fitted.itertuples(index=False):
+            ends = np.array([law.first, law.last], float)
+            heights = law.start * np.exp(law.rate * ends)
+            axes.plot(ends, heights, color=svg.INK, linewidth=2.0, zorder=3)
+            axes.annotate(
+                "fitted growth", (ends[0], heights[0]), (9, -4), textcoords="offset points", fontsize=9
+            )
+        axes.set_xlabel("step")
+        axes.set_ylabel(label)
+        axes.xaxis.get_major_locator().set_params(integer=True)
+        if log:
+            log_axis(axes.yaxis, axes.set_yscale, floor)
+        else:
+            axes.set_ylim(-0.04, 1.04)
+
+    return plot
+
+
+def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
+    """Every step, or evenly chosen ones where all would be more than POINTS points."""
+    steps = frame["step"].unique()
+    return frame[frame["step"].isin(steps[:: max(1, -(-len(frame) // POINTS))])]
