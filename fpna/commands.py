@@ -12,25 +12,41 @@ from analysis.commands import command
 from kernels.commands.options import add_version
 from miniapps import applications
 
+# {command: (what runs it, what it is for)}. The module has main(argv, prog) and parser(prog), or parser_of(words, prog)
+# where words choose the parser.
 OTHERS = {
-    "run": "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
-    "jobs": "campaigns and batch scripts: fpna jobs --help",
-    "kernels": "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
-    "partition": "a training step over a mesh of ranks, planned and not run: fpna partition explain --help",
-    "embeddings": "times steps of tables of embeddings, for sharding: mpirun -n 2 fpna embeddings FILE",
-    "cause": "whether rounding explains the difference of two runs, by disturbed launches: fpna cause A B -- ./app",
-    "cost": "how many times as long B takes as A, by paired launches: fpna cost A B [-- COMMAND]",
-    "verify": "executes parts of a run again, on any number of ranks, and compares every bit",
-    "doctor": "what this machine has, what is missing, and how to get it",
-    "demo": "runs that differ and runs that agree, and the report on them",
+    "run": (
+        "miniapps.programs.observing",
+        "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
+    ),
+    "jobs": ("jobs.__main__", "campaigns and batch scripts: fpna jobs --help"),
+    "kernels": (
+        "kernels.__main__",
+        "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
+    ),
+    "partition": (
+        "miniapps.partition.commands",
+        "a training step over a mesh of ranks, planned and not run: fpna partition explain --help",
+    ),
+    "embeddings": (
+        "miniapps.embeddings.__main__",
+        "times steps of tables of embeddings, for sharding: mpirun -n 2 fpna embeddings FILE",
+    ),
+    "cause": (
+        "miniapps.cause.command",
+        "whether rounding explains the difference of two runs, by disturbed launches: fpna cause A B -- ./app",
+    ),
+    "cost": (
+        "miniapps.cost.command",
+        "how many times as long B takes as A, by paired launches: fpna cost A B [-- COMMAND]",
+    ),
+    "verify": (
+        "miniapps.verify.command",
+        "executes parts of a run again, on any number of ranks, and compares every bit",
+    ),
+    "doctor": ("miniapps.doctor", "what this machine has, what is missing, and how to get it"),
+    "demo": ("miniapps.demo", "runs that differ and runs that agree, and the report on them"),
 }
-# Each has main(argv, prog), and parser(prog), or parser_of(words, prog) where words choose the parser.
-MODULES = {
-    "run": "miniapps.programs.observing", "jobs": "jobs.__main__", "kernels": "kernels.__main__",
-    "partition": "miniapps.partition.commands", "embeddings": "miniapps.embeddings.__main__",
-    "cause": "miniapps.cause.command", "cost": "miniapps.cost.command", "verify": "miniapps.verify.command",
-    "doctor": "miniapps.doctor", "demo": "miniapps.demo",
-}  # fmt: skip
 
 
 def names() -> tuple[str, ...]:
@@ -45,7 +61,7 @@ def summaries() -> dict[str, dict[str, str]]:
             name: applications.app(name).summary for name in applications.names()
         },
         "what traces say": {name: command(name).SUMMARY for name in ANALYSIS},
-        "more": OTHERS,
+        "more": {name: summary for name, (_, summary) in OTHERS.items()},
     }
 
 
@@ -58,7 +74,7 @@ def runs(name: str) -> Callable[[list[str]], int] | None:
     if name in ANALYSIS:
         return lambda argv: import_module("analysis.__main__").main([name, *argv], "fpna")
     if name in OTHERS:
-        return lambda argv: import_module(MODULES[name]).main(argv, f"fpna {name}")
+        return lambda argv: import_module(OTHERS[name][0]).main(argv, f"fpna {name}")
     return None
 
 
@@ -72,7 +88,7 @@ def parser_of(words: Sequence[str]) -> tuple[argparse.ArgumentParser, int]:
     if name in ANALYSIS:
         return import_module("analysis.__main__").parser("fpna"), 0
     if name in OTHERS:
-        module = import_module(MODULES[name])
+        module = import_module(OTHERS[name][0])
         if hasattr(module, "parser_of"):
             parser, before = module.parser_of(words[1:], f"fpna {name}")
             return parser, 1 + before

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from miniapps.system.figures import styled
+from miniapps.system.figures import INK, SERIES, styled
 from miniapps.untrusted.text import printable
 
 if TYPE_CHECKING:
@@ -24,12 +24,10 @@ WIDTH_IN = 5.2  # so narrow that letters stay readable when the figure is scaled
 FONT_PT = 10
 LABEL_MOST = 100  # characters of a label at an axis: more would leave no room for the axes
 
-# After Okabe and Ito; told apart by people who are colour-blind, with at least 3:1 contrast on white. The
-# style sheet of the report holds the brighter set for dark backgrounds.
-SERIES = ("#0072b2", "#d55e00", "#008060", "#a8508a", "#8a6d00", "#3b8fc2", "#6b6b6b")
+# The style sheet of the report holds a brighter set of SERIES for dark backgrounds.
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
 GLYPHS = ("●", "■", "▲", "◆", "▼", "✚", "✖", "◀")
-INK, FAINT = "#1a1b1c", "#d1d2d3"  # text and axes; grid
+FAINT = "#d1d2d3"  # the grid
 _ROLES = {INK: "var(--ink, #1a1b1c)", FAINT: "var(--rule, #d1d2d3)"} | {
     colour: f"var(--s{i}, {colour})" for i, colour in enumerate(SERIES)
 }

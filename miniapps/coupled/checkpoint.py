@@ -1,7 +1,6 @@
 """What a checkpoint of the flow holds: four fields, the network if there is one, and when it was."""
 
 import math
-import os
 from typing import Annotated
 
 import msgspec
@@ -18,7 +17,7 @@ from miniapps.coupled.state import State, combined, problem_of
 from miniapps.layout import fields
 from miniapps.layout.blocks import Blocks, BlocksError
 from miniapps.trace.schema import fingerprint_rows
-from miniapps.untrusted.regular import MOST, Refused
+from miniapps.untrusted.regular import Refused
 
 FIELDS = ("zeta", "psi", "slope", "curvature")
 PREFIX = "surrogate."
@@ -53,14 +52,6 @@ def save_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
     if surrogate is not None:
         arrays |= {f"{PREFIX}{name}": value for name, value in surrogate.state().items()}
     file.write(ctx, KIND, state.step, problem_of(ctx.config), arrays, time=state.time, last_dt=state.last_dt)
-
-
-def read_checkpoint(path: str | os.PathLike, most: int = MOST) -> Checkpoint:
-    """The checkpoint `path`, if it agrees with itself: `miniapps.checkpoints.file.read`.
-
-    Its arrays are FIELDS, float64 (ny, nx), and `surrogate.*`.
-    """
-    return file.read(path, KIND, most)
 
 
 def weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:

@@ -68,12 +68,3 @@ PASSED = {
         "handle", *TAKING, "fromhandle", "fromint", "f2py",
     ),
 }  # fmt: skip
-
-
-def treatment(name: str) -> str:
-    """What becomes of the method `name`: "ours", "refused", "wrapped", "ends", or why it is passed; empty where nobody
-    has said."""
-    for word, names in (("ours", OURS), ("refused", REFUSED), ("wrapped", WRAPPED), ("ends", ENDING)):
-        if name in names:
-            return word
-    return next((why for why, names in PASSED.items() if name in names), "")

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from mpi4py import MPI
 
 from analysis.__main__ import main as analysis
+from miniapps.checkpoints.file import read as read_checkpoint
 from miniapps.coupled import APP
-from miniapps.coupled.checkpoint import read_checkpoint
+from miniapps.coupled.checkpoint import KIND
 from miniapps.runner.main import main
 from miniapps.trace import TraceError, fingerprint, read
 from miniapps.trace.chain import DIGEST, WAITING, Rows, next_head
@@ -168,7 +169,7 @@ def test_lines_result_trace_and_checkpoints_have_the_same_heads(run, tmp_path, c
     assert printed == [f"CHAIN step={step} head={heads[step]}" for step in (2, 4, 5)]
     stated = json.loads((run / RESULT).read_text())["chain"]
     assert [(each["step"], each["head"]) for each in stated] == list(heads.items())
-    assert [read_checkpoint(run / checkpoint_file(0, step)).head.chain for step in (2, 4)] == [
+    assert [read_checkpoint(run / checkpoint_file(0, step), KIND).head.chain for step in (2, 4)] == [
         heads[2],
         heads[4],
     ]

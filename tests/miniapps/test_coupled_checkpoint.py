@@ -12,9 +12,10 @@ from mpi4py import MPI
 
 from analysis.divergence.compare import compare
 from analysis.load.frames import load
+from miniapps.checkpoints.file import read as read_checkpoint
 from miniapps.checkpoints.restart import compare_with_trace
 from miniapps.coupled import APP, restart
-from miniapps.coupled.checkpoint import KIND, Shapes, read_checkpoint, save_checkpoint, weights
+from miniapps.coupled.checkpoint import KIND, Shapes, save_checkpoint, weights
 from miniapps.coupled.physics import HALO
 from miniapps.coupled.state import State, problem_of
 from miniapps.errors import RunError, UsageError
@@ -115,12 +116,12 @@ def test_every_flipped_byte_and_every_cut_is_refused(checkpoint):
         other[place] ^= int(rng.integers(1, 256))
         target.write_bytes(other)
         with pytest.raises(Refused, match="damaged") as caught:
-            read_checkpoint(target)
+            read_checkpoint(target, KIND)
         assert str(target) in str(caught.value) and "\n" not in str(caught.value)
     for length in [0, 1, 12, 511, 512, 513, *rng.integers(0, len(image), 20).tolist()]:
         target.write_bytes(image[:length])
         with pytest.raises(Refused, match="damaged"):
-            read_checkpoint(target)
+            read_checkpoint(target, KIND)
 
 
 def attribute(**values):
@@ -371,7 +372,7 @@ def run(recorded, tmp_path):
 
 
 def compared(path):
-    return compare_with_trace(str(path), read_checkpoint(path))
+    return compare_with_trace(str(path), read_checkpoint(path, KIND))
 
 
 def at(run, step):
@@ -390,7 +391,7 @@ def test_a_restart_is_compared_with_the_trace_and_ends_as_the_straight_run(run, 
     assert (
         f"restart from {at(run, 2)}: whole, and as the trace of {run} has it (12 fingerprints)" in streams.err
     )
-    assert lines[0] == [f"FINGERPRINT state={read_checkpoint(at(run, 3)).head.fingerprint}"]
+    assert lines[0] == [f"FINGERPRINT state={read_checkpoint(at(run, 3), KIND).head.fingerprint}"]
     frames = load([tmp_path / "straight", tmp_path / "restarted"])
     assert compare(frames, ("straight", 0), ("restarted", 0)).equal
     iterations = frames.values[(frames.values["name"] == "cg_iterations") & (frames.values["step"] == 3)]

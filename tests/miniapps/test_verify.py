@@ -10,9 +10,10 @@ from mpi4py import MPI
 from scipy.stats import binom
 
 from miniapps.__main__ import main as miniapps
+from miniapps.checkpoints.file import read as read_checkpoint
 from miniapps.checkpoints.rounding import rounded
 from miniapps.coupled import APP as COUPLED
-from miniapps.coupled.checkpoint import read_checkpoint
+from miniapps.coupled.checkpoint import KIND
 from miniapps.runner.main import main
 from miniapps.solver import APP as SOLVER
 from miniapps.trace import read
@@ -171,7 +172,9 @@ def test_a_fault_in_weights_is_named_by_tensor(tmp_path, verify):
 
 def test_a_run_goes_on_from_what_its_checkpoints_kept(run, tmp_path, verify):
     short = launched(tmp_path / "short", "--checkpoint-bits", "20")
-    whole, kept = (read_checkpoint(each / checkpoint_file(0, 2)).arrays["zeta"] for each in (run, short))
+    whole, kept = (
+        read_checkpoint(each / checkpoint_file(0, 2), KIND).arrays["zeta"] for each in (run, short)
+    )
     assert (kept == rounded(whole, 20))[8:].all() and (kept != whole).any()
     assert abs(kept.sum()) < 1e-12 * abs(kept).sum()
     assert verify(short, "--fraction", 1)[0] == 0

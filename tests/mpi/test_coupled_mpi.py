@@ -9,7 +9,8 @@ import pytest
 
 from analysis.divergence.compare import compare
 from analysis.load.frames import load
-from miniapps.coupled.checkpoint import read_checkpoint
+from miniapps.checkpoints.file import read as read_checkpoint
+from miniapps.coupled.checkpoint import KIND
 from miniapps.trace import read
 from tests.launch import either_library, run_mpi, run_python
 from tests.mpi.sectioned import layouts
@@ -198,7 +199,7 @@ def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, refere
     assert compare(
         frames, ("straight", 0), ("restarted", 0)
     ).equal  # whatever is counted or learned on the way
-    last = read_checkpoint(checkpoint.with_name("repeat-0-step-000006.h5"))
+    last = read_checkpoint(checkpoint.with_name("repeat-0-step-000006.h5"), KIND)
     assert last.head.fingerprint == reference("layout")
 
 

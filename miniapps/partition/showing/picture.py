@@ -12,11 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from miniapps.partition.showing.staged import GIVEN, LEAVING, Edge, Stage, Stages
-from miniapps.system.figures import styled
+from miniapps.system.figures import INK, SERIES, styled
 
-# After Okabe and Ito, for people who are colour-blind; axes are named in every box besides.
-COLOURS = ("#0072b2", "#d55e00", "#008060", "#a8508a", "#8a6d00", "#3b8fc2", "#6b6b6b")
-INK = "#1a1b1c"
 BOX, LINE, GAP = 0.36, 0.15, 0.2  # heights in inches: of a box, of a line of text more, between boxes
 WIDTH, SIDE, MIDDLE = 5.2, 0.3, 0.3  # inches of the picture, of the curves at its sides, between the columns
 IN = 0.15  # inches from the side of a box to its straight arrows
@@ -139,7 +136,7 @@ def plot(axes, found: Stages) -> None:
     x = left[found.stages[last].backward] + IN
     _pointed(axes, (x, where.top[last]), (x, BOX), bold=LEAVING in where.beside)
     for k, stage in enumerate(found.stages):
-        colour = COLOURS[colours[stage.axes] % len(COLOURS)] if stage.axes else ""
+        colour = SERIES[colours[stage.axes] % len(SERIES)] if stage.axes else ""
         lines = [name_text(stage), axes_text(stage.axes), *where.inside.get(k, ())]
         _box(axes, left[stage.backward], where.top[k], wide, where.height[k], colour, lines)
     for edge in found.edges:
