@@ -24,13 +24,13 @@ ranks = [1, 2]
 deck = "L"
 """
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = (ROOT / "docs" / "extending.md").read_text()
 
 
-def blocks(heading):
-    """The Python of a section of the page."""
-    section = re.split(rf"^## {heading}$", PAGE, flags=re.MULTILINE)[1].split("\n## ")[0]
-    return re.findall(r"```python\n(.*?)```", section, flags=re.DOTALL)
+def blocks(heading, page="extending"):
+    """The pieces of files in a section of a page, in their order."""
+    text = (ROOT / "docs" / f"{page}.md").read_text()
+    section = re.split(rf"^## {heading}$", text, flags=re.MULTILINE)[1].split("\n## ")[0]
+    return re.findall(r"```(?:python|cuda|toml)\n(.*?)```", section, flags=re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,11 @@ def tree(tmp_path_factory):
     return copy
 
 
-def python(tree, *words):
-    """What a command of the copy printed."""
+def python(tree, *words, beside=""):
+    """What a command of the copy printed; modules `beside` it can be imported too."""
     done = subprocess.run(
-        [sys.executable, "-P", *map(str, words)], cwd=tree, env=os.environ | {"PYTHONPATH": str(tree)},
-        capture_output=True, text=True, timeout=250,
+        [sys.executable, "-P", *map(str, words)], cwd=tree, capture_output=True, text=True, timeout=250,
+        env=os.environ | {"PYTHONPATH": f"{tree}{os.pathsep}{beside}"},
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -76,15 +76,33 @@ def test_an_ordering(tree, tmp_path):
     assert run.returncode == 0, run.stderr
 
 
+def append(file, text):
+    """Write `text` behind what the file has."""
+    file.write_text(f"{file.read_text()}\n\n{text}")
+
+
+TWINS = """
+import cupy, numpy as np
+from kernels import registry, sums
+
+for n in (1, 2, 1000):
+    x = np.random.default_rng(n).standard_normal(n)
+    mine, twin = (registry.get("sum", "outside-in", backend) for backend in ("cupy", "numpy"))
+    print(mine(cupy.asarray(x)).tobytes() == twin(x).tobytes())
+"""
+
+
 def test_a_sum(tree):
-    order, stated, function = blocks("A sum")
+    order, stated, function, on_gpu, registered = blocks("A sum")
     sums = tree / "kernels" / "sums"
     put(sums / "orders.py", f"        {order}", '        Order("reference"')
     put(sums / "trees.py", textwrap.indent(stated, "    "), '    if name == "reference":')
-    file = sums / "numpy.py"
-    file.write_text(file.read_text() + "\n\n" + function)
+    append(sums / "numpy.py", function)
     shown = python(tree, "-m", "fpna", "kernels", "sums", "tree", "outside-in", "-n", "5")
     assert "((((x[0] + x[4]) + x[1]) + x[3]) + x[2])\nThis is the tree that the order declares." in shown
+    append(tree / "kernels/cuda/sums.cu", on_gpu)
+    append(sums / "cupy.py", registered)
+    assert python(tree, "-c", TWINS, beside=ROOT / "tests/cuda_on_host").split() == ["True"] * 3
 
 
 def test_an_application(tree, tmp_path):
@@ -111,6 +129,19 @@ def fingerprint(printed):
     """The line of what an application prints that has it."""
     (line,) = [line for line in printed.splitlines() if line.startswith("FINGERPRINT")]
     return line
+
+
+def test_a_site(tree, tmp_path):
+    (site,) = blocks("A site of one's own", "sites")
+    put(tmp_path / "ours.toml", site)
+    put(tree / "jobs/sites/theirs.toml", site)
+    fits = "[sites.theirs]\nranks_per_node = 2\n[sites.ours]\nranks_per_node = 2\n"
+    put(tmp_path / "c.toml", CAMPAIGN.replace('"decay"', '"reductions"').replace('deck = "L"\n', fits))
+    scripts = [
+        python(tree, "-m", "fpna", "jobs", "render", tmp_path / "c.toml", "--site", named)
+        for named in ("theirs", tmp_path / "ours.toml")
+    ]
+    assert all("srun --mpi=pmi2 -N " in script and "# Our MPICH speaks PMI-2." in script for script in scripts)
 
 
 def test_a_study(tree, tmp_path):
