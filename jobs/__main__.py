@@ -26,6 +26,7 @@ from kernels.as_json import text as json_text
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.system import interrupts
+from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.regular import Refused
 from miniapps.untrusted.text import printable, tell
 
@@ -52,7 +53,7 @@ exit codes: 0 done; 1 not all done: tasks failed for good, or are left (status a
 
 def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     """The command line of all commands; `prog` is what the user typed before the command."""
-    top = argparse.ArgumentParser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES,
+    top = Parser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES,
                                   formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")

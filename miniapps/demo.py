@@ -20,6 +20,7 @@ from pathlib import Path
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_loudness, add_version
 from miniapps.system.python import module
+from miniapps.untrusted.arguments import Parser
 
 FREE = ("--guarantee", "none", "--allreduce", "arrival")
 FREE_RANKS = 4
@@ -40,9 +41,7 @@ class DemoError(Exception):
 
 def parser(prog: str = "python -m miniapps.demo") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
-    top = argparse.ArgumentParser(
-        prog=prog, description="Runs that may differ, runs that may not, and the report on both."
-    )
+    top = Parser(prog=prog, description="Runs that may differ, runs that may not, and the report on both.")
     top.add_argument(
         "--launches", type=int, default=3, help=f"runs without a guarantee, 2 to {MOST_LAUNCHES} (3)"
     )

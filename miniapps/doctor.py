@@ -27,6 +27,7 @@ from miniapps.programs import handles
 from miniapps.system import environment
 from miniapps.system.python import snippet
 from miniapps.system.world import LOADED, speaks, world
+from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.text import tell
 
 Tried = Callable[[list[str], float, str], None]  # a command, its seconds, its output
@@ -65,7 +66,7 @@ class Finding:
 def parser(prog: str = "python -m miniapps doctor") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
     what = "What is here, what does not fit together, and how to get what is missing."
-    top = argparse.ArgumentParser(prog=prog, description=what)
+    top = Parser(prog=prog, description=what)
     add_json(top)
     add_loudness(
         top, "only what is wrong, and the verdict", "also, on standard error, every command that is tried"

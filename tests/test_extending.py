@@ -141,7 +141,9 @@ def test_a_site(tree, tmp_path):
         python(tree, "-m", "fpna", "jobs", "render", tmp_path / "c.toml", "--site", named)
         for named in ("theirs", tmp_path / "ours.toml")
     ]
-    assert all("srun --mpi=pmi2 -N " in script and "# Our MPICH speaks PMI-2." in script for script in scripts)
+    assert all(
+        "srun --mpi=pmi2 -N " in script and "# Our MPICH speaks PMI-2." in script for script in scripts
+    )
 
 
 def test_a_study(tree, tmp_path):

@@ -3,22 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from difflib import get_close_matches
-from typing import NoReturn
 
 from kernels import VERSION
 
 DOCS = "docs/json.md"
-
-
-class Parser(argparse.ArgumentParser):
-    """A parser that says which option was probably meant where there is none of a name."""
-
-    def error(self, message: str) -> NoReturn:
-        names = [name for action in self._actions for name in action.option_strings]
-        wrong = next((word for word in message.split() if word.startswith("-")), "")
-        close = get_close_matches(wrong.partition("=")[0], names, 1) if "unrecognized" in message else []
-        super().error(f"{message}; did you mean {close[0]}?" if close else message)
 
 
 def add_version(parser: argparse._ActionsContainer) -> None:

@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from kernels.commands.entry import command_line
-from kernels.commands.options import Parser, add_loudness, add_version
+from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.programs import calltrace, coverage, rawlog
 from miniapps.programs.building import build, require_same_mpi
@@ -33,6 +33,7 @@ from miniapps.system import environment
 from miniapps.system.world import parsed
 from miniapps.trace import TraceError
 from miniapps.trace.reader import raw_logs
+from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.regular import Refused, open_regular
 from miniapps.untrusted.text import printable, tell
 

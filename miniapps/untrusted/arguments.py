@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import argparse
 import sys
+from difflib import get_close_matches
 from typing import NoReturn
 
 from miniapps.untrusted.text import encodable, printable
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, but a mistake is one line, with exit code 2.
+    """As argparse's, but a mistake is one line, with exit code 2, which says what option was probably meant.
 
     No argument is repeated as it is: a pattern of the shell may have given the names of a received directory."""
 
     def error(self, message: str) -> NoReturn:
-        self.exit(2, f"{self.prog}: {message}; {self.prog} --help says what there is\n")
+        unknown = "unrecognized" in message
+        wrong = next((word for word in message.split() if word.startswith("-")), "").partition("=")[0]
+        names = [name for action in self._actions for name in action.option_strings]
+        close = get_close_matches(wrong, names, 1) if unknown else []
+        what = f"did you mean {close[0]}?" if close else f"{self.prog} --help says what there is"
+        self.exit(2, f"{self.prog}: {message}; {what}\n")
 
     def _print_message(self, message, file=None):
         file = sys.stderr if file is None else file
