@@ -29,6 +29,7 @@ from itertools import combinations
 from pathlib import Path
 
 import numpy as np
+from mpi4py import MPI
 from msgspec import convert
 
 from analysis.predict import sharding
@@ -95,9 +96,9 @@ def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarra
         given.write_text(
             json.dumps({"problems": [asdict(problem) for problem in problems], "rounds": rounds})
         )
-        command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.dlrm_steps"]
+        command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.dlrm", "--worker"]
         ended = subprocess.run(
-            [*command, str(given), str(answer), "--quiet"], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
+            [*command, str(given), str(answer)], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
             capture_output=True, text=True,
         )  # fmt: skip
         if ended.returncode:
@@ -105,6 +106,17 @@ def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarra
                 f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
             )
         return [np.array(of) for of in json.loads(answer.read_text())]
+
+
+def worker(given: str, answer: str) -> None:
+    """Time the problems of the file `given` on this job's ranks, and write the times to the file `answer`."""
+    comm, asked = MPI.COMM_WORLD, json.loads(Path(given).read_text())
+    problems = [
+        Problem(**of | {"tables": [tuple(table) for table in of["tables"]]}) for of in asked["problems"]
+    ]
+    answers = [steps.times(comm, problem, asked["rounds"], "sorted").tolist() for problem in problems]
+    if comm.rank == 0:
+        Path(answer).write_text(json.dumps(answers))
 
 
 def loads(problem: Problem) -> list[Load]:
@@ -192,4 +204,7 @@ def summary(problems: list[dict], ranks: int) -> dict:
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--worker"]:
+        worker(*sys.argv[2:])
+    else:
+        main()

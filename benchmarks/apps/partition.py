@@ -1,14 +1,19 @@
 """What training by a plan costs: guarantees, one rank against eager torch, utilisation, messages.
 
-    python -m benchmarks.apps.partition --json benchmarks/results/partition.json
+    python -m benchmarks.apps.partition model utilisation --json benchmarks/results/partition.json
 
+bytes        bytes that cross between nodes in a step, by recipe, beside those that `explain` counts (root only): each
+             recipe runs on a cluster of four network namespaces (docs/cluster.md) with one rank per node, under
+             `layout`, so that all that ranks send crosses between nodes. The kernel counts what leaves each interface;
+             headers of packets are subtracted, and so is what two readings of the counters send. What planned messages
+             state (reshards, halos) stands beside what `explain` counts of them. Exit code 3 where a recipe is further
+             than 5 % from what is counted
 model        each model on one and two ranks along batch: time per step under layout over that under none; on one rank
-             that under none over eager torch; processor time, the ways in turn
+             that under none over eager torch; processor time, the ways in turn; all-reduces, and bytes that a rank
+             sends per step
 utilisation  of GPT with width 512, by the clock and by processor time, and that of eager torch on one rank: model FLOPs
              (miniapps.partition.graphs.flops) / (time x ranks x rate of our matmul at 512^3 on one core, in the same
              run); forward and backward, without the optimiser
-
-Rows of each model have all-reduces and bytes that a rank sends per step, too.
 
 Each case is one launch of `mpirun -n RANKS python -m benchmarks.apps.partition_steps`.
 """
@@ -19,10 +24,14 @@ import statistics
 import subprocess
 import sys
 
-from benchmarks.harness.launching import ROOT, mpirun
+from benchmarks.harness.launching import LIBRARIES, ROOT, mpirun, on_nodes
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
+from jobs.cluster import Cluster, cluster
+from jobs.cluster.errors import ClusterError
+from miniapps.partition.models import model as model_of
 
+STEPS = (sys.executable, "-m", "benchmarks.apps.partition_steps")
 # Sizes of the decks, at which kernels and not Python take the time.
 DECKS = {
     "mlp": "samples=256,batch=8,features=784,width=512",
@@ -31,12 +40,26 @@ DECKS = {
 }
 # For the utilisation: 8 heads of 64, as many tokens as torch's kernels like.
 WIDE = "samples=8,batch=4,tokens=128,width=512,heads=8,feedforward=2048,vocabulary=512"
+# For the bytes: of each recipe a model, its sizes and a mesh.
+GPT = "samples=8,batch=8,tokens=32,width=64,feedforward=256"
+CASES = {
+    "dp": ("gpt", GPT, "data=4"),
+    "tp": ("gpt", GPT, "model=4"),
+    "dp+tp": ("gpt", GPT, "data=2,model=2"),
+    "zero": ("gpt", GPT, "data=4"),
+    "spatial": ("unet", "height=48,width=32,filters=8", "rows=2,columns=2"),
+    "expert": ("moe", "tokens=64,width=64,hidden=128,capacity=32", "data=4"),
+}
+NODES = 4
+LIMIT = 0.05  # of the bytes that are explained
+TIMEOUT_S = 400.0
+REDUCED = ("all-reduce", "reduce-scatter")
 
 
 def steps(name: str, ranks: int, options, sizes: str = "") -> dict:
     """What one launch measured, with the sizes of the deck where none are given."""
-    words = [name, sizes or DECKS[name], str(options.rounds), f"data={ranks}:batch", "--quiet"]
-    command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.partition_steps", *words]
+    words = ["times", name, sizes or DECKS[name], "batch=data", f"data={ranks}", str(options.rounds)]
+    command = [*mpirun(), "-n", str(ranks), *STEPS, *words]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
     )
@@ -89,16 +112,52 @@ def utilisation(options) -> list[dict]:
     return rows
 
 
-PARTS = {"model": model, "utilisation": utilisation}
+def crossing(options) -> list[dict]:
+    """A row per recipe: bytes of a step, of all ranks."""
+    try:
+        with cluster(nodes=NODES) as nodes:
+            return [crossed(nodes, recipe, options.steps, options.mpi) for recipe in options.recipes]
+    except ClusterError as error:
+        print(f"python -m benchmarks.apps.partition bytes: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
-def main(argv=None) -> None:
-    """Measure."""
+def crossed(nodes: Cluster, recipe: str, count: int, mpi: str = "mpich") -> dict:
+    """The row of one recipe, over `count` steps."""
+    name, sizes, mesh = CASES[recipe]
+    carriers = ",".join(f"{axis}={by}" for axis, by in model_of(name).RECIPES[recipe].items())
+    words = [*STEPS, "bytes", name, sizes, carriers, mesh, str(count)]
+    found = json.loads(on_nodes(nodes, words, NODES, 1, mpi, TIMEOUT_S).splitlines()[-1])
+    total, explained = sum(found["crossed"]), found["explained"]
+    return {
+        "what": f"{recipe}: {name} over {mesh}, {mpi}",
+        "figure": "bytes crossed / explained",
+        "value": total / explained,
+        "met": "yes" if abs(total / explained - 1) <= LIMIT else "no",
+        "explained": explained,
+        "crossed": round(total),
+        "explained, moved": sum(c["bytes"] for c in found["collectives"] if c["kind"] not in REDUCED),
+        "planned messages": sum(found["planned"]),
+        "raw": found["crossed"],
+    }
+
+
+PARTS = {"bytes": crossing, "model": model, "utilisation": utilisation}
+
+
+def main(argv=None) -> int:
+    """Measure; 0 where all recipes are within the limit, else 3."""
     parser = parts_parser("apps.partition", __doc__, PARTS, rounds=7)
     parser.add_argument("--models", default=",".join(DECKS), help="(default %(default)s)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="(default %(default)s)")
-    run_parts("training by a plan", parser, PARTS, argv)
+    parser.add_argument(
+        "--recipes", nargs="+", choices=CASES, default=list(CASES), help="of bytes; default: all"
+    )
+    parser.add_argument("--steps", type=int, default=4, help="that bytes counts (default %(default)s)")
+    parser.add_argument("--mpi", default="mpich", choices=LIBRARIES, help="of bytes (default %(default)s)")
+    rows = run_parts("training by a plan", parser, PARTS, argv)
+    return 0 if all(row.get("met", "yes") == "yes" for row in rows) else 3
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,54 +1,66 @@
-"""Times of steps of one model on one mesh, for `benchmarks.apps.partition`; rank 0 prints them as one line of JSON.
+"""Steps of one model on one mesh, for `benchmarks.apps.partition`; rank 0 prints what it measures as one line of JSON.
 
-mpirun -n P python -m benchmarks.apps.partition_steps MODEL SIZES ROUNDS MESH
+    mpirun -n P python -m benchmarks.apps.partition_steps times MODEL SIZES CARRIERS MESH ROUNDS
+    mpirun -n P python -m benchmarks.apps.partition_steps bytes MODEL SIZES CARRIERS MESH STEPS
+
+SIZES are those of its deck (width=256,layers=2), CARRIERS say which axis of the mesh carries each axis of the model
+(batch=data), MESH is data=2,model=2. `bytes` counts what leaves each node, with one rank on each.
 """
 
 import argparse
 import json
 import time
+from pathlib import Path
 
 import torch
 from mpi4py import MPI
 
-from benchmarks.harness.results import add_quiet
 from benchmarks.harness.turns import in_turn
+from jobs.cluster.traffic import HEADERS
 from kernels.contract import matmul
 from miniapps.partition.capture.export import export
-from miniapps.partition.cuts.mesh import Mesh
+from miniapps.partition.cuts.mesh import pairs, parse
 from miniapps.partition.execution.learn import Learner
 from miniapps.partition.execution.run import Program
 from miniapps.partition.graphs.flops import PRODUCT, model_flops
 from miniapps.partition.models import model as model_of
 from miniapps.partition.planning.recipes import deck_of, plan_of
+from miniapps.partition.showing.explain import explain
+
+SETTLED_S = 0.2  # in which what was sent leaves the node
 
 
-def main(name: str, sizes: str, rounds: int, mesh: str, quiet: bool) -> None:
-    """Measure, on all ranks."""
-    comm = MPI.COMM_WORLD
-    torch.set_num_threads(1)
-    grid, axis = mesh.split(":")
-    module = model_of(name)
-    deck = deck_of(module, dict(pair.split("=") for pair in sizes.split(",")))
-    torch.manual_seed(0)
-    network, inputs = module.module(deck), module.inputs(deck)
-    graph = export(network, inputs) if comm.rank == 0 else None
-    graph = comm.bcast(graph)
-    plan = plan_of(module, deck, graph, [axis])
-    carrier, _, size = grid.partition("=")
-    whole = {("parameter", key): x.detach() for key, x in network.named_parameters()}
-    whole |= {("buffer", key): x for key, x in network.named_buffers()}
-    whole |= {("input", str(k)): x for k, x in enumerate(inputs)}
-    ways, programs = {}, {}
+class Case:
+    """A model on a mesh: its network, inputs and graph, the plan, and a learner for any guarantee."""
+
+    def __init__(self, comm, name: str, sizes: str, carriers: str, mesh: str):
+        torch.set_num_threads(1)
+        model, carried = model_of(name), pairs(carriers, "CARRIERS", "batch=data")
+        deck = deck_of(model, pairs(sizes, "SIZES", "samples=8"))
+        torch.manual_seed(0)
+        self.comm, self.network, self.inputs = comm, model.module(deck), model.inputs(deck)
+        self.graph = comm.bcast(export(self.network, self.inputs) if comm.rank == 0 else None)
+        self.plan = plan_of(model, deck, self.graph, list(carried))
+        self.mesh = parse(mesh, carried, comm.size)
+
+    def learner(self, level: str) -> tuple[Program, Learner]:
+        """The program of a rank under a guarantee, and what takes its steps."""
+        whole = {("parameter", key): x.detach() for key, x in self.network.named_parameters()}
+        whole |= {("buffer", key): x for key, x in self.network.named_buffers()}
+        whole |= {("input", str(k)): x for k, x in enumerate(self.inputs)}
+        program = Program(self.comm, self.plan, self.mesh, level)
+        return program, Learner(program, whole)
+
+
+def times(case: Case, rounds: int) -> dict:
+    """Seconds of a step under `none`, under `layout`, and of eager torch on one rank, the ways in turn."""
+    comm, ways, programs = case.comm, {}, {}
     for level in ("none", "layout"):
-        program = programs[level] = Program(
-            comm, plan, Mesh(((carrier, int(size)),), ((axis, carrier),)), level
-        )
-        learner = Learner(program, whole)
-        ways[level] = lambda program=program, values=learner.values: program(values)
-    parameters = list(network.parameters())
+        programs[level], learner = case.learner(level)
+        ways[level] = lambda program=programs[level], values=learner.values: program(values)
+    parameters = list(case.network.parameters())
     if comm.size == 1:
-        ways["eager"] = lambda: torch.autograd.grad(network(*inputs), parameters)
-    torch.set_num_threads(1)
+        ways["eager"] = lambda: torch.autograd.grad(case.network(*case.inputs), parameters)
 
     def measured(call):
         def both():
@@ -63,33 +75,83 @@ def main(name: str, sizes: str, rounds: int, mesh: str, quiet: bool) -> None:
 
     a, b = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
     ways["product"] = lambda: matmul(a, b)
-    found = in_turn({way: measured(call) for way, call in ways.items()}, rounds, quiet or comm.rank > 0)
-    program = programs["layout"]
-    if comm.rank == 0:
-        product = min(cpu for cpu, _ in found.pop("product"))
-        crossing = [total for total in program.totals if total.nbytes]
-        print(
-            json.dumps(
-                {
-                    "seconds": {way: [cpu for cpu, _ in times] for way, times in found.items()},
-                    "wall": {way: [wall for _, wall in times] for way, times in found.items()},
-                    "flops": model_flops(graph),
-                    "rate": 2 * PRODUCT**3 / product,
-                    "allreduces": len(crossing),
-                    "nbytes": sum(total.nbytes for total in crossing)
-                    + sum(e.nbytes for e in program.exchanges),
-                }
-            )
-        )
+    found = in_turn({way: measured(call) for way, call in ways.items()}, rounds, quiet=True)
+    product = min(cpu for cpu, _ in found.pop("product"))
+    crossing = [total.nbytes for total in programs["layout"].totals if total.nbytes]
+    exchanged = sum(exchange.nbytes for exchange in programs["layout"].exchanges)
     for program in programs.values():
         program.free()
+    return {
+        "seconds": {way: [cpu for cpu, _ in taken] for way, taken in found.items()},
+        "wall": {way: [wall for _, wall in taken] for way, taken in found.items()},
+        "flops": model_flops(case.graph),
+        "rate": 2 * PRODUCT**3 / product,
+        "allreduces": len(crossing),
+        "nbytes": sum(crossing) + exchanged,
+    }
+
+
+def crossed(case: Case, steps: int) -> dict:
+    """Bytes that leave each node in a step under `layout`, and those that `explain` counts."""
+    comm = case.comm
+    program, learner = case.learner("layout")
+    learner.step()
+    # What two readings and their barriers send themselves is taken off.
+    first, second = settled(comm), settled(comm)
+    for _ in range(steps):
+        learner.step()
+    last = settled(comm)
+    nodes = comm.gather((last - second) - (second - first))
+    planned = comm.gather(sum(exchange.nbytes for exchange in program.exchanges))
+    program.free()
+    if comm.rank:
+        return {}
+    found = explain(case.plan, case.mesh)
+    return {
+        "crossed": [nbytes / steps for nbytes in nodes],
+        "planned": planned,
+        "explained": found["bytes"],
+        "collectives": found["collectives"],
+    }
+
+
+def settled(comm) -> int:
+    """`sent`, once all ranks are here and nothing is under way."""
+    comm.Barrier()
+    time.sleep(SETTLED_S)
+    found = sent()
+    comm.Barrier()
+    return found
+
+
+def sent() -> int:
+    """Bytes that left this node since it was made, without headers: those of all interfaces but its own loop."""
+    total = 0
+    for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]:
+        name, _, numbers = line.partition(":")
+        if name.strip() != "lo":
+            nbytes, packets = (int(numbers.split()[k]) for k in (8, 9))
+            total += nbytes - HEADERS * packets
+    return total
+
+
+MEASURED = {"times": times, "bytes": crossed}
+
+
+def main() -> None:
+    """Measure, on all ranks."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.apps.partition_steps", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    parser.add_argument("what", choices=MEASURED)
+    for name in ("model", "sizes", "carriers", "mesh"):
+        parser.add_argument(name, metavar=name.upper())
+    parser.add_argument("number", type=int, metavar="NUMBER", help="of rounds, of steps")
+    asked = parser.parse_args()
+    case = Case(MPI.COMM_WORLD, asked.model, asked.sizes, asked.carriers, asked.mesh)
+    found = MEASURED[asked.what](case, asked.number)
+    if case.comm.rank == 0:
+        print(json.dumps(found))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.apps.partition_steps", description=__doc__)
-    parser.add_argument("name", metavar="MODEL")
-    parser.add_argument("sizes", metavar="SIZES", help="of its deck: width=256,layers=2")
-    parser.add_argument("rounds", type=int, metavar="ROUNDS")
-    parser.add_argument("mesh", metavar="MESH", help="data=2:batch")
-    add_quiet(parser)
-    main(**vars(parser.parse_args()))
+    main()

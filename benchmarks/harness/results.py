@@ -72,14 +72,15 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
     add_loudness(parser, "results alone, no progress on standard error")
 
 
-def run_parts(title: str, parser: argparse.ArgumentParser, parts: dict, argv) -> None:
-    """Call the parts asked for, each with the parsed options, and report the rows that they return."""
+def run_parts(title: str, parser: argparse.ArgumentParser, parts: dict, argv) -> list[dict]:
+    """Call the parts asked for, each with the parsed options; report the rows that they return, and return them."""
     options = parser.parse_args(argv)
     if unknown := set(options.parts) - set(parts):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
     where = machine()
     rows = [row for part in options.parts or parts for row in parts[part](options)]
     report(title, rows, where, options.json)
+    return rows
 
 
 def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=("raw",)) -> None:

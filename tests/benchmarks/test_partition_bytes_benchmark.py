@@ -2,7 +2,7 @@
 
 import pytest
 
-from benchmarks.apps.partition_bytes import CASES, LIMIT, NODES, measured
+from benchmarks.apps.partition import CASES, LIMIT, NODES, crossed
 from jobs.cluster import cluster, iproute
 from miniapps.partition import models
 
@@ -13,7 +13,7 @@ if reason := iproute.why_not():
 @pytest.mark.slow
 def test_what_crosses_between_nodes_is_what_explain_counts():
     with cluster(nodes=NODES) as nodes:
-        rows = [measured(nodes, recipe, steps=2) for recipe in ("zero", "spatial")]
+        rows = [crossed(nodes, recipe, 2) for recipe in ("zero", "spatial")]
     for row in rows:
         assert abs(row["crossed"] / row["explained"] - 1) <= LIMIT, row
         assert row["planned messages"] == row["explained, moved"] > 0
