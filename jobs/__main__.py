@@ -58,7 +58,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
 
-    def command(name: str, help: str, site: bool | None = None) -> argparse.ArgumentParser:
+    def command(name: str, help: str, site: bool | None = None) -> Parser:
         subparser = commands.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
         subparser.add_argument("campaign", type=Path, metavar="CAMPAIGN.toml")
         if site is not None:

@@ -26,12 +26,12 @@ def refusal(goal: Goal, number: int, square: float, gamma: float, curvature: flo
     )
 
 
-def first_of(watch: "Watch | None") -> dict[str, Any]:
+def first_of(watch: "Orthogonality | None") -> dict[str, Any]:
     """What an iteration that is watched goes on from beside its own vectors."""
     return {} if watch is None else {"first": watch.first}
 
 
-class Watch:
+class Orthogonality:
     """Whether residuals stay orthogonal: the cosine of r_k and M r_0, which is 0 in exact arithmetic for k > 0."""
 
     def __init__(self, system, r):
@@ -85,7 +85,7 @@ class ConjugateGradients(Method):
         self._curvature = system.fuse(dict(p=p, q=q), "", "p.q")
         del vectors["q"]
         self._advance = system.fuse(vectors, f"x = x + alpha*p; p = {z} + beta*p")
-        self._watch = Watch(system, r) if watch else None
+        self._watch = Orthogonality(system, r) if watch else None
 
     def run(self, goal, begun=None):
         system, p, q = self.system, self.p, self.q
@@ -125,7 +125,7 @@ class ConjugateGradients(Method):
         return {"x": self.x, "r": self.r, "p": self.p} | first_of(self._watch)
 
     def orthogonality(self) -> float | None:
-        """As `Watch.cosine`; None without `watch`."""
+        """As `Orthogonality.cosine`; None without `watch`."""
         return self._watch.cosine() if self._watch else None
 
     def _precondition(self) -> list[float]:

@@ -15,7 +15,7 @@ can bring them; it keeps the scalars, the stopping and the breakdown rules:
 """
 
 from miniapps.linear.krylov.base import Iteration, Method, register
-from miniapps.linear.krylov.cg import Watch, first_of, refusal
+from miniapps.linear.krylov.cg import Orthogonality, first_of, refusal
 
 
 def recurrence(gamma: float, delta: float, previous: float | None, alpha: float) -> tuple[float, float]:
@@ -79,7 +79,7 @@ class ChronopoulosGear(Method):
 
     def __init__(self, system, watch: bool = False, steps=None):
         self.steps = steps or FusedSteps(system)
-        self._watch = Watch(system, self.steps.r) if watch else None
+        self._watch = Orthogonality(system, self.steps.r) if watch else None
 
     @property
     def x(self):
@@ -129,5 +129,5 @@ class ChronopoulosGear(Method):
         return own | ({} if steps.u is steps.r else {"u": steps.u}) | first_of(self._watch)
 
     def orthogonality(self) -> float | None:
-        """As `Watch.cosine`; None without `watch`."""
+        """As `Orthogonality.cosine`; None without `watch`."""
         return self._watch.cosine() if self._watch else None

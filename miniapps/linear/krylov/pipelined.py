@@ -1,7 +1,7 @@
 """Conjugate gradients whose sums travel while the matrix is applied."""
 
 from miniapps.linear.krylov.base import Iteration, Method, register
-from miniapps.linear.krylov.cg import Watch, first_of, refusal
+from miniapps.linear.krylov.cg import Orthogonality, first_of, refusal
 from miniapps.linear.krylov.chronopoulos_gear import recurrence
 
 STEPS = "z = n + beta*z; s = w + beta*s; p = r + beta*p; x = x + alpha*p; r = r - alpha*s; w = w - alpha*z"
@@ -49,7 +49,7 @@ class PipelinedConjugateGradients(Method):
             steps, dots, dotted = STEPS, "r.r w.r", "rw"
         self._update = system.fuse(vectors, steps, dots)
         self._dots = system.fuse({name: vectors[name] for name in dotted}, "", dots)
-        self._watch = Watch(system, self.r) if watch else None
+        self._watch = Orthogonality(system, self.r) if watch else None
 
     def vectors(self):
         named = {name: getattr(self, name) for name in "xrwnzspumq"}
@@ -100,7 +100,7 @@ class PipelinedConjugateGradients(Method):
                 under_way.start(alpha=alpha, beta=beta)
 
     def orthogonality(self) -> float | None:
-        """As `Watch.cosine`; None without `watch`."""
+        """As `Orthogonality.cosine`; None without `watch`."""
         return self._watch.cosine() if self._watch else None
 
     def _replace(self) -> None:
