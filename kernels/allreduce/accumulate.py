@@ -46,7 +46,6 @@ ACCUMULATIONS = {
     "compensated": Kind("Pairs of sum and error: about twice the digits.", REAL),
     "exact": Kind("Sums without error, rounded once: correctly rounded by every ordering.", REAL, "exact"),
 }
-RENAMED = dict.fromkeys(("fixed-point", "order-free"), "exact")
 EXACT_WORDS = {"float64": 3, "float32": 2, "bfloat16": 2, "float16": 1}
 
 
@@ -78,8 +77,6 @@ def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
     Raises ChoiceError for an unknown name, for a type that it does not take, and for another operation than a sum;
     `working` takes all of both.
     """
-    if name in RENAMED:
-        raise ChoiceError(f"accumulation {name!r} is called {RENAMED[name]} now: choose {RENAMED[name]!r}")
     known("accumulation", name, ACCUMULATIONS)
     dtype = np.dtype(dtype)
     if name == "working":

@@ -11,15 +11,9 @@ from kernels.guarantees import ChoiceError, known
 from kernels.ranges import cut
 
 LONGEST = 1000  # characters of a name with its parameters
-# What is called otherwise, or is no ordering.
-ACCUMULATION = (
-    "{} is an accumulation, of any ordering with a schedule: write 'direct in exact', or for an application "
+INSTEAD = {  # what to say of what is taken for an ordering
+    "exact": "it is an accumulation, of any ordering with a schedule: write 'direct in exact', or for an application "
     "--allreduce direct --accumulate exact"
-)
-RENAMED = {
-    "native": "the MPI library's own all-reduce is called library",
-    "exact": ACCUMULATION.format("it"),
-    "fixed-point": ACCUMULATION.format("it is called exact now, which"),
 }
 
 
@@ -38,8 +32,8 @@ def get(name: str) -> Ordering:
             f"all-reduce ordering {cut(repr(name))}: choose a name of at most {LONGEST} characters"
         )
     base, colon, text = name.partition(":")
-    if base in RENAMED:
-        raise ChoiceError(f"all-reduce ordering {base!r}: {RENAMED[base]}")
+    if base in INSTEAD:
+        raise ChoiceError(f"all-reduce ordering {base!r}: {INSTEAD[base]}")
     entry = {o.name: o for o in orderings()}[known("all-reduce ordering", base, names())]
     if not colon:
         return entry

@@ -69,7 +69,7 @@ class Option:
     maximum: float | None
     count: tuple[int, int]  # the least and the most values of an option that takes several
     parameters: bool
-    renamed: Callable[[], dict[str, str]] | None
+    instead: Callable[[], dict[str, str]] | None
     effect: str
     records: tuple[str, ...]
     of_ranks: bool
@@ -106,7 +106,7 @@ def option(
     maximum: float | None = None,
     count: tuple[int, int] = (0, VALUES),
     parameters: bool = False,
-    renamed: Callable[[], dict[str, str]] | None = None,
+    instead: Callable[[], dict[str, str]] | None = None,
     effect: str = "",
     records: tuple[str, ...] = (),
     of_ranks: bool = False,
@@ -116,7 +116,7 @@ def option(
     command-line option of its own; `choices` may be a function, so that a registry is asked only when
     needed. Every number needs `minimum` and `maximum`, which belong to its range; `count`: the least and the most
     values of a tuple. `parameters`: a choice may be followed by a colon and parameters, not looked at here.
-    `renamed`: what to say of former choices.
+    `instead`: what to say of what is taken for a choice.
 
     What the trace states of it, for the analysis knows no option by name: `effect`, one of
     `miniapps.trace.schema.EFFECTS`, is what it is for a promise and for a comparison of times; `records` are the rows
@@ -138,7 +138,7 @@ def option(
             maximum=maximum,
             count=count,
             parameters=parameters,
-            renamed=renamed,
+            instead=instead,
             effect=effect,
             records=records,
             of_ranks=of_ranks,
@@ -290,7 +290,7 @@ def _one(option: Option, value: Any, where: str) -> Any:
     chosen = converted.partition(":")[0] if option.parameters else converted
     if allowed is not None and chosen not in allowed:
         names = [str(a) for a in allowed]
-        if option.renamed and (now := option.renamed().get(chosen)):
+        if option.instead and (now := option.instead().get(chosen)):
             raise UsageError(f"{where}: {option.key} cannot be {_shown(converted)}: {now}")
         raise UsageError(
             f"{where}: {option.key} cannot be {_shown(converted)}{closest(str(converted), names)}"

@@ -28,10 +28,10 @@ def _accumulations() -> list[str]:
     return list(ACCUMULATIONS)
 
 
-def _renamed() -> dict[str, str]:
-    from kernels.allreduce import accumulate, catalog
+def _instead() -> dict[str, str]:
+    from kernels.allreduce.catalog import INSTEAD
 
-    return catalog.RENAMED | accumulate.RENAMED
+    return INSTEAD
 
 
 @dataclass
@@ -55,7 +55,7 @@ class RunOptions:
         effect="reduction",
         flag="--allreduce",
         choices=_orderings,
-        renamed=_renamed,
+        instead=_instead,
         parameters=True,
         help="ordering of every all-reduce instead of that by guarantee, maybe with parameters (k-nomial:k=8)",
     )
@@ -65,7 +65,6 @@ class RunOptions:
         effect="reduction",
         flag="--accumulate",
         choices=_accumulations,
-        renamed=_renamed,
         help="in what the partial sums of every all-reduce are held and travel, for orderings with a schedule; none: "
         "by guarantee, or working where --allreduce names an ordering",
     )

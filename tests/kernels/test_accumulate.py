@@ -154,8 +154,6 @@ def test_what_is_not_taken_is_named():
         ("compensated", "float64", MAX, "of sums, not of max"),
         ("float64", "int64", SUM, "not int64"),
         ("exact", "int64", SUM, "takes float64, float32, float16, bfloat16, not int64"),
-        ("order-free", "float64", SUM, "'order-free' is called exact now: choose 'exact'"),
-        ("fixed-point", "float64", SUM, "'fixed-point' is called exact now: choose 'exact'"),
     ):
         with pytest.raises(ChoiceError, match=message):
             accumulate.get(name, dtype, operation)

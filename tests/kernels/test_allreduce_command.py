@@ -145,7 +145,6 @@ def test_the_rounds_of_the_documentation_are_those_of_the_schedules(name, formul
 MISTAKES = {
     "tree rnig": "unknown all-reduce ordering 'rnig': choose one of library",
     "tree exact": "'exact': it is an accumulation.*write 'direct in exact'.*--allreduce direct --accumulate exact",
-    "tree native": "'native': the MPI library's own all-reduce is called library",
     "tree 'ring in exactly'": "unknown accumulation 'exactly': choose one of working, float64",
     "tree 'library in exact'": "needs an all-reduce ordering with a schedule, not 'library': choose .*ring",
     "tree library": "library, algorithm, rank count, length and placement decide.*These have one: .*ring",
