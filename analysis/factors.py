@@ -9,11 +9,13 @@ import json
 import numpy as np
 import pandas as pd
 
+from analysis.ends import outcomes
 from analysis.groups import FREE, IN_LABEL, factors, grouped
 from analysis.load.frames import Frames
+from analysis.pairs import EACH_OTHER, Pairs, frame_of, pairs
 from analysis.power import power_note
 from analysis.runs import Id, ids, label
-from analysis.variability import EACH_OTHER, comparable, effective, outcomes, pairs
+from analysis.variability import comparable, effective
 from kernels.bits import bound
 
 FACTORS = ("ordering", "kernel", "ranks", "guarantee", "app")
@@ -26,7 +28,7 @@ BY_FACTOR = ["app", "level", "against", "cells", "runs", "distinct", "effective"
 
 
 def by_factor(
-    frames: Frames, factor: str, against: Id | None = None, compared: pd.DataFrame | None = None
+    frames: Frames, factor: str, against: Id | None = None, compared: list[Pairs] | None = None
 ) -> pd.DataFrame:
     """One row per app, level of `factor` (one of FACTORS) and kind of comparison; columns BY_FACTOR.
 
@@ -41,12 +43,10 @@ def by_factor(
     """
     runs = with_levels(grouped(frames.runs), factor)
     runs = runs[runs["complete"]]
-    compared = pairs(frames, against) if compared is None else compared
+    table = frame_of(pairs(frames, against) if compared is None else compared)
     level = {label(key): name for key, name in zip(ids(runs), runs["level"], strict=True)}
     app = runs.drop_duplicates("cell").set_index("cell")["app"]
-    table = compared.assign(
-        app=compared["cell"].map(app), a_level=compared["a"].map(level), level=compared["b"].map(level)
-    )
+    table = table.assign(app=table["cell"].map(app), a_level=table["a"].map(level), level=table["b"].map(level))
     own = table["against"] == EACH_OTHER
     other = own & (table["a_level"] != table["level"])
     table["comparison"] = np.where(other, f"other {factor}", np.where(own, EACH_OTHER, REFERENCE))

@@ -8,11 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-import pandas as pd
-
 from analysis import studies
 from analysis.headline import Finding
 from analysis.load.frames import Frames
+from analysis.pairs import Pairs, pairs
 from analysis.predict.score import Score, score
 from analysis.predict.whatif import WhatIf
 from analysis.runs import Id, samples
@@ -20,7 +19,6 @@ from analysis.studies.contract import Nothing, Study
 from analysis.training import tables as training_tables
 from analysis.training.frames import trainings
 from analysis.training.mesh import Used, used
-from analysis.variability import pairs
 from analysis.verdict import Group, judge
 from miniapps.untrusted.ledger import Ledger
 
@@ -59,8 +57,8 @@ class Overview:
         return replace(self.frames, runs=self.frames.runs[kept].reset_index(drop=True))
 
     @cached_property
-    def pairs(self) -> pd.DataFrame:
-        """Every pair of runs that `stepped` compares."""
+    def pairs(self) -> list[Pairs]:
+        """The pairs of runs of `stepped` that are compared."""
         return pairs(self.stepped, self.against)
 
     @cached_property

@@ -11,8 +11,8 @@ from analysis.export.tables import csv_text, texts
 from analysis.groups import grouped
 from analysis.overview import Overview
 from analysis.page.svg import Figure, picture
+from analysis.pairs import reference
 from analysis.runs import ids, label
-from analysis.variability import reference
 from analysis.verdict import UNTESTED
 from kernels import bits
 from miniapps.untrusted import Refused, read_bytes, records

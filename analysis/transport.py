@@ -14,11 +14,11 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from analysis.ends import final
 from analysis.groups import grouped
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
 from analysis.statistics import CONFIDENCE, SEED
-from analysis.variability import final
 from miniapps.trace.records import is_state
 
 FEWEST = 20  # runs on either side: deciles of fewer are single runs
@@ -123,9 +123,10 @@ def _values(frames: Frames, a: list[Id], b: list[Id]) -> list[tuple[str, int, np
     recorded = []
     for name in filter(is_state, frames.names):
         last = final(frames, "values", name, [*a, *b])
-        if last is None or last[1][0].shape[0] != 1:
+        if last is None or last[2].shape[1] != 1:
             continue
-        x = np.concatenate([words[:1, 0] for words in last[1]]).view(np.float64)
+        step, outcome, words = last
+        x = words[outcome, 0, 0].view(np.float64)
         if np.isfinite(x).all():
-            recorded.append((name, last[0], x[: len(a)], x[len(a) :]))
+            recorded.append((name, step, x[: len(a)], x[len(a) :]))
     return recorded

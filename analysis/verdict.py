@@ -19,11 +19,11 @@ from analysis.divergence.among import Among, among
 from analysis.divergence.cause import cause
 from analysis.divergence.classes import COLLECTIVE, ENVIRONMENT, METHOD, Cause
 from analysis.divergence.points import Comparison
+from analysis.ends import outcomes
 from analysis.environment import by_environment, several
 from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
-from analysis.variability import outcomes
 
 # What can be said of a group, and whether it breaks a promise.
 HOLDS, BROKEN, DIFFERS, SAME, UNTESTED = "holds", "BROKEN", "differs", "no difference seen", "not tested"

@@ -45,7 +45,8 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.factors import by_factor
     from analysis.headline import headline
     from analysis.page.tables import factor_table, variability_tables
-    from analysis.variability import pairs, variability
+    from analysis.pairs import frame_of, pairs
+    from analysis.variability import variability
     from analysis.verdict import judge
 
     require_directory("--csv", options.csv)
@@ -65,7 +66,8 @@ def run(options: argparse.Namespace) -> Answer:
         tables = [(f"Variability: {cell}", table) for cell, table in variability_tables(frame)]
     warn(frames)
     shown: list[Part] = [Bold(verdict), "", *tables]
-    return Answer(frames, {name: frame, "pairs": compared}, shown, verdict=verdict)
+    whole = {"pairs": frame_of(compared)} if options.csv or options.json else {}
+    return Answer(frames, {name: frame, **whole}, shown, verdict=verdict)
 
 
 def _transport(frames: Frames, verdict: Headline) -> Answer:

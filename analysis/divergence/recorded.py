@@ -186,5 +186,4 @@ def common_of(frames: Frames, a: Id, b: Id) -> Common:
 
 def row_of(frames: Frames, run: Id) -> pd.Series:
     """The row of `Frames.runs` of a (run, repeat)."""
-    runs = frames.runs
-    return runs[((runs["run"] == run[0]) & (runs["repeat"] == run[1])).to_numpy()].iloc[0]
+    return frames.runs.iloc[frames.places[run]]

@@ -89,11 +89,15 @@ def extrapolated(experiment: Experiment) -> Iterator[Finding]:
 
 def mean_of_ratios(experiment: Experiment) -> Iterator[Finding]:
     """V_ermv is a mean of ratios, which a single element near zero can rule (rules 3 and 4)."""
-    pairs = experiment.overview.pairs
-    ruled = pairs[(pairs["kind"] == "values") & (pairs["elements"] > 1) & (pairs["v_ermv"] > 0)]
-    if len(ruled):
+    ruled = dict.fromkeys(
+        pairs.name
+        for pairs in experiment.overview.pairs
+        if pairs.kind == "values" and pairs.elements > 1 and pairs.differing
+        if (pairs.metrics["v_ermv"] > 0).any()
+    )
+    if ruled:
         yield Finding(
-            NOTE, VARIABILITY, listed(ruled["name"].drop_duplicates()),
+            NOTE, VARIABILITY, listed(ruled),
             "V_ermv, as published, is an arithmetic mean of ratios: an element near zero can make up all of it",
             "read the largest ULP and V_c beside it, and do not average V_ermv further",
         )  # fmt: skip

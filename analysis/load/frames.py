@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,7 +20,7 @@ from analysis.load.find import find_runs, labels
 from analysis.load.ordering import assign_orderings
 from analysis.load.pool import readers
 from analysis.load.rows import Rows
-from analysis.load.store import Leaves, Source, Store
+from analysis.load.store import Id, Leaves, Source, Store
 from analysis.load.watch import Watch
 from miniapps.trace import builds, trace_files
 from miniapps.trace.schema import NAMED
@@ -57,6 +59,17 @@ class Frames:
     runs: pd.DataFrame
     excluded: pd.DataFrame
     store: Store
+
+    @functools.cached_property
+    def memo(self) -> dict[tuple, Any]:
+        """What functions marked `once` returned for these runs."""
+        return {}
+
+    @functools.cached_property
+    def places(self) -> dict[Id, int]:
+        """The place of each (run, repeat) in `runs`."""
+        keys = zip(self.runs["run"], self.runs["repeat"].tolist(), strict=True)
+        return {key: place for place, key in enumerate(keys)}
 
     @property
     def events(self) -> pd.DataFrame:
@@ -114,9 +127,27 @@ class Frames:
         """The hash tree over the rows of one (run, repeat) of `values` or `fingerprints`."""
         return self.store.leaves(table, run, repeat)
 
+    def columns(self, table: str, run: str, places: list[tuple[int, int]]) -> dict[str, np.ndarray]:
+        """As `at`, as columns: where frames would take longer than their contents. Names count as in that run."""
+        return self.store.columns(table, run, places)
+
     def at(self, table: str, run: str, places: list[tuple[int, int]]) -> pd.DataFrame:
         """The rows of `table` in the `places` that leaves of that run name, and no others."""
         return self.store.at(table, run, places)
+
+
+def once(function: Callable) -> Callable:
+    """`function` of frames and arguments that can be keys, called once for each; what it returned is not to be
+    changed."""
+
+    @functools.wraps(function)
+    def kept(frames: Frames, *arguments: Any) -> Any:
+        key = (function, *arguments)
+        if key not in frames.memo:
+            frames.memo[key] = function(frames, *arguments)
+        return frames.memo[key]
+
+    return kept
 
 
 def load(

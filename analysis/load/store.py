@@ -100,6 +100,10 @@ class Store:
             )
         return self._parts[key]
 
+    def columns(self, table: str, run: str, places: list[tuple[int, int]]) -> dict[str, np.ndarray]:
+        """As `at`, as columns; names count as in that run."""
+        return self._sources[run].tables[table].at(places)
+
     def at(self, table: str, run: str, places: list[tuple[int, int]]) -> pd.DataFrame:
         """The rows of a run's table in `places`, (begin, end) each as of its leaves, ascending."""
         source = self._sources[run]

@@ -18,6 +18,7 @@ from analysis.matrix import ALL, matrix
 from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.page.tables import alone, groups_table, variability_tables
+from analysis.pairs import Pairs
 from analysis.report import figures
 from analysis.runs import Id, label, samples
 from analysis.sentences import place
@@ -141,9 +142,9 @@ def variability_sections(overview: Overview) -> list[Section]:
     return [_variability(overview.stepped, overview.against, overview.pairs, overview.labels)]
 
 
-def _variability(frames: Frames, against: Id | None, compared: pd.DataFrame, labels: list[str]) -> Section:
+def _variability(frames: Frames, against: Id | None, compared: list[Pairs], labels: list[str]) -> Section:
     frame = variability(frames, against, compared)
-    if compared.empty:
+    if not compared:
         return Section(
             "variability",
             "Variability",

@@ -10,26 +10,31 @@ import pandas as pd
 from analysis.groups import ranks_text
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, log_ticks
-from analysis.page.groups import figure_of_groups, most_elements
+from analysis.page.groups import figure_of_groups
 from analysis.page.svg import Figure
+from analysis.pairs import EACH_OTHER, Pairs, frame_of
 from analysis.regions import cost_summary, withheld
-from analysis.variability import EACH_OTHER
 
 REGIONS = 10  # the longest regions are drawn, the table has all
 POINTS = 6000  # of a row of points, above which it is an image
 SPREAD = 0.09  # vertical distance of points in one row, so that equal ones are seen
 
 
-def variability_figures(pairs: pd.DataFrame, groups: list[str]) -> list[Figure]:
+def variability_figures(pairs: list[Pairs], groups: list[str]) -> list[Figure]:
     """V_ermv of the value with the most elements and |V_s| of the first single number, every pair a point,
     run-to-run apart from against the reference."""
     figures = []
-    values = pairs[pairs["kind"] == "values"]
-    singles = values[(values["elements"] == 1) & (values["v_s"] != 0)]
-    chosen = [(name, "v_ermv", "V_ermv", "mean relative difference") for name in most_elements(values)]
-    chosen += [(name, "v_s", "|V_s|", "relative difference") for name in singles["name"].head(1)]
+    values = [each for each in pairs if each.kind == "values"]
+    elements: dict[str, int] = {}
+    for each in values:
+        elements[each.name] = max(each.elements, elements.get(each.name, 0))
+    most = max(elements, key=lambda name: elements[name], default=None)
+    single = next((each for each in values if each.elements == 1 and (each.metrics["v_s"] != 0).any()), None)
+    chosen = [(most, "v_ermv", "V_ermv", "mean relative difference")] if most else []
+    chosen += [(single.name, "v_s", "|V_s|", "relative difference")] if single else []
     for name, column, metric, words in chosen:
-        same = values[(values["name"] == name) & np.isfinite(values[column])]
+        same = frame_of(each for each in values if each.name == name)
+        same = same[np.isfinite(same[column])]
         if same.empty:
             continue
         by = same.groupby(["group", "cell", "against"], sort=False)

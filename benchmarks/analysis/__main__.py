@@ -21,7 +21,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from benchmarks.analysis.campaign import write
+from benchmarks.analysis.campaign import Shape, directory, write
 from benchmarks.analysis.plain import PROCESSES, plain
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
@@ -42,7 +42,7 @@ def main(argv=None) -> None:
 
 def load_rows(asked) -> list[dict]:
     """First load, cached load, query, memory."""
-    campaign = _campaign(asked, "load", runs=16, ranks=256, steps=100, blocks=1, changed={2: (40, 7)})
+    campaign = _campaign(asked, "load", Shape(16, 256, 100, changed={2: (40, 7)}))
 
     def first() -> dict:
         _forget(campaign)
@@ -69,10 +69,8 @@ def load_rows(asked) -> list[dict]:
 
 def divergence_rows(asked) -> list[dict]:
     """First divergence of two large runs."""
-    campaign = _campaign(
-        asked, "divergence", runs=2, ranks=1024, steps=100, blocks=49, changed={1: (50, 12345)}
-    )
-    runs = [campaign / f"run-{run:03d}" for run in range(2)]
+    campaign = _campaign(asked, "divergence", Shape(2, 1024, 100, 49, changed={1: (50, 12345)}))
+    runs = [directory(campaign, run) for run in range(2)]
     _forget(campaign)
     first = _measure("compare", *runs)
     repeats = [_measure("compare", *runs) for _ in range(asked.rounds)]
@@ -89,7 +87,7 @@ def divergence_rows(asked) -> list[dict]:
 def report_rows(asked) -> list[dict]:
     """The report on 100 runs."""
     changed = {run: (5, 17) for run in range(0, 100, 4)}
-    campaign = _campaign(asked, "report", runs=100, ranks=8, steps=40, blocks=8, changed=changed)
+    campaign = _campaign(asked, "report", Shape(100, 8, 40, 8, changed=changed))
     out = asked.scratch / "report.html"
     _forget(campaign)
     first = _command("report", campaign, "-o", out)
@@ -183,12 +181,12 @@ def spread(seconds: list[float]) -> dict[str, float]:
     return ratio(seconds, [1.0] * len(seconds))
 
 
-def _campaign(asked, name: str, **shape) -> Path:
+def _campaign(asked, name: str, shape: Shape) -> Path:
     place = asked.scratch / name
     if not place.exists():
         part = place.with_suffix(".part")
         shutil.rmtree(part, ignore_errors=True)
-        write(part, **shape, processes=PROCESSES)
+        write(part, shape, PROCESSES)
         part.rename(place)
     return place
 

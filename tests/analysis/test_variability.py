@@ -5,9 +5,11 @@ import math
 import numpy as np
 import pytest
 
+from analysis.ends import final, outcomes
 from analysis.groups import grouped
 from analysis.load.frames import load
-from analysis.variability import EACH_OTHER, effective, final, outcomes, pairs, reference, variability
+from analysis.pairs import EACH_OTHER, frame_of, pairs, reference
+from analysis.variability import effective, variability
 from kernels.bits import bound
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import (
@@ -73,7 +75,7 @@ def test_distinct_outcomes_are_counted_per_name(mixed):
 
 
 def test_run_to_run_is_apart_from_the_distance_to_the_reference(mixed):
-    distances = pairs(mixed).query("name == 'vorticity'")
+    distances = frame_of(pairs(mixed)).query("name == 'vorticity'")
     assert distances.groupby(["cell", "against"]).size().to_dict() == {
         ("coupled layout/exact", EACH_OTHER): 1,
         ("coupled none/arrival on 2 ranks", EACH_OTHER): 3,
@@ -86,7 +88,7 @@ def test_run_to_run_is_apart_from_the_distance_to_the_reference(mixed):
 
 
 def test_metrics_of_a_vector_are_those_of_its_definition(mixed):
-    row = pairs(mixed).query("name == 'sample' and against == 'layout1:0' and b == 'n3:0'").iloc[0]
+    row = frame_of(pairs(mixed)).query("name == 'sample' and against == 'layout1:0' and b == 'n3:0'").iloc[0]
     a, b = field_at(STEPS - 1), field_at(STEPS - 1)
     flip_bit(b, 5, bit=30)
     terms = abs(a[:, 0] - b[:, 0]) / abs(a[:, 0])
@@ -97,7 +99,7 @@ def test_metrics_of_a_vector_are_those_of_its_definition(mixed):
 
 
 def test_v_s_is_given_for_single_numbers(mixed):
-    row = pairs(mixed).query("name == 'energy' and against == 'layout1:0' and b == 'n3:0'").iloc[0]
+    row = frame_of(pairs(mixed)).query("name == 'energy' and against == 'layout1:0' and b == 'n3:0'").iloc[0]
     a, b = field_at(STEPS - 1), field_at(STEPS - 1)
     flip_bit(b, 5, bit=30)
     assert row["v_s"] == ((a**2).sum() - (b**2).sum()) / (a**2).sum() != 0
@@ -105,7 +107,7 @@ def test_v_s_is_given_for_single_numbers(mixed):
 
 def test_the_reference_can_be_chosen_and_defaults_to_the_strongest_guarantee(mixed):
     assert reference(grouped(mixed.runs)) == ("layout1", 0)
-    chosen = pairs(mixed, ("n3", 0))
+    chosen = frame_of(pairs(mixed, ("n3", 0)))
     assert set(chosen["against"]) == {EACH_OTHER, "n3:0"}
     assert set(chosen.query("against == 'n3:0'")["cell"]) == {"coupled layout/exact"}
 
@@ -115,7 +117,7 @@ def test_without_a_guarantee_there_is_no_reference(tmp_path):
         write_run(tmp_path / name)
     frames = load([tmp_path])
     assert reference(grouped(frames.runs)) is None
-    assert set(pairs(frames)["against"]) == {EACH_OTHER}
+    assert {each.against for each in pairs(frames)} == {EACH_OTHER}
 
 
 def test_a_run_with_an_injected_fault_is_no_reference(tmp_path):
@@ -170,8 +172,8 @@ def test_the_last_common_step_is_compared(tmp_path):
     write_values(tmp_path / "a", [1.0, 2.0, 3.0])
     write_values(tmp_path / "b", [1.0, 2.0])
     frames = load([tmp_path])
-    step, words = final(frames, "values", "energy", [("a", 0), ("b", 0)])
-    assert step == 1 and [w.view(np.float64).item() for w in words] == [2.0, 2.0]
+    step, outcome, words = final(frames, "values", "energy", [("a", 0), ("b", 0)])
+    assert step == 1 and outcome.tolist() == [0, 0] and words.view(np.float64).tolist() == [[[2.0]]]
 
 
 def test_runs_that_recorded_other_blocks_have_no_distance_and_are_outcomes_by_those_in_common(tmp_path):
@@ -180,7 +182,7 @@ def test_runs_that_recorded_other_blocks_have_no_distance_and_are_outcomes_by_th
     write_values(tmp_path / "other" / "c", [], [1.0, 2.5, 3.0])
     frames = load([tmp_path / "a", tmp_path / "b"])
     assert final(frames, "values", "sample", [("a", 0), ("b", 0)]) is None
-    assert pairs(frames).empty
+    assert not pairs(frames)
     assert len(set(outcomes(frames, frames.runs))) == 1
     frames = load([tmp_path])
     a, b, c = outcomes(frames, frames.runs)

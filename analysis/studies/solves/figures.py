@@ -11,13 +11,13 @@ from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, powers
 from analysis.page.svg import Figure, figure_of
 from analysis.page.text import interval, number
+from analysis.pairs import EACH_OTHER
 from analysis.runs import label
 from analysis.studies.growth.law import typical
 from analysis.studies.solves.growth import differences
 from analysis.studies.solves.pairs import drift
 from analysis.studies.solves.runs import TRUE_RESIDUAL
 from analysis.studies.solves.tables import Known
-from analysis.variability import EACH_OTHER
 
 DRAWN = 6  # families, and cases with a drift study, that have figures; the tables have all
 COLOURS = 7  # cases of a family in one figure

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 
 from analysis.groups import LEVELS
+from analysis.pairs import EACH_OTHER
 from analysis.runs import Id, label
 from analysis.studies.contract import Column, frame
 from analysis.studies.solves.runs import Solves
-from analysis.variability import EACH_OTHER
 from kernels import bits
 
 PAIRS = {

@@ -11,13 +11,13 @@ import pandas as pd
 from analysis.headline import Finding
 from analysis.page.sections import Shown, Table, lines_of, table_of
 from analysis.page.text import below, number
+from analysis.pairs import EACH_OTHER
 from analysis.power import bounded
 from analysis.runs import label
 from analysis.studies.growth.tables import law_table
 from analysis.studies.solves.growth import growth
 from analysis.studies.solves.pairs import cases, decisions, pairs
 from analysis.studies.solves.runs import Solves
-from analysis.variability import EACH_OTHER
 from analysis.verdict import DIFFERS, counted
 from kernels.bits import bound
 

@@ -1,0 +1,224 @@
+"""Runs that recorded the same rows in the same way: a kind. They are compared with the first of them all at once, by
+the hashes of their leaves, and only where these differ first are rows looked at."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import xxhash
+
+from analysis.divergence.recorded import TELLING, recording
+from analysis.load.columns import PAYLOAD
+from analysis.load.frames import Frames, once
+from analysis.load.store import Leaves
+from analysis.runs import Id
+from miniapps.trace.records import ADDED, SOURCE, TOTAL
+
+TABLES = ("fingerprints", "values")
+KEYS = ("step", "name", "occurrence", "leaf", "rows", "keys")
+TOGETHER = 2**22  # leaves compared at once: 64 MB of hashes
+NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """Leaves of one arrangement: `order` sorts them by (step, name, occurrence, leaf), `digest` is a hash of their keys
+    in this order."""
+
+    order: np.ndarray
+    digest: bytes
+
+
+@once
+def rows(frames: Frames) -> list[dict]:
+    """The rows of `Frames.runs` with the columns by which runs are known to record the same."""
+    return frames.runs[list(TELLING)].to_dict("records")
+
+
+@once
+def recordings(frames: Frames) -> list[str]:
+    """The recording of each row of `Frames.runs`, as `recorded.recording` says it."""
+    known: dict[tuple, str] = {}
+    texts = []
+    for row in rows(frames):
+        key = tuple(row[column] for column in TELLING if column not in ("run", "repeat"))
+        if key not in known:
+            known[key] = recording(row)
+        texts.append(known[key])
+    return texts
+
+
+@once
+def arrangement(frames: Frames, table: str, run: Id) -> bytes:
+    """A hash of the keys of the leaves of a run, as they lie: where it is equal, so are the places of all leaves."""
+    tree = frames.leaves(table, *run)
+    digest = xxhash.xxh3_128()
+    for key in KEYS:
+        digest.update(np.ascontiguousarray(getattr(tree, key)))
+        digest.update(b"|")
+    return digest.digest()
+
+
+def kinds(frames: Frames, runs: Iterable[Id]) -> list[tuple[Id, ...]]:
+    """`runs` by kind, in the order in which they come."""
+    found: dict[tuple, list[Id]] = {}
+    for run in runs:
+        found.setdefault(_kind(frames, run), []).append(run)
+    return list(map(tuple, found.values()))
+
+
+@once
+def _kind(frames: Frames, run: Id) -> tuple:
+    place = frames.places[run]
+    state, last_step = frames.runs["state"].iat[place], frames.runs["last_step"].iat[place]
+    return (
+        recordings(frames)[place], *(_ordered(frames, table, run).digest for table in TABLES), bool(state),
+        int(last_step),
+    )  # fmt: skip
+
+
+def _ordered(frames: Frames, table: str, run: Id) -> Ordered:
+    """Of the leaves of a run, shared with all of its arrangement."""
+    key = (_ordered, table, arrangement(frames, table, run))
+    if key not in frames.memo:
+        tree = frames.leaves(table, *run)
+        order = np.lexsort((tree.leaf, tree.occurrence, tree.name, tree.step))
+        digest = xxhash.xxh3_128()
+        for name in KEYS:
+            digest.update(getattr(tree, name)[order])
+            digest.update(b"|")
+        frames.memo[key] = Ordered(order, digest.digest())
+    return frames.memo[key]
+
+
+def telling(frames: Frames, kind: tuple[Id, ...]) -> list[Id]:
+    """Of the runs of a kind, those whose comparison with the first of them says all that there is: the one that differs
+    earliest, the first of several, and the first that is equal."""
+    first, others = kind[0], kind[1:]
+    fingerprints, values = (_Table(frames, table, first) for table in TABLES)
+    messages = values.named((SOURCE,))
+    owners, masks = (fingerprints, values, values), (None, messages, ~messages)
+    places = [table.first(others, mask) for table, mask in zip(owners, masks, strict=True)]
+    if not all(table.plain(own) for table, own in zip(owners, places, strict=True)):
+        return list(others)
+    steps = np.stack([table.steps(own) for table, own in zip(owners, places, strict=True)])
+    step, which = steps.min(axis=0), steps.argmin(axis=0)
+    # As of `Comparison.first`: the source of a message precedes contributions and totals.
+    passing = np.append(fingerprints.at_places(fingerprints.named((ADDED, TOTAL))), False)
+    after = passing[np.minimum(places[0], len(passing) - 1)]
+    which = np.where((which == 0) & (steps[1] == step) & after, 1, which)
+    ended = (step == NEVER) & _other_states(frames, first, others)
+    differs = (step != NEVER) | ended
+    equal = [run for run, other in zip(others, differs, strict=True) if not other][:1]
+    if not differs.any():
+        return equal
+    if (step == NEVER).all():
+        return [others[int(np.argmax(ended))], *equal]
+    place = np.choose(which, places)
+    seq = np.choose(which, [table.seqs(own) for table, own in zip(owners, places, strict=True)])
+    when = np.stack([step, which == 2, seq])
+    earliest = np.lexsort(when[::-1])[0]
+    tied = [others[i] for i in np.flatnonzero((when == when[:, [earliest]]).all(axis=0))]
+    at = which[earliest]
+    return [owners[at].lowest(tied, int(place[earliest]), masks[at]), *equal]
+
+
+def _other_states(frames: Frames, first: Id, others: tuple[Id, ...]) -> np.ndarray:
+    """Whether the hash of the final state is another than that of the first."""
+    states = frames.runs["state"].to_numpy()
+    own = states[[frames.places[run] for run in others]]
+    return own != states[frames.places[first]]
+
+
+class _Table:
+    """The leaves of one table of the first run of a kind. A place counts (step, seq) from 0: what was recorded first
+    has the lowest."""
+
+    def __init__(self, frames: Frames, table: str, first: Id):
+        self.frames, self.table, self.run = frames, table, first
+        self.tree: Leaves = frames.leaves(table, *first)
+        self.order = _ordered(frames, table, first).order
+        step, seq = (column[self.order].astype(np.int64) for column in (self.tree.step, self.tree.seq))
+        self.when, self.place = np.unique(np.stack([step, seq]), axis=1, return_inverse=True)
+        self.place = self.place.reshape(-1)
+
+    def named(self, prefixes: tuple[str, ...]) -> np.ndarray:
+        """A mask of the leaves whose names start with one of `prefixes`."""
+        known = np.array([name.startswith(prefixes) for name in self.frames.names], bool)
+        return known[self.tree.name[self.order]]
+
+    def at_places(self, mask: np.ndarray) -> np.ndarray:
+        """Of each place, whether the leaves there are of the `mask`."""
+        at = np.zeros(self.when.shape[1], bool)
+        at[self.place] = mask
+        return at
+
+    def plain(self, places: np.ndarray) -> bool:
+        """Whether there is one name at each of `places`."""
+        low, high = (np.full(self.when.shape[1], start) for start in (NEVER, -1))
+        name = self.tree.name[self.order].astype(np.int64)
+        np.minimum.at(low, self.place, name)
+        np.maximum.at(high, self.place, name)
+        return bool(np.append(low == high, True)[np.minimum(places, len(low))].all())
+
+    def first(self, others: tuple[Id, ...], mask: np.ndarray | None = None) -> np.ndarray:
+        """Of each of `others` the first place of a leaf of the `mask` with other hashes; NEVER where there is none."""
+        place = self.place if mask is None else np.where(mask, self.place, NEVER)
+        hashes = self.tree.hi[self.order], self.tree.lo[self.order]
+        found = np.full(len(others), NEVER)
+        if not len(place):
+            return found
+        at_once = max(1, TOGETHER // len(place))
+        for begin in range(0, len(others), at_once):
+            some = others[begin : begin + at_once]
+            unequal = np.zeros((len(some), len(place)), bool)
+            for k, run in enumerate(some):
+                tree, order = (
+                    self.frames.leaves(self.table, *run),
+                    _ordered(self.frames, self.table, run).order,
+                )
+                np.not_equal(tree.hi[order], hashes[0], out=unequal[k])
+                unequal[k] |= tree.lo[order] != hashes[1]
+            found[begin : begin + at_once] = np.where(unequal, place, NEVER).min(axis=1)
+        return found
+
+    def steps(self, places: np.ndarray) -> np.ndarray:
+        """The step of each of `places`."""
+        return self._of(0, places)
+
+    def seqs(self, places: np.ndarray) -> np.ndarray:
+        """The seq of each of `places`."""
+        return self._of(1, places)
+
+    def _of(self, row: int, places: np.ndarray) -> np.ndarray:
+        return np.append(self.when[row], NEVER)[np.minimum(places, self.when.shape[1])]
+
+    def lowest(self, runs: list[Id], place: int, mask: np.ndarray | None) -> Id:
+        """Of `runs`, which differ from the first in a leaf of the `mask` at `place`, the first with the lowest block
+        there."""
+        if len(runs) == 1:
+            return runs[0]
+        here = self.place == place if mask is None else (self.place == place) & mask
+        block, *bits = self._rows(self.run, here)
+        least, found = NEVER, runs[0]
+        for run in runs:
+            other = self._rows(run, here)[1:]
+            changed = functools.reduce(np.logical_or, (a != b for a, b in zip(bits, other, strict=True)))
+            if (lowest := int(block[changed].min(initial=NEVER))) < least:
+                least, found = lowest, run
+            if least == block.min():
+                break
+        return found
+
+    def _rows(self, run: Id, here: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The blocks and the bits of the rows of the leaves of the mask `here`."""
+        tree = self.frames.leaves(self.table, *run)
+        chosen = np.sort(_ordered(self.frames, self.table, run).order[here])
+        columns = self.frames.columns(self.table, run[0], tree.places(chosen))
+        return (
+            columns["block"].astype(np.int64),
+            *(columns[key].view(np.uint64) for key in PAYLOAD[self.table]),
+        )
