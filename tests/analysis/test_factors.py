@@ -6,7 +6,7 @@ import pytest
 from analysis.__main__ import main
 from analysis.factors import DEFAULT, FACTORS, REFERENCE, by_factor
 from analysis.load.frames import load
-from analysis.variability import EACH_OTHER
+from analysis.pairs import EACH_OTHER
 from miniapps.trace import Tracer
 from miniapps.trace.schema import rank_file
 from tests.analysis.synthetic import attributes, flip_bit, write_run

@@ -5,9 +5,9 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
+from analysis.pairs import EACH_OTHER
 from analysis.studies.solves.runs import solves
 from analysis.studies.solves.tables import changed, known_of, sentences, stops
-from analysis.variability import EACH_OTHER
 from tests.analysis.solves_runs import FALLING, TOLERANCE, solve, write_solves
 from tests.analysis.synthetic import write_run
 
