@@ -4,25 +4,31 @@ from __future__ import annotations
 
 import re
 
-from analysis.load.frames import Frames
+from analysis.load.frames import Frames, once
 
 ATTEMPT = re.compile(r"(?P<out>(?:.*/)?)failed/(?P<task>[^/]+)\.[1-9][0-9]*")
 SAME = ["app", "problem", "size", "guarantee", "method", "seed"]  # what a task and its attempts have alike
 ENDED = ("failed", "incomplete", "missing ranks")  # what is noted of runs that did not get to their end
 
 
+@once
 def repeated(frames: Frames) -> dict[str, str]:
     """{run: the run that succeeded in its place} of all attempts `failed/TASK.N` beside a complete run `TASK`.
 
     What an attempt recorded, if anything, must be of the same problem and method: a name alone is easily given.
     """
     runs, excluded = frames.runs, frames.excluded
+    named = {run: ATTEMPT.fullmatch(run) for run in dict.fromkeys([*runs["run"], *excluded["run"]])}
+    tried = {run: place["out"] + place["task"] for run, place in named.items() if place}
+    if not tried:
+        return {}
     broken = set(excluded[excluded["what"].isin(ENDED)]["run"]) | set(runs[~runs["complete"]]["run"])
-    ways = {run: set(same[SAME].itertuples(index=False)) for run, same in runs.groupby("run", sort=False)}
-    pairs = {}
-    for run in dict.fromkeys([*runs["run"], *excluded["run"]]):
-        if place := ATTEMPT.fullmatch(run):
-            task = place["out"] + place["task"]
-            if task in ways and task not in broken and ways.get(run, ways[task]) == ways[task]:
-                pairs[run] = task
-    return pairs
+    concerned = runs[runs["run"].isin({*tried, *tried.values()})]
+    ways = {
+        run: set(same[SAME].itertuples(index=False)) for run, same in concerned.groupby("run", sort=False)
+    }
+    return {
+        run: task
+        for run, task in tried.items()
+        if task in ways and task not in broken and ways.get(run, ways[task]) == ways[task]
+    }

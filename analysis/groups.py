@@ -53,18 +53,24 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
     base = runs["app"] + " " + runs["guarantee"] + "/" + runs["ordering"].str.replace(",", "+")
     runs["device"] = [" ".join(map(str, of_effect(*each, "device").values())) for each in stated]
     runs["faulty"] = [any(v not in UNSET for v in of_effect(*each, "fault").values()) for each in stated]
-    runs["group"] = runs["words"] = ""
-    for _, same in runs.assign(base=base).groupby(["problem", "base"], sort=False):
-        telling = differing_factors([own_factors[i] for i in same.index])
-        for i in same.index:
+    groups, words = [""] * len(runs), [""] * len(runs)
+    columns = list(zip(base, runs["app"], runs["problem"], runs["guarantee"], runs["ordering"], strict=True))
+    for same in runs.groupby(["problem", base], sort=False).indices.values():
+        telling = differing_factors([own_factors[i] for i in same])
+        for i in same.tolist():
+            text, app, problem, guarantee, ordering = columns[i]
             extra = [
                 f"{key}={own_factors[i][key]}" for key in telling if own_factors[i].get(key) not in UNSET
             ]
-            extra += [names[runs.at[i, "problem"]]] if names[runs.at[i, "problem"]] else []
-            runs.at[i, "group"] = base[i] + (f" ({', '.join(extra)})" if extra else "")
-            promise = PROMISED.get(runs.at[i, "guarantee"], runs.at[i, "guarantee"])
-            parts = [promise, sums_in_words(runs.at[i, "ordering"]), *_in_words(extra, *stated[i])]
-            runs.at[i, "words"] = f"{runs.at[i, 'app']}: {', '.join(part for part in parts if part)}"
+            extra += [names[problem]] if names[problem] else []
+            groups[i] = text + (f" ({', '.join(extra)})" if extra else "")
+            parts = [
+                PROMISED.get(guarantee, guarantee),
+                sums_in_words(ordering),
+                *_in_words(extra, *stated[i]),
+            ]
+            words[i] = f"{app}: {', '.join(part for part in parts if part)}"
+    runs["group"], runs["words"] = (pd.Series(texts, runs.index, "str") for texts in (groups, words))
     spans = runs["guarantee"].isin(SPANS_LAYOUTS)
     runs["cell"] = runs["group"].where(
         spans, runs["group"] + " on " + runs["size"].map(ranks_text).astype("str")

@@ -1,8 +1,9 @@
-"""What was read of a run, as Parquet beside it, so that it is read once.
+"""What was read of a run, as files beside it, so that it is read once.
 
     RUN/.analysis/index.json          which directory holds what was read, of which trace files, and hashes of it
     RUN/.analysis/NAME/fpna-cache     the mark of a directory that this program made
-    RUN/.analysis/NAME/*.parquet      the tables, and the hash trees over them
+    RUN/.analysis/NAME/rows.bin       the hash trees, and the tables of few rows (`analysis.load.packed`)
+    RUN/.analysis/NAME/*.parquet      the tables of more rows than are read together
 
 Trace files are known by name, size, inode and times: a run that was copied is read again. A cache is believed if this
 user wrote it, every file has the hash that the index has, and the index its own; any doubt, and it is made anew. A
@@ -32,10 +33,11 @@ from msgspec import Meta
 
 from analysis.load.assemble import Run
 from analysis.load.columns import PAYLOAD, STORED
+from analysis.load.packed import packed, size, unpacked, width
 from analysis.load.rows import Rows
 from analysis.load.tree import LEAVES
 from miniapps.trace import SCHEMA
-from miniapps.untrusted import Refused, open_regular, records
+from miniapps.untrusted import Refused, records
 from miniapps.untrusted.result import RESULT, digest_of
 from miniapps.untrusted.text import printable
 
@@ -43,26 +45,28 @@ DIRECTORY = ".analysis"
 INDEX = "index.json"
 MARK = "fpna-cache"
 MARK_TEXT = b"made by python -m analysis; may be removed at any time\n"
-VERSION = f"5 of schema {SCHEMA}"  # of what is kept: to be raised when that changes
+VERSION = f"6 of schema {SCHEMA}"  # of what is kept: to be raised when that changes
 GROUP = 16384  # rows that are read together: 0.2 % of ten million
 INDEX_MOST = 2**26  # bytes: the names and notes of a run
 OLD_S = 3600.0  # after which a directory that no index names is nobody's work in progress
 PIECE = 2**22  # bytes hashed at once
 
-FILES = (*(f"{table}.parquet" for table in STORED), *(f"{table}-tree.parquet" for table in PAYLOAD))
+ROWS = "rows.bin"
+FILES = (ROWS, *(f"{table}.parquet" for table in STORED))
 _NAME = re.compile(r"[0-9a-f]{32}")
 Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 
 
 class File(msgspec.Struct):
-    """Size in bytes and hash (XXH3, 128 bits, hex) of a Parquet file."""
+    """Size in bytes and hash (XXH3, 128 bits, hex) of a file."""
 
     size: int
     digest: Name
 
 
 class Index(msgspec.Struct):
-    """index.json, which has also `digest`, the hash of all the rest."""
+    """index.json, which has also `digest`, the hash of all the rest. `lengths` of tables and `leaves` of trees in rows;
+    `width` of orders in bytes."""
 
     version: str
     path: str
@@ -72,6 +76,8 @@ class Index(msgspec.Struct):
     rows: list[dict[str, Any]]
     notes: list[tuple[str, str, str, str]]
     lengths: dict[str, int]
+    leaves: dict[str, int]
+    width: int
     files: dict[str, File]
 
 
@@ -90,28 +96,26 @@ def signature(directory: Path, files: list[Path]) -> str:
 def load(directory: Path, signed: str) -> tuple[Run, dict[str, Rows]] | None:
     """The run in `directory` and its tables from the cache; None where that is missing or in any doubt. `signed` is the
     `signature` of its trace files."""
-    import pyarrow.parquet as pq
-
     try:
         with _opened(directory) as place:
             index = _index(place)
             if (index.version, index.path, index.signature) != (VERSION, printable(str(directory)), signed):
                 return None
-            if set(index.files) != set(FILES) or set(index.lengths) != set(STORED):
+            if set(index.lengths) != set(STORED) or set(index.leaves) != set(PAYLOAD):
+                return None
+            if set(index.files) != {ROWS, *(f"{table}.parquet" for table in _large(index.lengths))}:
                 return None
             inner = os.open(index.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
             try:
                 if not all(_is(inner, name, known) for name, known in index.files.items()):
                     return None
+                run = Run(directory, index.rows, index.names, notes=index.notes)
+                with _reading(inner, ROWS) as file:
+                    for table, leaves in index.leaves.items():
+                        run.trees[table] = unpacked(file.read(size(LEAVES, leaves)), LEAVES, leaves)
             finally:
                 os.close(inner)
-        kept = directory / DIRECTORY / index.name
-        run = Run(directory, index.rows, index.names, notes=index.notes)
-        for table in PAYLOAD:
-            with open_regular(kept / f"{table}-tree.parquet") as file:
-                leaves = pq.read_table(file, use_threads=False)
-            run.trees[table] = {key: leaves.column(key).to_numpy() for key in LEAVES}
-        return run, _rows(kept, index.lengths)
+        return run, _rows(directory / DIRECTORY / index.name, index)
     except (OSError, Refused, ValueError, KeyError, TypeError):  # ArrowInvalid is a ValueError
         return None
 
@@ -131,7 +135,8 @@ def save(run: Run, files: list[Path], signed: str) -> dict[str, Rows] | None:
             try:
                 index = Index(VERSION, printable(str(run.path)), signed, name, run.names, run.rows, run.notes,
                               {table: len(run.tables[table]["name"]) for table in STORED},
-                              _write(place, name, run))  # fmt: skip
+                              {table: len(run.trees[table]["name"]) for table in PAYLOAD},
+                              width(run.tables["order"], STORED["order"]), _write(place, name, run))  # fmt: skip
                 _write_index(place, index)
             except OSError:
                 _remove(place, name)
@@ -143,7 +148,12 @@ def save(run: Run, files: list[Path], signed: str) -> dict[str, Rows] | None:
                     _remove(place, other)
     except (OSError, Refused):
         return None
-    return _rows(run.path / DIRECTORY / name, index.lengths)
+    return _rows(run.path / DIRECTORY / name, index)
+
+
+def _large(lengths: dict[str, int]) -> list[str]:
+    """The tables that have a file of their own, of which parts are read."""
+    return [table for table in STORED if lengths[table] > GROUP]
 
 
 @contextlib.contextmanager
@@ -207,10 +217,19 @@ def _write(place: int, name: str, run: Run) -> dict[str, File]:
     try:
         _write_file(inner, MARK, MARK_TEXT)
         files = {}
-        for table, columns, dtypes in (
-            *((table, run.tables[table], STORED[table]) for table in STORED),
-            *((f"{table}-tree", run.trees[table], LEAVES) for table in PAYLOAD),
-        ):
+        large = _large({table: len(run.tables[table]["name"]) for table in STORED})
+        small = [piece for table in PAYLOAD for piece in packed(run.trees[table], LEAVES)]
+        small += [
+            piece
+            for table in STORED
+            if table not in large
+            for piece in packed(run.tables[table], STORED[table])
+        ]
+        content = b"".join(small)
+        files[ROWS] = File(len(content), xxhash.xxh3_128_hexdigest(content))
+        _write_file(inner, ROWS, content)
+        for table in large:
+            columns, dtypes = run.tables[table], STORED[table]
             arrays = {
                 key: pa.array(columns[key], pa.binary() if dtypes[key] == "object" else None)
                 for key in dtypes
@@ -219,12 +238,12 @@ def _write(place: int, name: str, run: Run) -> dict[str, File]:
             pq.write_table(
                 pa.table(arrays), sink, row_group_size=GROUP, compression="lz4",
                 use_dictionary=[key for key in ("repeat", "step", "name", "occurrence", "seq", "rank", "ranks",
-                                                "count", "leaf") if key in dtypes],
+                                                "count") if key in dtypes],
                 write_statistics=False,
             )  # fmt: skip
-            content = memoryview(sink.getvalue())
-            files[f"{table}.parquet"] = File(len(content), xxhash.xxh3_128_hexdigest(content))
-            _write_file(inner, f"{table}.parquet", content)
+            parquet = memoryview(sink.getvalue())
+            files[f"{table}.parquet"] = File(len(parquet), xxhash.xxh3_128_hexdigest(parquet))
+            _write_file(inner, f"{table}.parquet", parquet)
         return files
     finally:
         os.close(inner)
@@ -274,11 +293,17 @@ def _remove(place: int, name: str) -> None:
         os.rmdir(name, dir_fd=place)
 
 
-def _rows(kept: Path, lengths: dict[str, int]) -> dict[str, Rows]:
-    return {
-        table: Rows(length, STORED[table], path=kept / f"{table}.parquet")
-        for table, length in lengths.items()
-    }
+def _rows(kept: Path, index: Index) -> dict[str, Rows]:
+    tables, large = {}, _large(index.lengths)
+    begin = sum(size(LEAVES, leaves) for leaves in index.leaves.values())
+    for table in STORED:
+        length, dtypes = index.lengths[table], STORED[table]
+        if table in large:
+            tables[table] = Rows(length, dtypes, path=kept / f"{table}.parquet")
+            continue
+        tables[table] = Rows(length, dtypes, path=kept / ROWS, begin=begin, width=index.width)
+        begin += size(dtypes, length, index.width)
+    return tables
 
 
 def _plain(value: object) -> object:

@@ -1,4 +1,4 @@
-"""The rows of one table of one run: in memory, or in a Parquet file, from which only what is asked for is read."""
+"""The rows of one table of one run: in memory, or in a file, from which only what is asked for is read."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from analysis.load.packed import size, unpacked
 from miniapps.trace import TraceError
 from miniapps.untrusted import Refused, open_regular
 from miniapps.untrusted.text import printable
@@ -19,13 +20,16 @@ WHOLE_FROM = 0.5  # part of the row groups from which on the whole file is read 
 
 @dataclass
 class Rows:
-    """`length` rows; `columns` where they are in memory, else the Parquet file at `path`. `read` counts the rows that
-    were read from the file."""
+    """`length` rows; `columns` where they are in memory, else the Parquet file at `path`, or, where there is a `begin`,
+    the bytes from there on in that file, as `packed` with orders of `width` bytes. `read` counts the rows that were
+    read from the file."""
 
     length: int
     dtypes: dict[str, str]
     columns: dict[str, np.ndarray] | None = None
-    path: Path = Path()  # of Parquet, where there are no `columns`
+    path: Path = Path()  # where there are no `columns`
+    begin: int | None = None
+    width: int = 0
     read: int = 0
     _bounds: np.ndarray | None = field(default=None, repr=False)
 
@@ -39,15 +43,21 @@ class Rows:
         """All columns, not kept."""
         if self.columns is not None:
             return self.columns
-        import pyarrow.parquet as pq
-
         self.read += self.length
         with self._opened() as file:
+            if self.begin is not None:
+                file.seek(self.begin)
+                content = file.read(size(self.dtypes, self.length, self.width))
+                return unpacked(content, self.dtypes, self.length, self.width)
+            import pyarrow.parquet as pq
+
             return self._arrays(pq.read_table(file, use_threads=False))
 
     def at(self, places: Sequence[tuple[int, int]]) -> dict[str, np.ndarray]:
         """The columns of the rows in `places`, (begin, end) each, ascending, none empty, one after the other."""
-        if self.columns is None:
+        if self.columns is None and self.begin is not None:
+            self.all()
+        elif self.columns is None:
             groups, bounds = self._groups(places)
             if len(groups) >= WHOLE_FROM * (len(bounds) - 1):
                 self.all()
