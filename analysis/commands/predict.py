@@ -52,7 +52,6 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="those of the runs to predict, or others, marked (all)",
     )
     parser.add_argument("--ordering", metavar="NAME", help="of the reductions: 'ring', 'direct in exact'")
-    parser.add_argument("--mesh", metavar="MESH", help="of which the runs are; others are not modelled")
     parser.add_argument(
         "--machine", action="append", default=[], metavar="FILE",
         help="a machine that was not measured, a TOML file: name, cores, speed, memory, latency, bandwidth; may be "
@@ -109,9 +108,6 @@ def run(options: argparse.Namespace) -> Answer:
     require_directory("--csv", options.csv)
     if options.seed < 0:
         raise Usage(f"--seed {options.seed}: give 0 or more")
-    if options.mesh is not None:
-        raise Usage("--mesh: what another mesh would compute is not modelled yet; give a run on that mesh, and predict "
-                    "its own ranks")  # fmt: skip
     settings = _settings(options)
     machines = read_machines(options.machine)
     for option, given in (("--ledger", options.ledger), ("--search", options.search)):

@@ -63,7 +63,6 @@ def test_regions_add_up_to_the_printed_time_of_one_clock_that_is_named(
     ("more", "why"),
     [
         (["--ranks", "2"], "messages have no price without a calibration"),
-        (["--mesh", "data=2"], "not modelled yet"),
         (["--set", "grid"], "give SECTION.NAME=VALUE"),
         (["--machine", "/nowhere.toml"], "--machine /nowhere.toml"),
         (["--calibration", "RUN"], "no calibration; make one"),
