@@ -40,8 +40,7 @@ def check(name: str, arguments: Sequence[str], ranks: int) -> None:
         chosen, config, _ = commandline.parse(own, list(arguments), {})
         if chosen.device == "cuda" and _no_cuda():
             return
-        if own.complete:
-            own.complete(config, chosen, ranks)
+        own.fill_in(config, chosen, ranks)
         launch.check(own, config, chosen, ranks)
     except USAGE as error:
         raise Refusal(str(error)) from None
@@ -51,8 +50,7 @@ def target(name: str, arguments: Sequence[str], ranks: int) -> tuple[str, str, s
     """(app, problem, method, ranks) of a run by a command line that `check` accepts, as predictions name it."""
     own = app(name)
     chosen, config, _ = commandline.parse(own, list(arguments), {})
-    if own.complete:
-        own.complete(config, chosen, ranks)
+    own.fill_in(config, chosen, ranks)
     known, values = commandline.known_options(own), effective(Common(chosen), config)
     problem = problem_hash(own.name, of_role(known, values, "problem"))
     attributes = {"method": of_role(known, values, "method"), "options": stated(known), "config": values}

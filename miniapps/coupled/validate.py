@@ -4,7 +4,7 @@ import importlib.util
 from math import isqrt
 
 from kernels import stencil
-from miniapps.checkpoints.options import require_movable
+from miniapps.checkpoints import options as checkpoints
 from miniapps.coupled.closure import NETWORKS, closure_batch, inference_variant, network_device
 from miniapps.coupled.multigrid import coarsest
 from miniapps.coupled.physics import HALO
@@ -13,6 +13,13 @@ from miniapps.errors import UsageError
 from miniapps.layout.blocks import Blocks, BlocksError
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
+
+
+def complete(config, options, size: int) -> None:
+    """Write back how the network is called, which the guarantee decides where no option does, and how often the state
+    is rounded."""
+    checkpoints.complete(config.output)
+    config.closure.batch = closure_batch(config, options)
 
 
 def validate(config, options, size: int) -> None:
@@ -36,7 +43,7 @@ def validate(config, options, size: int) -> None:
             f"--closure {closure.kind} needs torch, which is not installed; pip install torch, or "
             "choose --closure physics or none"
         )
-    require_movable(config.output, options)
+    checkpoints.require_movable(config.output, options)
     if config.flow.ensemble > 1:
         _ensemble(config)
         if options.duplicate:

@@ -21,6 +21,14 @@ def backend(config, options) -> str:
         raise ChoiceError(f"--backend {asked}: {error}") from None
 
 
+def complete(config, options, size: int) -> None:
+    """Write back the backend that the guarantee decides, and the seeds that follow from that of the run."""
+    config.inference.backend = backend(config, options)
+    for name in ("init", "data", "requests"):
+        if getattr(config.seeds, name) is None:
+            setattr(config.seeds, name, options.seed)
+
+
 def validate(config, options, size: int) -> None:
     """Raises UsageError or ChoiceError naming the option, its allowed values and the remedy."""
     requests, name = config.requests, config.data.name

@@ -4,9 +4,10 @@ import importlib.util
 
 from kernels.torchops.source import require
 from miniapps.errors import UsageError
+from miniapps.runner.faults import Targets
 
 
-def validate(config, options) -> None:
+def validate(config, options, size: int) -> None:
     """Raise UsageError or ChoiceError for what cannot be run; imports nothing of the user's."""
     audit = config.audit
     if importlib.util.find_spec("torch") is None:
@@ -31,3 +32,8 @@ def validate(config, options) -> None:
         raise UsageError(
             "--replay: an audit decides nothing from a clock or an order of arrival; leave it out"
         )
+
+
+def targets(config, options, size: int) -> Targets:
+    """What injected faults can strike: no block, as how many cases there are shows when torch is asked."""
+    return Targets(None)

@@ -79,8 +79,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     )
     known = commandline.known_options(app)
     recorded = None if only_list or options.replay is None else replayed(options, options.replay)
-    if app.complete:
-        app.complete(own, options, size)
+    app.fill_in(own, options, size)
     effective = config.effective(Common(options), own)
     if only_list:
         from miniapps.runner.listing import listing  # imports all kernels, of which a run may need few
@@ -96,8 +95,8 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     if options.links is not None:
         emulation.links_of(options.links, size)
     resources.require_threads(options.threads, size)
-    if app.memory and options.device == "cpu":
-        resources.require_memory(app.memory(own, options, size), size)
+    if options.device == "cpu" and (memory := app.part("memory")):
+        resources.require_memory(memory(own, options, size), size)
     defining = config.of_role(known, effective, "problem")
     problem = problem_hash(app.name, defining)
     if recorded is not None:
@@ -135,10 +134,10 @@ def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fau
         )
     require_duplicable(options, size)
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
-    if app.validate:
-        app.validate(own, options, size)
-    if injected and app.targets:
-        faults.require_targets(injected, app.name, app.targets(own, options, size))
+    if validate := app.part("validate"):
+        validate(own, options, size)
+    if injected and (targets := app.part("targets")):
+        faults.require_targets(injected, app.name, targets(own, options, size))
     return injected
 
 

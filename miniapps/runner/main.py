@@ -7,6 +7,8 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from kernels import environment as floating_point
@@ -44,15 +46,18 @@ class App:
     ChoiceError or BlocksError for what cannot be run. `complete(config, options, size)`, before it, writes into the
     configuration what guarantee and number of ranks decide, so that the recorded one is complete. `memory(config,
     options, size)`, after both, says what a rank will need. `targets(config, options, size)`, after `validate`, says
-    what injected faults can strike; without it that shows when they do. `package` holds the folder `decks`; `command`
-    is what starts it, `python -m PACKAGE` unless another is given. `duplicates`: whether it computes blocks twice where
-    `--duplicate` asks for it. `first`: the option that a first argument without a dash is the value of.
+    what injected faults can strike; without it that shows when they do. Those that are not given here are of the
+    package's modules `run` and `validate`, which are imported when one is asked for.
+
+    `package` holds the folder `decks`; `command` is what starts it, `python -m PACKAGE` unless another is given.
+    `duplicates`: whether it computes blocks twice where `--duplicate` asks for it. `first`: the option that a first
+    argument without a dash is the value of.
     """
 
     name: str
     config: type
-    run: Callable[[Context], Outcome]
     summary: str
+    run: Callable[[Context], Outcome] | None = None
     validate: Callable[[Any, RunOptions, int], None] | None = None
     complete: Callable[[Any, RunOptions, int], None] | None = None
     memory: Callable[[Any, RunOptions, int], Need] | None = None
@@ -65,6 +70,19 @@ class App:
     def __post_init__(self):
         object.__setattr__(self, "package", self.package or f"miniapps.{self.name}")
         object.__setattr__(self, "command", self.command or f"python -m {self.package}")
+
+    def part(self, name: str) -> Callable[..., Any] | None:
+        """The function of that name, or None where there is none."""
+        given = getattr(self, name)
+        module = f"{self.package}.{'run' if name == 'run' else 'validate'}"
+        if given is not None or find_spec(module) is None:
+            return given
+        return getattr(import_module(module), name, None)
+
+    def fill_in(self, config: Any, options: RunOptions, size: int) -> None:
+        """`complete`, where there is one."""
+        if complete := self.part("complete"):
+            complete(config, options, size)
 
 
 @command_line
@@ -169,9 +187,12 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
     ctx.heads = Heads(comm, ctx.tracer, problem, options.repeats > 1, ctx.progress.clear)
     outcomes = state.outcomes
     begin, begin_cpu = time.perf_counter(), time.thread_time()
+    run = app.part("run")
+    if run is None:
+        raise TypeError(f"{app.package}: an application needs a function run(ctx)")
     for repeat in range(options.repeats):
         ctx.begin_repeat(repeat)
-        state.outcomes.append(app.run(ctx))
+        state.outcomes.append(run(ctx))
         ctx.end_repeat(state.outcomes[-1].fingerprint)
         if repeat == 0:  # by now all libraries that it needs are loaded
             ctx.tracer.attributes(environment=own | {"arithmetic": environment.arithmetic()})

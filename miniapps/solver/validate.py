@@ -4,6 +4,7 @@ import numpy as np
 
 from kernels import registry
 from kernels.guarantees import ChoiceError
+from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.layout.rows import Rows
 from miniapps.linear import preconditioners
@@ -11,16 +12,26 @@ from miniapps.linear.krylov import METHODS
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.solver import files
 from miniapps.solver.checkpoint import OPTION, check_restart
+from miniapps.solver.decomposition import weak_grid
 from miniapps.solver.problem import (
     GENERAL,
     asks_for_symmetry,
     backend_of,
     box_of,
     box_rows,
+    contents_of,
     file_rows,
     stencil_of,
 )
 from miniapps.system.resources import Need
+
+
+def complete(config, options, size: int) -> None:
+    """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files, and how often
+    the state is rounded."""
+    checkpoints.complete(config.output)
+    weak_grid(config.grid, size)
+    config.problem.contents = contents_of(config.problem)
 
 
 def validate(config, options, size: int) -> None:

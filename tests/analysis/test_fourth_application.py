@@ -68,7 +68,7 @@ def run(ctx):
     return Outcome(fingerprint=fingerprint(state).hex())
 
 
-APP = App("garden", Config, run, "Beds, dug and harvested.", package="tests.analysis")
+APP = App("garden", Config, "Beds, dug and harvested.", run, package="tests.analysis")
 
 
 @pytest.fixture

@@ -139,8 +139,7 @@ def _checked(app, argv: list[str]) -> int:
 
     try:
         options, own, only_list = commandline.parse(app, argv, {})
-        if app.complete:
-            app.complete(own, options, 1)
+        app.fill_in(own, options, 1)
         values = effective(Common(options), own)
         if only_list:
             tell(listing(app, commandline.known_options(app), values), keep="\n")

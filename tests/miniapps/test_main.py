@@ -507,7 +507,7 @@ def test_the_doctor_started_by_a_launcher_does_not_start_one_itself():
 
 
 def test_the_application_of_these_tests_is_like_any_other():
-    assert main.App("other", APP.config, APP.run, "").package == "miniapps.other"
+    assert main.App("other", APP.config, "").package == "miniapps.other"
     assert policy.SCALARS == 16
 
 

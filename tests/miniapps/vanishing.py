@@ -71,5 +71,5 @@ class Mishap:
     def app(self):
         """The application in which it happens."""
         return main.App(
-            "vanishing", TinyConfig, self.run, "Loses its directory.", package="tests.miniapps.tiny"
+            "vanishing", TinyConfig, "Loses its directory.", self.run, package="tests.miniapps.tiny"
         )

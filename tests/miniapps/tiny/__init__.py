@@ -90,4 +90,4 @@ def run(ctx: Context) -> Outcome:
     return Outcome({"total": (total, "")}, checks, fingerprint(whole).hex())
 
 
-APP = App("tiny", TinyConfig, run, "Sums blocks over and over.", validate, package="tests.miniapps.tiny")
+APP = App("tiny", TinyConfig, "Sums blocks over and over.", run, validate, package="tests.miniapps.tiny")
