@@ -58,7 +58,15 @@ REDUCED = ("all-reduce", "reduce-scatter")
 
 def steps(name: str, ranks: int, options, sizes: str = "") -> dict:
     """What one launch measured, with the sizes of the deck where none are given."""
-    words = ["times", name, sizes or DECKS[name], "batch=data", f"data={ranks}", str(options.rounds)]
+    words = [
+        "times",
+        name,
+        sizes or DECKS[name],
+        "batch=data",
+        f"data={ranks}",
+        str(options.rounds),
+        "--quiet",
+    ]
     command = [*mpirun(), "-n", str(ranks), *STEPS, *words]
     done = subprocess.run(
         command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
@@ -126,7 +134,7 @@ def crossed(nodes: Cluster, recipe: str, count: int, mpi: str = "mpich") -> dict
     """The row of one recipe, over `count` steps."""
     name, sizes, mesh = CASES[recipe]
     carriers = ",".join(f"{axis}={by}" for axis, by in model_of(name).RECIPES[recipe].items())
-    words = [*STEPS, "bytes", name, sizes, carriers, mesh, str(count)]
+    words = [*STEPS, "bytes", name, sizes, carriers, mesh, str(count), "--quiet"]
     found = json.loads(on_nodes(nodes, words, NODES, 1, mpi, TIMEOUT_S).splitlines()[-1])
     total, explained = sum(found["crossed"]), found["explained"]
     return {

@@ -15,9 +15,11 @@ from pathlib import Path
 import torch
 from mpi4py import MPI
 
+from benchmarks.harness.results import add_quiet
 from benchmarks.harness.turns import in_turn
 from jobs.cluster.traffic import HEADERS
 from kernels.contract import matmul
+from kernels.progress import Progress
 from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.mesh import pairs, parse
 from miniapps.partition.execution.learn import Learner
@@ -52,7 +54,7 @@ class Case:
         return program, Learner(program, whole)
 
 
-def times(case: Case, rounds: int) -> dict:
+def times(case: Case, rounds: int, quiet: bool) -> dict:
     """Seconds of a step under `none`, under `layout`, and of eager torch on one rank, the ways in turn."""
     comm, ways, programs = case.comm, {}, {}
     for level in ("none", "layout"):
@@ -75,7 +77,7 @@ def times(case: Case, rounds: int) -> dict:
 
     a, b = torch.randn(PRODUCT, PRODUCT), torch.randn(PRODUCT, PRODUCT)
     ways["product"] = lambda: matmul(a, b)
-    found = in_turn({way: measured(call) for way, call in ways.items()}, rounds, quiet=True)
+    found = in_turn({way: measured(call) for way, call in ways.items()}, rounds, quiet)
     product = min(cpu for cpu, _ in found.pop("product"))
     crossing = [total.nbytes for total in programs["layout"].totals if total.nbytes]
     exchanged = sum(exchange.nbytes for exchange in programs["layout"].exchanges)
@@ -91,15 +93,17 @@ def times(case: Case, rounds: int) -> dict:
     }
 
 
-def crossed(case: Case, steps: int) -> dict:
+def crossed(case: Case, steps: int, quiet: bool) -> dict:
     """Bytes that leave each node in a step under `layout`, and those that `explain` counts."""
-    comm = case.comm
+    comm, progress = case.comm, Progress("benchmark", quiet=quiet)
     program, learner = case.learner("layout")
     learner.step()
     # What two readings and their barriers send themselves is taken off.
     first, second = settled(comm), settled(comm)
-    for _ in range(steps):
+    for k in range(steps):
+        progress.show(k / steps, f"step {k + 1} of {steps}")
         learner.step()
+    progress.clear()
     last = settled(comm)
     nodes = comm.gather((last - second) - (second - first))
     planned = comm.gather(sum(exchange.nbytes for exchange in program.exchanges))
@@ -146,9 +150,10 @@ def main() -> None:
     for name in ("model", "sizes", "carriers", "mesh"):
         parser.add_argument(name, metavar=name.upper())
     parser.add_argument("number", type=int, metavar="NUMBER", help="of rounds, of steps")
+    add_quiet(parser)
     asked = parser.parse_args()
     case = Case(MPI.COMM_WORLD, asked.model, asked.sizes, asked.carriers, asked.mesh)
-    found = MEASURED[asked.what](case, asked.number)
+    found = MEASURED[asked.what](case, asked.number, asked.quiet or case.comm.rank > 0)
     if case.comm.rank == 0:
         print(json.dumps(found))
 
