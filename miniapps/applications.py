@@ -6,6 +6,7 @@ import ast
 from functools import cache
 from importlib import import_module
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 def names() -> tuple[str, ...]:
     """The names of all applications in alphabetical order. None is imported: login nodes may have no MPI."""
     fronts = {folder.name: folder.joinpath("__init__.py") for folder in files("miniapps").iterdir()}
-    return tuple(sorted(name for name, front in fronts.items() if front.is_file() and _defines_app(front)))
+    return tuple(sorted(name for name, front in fronts.items() if front.is_file() and defines(front, "APP")))
 
 
 def app(name: str) -> App:
@@ -25,10 +26,11 @@ def app(name: str) -> App:
     return found
 
 
-def _defines_app(front) -> bool:
+def defines(file: Traversable, name: str) -> bool:
+    """Whether a module of ours assigns to that name at its top; it is not imported."""
     targets = (
         target
-        for statement in ast.parse(front.read_text(encoding="utf-8")).body
+        for statement in ast.parse(file.read_text(encoding="utf-8")).body
         for target in getattr(statement, "targets", [getattr(statement, "target", None)])
     )
-    return any(isinstance(target, ast.Name) and target.id == "APP" for target in targets)
+    return any(isinstance(target, ast.Name) and target.id == name for target in targets)

@@ -41,11 +41,11 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.partition.execution.code", "miniapps.partition.execution.compute",
            "miniapps.partition.execution.learn", "miniapps.partition.execution.pieces",
            "miniapps.partition.execution.run", "miniapps.partition.execution.totals",
-           "miniapps.training.clicknet", "miniapps.training.dlrm_trainer", "miniapps.training.gradient",
-           "miniapps.training.graph", "miniapps.training.mesh_trainer", "miniapps.training.trainer")  # fmt: skip
+           "miniapps.dlrm.clicknet", "miniapps.learning.gradients.network", "miniapps.learning.gradients.parallel",
+           "miniapps.mesh.trainer", "miniapps.training.graphs.fields")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.
-FAMILIES = ("kernels.allreduce.schedules", "miniapps.partition.models")
+FAMILIES = ("kernels.allreduce.schedules",)
 
 
 @cache

@@ -14,9 +14,9 @@ SUMMARY = (
     "which sharding of tables of embeddings is predicted to be the fastest, and which cannot be told from it"
 )
 DETAIL = """\
-What the steps of a run ask of each table, which `training --model dlrm` records, is priced by steps of random tables
+What the steps of a run ask of each table, which `dlrm` records, is priced by steps of random tables
 that were timed on as many ranks (mpirun -n P python -m miniapps.embeddings FILE). All shardings of all tables are
-searched. --out writes the fastest for `training --sharding auto --choice FILE`. See docs/dlrm.md."""
+searched. --out writes the fastest for `dlrm --sharding auto --choice FILE`. See docs/dlrm.md."""
 EXAMPLES = """\
   python -m analysis sharding runs/dlrm --times lookups.json
   python -m analysis sharding runs/dlrm --times lookups.json --out choice.json"""
@@ -67,7 +67,7 @@ def run(options: argparse.Namespace) -> Answer:
     except Refused as error:
         raise Usage(str(error)) from None
     if not loads:
-        raise Usage(f"{paths[0]}: it recorded no lookups of tables; give a run of training --model dlrm")
+        raise Usage(f"{paths[0]}: it recorded no lookups of tables; give a run of dlrm")
     names = sharding.options(model.ranks, model.order, trace.attributes["guarantee"] in ("layout", "exact"))
     answer = sharding.fastest(model, loads, names)
     shardings = [sharding.in_words([names[option] for option in each.options]) for each in answer.best]

@@ -31,10 +31,10 @@ from benchmarks.harness.results import add_quiet, machine, report
 from kernels import bits
 from kernels.progress import Progress
 from miniapps.trace import read
-from miniapps.training import config, data
+from miniapps.training.graphs import cora
 from miniapps.training.models import graphsage
 
-FEATURES = data.EDGE["cora"]
+FEATURES = cora.WORDS
 FIXED, DRAWN = "sorted", "emulated"
 DETERMINISTIC = "D, D"
 # {part: (the seed that is varied, order of training, of inference, features)}
@@ -124,7 +124,7 @@ def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> Run:
         if line.startswith("FOM accuracy=")
     )
     with h5py.File(next((out / "checkpoints").iterdir())) as file:
-        names = graphsage.shapes(config.Model(), FEATURES)
+        names = graphsage.MODEL.shapes(graphsage.Options(), FEATURES)
         weights = np.concatenate([file[f"weights.{name}"][...].reshape(-1) for name in names])
     trace = read(out / "rank-00000.h5")
     outputs, predictions = (recorded(trace, name) for name in ("outputs", "predictions"))

@@ -54,7 +54,7 @@ def _versions(backends: Iterable[str]) -> dict[str, str]:
 def network(name: str):
     """(forward, weights, shape of a sample) of a network of the applications."""
     from miniapps.coupled.network import INPUTS, shapes
-    from miniapps.training.models import cnn, mlp
+    from miniapps.training.models import of_images
 
     if name == "closure":
         from torch import sigmoid
@@ -69,7 +69,7 @@ def network(name: str):
         of = dict(zip(("w1", "b1", "w2", "b2", "w3", "b3"), shapes(8), strict=True))
         return closure, drawn(of), (INPUTS, 38, 38)
     model = SimpleNamespace(channels=8, hidden=128 if name == "mlp" else 64)
-    module = mlp if name == "mlp" else cnn
+    module = of_images()[name]
     return module.forward, drawn(module.shapes(model, 28)), (28, 28)
 
 

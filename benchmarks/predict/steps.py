@@ -44,11 +44,11 @@ RABENSEIFNER = ("rabenseifner", ("--allreduce", "rabenseifner"))
 QUARTERS = {256: ("128", "192"), 32: ("16", "24"), 140: ("70", "105")}
 
 
-def _training(name: str, batch: int, *deck: str, ranks=(1, 2), crowded=()) -> Family:
+def _learning(app: str, name: str, batch: int, *deck: str, ranks=(1, 2), crowded=()) -> Family:
     half, between = QUARTERS[batch]
     fixed = ("--guarantee", "layout", "--evaluate-every", "0", "--batch", str(batch))
     sizes = ("--batch", half), ("--batch", between)
-    return Family(f"training {name}", "training", (*deck, *fixed), *sizes, ranks=ranks, crowded=crowded)
+    return Family(f"training {name}", app, (*deck, *fixed), *sizes, ranks=ranks, crowded=crowded)
 
 
 FAMILIES = (
@@ -82,17 +82,18 @@ FAMILIES = (
         ("--nz", "32"),
         ("--nz", "48"),
     ),
-    _training("mlp", 256, "--data", "blobs", "--model", "mlp", "--steps", "200", crowded=(4,)),
-    _training("cnn", 256, "--data", "blobs", "--model", "cnn", "--steps", "60"),
+    _learning("training", "mlp", 256, "--data", "blobs", "--model", "mlp", "--steps", "200", crowded=(4,)),
+    _learning("training", "cnn", 256, "--data", "blobs", "--model", "cnn", "--steps", "60"),
     *(
-        [_training("graphsage", 140, "--deck", "graphsage", "--steps", "10", "--data-dir", str(CORA.parent))]
+        [_learning("training", "graphsage", 140, "--deck", "graphsage", "--steps", "10",
+                   "--data-dir", str(CORA.parent))]
         if CORA
         else []
     ),
-    _training("dlrm", 256, "--deck", "dlrm-zipf", "--rows", "20000", "--steps", "100"),
+    _learning("dlrm", "dlrm", 256, "--rows", "20000", "--steps", "100"),
     # On several ranks of another mesh it is partitioned otherwise, which is not modelled.
-    _training(
-        "gpt", 32, "--data", "text", "--model", "gpt", "--steps", "20", "--set", "training.micro=8", "--set",
+    _learning(
+        "mesh", "gpt", 32, "--data", "text", "--model", "gpt", "--steps", "20", "--set", "training.micro=8", "--set",
         "model.tokens=64", "--set", "model.layers=2", "--set", "model.hidden=64", ranks=(1,),
     ),
 )  # fmt: skip

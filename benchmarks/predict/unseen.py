@@ -21,9 +21,10 @@ PLACES = ("inside", "outside")  # of the hull of the sizes that were run
 
 @dataclass(frozen=True)
 class Grid:
-    """A model of `miniapps.training`, run at each of `batches` with each of `widths`, and predicted at `inside` and
+    """A model of an application, run at each of `batches` with each of `widths`, and predicted at `inside` and
     `outside`, pairs of (batch, width)."""
 
+    app: str
     name: str
     options: tuple[str, ...]
     batches: tuple[int, ...]
@@ -34,6 +35,7 @@ class Grid:
 
 GRIDS = (
     Grid(
+        "mesh",
         "gpt",
         ("--model", "gpt", "--data", "text", "--steps", "30", "--set", "training.micro=8", "--set",
          "model.tokens=64", "--set", "model.layers=2"),
@@ -44,7 +46,8 @@ GRIDS = (
     ),
     Grid(
         "dlrm",
-        ("--deck", "dlrm-zipf", "--steps", "100", "--rows", "20000"),
+        "dlrm",
+        ("--steps", "100", "--rows", "20000"),
         (128, 256),
         (64, 128, 256),
         ((192, 96), (224, 192)),
@@ -64,7 +67,7 @@ def one_round(scratch: Path, ledgers: dict[str, Path]) -> None:
         out = scratch / f"{grid.name}-{name}-{batch}-{width}"
         size = _sized(batch, width)
         fixed = ["--evaluate-every", "0", "--no-progress"]
-        start(["miniapps.training", *grid.options, *size, *fixed, "--out", str(out), *more], 1)
+        start([f"miniapps.{grid.app}", *grid.options, *size, *fixed, "--out", str(out), *more], 1)
         return str(out)
 
     sources: dict[str, list[str]] = {grid.name: [] for grid in GRIDS}

@@ -48,7 +48,8 @@ class Head(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 class Kind:
     """What the checkpoints of an application are.
 
-    `head`: a Head, maybe with more attributes; `shapes`: a msgspec.Struct of the options that decide what they hold.
+    `head`: a Head, maybe with more attributes; `shapes(options, where)`: what of the options of a run decides what they
+    hold (`as_struct`); raises Refused for options that no run could have.
     `expected(shapes)`: {name: (dtype, shape)} of the arrays; `check(head, shapes, arrays, where)` raises Refused for
     a state that no run could have left, beside numbers that are not finite; `prints(shapes, arrays, hashed)`: {name in
     the trace: fingerprints of all blocks, ascending, computed so}; `fingerprint(shapes, arrays)`: 32 hex digits of the
@@ -58,12 +59,17 @@ class Kind:
     app: str
     schema: int
     head: type[Head]
-    shapes: type
+    shapes: Callable[[dict[str, Any], str], Any]
     expected: Callable[[Any], dict[str, tuple[str, tuple[int, ...]]]]
     check: Callable[[Any, Any, dict[str, np.ndarray], str], None]
     prints: Callable[[Any, dict[str, np.ndarray], str], dict[str, list[bytes]]]
     fingerprint: Callable[[Any, dict[str, np.ndarray]], str]
     recorded_after: int = 1  # steps after that of a checkpoint in which the trace has its state
+
+
+def as_struct(schema: type[msgspec.Struct]) -> Callable[[dict[str, Any], str], Any]:
+    """The `shapes` of a Kind that a msgspec.Struct describes."""
+    return lambda options, where: conform(options, schema, where)
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ def write(ctx, kind: Kind, step: int, options: dict[str, Any], arrays: dict[str,
         ctx.extend_chain(bytes)
         return
     packed = ctx.config.output.checkpoint_bits is not None
-    shapes: Any = conform(options, kind.shapes, "options of the run")
+    shapes: Any = kind.shapes(options, "options of the run")
     head = kind.head(
         format=FORMAT,
         schema=kind.schema,
@@ -183,7 +189,7 @@ def _attributes(attributes: dict[str, Any], kind: Kind, where: str) -> tuple[Any
     options = {
         key: conform(value, int | float | str, f"{where}: {cut(key, 60)}") for key, value in stored.items()
     }
-    return head, options, conform(options, kind.shapes, where)
+    return head, options, kind.shapes(options, where)
 
 
 def _listed(names) -> str:

@@ -7,7 +7,7 @@ import msgspec
 import numpy as np
 
 from miniapps.checkpoints import file
-from miniapps.checkpoints.file import Checkpoint, Kind, refuse_any
+from miniapps.checkpoints.file import Checkpoint, Kind, as_struct, refuse_any
 from miniapps.coupled.closure import NETWORKS
 from miniapps.coupled.config import ClosureKind
 from miniapps.coupled.flow import view
@@ -107,4 +107,4 @@ def _fingerprint(shapes: Shapes, arrays: dict[str, np.ndarray]) -> str:
     return combined((zeta + psi for zeta, psi in zip(*prints, strict=True)), arrays.get(f"{PREFIX}theta"))
 
 
-KIND = Kind("coupled", 2, Head, Shapes, _expected, _check, _prints, _fingerprint)
+KIND = Kind("coupled", 2, Head, as_struct(Shapes), _expected, _check, _prints, _fingerprint)

@@ -1,9 +1,14 @@
 """Options of the inference mini-app."""
 
-from dataclasses import dataclass
+from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from miniapps.learning.models import section_of
+from miniapps.learning.samples.images import IMAGES
 from miniapps.runner.config import INT32, SEEDS, option, section
-from miniapps.training.config import Images, Layers
+from miniapps.training import models
 
 MOST_IMAGES = 2**16
 
@@ -13,6 +18,32 @@ def _backends() -> list[str]:
     from kernels.registry import variants
 
     return ["auto", *(variant.name for variant in variants("inference"))]
+
+
+@dataclass
+class Images:
+    """Images and their labels."""
+
+    name: str = option(
+        "fashion",
+        help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 of "
+        "8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files",
+        choices=IMAGES,
+        flag="--data",
+        effect="source",
+    )
+    dir: str = option(
+        "",
+        role="control",
+        flag="--data-dir",
+        help="directory of the files; none: where packages install them",
+    )
+
+
+if TYPE_CHECKING:
+    Model = Any
+else:
+    Model = section_of(models.of_images(), __name__, "mlp")
 
 
 @dataclass
@@ -74,7 +105,7 @@ class InferenceConfig:
     """All options of `python -m miniapps.inference` beside the common ones."""
 
     data: Images = section(Images)
-    model: Layers = section(Layers)
+    model: Model = section(Model)
     requests: Requests = section(Requests)
     inference: Inference = section(Inference)
     seeds: Seeds = section(Seeds)

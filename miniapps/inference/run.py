@@ -10,26 +10,26 @@ from kernels import bits
 from kernels.registry import get
 from miniapps.inference.weights import weights
 from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.learning.samples.images import Data, load, share
+from miniapps.learning.seeds import REQUESTS, generator
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace import fingerprint
 from miniapps.trace.schema import COMPUTE, OTHER
-from miniapps.training import data
-from miniapps.training.models import network
-from miniapps.training.seeds import REQUESTS, generator
+from miniapps.training.models import of_images
 from miniapps.untrusted.schedule import SCHEDULE
 
 
 def run(ctx) -> Outcome:
     """Answer the requests of this rank, and compare the answers of all; collective."""
     config, tracer = ctx.config, ctx.tracer
-    given = data.share(
-        ctx.comm, data.load(config.data.name, config.data.dir, config.seeds.data) if ctx.rank == 0 else None
-    )
+    read = load(config.data.name, config.data.dir, config.seeds.data) if ctx.rank == 0 else None
+    given = share(ctx.comm, read, Data)
     pool = given.test_images[: config.requests.images] * np.float32(1.0 / given.largest)
     labels = given.test_labels[: config.requests.images]
     arrays = ctx.comm.bcast(weights(config) if ctx.rank == 0 else None)
     variant = get("inference", config.inference.backend)
-    answer = variant(network(config.model.name).forward, arrays, pool.shape[1:], threads=ctx.options.threads)
+    forward = of_images()[config.model.name].forward
+    answer = variant(forward, arrays, pool.shape[1:], threads=ctx.options.threads)
     _show(ctx, answer)
 
     owner = shuffled(contiguous_owner(config.requests.count, ctx.size), ctx.options.shuffle_blocks)

@@ -5,8 +5,10 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.inference.weights import check_weights
+from miniapps.learning.models import require_heard
+from miniapps.learning.samples.images import COUNTS, load
 from miniapps.runner.faults import Targets
-from miniapps.training.data import COUNTS, load
+from miniapps.training.models import of_images
 
 
 def backend(config, options) -> str:
@@ -32,6 +34,7 @@ def complete(config, options, size: int) -> None:
 def validate(config, options, size: int) -> None:
     """Raises UsageError or ChoiceError naming the option, its allowed values and the remedy."""
     requests, name = config.requests, config.data.name
+    require_heard(config.model, of_images())
     if options.device != "cpu":
         raise UsageError(
             f"--device {options.device}: networks are computed on the CPU here; choose --device cpu"

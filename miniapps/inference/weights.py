@@ -1,5 +1,6 @@
 """Weights of the network: drawn by a seed, or those of a checkpoint of training."""
 
+from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -7,20 +8,21 @@ import numpy as np
 from miniapps.checkpoints import restart
 from miniapps.checkpoints.file import FOLDER, NAME, Checkpoint
 from miniapps.errors import UsageError
-from miniapps.training.checkpoint import KIND, WEIGHTS
-from miniapps.training.data import EDGE
-from miniapps.training.models import network
-from miniapps.training.optimiser import initial
-
-SHARED = ("data.name", "model.name", "model.hidden", "model.channels")  # options that decide the shapes
+from miniapps.learning.course.checkpoint import WEIGHTS
+from miniapps.learning.samples.images import EDGE
+from miniapps.learning.weights import initial
+from miniapps.training.checkpoint import HOLDING
+from miniapps.training.models import model
 
 
 def weights(config) -> dict[str, np.ndarray]:
     """{name: float32 array} of weights and biases, in the order of the model. Raises UsageError as `check_weights`."""
     if config.inference.weights:
         checkpoint = check_weights(config)
-        return {name: checkpoint.arrays[f"{WEIGHTS}{name}"] for name in checkpoint.shapes.tensors()}
-    shapes = network(config.model.name).shapes(config.model, EDGE[config.data.name])
+        return {
+            name: checkpoint.arrays[f"{WEIGHTS}{name}"] for name in HOLDING.tensors(checkpoint.shapes.config)
+        }
+    shapes = model(config.model.name).shapes(config.model, EDGE[config.data.name])
     return dict(zip(shapes, initial(shapes, config.seeds.init), strict=True))
 
 
@@ -28,10 +30,11 @@ def check_weights(config) -> Checkpoint:
     """The checkpoint of `inference.weights`. Raises UsageError where there is none, where it is damaged, or of another
     network."""
     path = _checkpoint(config.inference.weights)
-    checkpoint = restart.read_option("--weights", str(path), KIND)
-    options = {f"{section}.{name}": getattr(getattr(config, section), name)
-               for section, name in (key.split(".") for key in SHARED)}  # fmt: skip
-    restart.require_same("--weights", str(path), checkpoint, options, SHARED)
+    checkpoint = restart.read_option("--weights", str(path), HOLDING.kind)
+    sizes = model(config.model.name).OPTIONS
+    options = {"data.name": config.data.name, "model.name": config.model.name}
+    options |= {f"model.{field.name}": getattr(config.model, field.name) for field in fields(sizes)}
+    restart.require_same("--weights", str(path), checkpoint, options, tuple(options))
     return checkpoint
 
 

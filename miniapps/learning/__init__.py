@@ -1,1 +1,1 @@
-"""What applications that learn share: optimisers."""
+"""What applications that learn share: samples, gradients, optimisers, the course of steps. It knows no model."""

@@ -83,3 +83,21 @@ def restore(optimiser: MomentumSGD | Adam, arrays: Sequence[Sequence[np.ndarray]
     for own, given in zip(state_of(optimiser), arrays, strict=True):
         for array, values in zip(own, given, strict=True):
             array[...] = values
+
+
+OPTIMISERS: dict[str, type[MomentumSGD] | type[Adam]] = {"momentum": MomentumSGD, "adam": Adam}
+
+
+def optimiser(steps, weights: Sequence[np.ndarray]) -> MomentumSGD | Adam:
+    """That of the options `steps`, a `course.options.Steps`."""
+    if steps.optimiser == "adam":
+        return Adam(weights, steps.decay)
+    return MomentumSGD(weights, steps.momentum, steps.decay)
+
+
+def rate_at(step: int, steps: int, rate: float, optimiser: str = "momentum") -> float:
+    """The learning rate of `step`, from 1 to `steps`: rate (1 - t/T)^2 with t steps done; of Adam always `rate`."""
+    if optimiser == "adam":
+        return rate
+    left = 1.0 - (step - 1) / steps
+    return rate * (left * left)

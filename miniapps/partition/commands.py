@@ -6,7 +6,6 @@ import argparse
 import sys
 from dataclasses import dataclass
 from math import prod
-from types import ModuleType
 from typing import Any
 
 from kernels.as_json import document
@@ -47,7 +46,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         description="Plans a training step and says what it comes to on a mesh; nothing runs, no MPI is needed.",
         epilog=f"example: {prog} explain gpt --recipe dp+tp --mesh data=2,model=2",
     )
-    one.add_argument("model", metavar="MODEL", help=", ".join(models.MODELS))
+    one.add_argument("model", metavar="MODEL", help=", ".join(models.names()))
     one.add_argument(
         "--mesh",
         metavar="NAME=SIZE,...",
@@ -116,7 +115,7 @@ def draw(found: Stages, title: str, path: str) -> None:
 class Asked:
     """What options ask for: a model with its deck, the axes that cut it, and a mesh."""
 
-    model: ModuleType
+    model: models.MeshModel
     deck: Any
     names: tuple[str, ...]
     mesh: Mesh
@@ -124,7 +123,7 @@ class Asked:
 
 def asked(options: argparse.Namespace) -> Asked:
     """What needs no graph to be refused; raises UsageError, ChoiceError, AxisError."""
-    known("model", options.model, models.MODELS)
+    known("model", options.model, models.names())
     model = models.model(options.model)
     known("recipe", options.recipe, tuple(model.RECIPES))
     carriers = model.RECIPES[options.recipe]

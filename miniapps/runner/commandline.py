@@ -10,6 +10,7 @@ from importlib import resources
 from typing import Any
 
 from kernels.commands.options import add_version
+from miniapps import applications
 from miniapps.errors import UsageError
 from miniapps.runner.config import (
     Option,
@@ -62,7 +63,9 @@ def parse(
         spelled = [flag for o in known for flag in _spellings(o)]
         spelled += [*SHORTHANDS, "--set", "--list", "--version", "--help"]
         name = unknown[0].partition("=")[0]
-        raise UsageError(f"unknown argument {cut(unknown[0])}{closest(name, spelled)}")
+        raise UsageError(
+            f"unknown argument {cut(unknown[0])}{_of_another(app, name) or closest(name, spelled)}"
+        )
     flags = {
         o.key: convert(o, value, f"option {o.flag}")
         for o in known
@@ -120,6 +123,11 @@ def _deck(app: Any, known: list[Option], name: str | None) -> dict[str, Any]:
     if name in own:
         return from_deck(known, own[name], name)
     if not name.endswith(".toml") and not os.path.isfile(name):
+        other = next((other for other in name.split("-") if other in applications.names()), "")
+        if other and other != app.name:
+            raise UsageError(
+                f"unknown deck {cut(name)}: {other} is an application of its own: python -m miniapps.{other}"
+            )
         raise UsageError(f"unknown deck {cut(name)}{closest(name, own)}; or give the path of a .toml file")
     try:
         return from_deck(known, read_text(name, DECK_BYTES, links=True), name)
@@ -129,6 +137,18 @@ def _deck(app: Any, known: list[Option], name: str | None) -> dict[str, Any]:
         raise UsageError(
             f"deck {name} cannot be read: {error.strerror}; {app.name} ships {', '.join(own) or 'none'}"
         ) from error
+
+
+def _of_another(app: Any, flag: str) -> str:
+    """Which applications have a flag that this one has not, as the end of a message; empty for none."""
+    others = [applications.app(name) for name in applications.names() if name != app.name]
+    have = [
+        f"python -m {other.package}"
+        for other in others
+        for o in options(other.config)
+        if flag in _spellings(o)
+    ]
+    return f": {app.name} has no such option, {' and '.join(have)} has" if have else ""
 
 
 class _Parser(argparse.ArgumentParser):

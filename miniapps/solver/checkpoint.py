@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from miniapps.checkpoints import file, restart
-from miniapps.checkpoints.file import Checkpoint, Head, Kind
+from miniapps.checkpoints.file import Checkpoint, Head, Kind, as_struct
 from miniapps.checkpoints.rounding import rounded
 from miniapps.errors import UsageError
 from miniapps.layout.rows import Rows
@@ -171,4 +171,4 @@ def _fingerprint(shapes: Shapes, arrays: dict[str, np.ndarray]) -> str:
     return hashlib.blake2b(b"".join([*prints["x"], *prints["r"]]), digest_size=16).hexdigest()
 
 
-KIND = Kind("solver", 1, Head, Shapes, _expected, _check, _prints, _fingerprint, recorded_after=0)
+KIND = Kind("solver", 1, Head, as_struct(Shapes), _expected, _check, _prints, _fingerprint, recorded_after=0)

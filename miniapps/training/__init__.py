@@ -3,11 +3,9 @@
     mpirun -n 4 python -m miniapps.training --guarantee layout
 
 Every step adds gradients of all micro-batches of a batch, in buckets that travel while the layers before them are
-still computed: the place where distributed learning loses reproducibility. With `--mesh` a step of any model of
-`miniapps.partition` is computed over a mesh of ranks instead (mesh_trainer). See docs/training.md.
+still computed: the place where distributed learning loses reproducibility. See docs/training.md.
 """
 
-from miniapps.errors import UsageError
 from miniapps.runner.main import App
 from miniapps.training.config import TrainingConfig
 
@@ -35,38 +33,22 @@ def memory(config, options, size: int):
 
 def targets(config, options, size: int):
     """What injected faults can strike: a `miniapps.runner.faults.Targets`."""
-    from miniapps.training.targets import targets as found
+    from miniapps.training.validate import targets as found
 
     return found(config, options, size)
 
 
 def complete(config, options, size: int) -> None:
-    """Write back the seeds that follow from that of the run, the aggregation of inference that follows from that of
-    training, how the network is called, which the guarantee decides where no option does, and how often the state is
-    rounded."""
+    """Write back the seeds that follow from that of the run, how the network is called, which the guarantee decides
+    where no option does, how often the state is rounded, and what the model adds."""
     from miniapps.checkpoints.options import complete as complete_output
-    from miniapps.training.validate import calls
+    from miniapps.learning.course.checks import calls, complete_seeds
+    from miniapps.training.models import model
 
     complete_output(config.output)
-    if config.meshed:
-        from miniapps.training.mesh_choice import complete as over_mesh
-
-        over_mesh(config, size)
-    if config.model.name == "dlrm" and config.embeddings.sharding == "auto":
-        from miniapps.training.dlrm_problem import chosen
-
-        config.embeddings.sharding, config.embeddings.choice = chosen(config, size), ""
-    elif config.embeddings.choice and config.model.name == "dlrm":
-        raise UsageError(
-            f"--choice {config.embeddings.choice}: --sharding {config.embeddings.sharding} has no use for it; choose "
-            "--sharding auto, or leave it out"
-        )
     config.training.calls = calls(config, options)
-    if config.model.aggregate_inference == "same":
-        config.model.aggregate_inference = config.model.aggregate
-    for name in ("init", "data", "dropout", "neighbours", "order"):
-        if getattr(config.seeds, name) is None:
-            setattr(config.seeds, name, options.seed)
+    model(config.model.name).complete(config)
+    complete_seeds(config.seeds, options.seed)
 
 
 APP = App(
@@ -78,5 +60,5 @@ APP = App(
     targets=targets,
     complete=complete,
     duplicates=True,
-    summary="data-parallel training of small networks",
+    summary="data-parallel training of small networks, on images and graphs",
 )

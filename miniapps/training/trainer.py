@@ -1,168 +1,77 @@
 """A step of training: gradients of this rank's micro-batches, their sum over all ranks, the update; evaluation."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from math import isfinite
-from typing import Any
 
 import numpy as np
-import torch
 
 from kernels.allreduce.coding import coding
-from kernels.allreduce.execution.reducer import require_same_bits
 from kernels.wires import quality
-from miniapps.layout.owners import contiguous_owner, owner_of, shuffled
-from miniapps.learning.optimisers import restore, state_of
+from miniapps.layout.owners import contiguous_owner, owner_of
+from miniapps.learning.gradients.buckets import carried
+from miniapps.learning.gradients.parallel import TEST_BLOCK
+from miniapps.learning.samples import images
+from miniapps.learning.samples.batches import Batches, mask
+from miniapps.learning.weights import sampled
 from miniapps.runner import duplicates
+from miniapps.runner.outcome import Check
 from miniapps.trace.records import INPUT
-from miniapps.trace.schema import COMPUTE, FILE, OTHER
-from miniapps.training import data
-from miniapps.training.batches import Batches, mask
-from miniapps.training.buckets import Bucket, Exchange, carried, cut
-from miniapps.training.checkpoint import combined, fingerprints
-from miniapps.training.choosing import candidates
-from miniapps.training.gradient import Network, aligned
-from miniapps.training.graph import GraphNetwork
-from miniapps.training.models import network
-from miniapps.training.neighbours import Neighbours
-from miniapps.training.nonfinite import NotFinite
-from miniapps.training.optimiser import initial, optimiser, rate_at
+from miniapps.trace.schema import COMPUTE, OTHER
+from miniapps.training import models
+from miniapps.training.policies.choosing import candidates
+from miniapps.training.policies.judged import JudgedTrainer
 
-TEST_BLOCK = 250  # images of a call that evaluates: one shape, whoever makes it
 SAMPLED = 256  # weights, or outputs, evenly spaced, that are recorded by value
 
 
-def sampled(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places of `count` evenly spaced elements of `x` (n,), all where there are no more, and these as float64."""
-    places = np.linspace(0, len(x) - 1, min(count, len(x))).astype(int)
-    return places, x[places].astype(np.float64)
-
-
-class Trainer:
-    """The network on this rank; every rank holds the same weights. Collective to make.
-
-    `own`: this rank's micro-batches of every step, ascending.
-    """
+class ModelTrainer(JudgedTrainer):
+    """A model of `miniapps.training.models` on this rank; every rank holds the same weights. Collective to make."""
 
     def __init__(self, ctx):
         config = ctx.config
-        self.ctx, self.config, self.tracer = ctx, config, ctx.tracer
-        training = config.training
-        kinds = dict(step=OTHER, gradient=COMPUTE, update=COMPUTE, evaluate=COMPUTE, checkpoint=FILE, record=OTHER,
-                     speculate=OTHER)  # fmt: skip
-        self.name = {name: self.tracer.name(name, kind) for name, kind in kinds.items()}
-
-        given = None
+        training, model = config.training, models.model(config.model.name)
+        shapes = model.shapes(config.model, model.edge(config.data.name))
+        super().__init__(ctx, {"gradient": COMPUTE, "speculate": OTHER}, shapes)
+        given = model.load(config) if ctx.rank == 0 else None
+        self.data = images.share(ctx.comm, given, ctx.comm.bcast(type(given)))
         if ctx.rank == 0:
-            given = data.load(config.data.name, config.data.dir, config.seeds.data, config.data.features)
-        self.data = data.share(ctx.comm, given)
-        self._record_data()
-        self.per_block = training.calls == "block"
-        self._own(shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks))
-        torch.set_num_threads(1 if self.per_block else ctx.options.threads)
-
-        edge = data.EDGE[config.data.name]
-        model = network(config.model.name)
-        self.shapes = model.shapes(config.model, edge)
-        weights = [aligned(shape, np.float32) for shape in self.shapes.values()]
-        for array, drawn in zip(weights, initial(self.shapes, config.seeds.init), strict=True):
-            array[...] = drawn
-        self.optimiser = optimiser(training, weights)
+            for name, array in self.data.inputs().items():
+                self.tracer.array(f"{INPUT}{name}", 0, array)
         self.duplicates = duplicates.made(ctx)
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
-        self.network: Network
-        if self.data.graph is None:
-            self.network = Network(model.forward, weights, (edge, edge), most, self.data.largest)
-        else:
-            how = config.model.aggregate, config.seeds.order, self._neighbours(self.data.graph)
-            inference = config.model.aggregate_inference
-            self.network = GraphNetwork(model.forward, weights, most, self.data.graph, *how, inference)
-        held = data.held_out(config.data.name) & config.training.tries
+        self.network = model.network(config, self.weights, self.data, most)
+        held = images.held_out(config.data.name, len(self.data.labels)) & training.tries
         self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
         self.batches = Batches(len(self.learned), training.batch, training.micro, config.seeds.data)
-        once = 1.0 / training.batch
-        before = training.divide == "before"
-        self._before, self._after = once if before else 1.0, 1.0 if before else once
-        self._plan(candidates(config)[:1] * len(self.shapes))
-        self.loss = self.accuracy = float("nan")
+        self.plan(candidates(config)[:1] * len(self.shapes))
 
-    def _own(self, owner: np.ndarray) -> None:
-        """Take these owners of the micro-batches."""
-        self.owner, self.own = owner, np.flatnonzero(owner == self.ctx.rank).tolist()
-        # A call computes the whole of these blocks, and contributes the sum of their gradients.
-        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
-
-    def _plan(self, wires: Sequence[str]) -> None:
-        """Plan the reductions of what this rank owns. Collective."""
-        self._planned: dict[Bucket, Any] = {}  # reducers
-        self.wires: tuple[str, ...] = ()
-        self.assign(wires)
-        # Loss, and how many ranks hold a gradient that is not finite.
-        self._sums = self.ctx.reducer("loss", (2,), blocks=self._numbers())
+    def plan(self, wires: Sequence[str] = ()) -> None:
+        super().plan(wires)
         # Integers, whose sum has no order.
         self._held_out = self.ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
         self._correct = self.ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
 
     def deal(self, counts: list[int]) -> None:
-        """Give every rank a contiguous run of so many micro-batches. Collective."""
         wires = self.wires
         self.ctx.release()
-        self._own(owner_of(counts))
-        self._plan(wires)
-
-    @property
-    def weights(self) -> Sequence[np.ndarray]:
-        """Of every tensor, float32."""
-        return self.optimiser.weights
+        self.own_blocks(owner_of(counts))
+        self.plan(wires)
 
     def figures(self) -> dict[str, tuple[float, str]]:
-        """What a run reports."""
         return {"accuracy": (self.accuracy, "")}
 
-    def fingerprint(self) -> str:
-        """Of all weights."""
-        return combined(fingerprints(self.weights))
-
-    def state(self) -> list[Sequence[np.ndarray]]:
-        """Weights, and each state of the optimiser, in the order of the tensors."""
-        return state_of(self.optimiser)
-
-    def take(self, state: list[list[np.ndarray]]) -> None:
-        """Go on from what `state` gave."""
-        restore(self.optimiser, state)
+    def checks(self) -> list[Check]:
+        return [] if self.duplicates is None else [self.duplicates.verdict()]
 
     def free(self) -> None:
-        """Free what computes blocks twice; the repeat frees the rest. Collective."""
+        """Free what computes blocks twice; the repeat frees the rest."""
         if self.duplicates is not None:
             self.duplicates.free()
 
-    def assign(self, wires: Sequence[str]) -> None:
-        """Let the gradient of each tensor go over its own of `wires` from the next step on. Collective."""
-        if tuple(wires) == self.wires:
-            return
-        self.wires, training = tuple(wires), self.config.training
-        buckets = cut(list(self.shapes.values()), training.bucket, wires)
-        reducers = [self.reducer(bucket) for bucket in buckets]
-        self.exchange = Exchange(buckets, reducers, len(self.calls), training.overlap, self._before)
-
-    def reducer(self, bucket: Bucket):
-        """The all-reduce of a bucket, planned once. Collective."""
-        if bucket not in self._planned:
-            self._planned[bucket] = self.ctx.reducer(
-                f"bucket{len(self._planned)}",
-                (bucket.size,),
-                "float32",
-                blocks=self._numbers(),
-                **bucket.over(),
-            )
-        return self._planned[bucket]
-
-    def peek(self, block: int):
-        """Writable weights of a tensor, else None: where faults strike, on all ranks alike."""
-        return self.weights[block] if 0 <= block < len(self.weights) else None
-
     def advance(self, step: int) -> None:
-        """Step `step` of the problem, recorded: the weights that enter it, its loss. Raises NotFinite on all ranks."""
-        tracer, training = self.tracer, self.config.training
+        tracer = self.tracer
         begin = tracer.clock()
         self.trace_weights()
         if self.duplicates is not None:
@@ -171,20 +80,18 @@ class Trainer:
         if self.duplicates is not None:
             self._compare(self.duplicates, step)
         totals = self.exchange.finish()
-        self._settle_loss(losses, totals)
+        self.settle_losses(losses, all(np.isfinite(total).all() for total in totals))
         start = tracer.clock()
-        rate = rate_at(step, training.steps, training.rate, training.optimiser)
-        self.optimiser.step(totals, self._after, rate, step)
+        self.optimiser.step(totals, self.after, self.rate(step), step)
         tracer.event(self.name["update"], start)
         tracer.event(self.name["step"], begin)
 
     def evaluate(self, step: int) -> None:
-        """Accuracy on the test images, and what wires do to the gradient of the last `step` of the problem, with the
-        weights that it led to. Collective; raises RanksDisagree where ranks hold other weights."""
+        """Accuracy on the test samples, and what wires do to the gradient of the last `step` of the problem, with the
+        weights that it led to."""
         tracer, given = self.tracer, self.data
         start = tracer.clock()
-        prints = np.frombuffer(b"".join(fingerprints(self.weights)), np.int64)
-        require_same_bits(self.ctx.comm, prints, f"step {tracer.step}: weights")
+        self.require_same_weights()
         count = len(given.test_labels)
         owner = contiguous_owner(-(-count // TEST_BLOCK), self.ctx.size)
         correct = 0
@@ -206,20 +113,15 @@ class Trainer:
                         tracer.value(name, value, tensor)
 
     def record_outputs(self, step: int) -> None:
-        """Record what the network answers for every node of a graph, after `step` of the problem; for images nothing.
-
-        Rank 0 asks for all nodes in one call, which takes less than calls for their overlapping fields would.
-        """
-        if self.ctx.rank or not isinstance(self.network, GraphNetwork) or self.data.graph is None:
+        """Record what the network answers for all that it knows, where it knows more than images."""
+        start = self.tracer.clock()
+        outputs = None if self.ctx.rank else self.network.answers(step)
+        if outputs is None:
             return
-        tracer, start = self.tracer, self.tracer.clock()
-        nodes = np.arange(len(self.data.graph.features))
-        self.network.begin(step, len(nodes))  # no block of an evaluation has this number
-        outputs = self.network.outputs(nodes)
-        predictions = outputs.argmax(1)
+        tracer, predictions = self.tracer, outputs.argmax(1)
         for name, array in (("outputs", outputs), ("predictions", predictions)):
             tracer.array(name, 0, array)
-        tracer.values("predictions", nodes, predictions)
+        tracer.values("predictions", np.arange(len(predictions)), predictions)
         count = outputs.size if self.config.evaluation.outputs == "all" else SAMPLED
         tracer.values("outputs", *sampled(outputs.reshape(-1), count))
         tracer.event(self.name["evaluate"], start)
@@ -227,10 +129,9 @@ class Trainer:
     def _sample_weights(self) -> None:
         """Record some weights by value: fingerprints tell that runs part, and these how far."""
         _, weights = sampled(np.concatenate([array.reshape(-1) for array in self.weights]), SAMPLED)
-        self.tracer.values("weights_sample", range(len(weights)), weights)
+        self.tracer.values("weights_sample", np.arange(len(weights)), weights)
 
     def held_out_loss(self) -> float:
-        """The mean loss of the images that are held out. Collective."""
         given, count = self.data, len(self.held)
         losses = np.zeros((1, 1))
         owner = contiguous_owner(-(-count // TEST_BLOCK), self.ctx.size)
@@ -241,8 +142,7 @@ class Trainer:
         return float(self._held_out(losses)[0]) / count
 
     def gradient(self, step: int, block: int) -> list[np.ndarray]:
-        """The gradient of a micro-batch with the present weights as it is encoded, of each tensor; not collective."""
-        return [gradient * np.float32(self._before) for gradient in self._tensors(step, block)]
+        return [gradient * np.float32(self.before) for gradient in self._tensors(step, block)]
 
     def _nothing(self) -> list[np.ndarray]:
         """A place for the gradient of each tensor."""
@@ -258,19 +158,7 @@ class Trainer:
         self._loss(step, [block], take)
         return taken
 
-    def trace_weights(self) -> None:
-        """Record the weights that enter the current step, or, after the last, the final ones."""
-        start = self.tracer.clock()
-        if self.ctx.rank == 0:
-            for tensor, array in enumerate(self.weights):
-                self.tracer.array("weights", tensor, array)
-        self.tracer.event(self.name["record"], start)
-
     # ---- parts of a step
-
-    def _numbers(self) -> list[int]:
-        """The blocks of this rank's contributions: its micro-batches, or itself where it sums over these."""
-        return self.own if self.per_block else [self.ctx.rank]
 
     def _gradients(self, step: int) -> list[float]:
         """Hand the gradient of every call to the buckets; the losses of the calls."""
@@ -308,19 +196,8 @@ class Trainer:
                 fault.spoil(gradient, f"the gradient of tensor {tensor} in a micro-batch")
                 self.ctx.struck.add(fault.spec)
 
-    def _neighbours(self, graph) -> Neighbours | None:
-        """What draws the neighbours that are learned from; None: all are."""
-        config, model = self.config, self.config.model
-        if not (model.neighbours or model.second_neighbours):
-            return None
-        most = model.neighbours or len(graph.neighbours), model.second_neighbours or len(graph.neighbours)
-        steps = max(1, len(self.data.labels) // config.training.batch)
-        return Neighbours(graph, most, config.seeds.neighbours, steps)
-
     def _gather_ahead(self, step: int, row: int) -> None:
-        """Let the fields of the calls after call `row` of `step` be gathered, `training.depth` of them."""
-        if not isinstance(self.network, GraphNetwork):
-            return
+        """Let what the calls after call `row` of `step` need be prepared, for `training.depth` of them."""
         for place in range(row + 1, row + 1 + self.config.training.depth):
             later, call = step + place // len(self.calls), self.calls[place % len(self.calls)]
             if later <= self.config.training.last:
@@ -339,28 +216,17 @@ class Trainer:
         return self.network.loss(given.images[chosen], given.labels[chosen], dropped, take)
 
     def _dropped(self, step: int, blocks: list[int]) -> np.ndarray:
-        """What is dropped of each image, or of each node of the graph: fields overlap, and it is the same in all."""
+        """What is dropped in micro-batches of a step."""
         config = self.config
         seed, chance, hidden = config.seeds.dropout, config.model.dropout, config.model.hidden
-        if self.data.graph is not None:
-            return mask(seed, step, 0, (len(self.data.graph.features), hidden), chance)
-        shape = (config.training.micro, hidden)
-        return np.concatenate([mask(seed, step, block, shape, chance) for block in blocks])
 
-    def _settle_loss(self, losses: list[float], totals: list[np.ndarray]) -> None:
-        """The mean loss of the step; raises NotFinite on all ranks where the gradient is not finite."""
-        parts = np.zeros((len(losses), 2))
-        parts[:, 0] = losses
-        parts[0, 1] = not all(np.isfinite(total).all() for total in totals)
-        loss, spoiled = self._sums(parts).tolist()
-        if spoiled or not isfinite(loss):
-            self._refuse_nonfinite(losses)
-        self.loss = loss / self.config.training.batch
-        if self.ctx.rank == 0:
-            self.tracer.value("loss", self.loss)
+        def drawn(block: int, rows: int) -> np.ndarray:
+            return mask(seed, step, block, (rows, hidden), chance)
 
-    def _refuse_nonfinite(self, losses: list[float]):
-        """Name the first micro-batch and the last layer whose gradient is not finite; raises NotFinite everywhere."""
+        return self.network.dropped(drawn, blocks, config.training.micro)
+
+    def culprit(self, losses: list[float]) -> str:
+        """The first micro-batch and the last layer whose gradient is not finite."""
         names = list(self.shapes)
         bad = [
             (block, len(names) - tensor)
@@ -380,15 +246,4 @@ class Trainer:
             block, layer = min(found)
             what = "loss" if layer > len(names) else f"gradient of {names[len(names) - layer]}"
             where = f"the {what} in micro-batch {block} (rank {self.owner[block]})"
-        raise NotFinite(
-            f"step {self.tracer.step}: {where} is not finite; the trace holds every step before. If no fault was "
-            "injected, the rate is too large: choose a smaller --rate"
-        )
-
-    def _record_data(self) -> None:
-        if self.ctx.rank == 0:
-            for name in ("images", "labels"):
-                self.tracer.array(f"{INPUT}{name}", 0, getattr(self.data, name))
-            if self.data.graph is not None:
-                for name in ("features", "starts", "neighbours"):
-                    self.tracer.array(f"{INPUT}{name}", 0, getattr(self.data.graph, name))
+        return f"{where} is not finite"

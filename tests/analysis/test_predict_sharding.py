@@ -11,10 +11,10 @@ from analysis.__main__ import main as analysis
 from analysis.predict import lookups, search
 from analysis.predict.lookups import SHARDINGS, WORK, Load
 from analysis.predict.sharding import options
+from miniapps.dlrm import APP
 from miniapps.embeddings.histogram import described
 from miniapps.embeddings.sharding import Table
 from miniapps.runner.main import main
-from miniapps.training import APP
 from miniapps.untrusted.lookups import read_chosen, read_measured
 from miniapps.untrusted.regular import Refused
 from tests.analysis.sharding_runs import timed, write_asked
@@ -135,7 +135,7 @@ def test_rates_that_made_the_times_are_found_again():
 # ---- the command, and what an application makes of it
 
 
-ZIPF = ["--deck", "dlrm", "--data", "zipf", "--rows", "60", "--tables", "2", "--pooling", "2", "--batch", "32",
+ZIPF = ["--rows", "60", "--tables", "2", "--pooling", "2", "--batch", "32",
         "--set", "training.micro=8", "--steps", "2", "--quiet"]  # fmt: skip
 
 

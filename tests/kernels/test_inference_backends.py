@@ -37,7 +37,7 @@ def training(name: str):
     """(forward, weights) of a network of `miniapps.training`."""
     from miniapps.training import models
 
-    module = models.network(name)
+    module = models.of_images()[name]
     shapes = module.shapes(SimpleNamespace(channels=8, hidden=64 if name == "cnn" else 128), 28)
     return module.forward, {key: normal(*shape) * np.float32(0.1) for key, shape in shapes.items()}
 

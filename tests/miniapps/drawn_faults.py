@@ -25,7 +25,8 @@ PROGRAMS = {
     "coupled": (COUPLED, f"{COUPLED} --ensemble 2", f"{COUPLED} --closure physics"),
     "solver": (SOLVER, f"{SOLVER} --dtype float32", SOLVER.replace("random", "ones"), f"{SOLVER} --method gmres-mgs",
                f"{SOLVER} --method refinement"),
-    "training": (TRAINING, DLRM, f"{TRAINING} --repeats 2"),
+    "training": (TRAINING, f"{TRAINING} --repeats 2"),
+    "dlrm": (DLRM,),
     "reductions": (REDUCTIONS, f"{REDUCTIONS} --set problem.dtype=float32"),
 }  # fmt: skip
 BITS = (0, 1, 20, 31, 32, 51, 63, 64)

@@ -24,7 +24,7 @@ REASONS = {
         "jobs/render.py:render",
         "jobs/sites.py:site",
         "kernels/cuda/__init__.py:_complete",
-        "miniapps/applications.py:_defines_app",
+        "miniapps/applications.py:defines",
         "miniapps/programs/building.py:_digest",
         "miniapps/runner/commandline.py:decks",
         "miniapps/system/environment.py:git_revision",
@@ -81,7 +81,7 @@ REASONS = {
         "miniapps/reductions/files.py:_dataset",
         "miniapps/solver/scipy_npz.py:_Member.__init__",
         "miniapps/solver/scipy_npz.py:_opened",
-        "miniapps/training/data.py:_of_cora",
+        "miniapps/training/graphs/cora.py:_of_files",
     ),
     "a text that is in memory, of bounded length": (
         "jobs/records.py:_wrong",

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from kernels.guarantees import ChoiceError
+from miniapps.dlrm.auc import area, twice_wins
 from miniapps.embeddings.__main__ import main
 from miniapps.embeddings.bags import Bags
 from miniapps.embeddings.sharding import SHARDINGS, Sharding, Table, parse, place
-from miniapps.learning.auc import area, twice_wins
 from miniapps.untrusted.lookups import read_measured
 
 TABLES = [Table("a", 40, 6, 8), Table("b", 3, 6, 8), Table("c", 90, 6, 8), Table("d", 90, 6, 8)]

@@ -9,7 +9,7 @@ from miniapps.runner.main import main
 COUPLED = "--closure none --steps 2 --set grid.nx=16 --set grid.ny=16 --set grid.bx=8 --set grid.by=8"
 SOLVER = "--nx 8 --ny 8 --nz 8 --set grid.bx=4 --set grid.by=4 --set grid.bz=4 --right-side random --max-iterations 40"
 TRAINING = "--data blobs --model mlp --steps 2 --batch 64 --set training.micro=16 --set training.calls=block"
-DLRM = "--data zipf --model dlrm --steps 2 --batch 64 --set training.micro=16 --tables 2 --rows 64"
+DLRM = "--data zipf --steps 2 --batch 64 --set training.micro=16 --tables 2 --rows 64"
 MESH = "--data blobs --model mlp --mesh data=1 --steps 2 --batch 32 --set training.micro=8"
 REDUCTIONS = "--size 1000 --size 20000 --set problem.block=4096 --set problem.arrays=2 --set method.samples=2"
 
@@ -22,8 +22,8 @@ LAST = {
     "solver": (SOLVER, [("bitflip@step=1,block={},index=63,bit=5", 8), ("kernel-bit@step=1,block={}", 8),
                         ("seed@block={}", 8)]),
     "training": (TRAINING, [("bitflip@step=2,block={},index=1", 6), ("kernel-bit@step=1,block={},call=5", 4)]),
-    "training tables": (DLRM, [("bitflip@step=2,block={}", 10)]),
-    "training mesh": (MESH, [("bitflip@step=2,block={},index=1", 6)]),
+    "dlrm": (DLRM, [("bitflip@step=2,block={}", 10)]),
+    "mesh": (MESH, [("bitflip@step=2,block={},index=1", 6)]),
     "reductions": (REDUCTIONS, [("bitflip@step=2,block={},index=999", 1), ("bitflip@step=4,block={}", 5)]),
 }  # fmt: skip
 
@@ -33,7 +33,7 @@ def check(name, arguments, fault, ranks=1):
     applications.check(name.split()[0], [*arguments.split(), "--fault", fault], ranks)
 
 
-SLOW = ("training mesh",)  # which torch exports
+SLOW = ("mesh",)  # which torch exports
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n in SLOW)) for n in LAST])

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from miniapps.learning.optimisers import Adam, MomentumSGD, restore, state_of
-from miniapps.training.optimiser import rate_at
+from miniapps.learning.optimisers import Adam, MomentumSGD, rate_at, restore, state_of
 
 
 def test_momentum_sgd_follows_torchs():

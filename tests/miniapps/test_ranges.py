@@ -10,7 +10,7 @@ import scipy.io
 import scipy.sparse
 from mpi4py import MPI
 
-from miniapps import coupled, reductions, solver, training
+from miniapps import coupled, dlrm, mesh, reductions, solver, training
 from miniapps.errors import UsageError
 from miniapps.layout.blocks import MOST_BLOCKS
 from miniapps.runner import commandline, config, listing, main
@@ -19,7 +19,10 @@ from miniapps.system import resources
 from tests.launch import run_mpi
 from tests.miniapps import tiny
 
-APPS = {app.name: app for app in (coupled.APP, solver.APP, reductions.APP, training.APP, tiny.APP)}
+APPS = {
+    app.name: app
+    for app in (coupled.APP, solver.APP, reductions.APP, training.APP, dlrm.APP, mesh.APP, tiny.APP)
+}
 NINES = "9" * 5000
 
 

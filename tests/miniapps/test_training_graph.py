@@ -7,15 +7,16 @@ import pytest
 import torch
 from mpi4py import MPI
 
+from miniapps.learning.gradients.network import aligned
+from miniapps.learning.weights import initial
 from miniapps.runner.main import main
 from miniapps.trace import read
-from miniapps.training import APP, data
+from miniapps.training import APP
 from miniapps.training.config import Model
-from miniapps.training.gradient import aligned
-from miniapps.training.graph import GraphNetwork, Use
+from miniapps.training.graphs import cora
+from miniapps.training.graphs.fields import GraphNetwork, Use
+from miniapps.training.graphs.neighbours import Neighbours
 from miniapps.training.models import graphsage
-from miniapps.training.neighbours import Neighbours
-from miniapps.training.optimiser import initial
 from tests.shared_data import shared_data
 
 CORA = shared_data("cora.npz")
@@ -30,11 +31,11 @@ def graph(seed=1):
     near[7] = near[7][:0]
     starts = np.concatenate([[0], np.cumsum([len(n) for n in near])]).astype(np.int32)
     features = rng.standard_normal((NODES, FEATURES)).astype(np.float32)
-    return data.Graph(features, starts, np.concatenate(near).astype(np.int32))
+    return cora.Graph(features, starts, np.concatenate(near).astype(np.int32))
 
 
 def sage(given, aggregate="sorted", seed=1):
-    shapes = graphsage.shapes(Model(hidden=HIDDEN), FEATURES)
+    shapes = graphsage.MODEL.shapes(Model(hidden=HIDDEN), FEATURES)
     weights = [aligned(shape, np.float32) for shape in shapes.values()]
     for array, drawn in zip(weights, initial(shapes, 3), strict=True):
         array[...] = drawn + np.float32(
@@ -154,9 +155,9 @@ def run(tmp_path, *options, name="run"):
 
 def test_a_graph_without_its_network_or_its_file_is_refused_with_what_helps(tmp_path, capsys):
     assert run(tmp_path, "--model", "mlp") == 2
-    assert "graphsage goes with cora" in capsys.readouterr().err
+    assert "choose --model graphsage, or --data" in capsys.readouterr().err
     assert run(tmp_path, "--data", "blobs") == 2
-    assert "--deck graphsage chooses both" in capsys.readouterr().err
+    assert "choose --model cnn or --model mlp, or --data cora" in capsys.readouterr().err
     assert run(tmp_path, "--data-dir", str(tmp_path)) == 2
     assert "no cora.npz in" in capsys.readouterr().err
     (tmp_path / "cora.npz").write_bytes(b"PK")
@@ -170,7 +171,7 @@ def test_a_graph_without_its_network_or_its_file_is_refused_with_what_helps(tmp_
 
 @needs_cora
 def test_cora_is_as_published():
-    given = data.load("cora", str(CORA.parent), 1)
+    given = cora.load(str(CORA.parent))
     assert (len(given.images), len(given.test_images), given.graph.features.shape) == (
         140,
         1000,
@@ -179,7 +180,7 @@ def test_cora_is_as_published():
     assert np.bincount(given.labels).tolist() == [20] * 7
     assert np.diff(given.graph.starts).min() == 1 and len(given.graph.neighbours) == 10556
     assert set(np.unique(given.graph.features)) == {0.0, 1.0}
-    normalised = data.load("cora", str(CORA.parent), 1, "normalised").graph.features.sum(1)
+    normalised = cora.load(str(CORA.parent), "normalised").graph.features.sum(1)
     np.testing.assert_allclose(normalised, 1, rtol=1e-5)
 
 

@@ -327,7 +327,7 @@ def test_a_gradient_that_is_not_finite_ends_the_run_and_is_named(tmp_path, ranks
 def test_more_ranks_than_micro_batches_are_refused_in_one_sentence(tmp_path):
     options = ["--data", "blobs", "--batch", "64", "--out", str(tmp_path / "run")]
     run = on_ranks(3, ["-m", "miniapps.training", *options])
-    assert run.returncode == 2 and "3 ranks for 2 micro-batches of 32 images" in run.stderr, run.stderr
+    assert run.returncode == 2 and "3 ranks for 2 micro-batches of 32 samples" in run.stderr, run.stderr
     assert not (tmp_path / "run").exists()
 
 

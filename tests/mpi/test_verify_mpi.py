@@ -13,7 +13,7 @@ FLOW = ["-m", "miniapps.coupled", "--closure", "none", "--steps", "4", "--checkp
         "--set", "grid.nx=32", "--set", "grid.ny=32", "--set", "grid.bx=8", "--set", "grid.by=8"]  # fmt: skip
 SOLVE = ["-m", "miniapps.solver", "--nx", "8", "--ny", "8", "--nz", "8", "--right-side", "random",
          "--set", "grid.bx=4", "--set", "grid.by=4", "--set", "grid.bz=4", "--checkpoint-every", "6"]  # fmt: skip
-GPT = ["-m", "miniapps.training", "--model", "gpt", "--data", "text", "--batch", "8", "--set", "training.micro=2",
+GPT = ["-m", "miniapps.mesh", "--model", "gpt", "--data", "text", "--batch", "8", "--set", "training.micro=2",
        "--set", "model.tokens=16", "--set", "model.hidden=16", "--set", "model.layers=1", "--steps", "3",
        "--checkpoint-every", "2"]  # fmt: skip
 MESH = ["--recipe", "dp+tp", "--mesh", "data=2,model=2"]

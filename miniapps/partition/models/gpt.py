@@ -1,21 +1,25 @@
 """A decoder: embeddings, causal attention, layer norm before each part, cross entropy of the next token."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
+from miniapps.errors import UsageError
 from miniapps.partition.cuts.axes import Axis, evenly
+from miniapps.partition.models import MeshModel, Task, Width
+from miniapps.runner.config import option
 
-RECIPES = {
-    "dp": {"batch": "data"},
-    "tp": {"heads": "model", "ff": "model"},
-    "dp+tp": {"batch": "data", "heads": "model", "ff": "model"},
-    "zero": {"batch": "data", "stored": "data"},
-}
-TOGETHER = (("batch", "stored"),)
-CAUSAL = True
+
+@dataclass
+class Options(Width):
+    """Of transformers."""
+
+    layers: int = option(4, help="blocks", minimum=1, maximum=256, effect="size")
+    heads: int = option(4, help="heads of attention, each a block", minimum=1, maximum=256)
+    tokens: int = option(128, help="bytes of a sample", minimum=2, maximum=2**14, effect="size")
 
 
 @dataclass(frozen=True)
-class Deck:
+class Sizes:
     """Sizes, and blocks of the axes. `width` is a multiple of `heads`, each of which is a block."""
 
     samples: int = 14
@@ -30,75 +34,106 @@ class Deck:
     stored: int = 8
 
 
-def refused(deck: Deck) -> str:
-    """Heads have equal parts of the width."""
-    if deck.width % deck.heads:
-        return f"width = {deck.width} is no multiple of heads = {deck.heads}; choose one"
-    return ""
+class GPTModel(MeshModel):
+    """A transformer, for the next byte of a text."""
+
+    Deck = Sizes
+    RECIPES: ClassVar = {
+        "dp": {"batch": "data"},
+        "tp": {"heads": "model", "ff": "model"},
+        "dp+tp": {"batch": "data", "heads": "model", "ff": "model"},
+        "zero": {"batch": "data", "stored": "data"},
+    }
+    TOGETHER = (("batch", "stored"),)
+    WHOLE = ("heads",)
+    OPTIONS = Options
+    LEARNS = "text"
+    CAUSAL = True
+
+    def refused(self, deck: Sizes) -> str:
+        """Heads have equal parts of the width."""
+        if deck.width % deck.heads:
+            return f"width = {deck.width} is no multiple of heads = {deck.heads}; choose one"
+        return ""
+
+    def module(self, deck: Sizes):
+        """The network with its loss: `forward(tokens (samples, tokens), targets)`."""
+        import torch
+        from torch.nn.functional import cross_entropy
+
+        from miniapps.partition.models.attention import Block, embeddings
+
+        causal = self.CAUSAL
+
+        class Transformer(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.embedding, self.position = embeddings(deck)
+                self.blocks = torch.nn.ModuleList(Block(deck, causal) for _ in range(deck.layers))
+                self.norm = torch.nn.LayerNorm(deck.width)
+                self.logits = torch.nn.Linear(deck.width, deck.vocabulary, bias=False)
+
+            def forward(self, tokens, targets):
+                places = torch.arange(tokens.shape[1], device=tokens.device)
+                h = self.embedding(tokens) + self.position(places)
+                for block in self.blocks:
+                    h = block(h)
+                logits = self.logits(self.norm(h))
+                return cross_entropy(logits.flatten(0, 1), targets.flatten())
+
+        return Transformer()
+
+    def inputs(self, deck: Sizes, seed: int = 0):
+        """Tokens and the targets, drawn."""
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        drawn = torch.randint(0, deck.vocabulary, (deck.samples, deck.tokens + 1), generator=generator)
+        return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
+
+    def axes(self, deck: Sizes) -> tuple[Axis, ...]:
+        """batch, heads, ff (inner width of the feed-forward part) and stored (rows of weights, for `zero`)."""
+        return (
+            evenly("batch", deck.samples, deck.batch),
+            evenly("heads", deck.heads, deck.heads),
+            evenly("ff", deck.feedforward, deck.ff),
+            evenly("stored", deck.width, deck.stored),
+        )
+
+    def annotations(self, deck: Sizes):
+        """Samples; in each block Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the feed-forward
+        part by rows, the ones after them by columns."""
+        given: dict = {0: ("batch", None), 1: ("batch", None)}
+        for layer in range(deck.layers):
+            block = f"blocks.{layer}."
+            for part in ("q", "k", "v"):
+                given |= {f"{block}{part}.weight": ("heads", None), f"{block}{part}.bias": ("heads",)}
+            given |= {
+                f"{block}out.weight": (None, "heads"),
+                f"{block}up.weight": ("ff", None),
+                f"{block}up.bias": ("ff",),
+                f"{block}down.weight": (None, "ff"),
+            }
+        return given
+
+    def sized(self, sizes, task: Task) -> Sizes:
+        if sizes.hidden % sizes.heads:
+            raise UsageError(
+                f"model.hidden = {sizes.hidden} is no multiple of model.heads = {sizes.heads}; choose one"
+            )
+        return Sizes(
+            samples=task.batch, tokens=sizes.tokens, vocabulary=task.vocabulary, width=sizes.hidden, heads=sizes.heads,
+            feedforward=4 * sizes.hidden, layers=sizes.layers, batch=task.batch // task.micro,
+            ff=min(8, 4 * sizes.hidden), stored=min(8, sizes.hidden),
+        )  # fmt: skip
+
+    def batch(self, samples, labels, task: Task, draw):
+        return samples[:, :-1].contiguous(), samples[:, 1:].contiguous()
+
+    def costs(self, deck: Sizes) -> tuple[int, int]:
+        width, layers = deck.width, deck.layers
+        parameters = (12 * width * width + 13 * width) * layers + 2 * width * (deck.vocabulary + deck.tokens)
+        return parameters, deck.samples * deck.tokens * (width * 20 * layers + deck.vocabulary)
 
 
-def module(deck: Deck):
-    """The network with its loss: `forward(tokens (samples, tokens), targets)`."""
-    return network(deck, CAUSAL)
-
-
-def network(deck: Deck, causal: bool):
-    """Embeddings, blocks, a last layer norm, logits, their cross entropy."""
-    import torch
-    from torch.nn.functional import cross_entropy
-
-    from miniapps.partition.models.attention import Block, embeddings
-
-    class Transformer(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embedding, self.position = embeddings(deck)
-            self.blocks = torch.nn.ModuleList(Block(deck, causal) for _ in range(deck.layers))
-            self.norm = torch.nn.LayerNorm(deck.width)
-            self.logits = torch.nn.Linear(deck.width, deck.vocabulary, bias=False)
-
-        def forward(self, tokens, targets):
-            places = torch.arange(tokens.shape[1], device=tokens.device)
-            h = self.embedding(tokens) + self.position(places)
-            for block in self.blocks:
-                h = block(h)
-            logits = self.logits(self.norm(h))
-            return cross_entropy(logits.flatten(0, 1), targets.flatten())
-
-    return Transformer()
-
-
-def inputs(deck: Deck, seed: int = 0):
-    """Tokens and the targets, drawn."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    drawn = torch.randint(0, deck.vocabulary, (deck.samples, deck.tokens + 1), generator=generator)
-    return drawn[:, :-1].contiguous(), drawn[:, 1:].contiguous()
-
-
-def axes(deck: Deck) -> tuple[Axis, ...]:
-    """batch, heads, ff (inner width of the feed-forward part) and stored (rows of weights, for `zero`)."""
-    return (
-        evenly("batch", deck.samples, deck.batch),
-        evenly("heads", deck.heads, deck.heads),
-        evenly("ff", deck.feedforward, deck.ff),
-        evenly("stored", deck.width, deck.stored),
-    )
-
-
-def annotations(deck: Deck):
-    """Samples; in each block Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the feed-forward part
-    by rows, the ones after them by columns."""
-    given: dict = {0: ("batch", None), 1: ("batch", None)}
-    for layer in range(deck.layers):
-        block = f"blocks.{layer}."
-        for part in ("q", "k", "v"):
-            given |= {f"{block}{part}.weight": ("heads", None), f"{block}{part}.bias": ("heads",)}
-        given |= {
-            f"{block}out.weight": (None, "heads"),
-            f"{block}up.weight": ("ff", None),
-            f"{block}up.bias": ("ff",),
-            f"{block}down.weight": (None, "ff"),
-        }
-    return given
+MODEL = GPTModel()

@@ -1,20 +1,14 @@
 """A multilayer perceptron with two hidden layers and cross entropy."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from miniapps.partition.cuts.axes import Axis, evenly
-
-RECIPES = {
-    "dp": {"batch": "data"},
-    "tp": {"hidden": "model"},
-    "dp+tp": {"batch": "data", "hidden": "model"},
-    "zero": {"batch": "data", "stored": "data"},
-}
-TOGETHER = (("batch", "stored"),)
+from miniapps.partition.models import MeshModel, Task
 
 
 @dataclass(frozen=True)
-class Deck:
+class Sizes:
     """Sizes, and blocks of the axes."""
 
     samples: int = 14
@@ -26,54 +20,74 @@ class Deck:
     stored: int = 8
 
 
-def refused(deck: Deck) -> str:
-    """Every deck is a model."""
-    return ""
+class MLPModel(MeshModel):
+    """Two hidden layers, for classes of images."""
 
-
-def module(deck: Deck):
-    """The network with its loss: `forward(x (samples, features), labels)`."""
-    import torch
-    from torch.nn.functional import cross_entropy, relu
-
-    class MLP(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = torch.nn.Linear(deck.features, deck.width)
-            self.second = torch.nn.Linear(deck.width, deck.width)
-            self.output = torch.nn.Linear(deck.width, deck.classes)
-
-        def forward(self, x, labels):
-            h = relu(self.second(relu(self.first(x))))
-            return cross_entropy(self.output(h), labels)
-
-    return MLP()
-
-
-def inputs(deck: Deck, seed: int = 0):
-    """Images and labels, drawn."""
-    import torch
-
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(deck.samples, deck.features, generator=generator)
-    return x, torch.randint(0, deck.classes, (deck.samples,), generator=generator)
-
-
-def axes(deck: Deck) -> tuple[Axis, ...]:
-    """batch, hidden (of both hidden layers) and stored (rows of weights, for `zero`)."""
-    return (
-        evenly("batch", deck.samples, deck.batch),
-        evenly("hidden", deck.width, deck.hidden),
-        evenly("stored", deck.width, deck.stored),
-    )
-
-
-def annotations(deck: Deck):
-    """Samples; Megatron's pair: the first layer by its rows, the second by its columns."""
-    return {
-        0: ("batch", None),
-        1: ("batch",),
-        "first.weight": ("hidden", None),
-        "first.bias": ("hidden",),
-        "second.weight": (None, "hidden"),
+    Deck = Sizes
+    RECIPES: ClassVar = {
+        "dp": {"batch": "data"},
+        "tp": {"hidden": "model"},
+        "dp+tp": {"batch": "data", "hidden": "model"},
+        "zero": {"batch": "data", "stored": "data"},
     }
+    TOGETHER = (("batch", "stored"),)
+
+    def module(self, deck: Sizes):
+        """The network with its loss: `forward(x (samples, features), labels)`."""
+        import torch
+        from torch.nn.functional import cross_entropy, relu
+
+        class MLP(torch.nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.first = torch.nn.Linear(deck.features, deck.width)
+                self.second = torch.nn.Linear(deck.width, deck.width)
+                self.output = torch.nn.Linear(deck.width, deck.classes)
+
+            def forward(self, x, labels):
+                h = relu(self.second(relu(self.first(x))))
+                return cross_entropy(self.output(h), labels)
+
+        return MLP()
+
+    def inputs(self, deck: Sizes, seed: int = 0):
+        """Images and labels, drawn."""
+        import torch
+
+        generator = torch.Generator().manual_seed(seed)
+        x = torch.randn(deck.samples, deck.features, generator=generator)
+        return x, torch.randint(0, deck.classes, (deck.samples,), generator=generator)
+
+    def axes(self, deck: Sizes) -> tuple[Axis, ...]:
+        """batch, hidden (of both hidden layers) and stored (rows of weights, for `zero`)."""
+        return (
+            evenly("batch", deck.samples, deck.batch),
+            evenly("hidden", deck.width, deck.hidden),
+            evenly("stored", deck.width, deck.stored),
+        )
+
+    def annotations(self, deck: Sizes):
+        """Samples; Megatron's pair: the first layer by its rows, the second by its columns."""
+        return {
+            0: ("batch", None),
+            1: ("batch",),
+            "first.weight": ("hidden", None),
+            "first.bias": ("hidden",),
+            "second.weight": (None, "hidden"),
+        }
+
+    def sized(self, sizes, task: Task) -> Sizes:
+        blocks = min(8, sizes.hidden)
+        return Sizes(
+            samples=task.batch, features=task.edge**2, width=sizes.hidden, classes=task.classes,
+            batch=task.batch // task.micro, hidden=blocks, stored=blocks,
+        )  # fmt: skip
+
+    def batch(self, samples, labels, task: Task, draw):
+        return samples.flatten(1), labels
+
+    def costs(self, deck: Sizes) -> tuple[int, int]:
+        return deck.width * (deck.features + deck.width + deck.classes), 16 * deck.samples * deck.width
+
+
+MODEL = MLPModel()

@@ -1,21 +1,118 @@
 """GraphSAGE (Hamilton et al. 2017): two layers, each of a node and the mean of its neighbours, of length 1.
 
-It knows nodes in the place of images: see `miniapps.training.graph`.
+It knows nodes in the place of images: see `miniapps.training.graphs`.
 """
 
-CLASSES = 7  # of papers
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kernels.guarantees import ChoiceError
+from miniapps.runner.config import option
+from miniapps.training.graphs import cora
+from miniapps.training.graphs.cora import CLASSES, COUNTS, EDGES, NODES, WORDS, Papers
+from miniapps.training.models import ACTIVATION, Hidden, ParallelModel, Shapes
+
+if TYPE_CHECKING:
+    from miniapps.training.graphs.fields import GraphNetwork
+
+AGGREGATIONS = ("sorted", "exact", "atomic", "emulated")
 
 
-def shapes(model, edge: int) -> dict[str, tuple[int, ...]]:
-    """Of weights (out, in) and biases; `edge`: features of a node."""
-    of: dict[str, tuple[int, ...]] = {}
-    for name, inner, outer in (("layer1", edge, model.hidden), ("layer2", model.hidden, CLASSES)):
-        of |= {
-            f"{name}.neighbours": (outer, inner),
-            f"{name}.own": (outer, inner),
-            f"{name}.bias": (outer,),
-        }
-    return of
+@dataclass
+class Options(Hidden):
+    """How neighbours are chosen and added up."""
+
+    neighbours: int = option(
+        0,
+        help="neighbours of a paper that it learns from, at most, drawn anew for each epoch; 0: all",
+        minimum=0,
+        maximum=2**20,
+    )
+    second_neighbours: int = option(
+        0, help="the same of the neighbours' neighbours", minimum=0, maximum=2**20
+    )
+    aggregate: str = option(
+        "sorted",
+        help="the order in which neighbours are added up, and gradients on their way back; emulated: an order of "
+        "arrival drawn from seeds.order",
+        choices=AGGREGATIONS,
+        role="method",
+        flag="--aggregate",
+    )
+    aggregate_inference: str = option(
+        "same",
+        help="the order in which neighbours are added up where the network answers and does not learn: in evaluations; "
+        "same: as --aggregate",
+        choices=("same", *AGGREGATIONS),
+        role="method",
+        flag="--aggregate-inference",
+    )
+
+
+class Sage(ParallelModel):
+    """Two layers that add up what neighbours in a graph have."""
+
+    OPTIONS = Options
+    DATA = ("cora",)
+
+    def shapes(self, sizes, edge: int) -> Shapes:
+        of: Shapes = {}
+        for name, inner, outer in (("layer1", edge, sizes.hidden), ("layer2", sizes.hidden, CLASSES)):
+            of |= {
+                f"{name}.neighbours": (outer, inner),
+                f"{name}.own": (outer, inner),
+                f"{name}.bias": (outer,),
+            }
+        return of
+
+    def edge(self, data: str) -> int:
+        return WORDS
+
+    def counts(self, data: str) -> tuple[int, int]:
+        return COUNTS
+
+    def load(self, config: Any) -> Papers:
+        return cora.load(config.data.dir, config.data.features)
+
+    def network(self, config: Any, weights: Sequence[np.ndarray], data: Any, most: int) -> GraphNetwork:
+        from miniapps.training.graphs.fields import GraphNetwork
+        from miniapps.training.graphs.neighbours import Neighbours
+
+        model, seeds, graph = config.model, config.seeds, data.graph
+        drawn = None
+        if model.neighbours or model.second_neighbours:
+            every = len(graph.neighbours)
+            steps = max(1, len(data.labels) // config.training.batch)
+            most_of = model.neighbours or every, model.second_neighbours or every
+            drawn = Neighbours(graph, most_of, seeds.neighbours, steps)
+        how = model.aggregate, seeds.order, drawn, model.aggregate_inference
+        return GraphNetwork(forward, weights, most, graph, *how)
+
+    def memory(self, config: Any, samples: int) -> int:
+        hidden = config.model.hidden
+        papers = 4 * (2 * NODES + EDGES) * WORDS + ACTIVATION * (NODES + EDGES) * hidden
+        return papers + ACTIVATION * samples * 4 * hidden
+
+    def complete(self, config: Any) -> None:
+        if config.model.aggregate_inference == "same":
+            config.model.aggregate_inference = config.model.aggregate
+
+    def validate(self, config: Any, options: Any) -> None:
+        """An aggregation meets the guarantee."""
+        for flag, order in (
+            ("--aggregate", config.model.aggregate),
+            ("--aggregate-inference", config.model.aggregate_inference),
+        ):
+            if order == "atomic" and options.guarantee != "none":
+                raise ChoiceError(
+                    f"{flag} atomic meets guarantee none, below {options.guarantee}: additions come as threads arrive; "
+                    "choose sorted or exact, or emulated, whose order a seed draws"
+                )
 
 
 def forward(tensors, field, mask=None):
@@ -42,3 +139,6 @@ def layer(x, hood, of_neighbours, of_own, bias):
     )
     own = linear(x[hood.own], of_own)
     return normalize(linear(sums / hood.degrees, of_neighbours, bias) + own)
+
+
+MODEL = Sage()

@@ -19,11 +19,11 @@ def test_an_axis_is_named_once_and_order_makes_no_difference():
 def test_a_command_line_says_so_too_and_its_hash_is_one():
     said = "--model gpt --data text --mesh data=1 --steps 1 --batch 8 --set training.micro=4 --axes"
     targets = {
-        applications.target("training", [*said.split(), axes], 1) for axes in ("batch,heads", "heads,batch")
+        applications.target("mesh", [*said.split(), axes], 1) for axes in ("batch,heads", "heads,batch")
     }
     assert len(targets) == 1
-    assert applications.target("training", [*said.split(), "batch"], 1) not in targets
+    assert applications.target("mesh", [*said.split(), "batch"], 1) not in targets
     with pytest.raises(ChoiceError, match="is named 2 times"):
-        applications.target("training", [*said.split(), "batch,batch"], 1)
+        applications.target("mesh", [*said.split(), "batch,batch"], 1)
     with pytest.raises(applications.Refusal, match="is named 2 times"):
-        applications.check("training", [*said.split(), "batch, batch"], 1)
+        applications.check("mesh", [*said.split(), "batch, batch"], 1)

@@ -12,7 +12,7 @@ from tests.miniapps.partition.graphs import exported
 from tests.miniapps.partition.oracle import truth
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", models.names())
 def test_the_graph_has_the_loss_and_the_gradients_of_torch(name):
     model, deck, graph = exported(name)
     torch.manual_seed(1)
@@ -44,7 +44,7 @@ def test_a_node_knows_the_module_that_it_belongs_to():
 
 
 def test_a_bias_is_added_once_and_not_with_every_partial_sum():
-    for name in models.MODELS:
+    for name in models.names():
         targets = {node.target for node in exported(name)[2].nodes}
         assert not targets & {
             "aten.addmm.default",

@@ -87,7 +87,7 @@ def test_one_carrier_for_two_axes_of_a_value_is_refused():
         require_fits(plan, Mesh((("data", 2),), (("batch", "data"), ("heads", "data"))))
 
 
-@pytest.mark.parametrize("name", models.MODELS)
+@pytest.mark.parametrize("name", models.names())
 def test_every_recipe_fits_a_mesh_of_twos(name):
     for recipe, carriers in models.model(name).RECIPES.items():
         axes = dict.fromkeys(carriers.values(), 2)

@@ -142,7 +142,7 @@ def test_planning_needs_neither_torch_nor_mpi_and_every_process_plans_alike(tmp_
     file.write_bytes(pickle.dumps((deck, graph)))
     code = (
         "import pickle, sys; from miniapps.partition.planning.recipes import plan_of;"
-        "from miniapps.partition.models import moe;"
+        "from miniapps.partition.models.moe import MODEL as moe;"
         f"deck, graph = pickle.load(open({str(file)!r}, 'rb'));"
         "print(plan_of(moe, deck, graph, moe.RECIPES['expert']).hash, *{'torch', 'mpi4py'} & set(sys.modules))"
     )

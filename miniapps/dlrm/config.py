@@ -1,0 +1,120 @@
+"""Options of DLRM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from miniapps.checkpoints.options import Checkpoints
+from miniapps.embeddings.sums import ORDERS
+from miniapps.learning.course.options import ParallelSteps, Seeds, evaluations, target
+from miniapps.runner.config import HUGE, INT32, option, section
+
+RATED = ("ml-100k", "zipf")
+
+
+@dataclass
+class Data:
+    """Samples with dense numbers and bags of rows."""
+
+    name: str = option(
+        "zipf",
+        help="ml-100k (80,000 + 20,000 ratings of films, of the package recbole), or zipf, drawn at random, which "
+        "needs no files",
+        choices=RATED,
+        flag="--data",
+        effect="source",
+    )
+    dir: str = option(
+        "",
+        role="control",
+        flag="--data-dir",
+        help="directory of the files; none: where packages install them",
+    )
+
+
+@dataclass
+class Model:
+    """Two perceptrons, and tables of embeddings between them."""
+
+    hidden: int = option(
+        64, help="width of hidden layers of the perceptrons", minimum=1, maximum=2**14, effect="size"
+    )
+    aggregate: str = option(
+        "sorted",
+        help="the order in which the rows of a bag are added up, and gradients of rows on their way back",
+        choices=tuple(ORDERS),
+        role="method",
+        flag="--aggregate",
+    )
+
+
+@dataclass
+class Embeddings:
+    """Tables of embeddings, and what --data zipf draws for them."""
+
+    rows: int = option(
+        1_000_000, help="zipf: rows of a table", minimum=1, maximum=2**30, flag="--rows", effect="size"
+    )
+    tables: int = option(8, help="zipf: tables", minimum=1, maximum=1024, flag="--tables", effect="size")
+    zipf: float = option(
+        1.05,
+        help="zipf: the row of rank k is drawn with probability proportional to k^-zipf; 0: all alike",
+        minimum=0.0,
+        maximum=10.0,
+        flag="--zipf",
+    )
+    pooling: int = option(
+        8, help="zipf: rows in a bag", minimum=0, maximum=1024, flag="--pooling", effect="size"
+    )
+    features: int = option(13, help="zipf: dense features of a sample", minimum=1, maximum=1024)
+    columns: int = option(16, help="columns of the tables", minimum=1, maximum=4096, effect="size")
+    blocks: int = option(
+        16, help="blocks of rows of a table, which have fingerprints and owners", minimum=1, maximum=2**16
+    )
+    rate_ratio: float = option(
+        1.0, help="learning rate of tables, over that of the perceptrons", minimum=0.0, maximum=HUGE
+    )
+    sharding: str = option(
+        "table",
+        help="which rank holds what of a table, one name for all tables or one for each with commas between: "
+        "replicated; table (one rank, table:rank=N names it); column; row; row-pooled (sums of parts of bags travel); "
+        "auto: that of --choice",
+        role="method",
+        effect="ownership",
+        flag="--sharding",
+    )
+    choice: str = option(
+        "",
+        help="file of python -m analysis sharding --out, which says what --sharding auto is",
+        role="control",
+        flag="--choice",
+    )
+    fingerprints: int = option(
+        10,
+        help="steps between fingerprints of tables; 0: before the first and after the last step only",
+        role="control",
+        records=("fingerprints:table.*",),
+        minimum=0,
+        maximum=INT32,
+    )
+
+
+@dataclass
+class Evaluation:
+    """AUC and accuracy on the test samples."""
+
+    every: int = evaluations("values:auc", "values:accuracy")
+    target: float = target()
+
+
+@dataclass
+class DlrmConfig:
+    """All options of `python -m miniapps.dlrm` beside the common ones."""
+
+    data: Data = section(Data)
+    model: Model = section(Model)
+    training: ParallelSteps = section(ParallelSteps)
+    embeddings: Embeddings = section(Embeddings)
+    seeds: Seeds = section(Seeds)
+    evaluation: Evaluation = section(Evaluation)
+    output: Checkpoints = section(Checkpoints)

@@ -1,0 +1,123 @@
+"""DLRM as a problem: its tables, its samples at a step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from miniapps.dlrm import clicks, perceptrons, ratings
+from miniapps.dlrm.ratings import Ratings
+from miniapps.embeddings.sharding import Placed, Table, parse, place
+from miniapps.errors import UsageError
+from miniapps.learning.samples.batches import Batches
+from miniapps.learning.seeds import TABLES, generator
+from miniapps.untrusted.lookups import read_chosen
+from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.text import printable
+
+
+def tables(data: str, embeddings) -> list[Table]:
+    """The tables for the samples `data`; `embeddings`: a `config.Embeddings`, or what has its names."""
+    if data == "ml-100k":
+        named = zip(ratings.FIELDS, ratings.ROWS, strict=True)
+        return [Table(name, rows, embeddings.columns, embeddings.blocks) for name, rows in named]
+    return [
+        Table(str(t), embeddings.rows, embeddings.columns, embeddings.blocks, embeddings.pooling)
+        for t in range(embeddings.tables)
+    ]
+
+
+def features(data: str, embeddings) -> int:
+    """Dense numbers of a sample."""
+    return len(ratings.FEATURES) if data == "ml-100k" else embeddings.features
+
+
+def shapes(data: str, hidden: int, embeddings) -> dict[str, tuple[int, ...]]:
+    """Of the weights and biases of both perceptrons."""
+    count = len(tables(data, embeddings))
+    return perceptrons.shapes(hidden, embeddings.columns, features(data, embeddings), count)
+
+
+def placed(config, options, size: int) -> list[Placed]:
+    """Who holds what of the tables. Raises ChoiceError."""
+    of_all = tables(config.data.name, config.embeddings)
+    return place(of_all, parse(config.embeddings.sharding, len(of_all), size), size, options.shuffle_blocks)
+
+
+def chosen(config, size: int) -> str:
+    """The sharding that the file of --choice has for these tables on so many ranks. Raises UsageError."""
+    path = config.embeddings.choice
+    if not path:
+        raise UsageError(
+            "--sharding auto: choose a sharding by python -m analysis sharding RUN --times FILE --out CHOICE, and give "
+            "--choice CHOICE"
+        )
+    where = f"--choice {printable(path)}"
+    try:
+        given = read_chosen(path)
+    except Refused as error:
+        raise UsageError(f"--choice {error}") from error
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{where}: cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    own = [(table.name, table.rows) for table in tables(config.data.name, config.embeddings)]
+    if given.ranks != size or given.tables != own:
+        raise UsageError(
+            f"{where}: it is for {len(given.tables)} tables on {given.ranks} ranks, and this run has {len(own)}, maybe "
+            f"with other rows, on {size}; choose again for these"
+        )
+    return given.sharding
+
+
+def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:
+    """The first weights of a block of rows, float32, uniform up to 1 / sqrt(rows) on both sides, as of the authors."""
+    starts = table.starts
+    shape = int(starts[block + 1] - starts[block]), table.columns
+    return (generator(seed, TABLES, number, block).random(shape, np.float32) * 2 - 1) * np.float32(
+        table.rows**-0.5
+    )
+
+
+class Samples:
+    """What each step learns from, and the tests: by the seeds and numbers alone. `given`: the ratings, where samples
+    are not drawn."""
+
+    def __init__(self, config, given: Ratings | None):
+        self._training, own = config.training, config.embeddings
+        self._given, self._drawn = given, None
+        if given is None:
+            self._drawn = clicks.Clicks(
+                config.seeds.data, own.tables, own.rows, own.zipf, own.pooling, own.features
+            )
+            self.tested = clicks.TESTED
+            return
+        test = ratings.is_test(len(given.labels))
+        self._learned, self._test = np.flatnonzero(~test), np.flatnonzero(test)
+        self._batches = Batches(
+            len(self._learned), self._training.batch, self._training.micro, config.seeds.data
+        )
+        self.tested = len(self._test)
+
+    def block(self, step: int, block: int) -> Ratings:
+        """Micro-batch `block` of a step."""
+        if self._drawn is not None:
+            first = (step - 1) * self._training.batch + block * self._training.micro
+            return self._drawn.take(first, self._training.micro)
+        assert self._given is not None
+        return self._given.take(self._learned[self._batches.images(step, block)])
+
+    def test(self, first: int, count: int) -> Ratings:
+        """The samples for tests from `first` on."""
+        if self._drawn is not None:
+            return self._drawn.take(clicks.FIRST_TESTED + first, count)
+        assert self._given is not None
+        return self._given.take(self._test[first : first + count])
+
+
+def digests(given: Ratings | None) -> list[tuple[str, Any]]:
+    """(name, array) of what is learned, where it is not drawn."""
+    if given is None:
+        return []
+    return [("dense", given.dense), ("labels", given.labels), *(
+        (f"rows.{name}", bags.rows) for name, bags in zip(ratings.FIELDS, given.bags, strict=True)
+    )]  # fmt: skip

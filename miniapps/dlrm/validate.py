@@ -1,0 +1,80 @@
+"""What can be refused before a run creates anything, what a rank will need, and what faults can strike."""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+from kernels.guarantees import ChoiceError
+from miniapps.dlrm import problem, ratings
+from miniapps.dlrm.checkpoint import HOLDING
+from miniapps.dlrm.config import Embeddings
+from miniapps.errors import UsageError
+from miniapps.learning.course import checks
+from miniapps.runner.faults import Targets
+from miniapps.system.resources import Need
+
+DRAWN = ("rows", "tables", "zipf", "pooling", "features")  # options of what --data zipf draws
+TORCH = 2**27  # bytes of torch in a process
+
+
+def validate(config: Any, options: Any, size: int) -> None:
+    """Raise UsageError or ChoiceError, naming the option, its allowed values and the remedy."""
+    data, embeddings, training = config.data.name, config.embeddings, config.training
+    if data != "zipf":
+        for name in DRAWN:
+            if getattr(embeddings, name) != getattr(Embeddings(), name):
+                raise UsageError(
+                    f"embeddings.{name}: says what --data zipf draws, and --data {data} is read; choose --data zipf, "
+                    "or leave it out"
+                )
+    checks.validate(config, options, "dlrm")
+    checks.require_blocks(training, size)
+    if training.seconds:
+        checks.require_clock(options, "--seconds", "time")
+    _require_promise(config, options, size)
+    if data == "ml-100k":
+        checks.require_samples(config, ratings.COUNTS[0])
+        ratings.load(config.data.dir)
+    HOLDING.check(config, options, size)
+
+
+def _require_promise(config: Any, options: Any, size: int) -> None:
+    """Raise ChoiceError where the sums of bags promise too little."""
+    order, level = config.model.aggregate, options.policy.level
+    if level == "exact" and order != "exact":
+        raise ChoiceError(
+            f"--aggregate {order} meets guarantee layout, below exact: its sums are rounded on their way; choose "
+            "--aggregate exact"
+        )
+    shardings = {of.sharding for of in problem.placed(config, options, size)}
+    if "row-pooled" in shardings and order == "sorted" and options.policy.per_block:
+        raise ChoiceError(
+            f"--sharding row-pooled with --aggregate sorted meets guarantee run, below {level}: the sum of a bag then "
+            "depends on which rank has which rows; choose --aggregate exact, or --sharding row"
+        )
+
+
+def memory(config, options, size: int) -> Need:
+    """What a rank with the largest part of the tables will need."""
+    of_all = problem.placed(config, options, size)
+    held = max(sum(4 * of.rows(rank).m * of.width(rank) for of in of_all) for rank in range(size))
+    whole = (
+        max(of.table.nbytes for of in of_all)
+        if config.output.checkpoint_every or config.output.restart
+        else 0
+    )
+    own = config.embeddings
+    looked = 40 * config.training.batch * max(1, own.pooling) * own.columns * len(of_all)
+    return Need(
+        TORCH + held + whole + looked + 2**25,
+        f"tables of {sum(of.table.nbytes for of in of_all) / 2**20:.0f} MiB, --sharding {own.sharding}",
+        lambda share: "choose fewer --rows, another --sharding, or more nodes",
+    )
+
+
+def targets(config: Any, options: Any, size: int) -> Targets:
+    """The tensors of both perceptrons, then the tables, of which a rank has parts."""
+    tables = [table.rows * table.columns for table in problem.tables(config.data.name, config.embeddings)]
+    sizes = [*map(prod, HOLDING.tensors(config).values()), *tables]
+    return Targets(config.training.last, blocks=lambda fault: checks.tensors_struck(fault, sizes))

@@ -1,0 +1,174 @@
+"""What a checkpoint of a learner holds: weights, what optimiser and others keep, and at which step."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from miniapps.checkpoints import file, restart
+from miniapps.checkpoints.file import Checkpoint, Head, Kind
+from miniapps.errors import UsageError
+from miniapps.learning.course.trainer import Trainer
+from miniapps.learning.optimisers import OPTIMISERS
+from miniapps.learning.weights import combined, fingerprints
+from miniapps.runner.config import build, convert, effective, of_role, options
+from miniapps.untrusted.regular import Refused
+
+WEIGHTS, BUFFER = "weights.", "buffer."
+
+Arrays = dict[str, np.ndarray]
+Expected = dict[str, tuple[str, tuple[int, ...]]]  # {name: (dtype, shape)}
+
+
+@dataclass(frozen=True)
+class Held:
+    """What decides which arrays a checkpoint holds: a configuration, and what is stated beside it."""
+
+    config: Any
+    more: dict[str, Any]
+
+    def prefixes(self) -> list[str]:
+        """Of the names of the arrays that each tensor has: its weights, and what the optimiser keeps."""
+        return [WEIGHTS, *(f"{name}." for name in OPTIMISERS[self.config.training.optimiser].NAMES)]
+
+
+class Holding(ABC):
+    """What the checkpoints of the application `app` hold; `config`: the class of its configuration. All that follows
+    from a configuration is told by functions of it, for one may come from a file."""
+
+    def __init__(self, app: str, config: type):
+        self.kind = Kind(
+            app, 1, Head, self._held, self._expected, self._check, self._prints, self._fingerprint
+        )
+        self._config = config
+
+    @abstractmethod
+    def tensors(self, config) -> dict[str, tuple[int, ...]]:
+        """{name: shape} of weights and biases. Raises UsageError or ChoiceError for what is no problem."""
+
+    def buffers(self, config) -> Expected:
+        """Of what else changes from step to step."""
+        return {}
+
+    def blocks(self, config, arrays: Arrays) -> dict[str, list[np.ndarray]]:
+        """{name in the trace: blocks} of what is recorded beside `weights`; `arrays`: the buffers, by name."""
+        return {}
+
+    def described(self, config, options, size: int) -> dict[str, Any]:
+        """What is stated beside the options of the problem, flat."""
+        return {}
+
+    def kept(self, held: Held) -> Expected:
+        """The arrays that follow from what is `described`, or Refused."""
+        return {}
+
+    def gathered(self, trainer, held: Held) -> Arrays:
+        """These arrays, on rank 0. Collective."""
+        return {}
+
+    def restored(self, trainer, held: Held, arrays: Arrays | None) -> None:
+        """Go on from these arrays, which rank 0 has. Collective."""
+        return
+
+    # ---- of a run
+
+    def save(self, trainer: Trainer, step: int) -> None:
+        """Write RUN/checkpoints/repeat-R-step-S.h5, for any number of ranks; rank 0 writes. Collective."""
+        held = self._own(trainer)
+        arrays = self.gathered(trainer, held)
+        for prefix, kept in zip(held.prefixes(), trainer.state(), strict=True):
+            names = self.tensors(trainer.config)
+            arrays |= {f"{prefix}{name}": array for name, array in zip(names, kept, strict=True)}
+        arrays |= {f"{BUFFER}{name}": array for name, array in trainer.buffers().items()}
+        file.write(trainer.ctx, self.kind, step, self._problem(trainer.config) | held.more, arrays)
+
+    def load(self, trainer: Trainer) -> int:
+        """Take up the checkpoint of `output.restart`, verified again, for it may have changed; the step that it is of.
+        Collective."""
+        ctx, config = trainer.ctx, trainer.config
+        held, step, before, arrays = self._own(trainer), -1, "", None
+        if ctx.rank == 0:
+            checkpoint = self.verify(config, ctx.options, ctx.size)
+            restart.log_comparison(ctx, config.output.restart, checkpoint)
+            step, before, arrays = checkpoint.head.step, checkpoint.head.chain, checkpoint.arrays
+        self.restored(trainer, held, arrays)
+        shared = {
+            name: _shared(ctx.comm, arrays, name, *expected) for name, expected in self._state(held).items()
+        }
+        tensors = self.tensors(config)
+        trainer.take([[shared[f"{prefix}{name}"] for name in tensors] for prefix in held.prefixes()])
+        trainer.take_buffers({name: shared[f"{BUFFER}{name}"] for name in self.buffers(config)})
+        step, before = ctx.comm.bcast((step, before))
+        ctx.continue_chain(step, before)
+        return step
+
+    def check(self, config, options, size: int) -> None:
+        """Raise UsageError unless this run can continue from the checkpoint of `output.restart`, where it asks for
+        one."""
+        if config.output.restart:
+            restart.compare_with_trace(config.output.restart, self.verify(config, options, size))
+
+    def verify(self, config, options, size: int) -> Checkpoint:
+        """The checkpoint of `output.restart`, of the same problem and seed, at a step that this run has."""
+        held = Held(config, self.described(config, options, size))
+        need = 4 * sum(prod(shape) for _, shape in self._expected(held).values())
+        problem = self._problem(config) | held.more
+        last = config.training.last
+        return restart.verify(config.output.restart, self.kind, problem, options.seed, last, "--until", need)
+
+    def _own(self, trainer: Trainer) -> Held:
+        ctx = trainer.ctx
+        return Held(trainer.config, self.described(trainer.config, ctx.options, ctx.size))
+
+    # ---- of a file
+
+    def _problem(self, config) -> dict[str, Any]:
+        """The options that a run and the checkpoint that it continues from must share, flat."""
+        return of_role(options(self._config), effective(config), "problem")
+
+    def _held(self, given: dict[str, Any], where: str) -> Held:
+        """The configuration that the options of a checkpoint state. Raises Refused."""
+        known = {option.key: option for option in options(self._config) if option.role == "problem"}
+        if missing := [key for key in known if key not in given]:
+            raise Refused(f"{where}: it does not state {missing[0]}; it is none of ours: leave it out")
+        try:
+            values = {key: convert(option, given[key], where) for key, option in known.items()}
+        except UsageError as error:
+            raise Refused(f"{error}; it is none of ours: leave it out") from None
+        more = {key: value for key, value in given.items() if key not in known}
+        return Held(build(self._config, values), more)
+
+    def _state(self, held: Held) -> Expected:
+        """Of weights, what the optimiser keeps, and buffers."""
+        tensors = self.tensors(held.config).items()
+        kept: Expected = {
+            f"{prefix}{name}": ("float32", shape) for prefix in held.prefixes() for name, shape in tensors
+        }
+        return kept | {f"{BUFFER}{name}": of for name, of in self.buffers(held.config).items()}
+
+    def _expected(self, held: Held) -> Expected:
+        return self._state(held) | self.kept(held)
+
+    def _check(self, head: Head, held: Held, arrays: Arrays, where: str) -> None:
+        """Any finite numbers are a state."""
+        return
+
+    def _prints(self, held: Held, arrays: Arrays, hashed: str = "xxh3") -> dict[str, list[bytes]]:
+        buffers = {name: arrays[f"{BUFFER}{name}"] for name in self.buffers(held.config)}
+        weights = [arrays[f"{WEIGHTS}{name}"] for name in self.tensors(held.config)]
+        every = {"weights": weights} | self.blocks(held.config, buffers)
+        return {name: fingerprints(blocks, hashed) for name, blocks in every.items()}
+
+    def _fingerprint(self, held: Held, arrays: Arrays) -> str:
+        return combined(digest for of_name in self._prints(held, arrays).values() for digest in of_name)
+
+
+def _shared(comm, arrays: Arrays | None, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
+    """Rank 0's array of that name on every rank."""
+    array = np.empty(shape, dtype) if arrays is None else np.ascontiguousarray(arrays[name])
+    comm.Bcast(array)
+    return array

@@ -1,0 +1,89 @@
+"""What any learner can be refused for before a run creates anything, and what is written back into its options."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+from kernels.guarantees import ChoiceError
+from miniapps.errors import UsageError
+from miniapps.runner.faults import Fault, Struck
+
+WORDS = 32  # bits of a float32
+
+
+def complete_seeds(seeds: Any, seed: int) -> None:
+    """Write back the seeds that follow from that of the run."""
+    for name, value in vars(seeds).items():
+        if value is None:
+            setattr(seeds, name, seed)
+
+
+def calls(config: Any, options: Any) -> str:
+    """How the network is called: "rank" or "block". Raises ChoiceError if that is below the guarantee."""
+    asked, policy = config.training.calls, options.policy
+    if asked == "rank" and policy.per_block:
+        raise ChoiceError(
+            f"training.calls = rank meets guarantee run, below {policy.level}: the rounding of a gradient depends on "
+            "the number of samples in its batch; use training.calls = block"
+        )
+    return asked if asked != "auto" else ("block" if policy.per_block else "rank")
+
+
+def validate(config: Any, options: Any, name: str) -> None:
+    """Raise UsageError for steps, or a machine, that no learner can have; `name`: of the application."""
+    training = config.training
+    if importlib.util.find_spec("torch") is None:
+        raise UsageError(f"{name} needs torch, which is not installed; pip install torch")
+    if options.device != "cpu":
+        raise UsageError(f"--device {options.device}: {name} computes on the CPU; choose --device cpu")
+    if training.batch % training.micro:
+        raise UsageError(
+            f"training.batch = {training.batch} samples cannot be cut into micro-batches of {training.micro}; choose a "
+            "multiple of training.micro"
+        )
+    if training.last > training.steps:
+        raise UsageError(
+            f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
+            f"{training.steps}, or raise --steps, which is another problem"
+        )
+
+
+def require_samples(config: Any, count: int) -> None:
+    """Raise UsageError for a batch of more than `count` samples."""
+    if config.training.batch > count:
+        raise UsageError(
+            f"training.batch = {config.training.batch}: {config.data.name} has {count} samples to learn from; choose a "
+            "smaller batch"
+        )
+
+
+def require_blocks(training: Any, size: int) -> None:
+    """Raise UsageError where a rank would have no micro-batch."""
+    if size > training.blocks:
+        raise UsageError(
+            f"{size} ranks for {training.blocks} micro-batches of {training.micro} samples: every rank needs at least "
+            f"one; start at most {training.blocks} ranks, or choose a smaller training.micro or a larger --batch"
+        )
+
+
+def require_clock(options: Any, option: str, name: str) -> None:
+    """Raise UsageError where a clock decides, as `option` asks for, and nobody has promised what it says; `name`: of
+    the choices that a run to be replayed has of it."""
+    from miniapps.runner import replay
+
+    if options.replay is None:
+        if options.guarantee != "none":
+            raise ChoiceError(
+                f"{option} decides by a clock, which meets guarantee none, below {options.guarantee}; record a run "
+                "with --guarantee none, and repeat its choices with --replay RUN"
+            )
+    elif not any(key[2] == name for key in replay.read(options.replay).choices):
+        raise UsageError(
+            f"--replay {options.replay}: it has no choices {name!r}; replay a run with the same {option.split()[0]}"
+        )
+
+
+def tensors_struck(fault: Fault, sizes: list[int]) -> Struck:
+    """What a fault strikes of tensors of so many numbers: it spoils numbers of the state, or nothing."""
+    return Struck(0) if fault.kind not in ("nan", "bitflip") else Struck(len(sizes), sizes.__getitem__, WORDS)

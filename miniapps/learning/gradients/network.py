@@ -1,0 +1,122 @@
+"""Losses and gradients of micro-batches by torch, on the CPU.
+
+Why a fixed shape is not enough for fixed bits: torch's kernels choose their vector code by the address of their
+operands (a matrix of 64 columns at an address that is no multiple of 16 bytes is added in another order), and
+convolutions cut their work by the number of threads. So micro-batches are copied to one aligned place, weights lie
+aligned, torch's own memory is, and under guarantee `layout` every micro-batch is computed by one thread.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch.nn.functional import cross_entropy
+
+ALIGNMENT = 64  # bytes
+
+
+def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
+    """An array of zeros whose address is a multiple of ALIGNMENT."""
+    dtype = np.dtype(dtype)
+    nbytes = int(np.prod(shape)) * dtype.itemsize
+    memory = np.zeros(nbytes + ALIGNMENT, np.uint8)
+    start = -memory.ctypes.data % ALIGNMENT
+    return memory[start : start + nbytes].view(dtype).reshape(shape)
+
+
+class Network:
+    """A network whose weights are NumPy's, float32 at aligned addresses; they may change between calls.
+
+    `forward(tensors, images, mask)`: the logits; `mask` (n, hidden) multiplies the last hidden layer, None leaves it.
+    Images have the shape `image`, and a call takes at most `most` of them. `largest`: the pixel value that becomes 1.
+    """
+
+    def __init__(
+        self,
+        forward: Callable,
+        weights: Sequence[np.ndarray],
+        image: tuple[int, ...],
+        most: int,
+        largest: int,
+    ):
+        self._forward, self._image = forward, image
+        self._tensors = [torch.from_numpy(array).requires_grad_() for array in weights]
+        self._take: Callable[[int, np.ndarray], None] = _nothing
+        for number, tensor in enumerate(self._tensors):
+            tensor.register_post_accumulate_grad_hook(self._hook(number))
+        self._scale = np.float32(1.0 / largest)
+        self._images = aligned((most, *image), np.float32)
+        self._labels = aligned((most,), np.int64)
+        self._mask: np.ndarray | None = None
+
+    def begin(self, step: int, block: int) -> None:
+        """Say which call comes next, to a network that draws something for each."""
+
+    def ahead(self, step: int, block: int, images: np.ndarray) -> None:
+        """Say what is to be learned from later, to a network that can prepare it."""
+
+    def dropped(
+        self, drawn: Callable[[int, int], np.ndarray], blocks: Sequence[int], micro: int
+    ) -> np.ndarray:
+        """What is dropped of each image of some micro-batches; `drawn(block, rows)` draws it."""
+        return np.concatenate([drawn(block, micro) for block in blocks])
+
+    def answers(self, step: int) -> np.ndarray | None:
+        """What the network says of all that it knows, float32 (n, classes), after `step`; None where it knows images
+        alone."""
+        return None
+
+    def loss(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mask: np.ndarray | None,
+        take: Callable[[int, np.ndarray], None],
+    ) -> float:
+        """The sum of the losses (cross entropy) of uint8 `images` (n, edge, edge) with `labels` (n,).
+
+        `take(tensor, gradient)` gets the gradient of that sum with respect to each tensor, as soon as it is there, to
+        be left unchanged and not kept.
+        """
+        x, target = self._copied(images, labels)
+        dropped = None if mask is None else torch.from_numpy(self._masked(mask))
+        self._take = take
+        loss = cross_entropy(self._forward(self._tensors, x, dropped), target, reduction="sum")
+        loss.backward()
+        return loss.item()
+
+    def loss_alone(self, images: np.ndarray, labels: np.ndarray) -> float:
+        """The sum of the losses, without a gradient and with nothing dropped."""
+        x, target = self._copied(images, labels)
+        with torch.inference_mode():
+            return cross_entropy(self._forward(self._tensors, x, None), target, reduction="sum").item()
+
+    def correct(self, images: np.ndarray, labels: np.ndarray) -> int:
+        """How many of `images` are put into the class of their label."""
+        x, target = self._copied(images, labels)
+        with torch.inference_mode():
+            return int((self._forward(self._tensors, x, None).argmax(1) == target).sum())
+
+    def _copied(self, images, labels):
+        """Both at the place where every call has its operands."""
+        n = len(images)
+        np.multiply(images, self._scale, out=self._images[:n], casting="unsafe", dtype=np.float32)
+        self._labels[:n] = labels
+        return torch.from_numpy(self._images[:n]), torch.from_numpy(self._labels[:n])
+
+    def _masked(self, mask: np.ndarray) -> np.ndarray:
+        if self._mask is None or self._mask.shape != mask.shape:
+            self._mask = aligned(mask.shape, np.float32)
+        np.copyto(self._mask, mask)
+        return self._mask
+
+    def _hook(self, number: int):
+        def accumulated(tensor) -> None:
+            gradient, tensor.grad = tensor.grad, None
+            self._take(number, gradient.numpy())
+
+        return accumulated
+
+
+def _nothing(tensor: int, gradient: np.ndarray) -> None:
+    """Takes no gradient: of a network that no loss was asked of."""

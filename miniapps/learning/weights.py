@@ -1,0 +1,40 @@
+"""Weights: how they begin, and what of them a trace has."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from miniapps.learning.seeds import INIT, generator
+from miniapps.trace import fingerprint
+
+
+def initial(shapes: dict[str, tuple[int, ...]], seed: int) -> list[np.ndarray]:
+    """Initial weights float32, normal with variance 2 / fan in (He et al. 2015); biases 0. By NumPy, so that they do
+    not depend on torch's generators."""
+    arrays = []
+    for number, shape in enumerate(shapes.values()):
+        draw = generator(seed, INIT, number).standard_normal(shape, np.float32) if len(shape) > 1 else None
+        fan_in = np.prod(shape[1:])
+        arrays.append(
+            np.zeros(shape, np.float32) if draw is None else draw * np.float32(np.sqrt(2.0 / fan_in))
+        )
+    return arrays
+
+
+def fingerprints(weights: Sequence[np.ndarray], hashed: str = "xxh3") -> list[bytes]:
+    """Of each tensor."""
+    return [fingerprint(array, hashed) for array in weights]
+
+
+def combined(prints: Iterable[bytes]) -> str:
+    """32 hex digits over the fingerprints of all weights and biases, in the order of the model."""
+    return hashlib.blake2b(b"".join(prints), digest_size=16).hexdigest()
+
+
+def sampled(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of `count` evenly spaced elements of `x` (n,), all where there are no more, and these as float64."""
+    places = np.linspace(0, len(x) - 1, min(count, len(x))).astype(int)
+    return places, x[places].astype(np.float64)

@@ -1,0 +1,114 @@
+"""What a training over a mesh can be: refusals, what follows where no option says it, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kernels.guarantees import ChoiceError, known
+from miniapps.errors import UsageError
+from miniapps.learning.course import checks
+from miniapps.learning.models import require_data, require_heard
+from miniapps.mesh.checkpoint import HOLDING
+from miniapps.mesh.config import SAMPLES
+from miniapps.mesh.problem import counts, deck, load
+from miniapps.partition import models
+from miniapps.partition.cuts.axes import AxisError
+from miniapps.partition.cuts.mesh import Mesh, carriers_of, parse, require_blocks, require_fits
+from miniapps.partition.cuts.steps import Plan
+from miniapps.partition.planning.recipes import chosen, plan_of
+from miniapps.runner.faults import Fault, Struck, Targets
+from miniapps.system.resources import Need
+
+TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that a step holds
+
+
+def complete(config: Any, size: int) -> None:
+    """Write back the mesh and the axes that follow from the recipe, axes in the order of the model. Raises ChoiceError
+    for a recipe or an axis that is unknown, for an axis that is named twice or cannot be cut so; UsageError for sizes
+    that do not fit each other."""
+    model = models.model(config.model.name)
+    known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(model.RECIPES))
+    carriers = model.RECIPES[config.mesh.recipe]
+    config.mesh.axes = config.mesh.axes or ",".join(carriers)
+    fits = {known: SAMPLES[each.LEARNS] for known, each in models.every().items()}
+    require_data(config.model.name, config.data.name, fits)  # before there is a deck
+    try:
+        axes = chosen(model, deck(config), names(config))
+    except AxisError as error:
+        raise ChoiceError(f"--blocks: {error}") from error
+    # In whatever order they were given: one experiment.
+    config.mesh.axes = ",".join(axis.name for axis in axes)
+    if not config.mesh.mesh:
+        first, *others = dict.fromkeys(carriers.values())
+        config.mesh.mesh = ",".join([f"{first}={size}", *(f"{name}=1" for name in others)])
+
+
+def mesh_of(config, options, size: int) -> Mesh:
+    """The mesh, with what its axes carry. Raises UsageError, ChoiceError."""
+    model = models.model(config.model.name)
+    axes = chosen(model, deck(config), names(config))
+    recipe = model.RECIPES[config.mesh.recipe]
+    carriers = carriers_of(config.mesh.map, config.mesh.mesh, axes, recipe)
+    return parse(config.mesh.mesh, carriers, size, options.shuffle_blocks)
+
+
+def names(config) -> list[str]:
+    """The axes that cut the problem."""
+    return [name.strip() for name in config.mesh.axes.split(",")]
+
+
+def validate(config: Any, options: Any, size: int) -> None:
+    """Raise UsageError or ChoiceError, naming the option, for what can be refused before a run. It takes
+    a plan only where a map has one axis of the mesh carry several of the problem."""
+    require_heard(config.model, models.every())
+    checks.validate(config, options, "mesh")
+    if options.replay is not None:
+        raise UsageError(
+            "--replay: over a mesh nothing is decided from a clock or an order of arrival; leave it out"
+        )
+    checks.require_samples(config, counts(config)[0])
+    try:
+        mesh = mesh_of(config, options, size)
+        require_blocks(models.model(config.model.name).axes(deck(config)), mesh)
+        if config.mesh.map and len(dict(mesh.carriers)) > len({carrier for _, carrier in mesh.carriers}):
+            require_fits(_plan(config), mesh)
+    except AxisError as error:
+        raise ChoiceError(f"--blocks: {error}") from error
+    load(config)
+    HOLDING.check(config, options, size)
+
+
+def _plan(config: Any) -> Plan:
+    """The plan of the problem. It takes an export, seconds of torch; recipes are known to fit without."""
+    import torch
+
+    from miniapps.partition.capture.export import export
+
+    model, sizes = models.model(config.model.name), deck(config)
+    with torch.random.fork_rng(devices=[]):
+        graph = export(model.module(sizes), model.inputs(sizes))
+    return plan_of(model, sizes, graph, names(config), config.mesh.fuse)
+
+
+def memory(config: Any, size: int) -> Need:
+    """What a rank will need: whole parameters while they are drawn, and activations of all samples at worst."""
+    parameters, activations = models.model(config.model.name).costs(deck(config))
+    return Need(
+        TORCH + 4 * (8 * parameters + KEPT * activations // max(1, size)),
+        f"--model {config.model.name}, training.batch = {config.training.batch}",
+        lambda share: "choose a smaller model, a smaller batch, or more nodes",
+    )
+
+
+def targets(config: Any) -> Targets:
+    """Parameters, of which a rank has parts. Results of a node are cut as the plan says, which is not made yet."""
+    import torch
+
+    with torch.device("meta"):  # nothing is allocated or drawn
+        whole = models.model(config.model.name).module(deck(config))
+    sizes = [parameter.numel() for parameter in whole.parameters()]
+
+    def blocks(fault: Fault) -> Struck | None:
+        return None if fault.kind == "kernel-bit" else checks.tensors_struck(fault, sizes)
+
+    return Targets(config.training.last, blocks=blocks)

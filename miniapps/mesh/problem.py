@@ -1,0 +1,92 @@
+"""A model of `miniapps.partition.models` as a problem: its sizes, its blocks, its inputs at a step."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from kernels.guarantees import known
+from miniapps.errors import UsageError
+from miniapps.learning.samples import images
+from miniapps.learning.samples.batches import Batches
+from miniapps.learning.samples.images import CLASSES, COUNTS, EDGE, Data
+from miniapps.learning.seeds import generator
+from miniapps.mesh import text
+from miniapps.partition import models
+from miniapps.partition.cuts.mesh import number, pairs
+from miniapps.partition.models import Task
+
+
+def counts(config: Any) -> tuple[int, int]:
+    """Samples to learn from, and to test."""
+    if config.data.name == "text":
+        learned, tested = text.windows(config.model.tokens)
+        return len(learned), len(tested)
+    return COUNTS[config.data.name]
+
+
+def load(config: Any) -> Data:
+    """The samples: windows of text as images of one row, or images. Raises UsageError for files that are missing."""
+    if config.data.name != "text":
+        return images.load(config.data.name, config.data.dir, config.seeds.data)
+    learned, tested = text.windows(config.model.tokens)
+    return Data(255, learned, np.zeros(len(learned), np.uint8), tested, np.zeros(len(tested), np.uint8))
+
+
+def task(config: Any) -> Task:
+    """What the model is to learn."""
+    edge = EDGE.get(config.data.name, 0)
+    return Task(config.training.batch, config.training.micro, edge, CLASSES, text.VOCABULARY)
+
+
+def deck(config: Any) -> Any:
+    """The sizes of the model, and the blocks into which its axes are cut. Raises UsageError, ChoiceError."""
+    model = models.model(config.model.name)
+    found = model.sized(config.model, task(config))
+    there = tuple(axis.name for axis in model.axes(found))
+    given = pairs(config.mesh.blocks, "--blocks", "batch=8,heads=4")
+    for axis, count in given.items():
+        known("axis of --blocks", axis, there)
+        if axis in model.WHOLE:
+            raise UsageError(f"--blocks {axis}={count}: each of the {axis} is a block; choose model.{axis}")
+    found = replace(found, **{axis: number(n, f"--blocks {axis}={n}") for axis, n in given.items()})
+    if reason := model.refused(found):
+        raise UsageError(f"model.{reason}")
+    return found
+
+
+class Inputs:
+    """The inputs of each step, whole, the same on all ranks: by the seeds and the step alone."""
+
+    def __init__(self, config: Any, data: Data):
+        self._data, self._task, self._seed = data, task(config), config.seeds.data
+        self._model = models.model(config.model.name)
+        batch = config.training.batch
+        self._batches = Batches(len(data.images), batch, batch, config.seeds.data)
+
+    def at(self, step: int) -> tuple[Any, ...]:
+        """Tensors of torch, in the order of the model's inputs."""
+        chosen = self._batches.images(step, 0)
+        return self._of(self._data.images[chosen], self._data.labels[chosen], (step, 0))
+
+    def test(self, number: int) -> tuple[Any, ...]:
+        """The same of the test samples: batch `number`."""
+        batch = self._task.batch
+        chosen = np.arange(number * batch, (number + 1) * batch) % len(self._data.test_images)
+        return self._of(self._data.test_images[chosen], self._data.test_labels[chosen], (number, 1))
+
+    def _of(self, samples: np.ndarray, labels: np.ndarray, when: tuple[int, int]) -> tuple[Any, ...]:
+        import torch
+
+        text, white = self._model.LEARNS == "text", np.float32(self._data.largest)
+        given: np.ndarray = samples.astype(np.int64) if text else samples.astype(np.float32) / white
+        draw = partial(_drawn, self._seed, when)
+        targets = torch.from_numpy(labels.astype(np.int64))
+        return self._model.batch(torch.from_numpy(given), targets, self._task, draw)
+
+
+def _drawn(seed: int, when: tuple[int, int], purpose: int) -> np.random.Generator:
+    return generator(seed, purpose, *when)

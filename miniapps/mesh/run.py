@@ -1,0 +1,14 @@
+"""One repeat of training over a mesh."""
+
+from __future__ import annotations
+
+from miniapps.learning.course.run import run as run_course
+from miniapps.learning.course.steps import Course
+from miniapps.mesh.checkpoint import HOLDING
+from miniapps.mesh.trainer import MeshTrainer
+from miniapps.runner.outcome import Outcome
+
+
+def run(ctx) -> Outcome:
+    """From the initial weights or a checkpoint to the last step. Raises RunError when a gradient is not finite."""
+    return run_course(MeshTrainer(ctx), HOLDING, Course)

@@ -1,0 +1,278 @@
+"""A step of training over a mesh: what a plan computes and communicates, and the update of what each rank holds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from itertools import product
+from math import isfinite, nan
+from statistics import median
+from typing import Any
+
+import numpy as np
+import torch
+from mpi4py import MPI
+
+from kernels.allreduce.execution.reducer import require_same_bits
+from miniapps.learning.course.trainer import Trainer
+from miniapps.learning.optimisers import optimiser, rate_at
+from miniapps.learning.samples import images
+from miniapps.learning.samples.images import Data
+from miniapps.learning.weights import combined, fingerprints
+from miniapps.mesh.choice import mesh_of, names
+from miniapps.mesh.problem import Inputs, deck, load
+from miniapps.partition import models
+from miniapps.partition.capture.export import export
+from miniapps.partition.cuts.axes import axes_of
+from miniapps.partition.cuts.mesh import require_fits
+from miniapps.partition.cuts.steps import Plan, Value
+from miniapps.partition.execution.learn import Learner
+from miniapps.partition.execution.run import Program
+from miniapps.partition.graphs.flops import core_rate, model_flops
+from miniapps.partition.planning.recipes import plan_of
+from miniapps.partition.showing.stages import stages_of
+from miniapps.trace.records import INPUT, NODE, STAGES
+from miniapps.trace.schema import CORE_RATE, MODEL_FLOPS, UTILISATION
+
+WEIGHTS = "weights."  # fingerprints of a parameter, by block
+STAGED = 256  # ranks, up to which the stages of the plan are recorded: counting what travels takes a while for more
+TESTED = 4  # batches of an evaluation, at most
+
+
+class MeshTrainer(Trainer):
+    """A model over the mesh of all ranks; each holds its parts of parameters, buffers and states. Collective to
+    make."""
+
+    def __init__(self, ctx):
+        super().__init__(ctx, {})
+        config = ctx.config
+        self.data = images.share(ctx.comm, load(config) if ctx.rank == 0 else None, Data)
+        self.inputs = Inputs(config, self.data)
+        self.plan, whole, self.flops = ctx.comm.bcast(self._problem() if ctx.rank == 0 else None)
+        self.mesh = mesh_of(config, ctx.options, ctx.size)
+        require_fits(self.plan, self.mesh)
+        self.program = Program(
+            ctx.comm,
+            self.plan,
+            self.mesh,
+            ctx.options.policy.level,
+            ctx.options.threads,
+            config.mesh.shapes,
+            watch=None if ctx.watch is None else self._watched,
+            timed=self._timed,
+            reducers=self._reducer,
+        )
+        self.learner = Learner(self.program, whole, lambda weights: optimiser(config.training, weights))
+        self.optimiser = self.learner.optimiser
+        self.test_loss = nan
+        self.rate = ctx.comm.allreduce(core_rate(), MPI.MAX)
+        self.utilisation: list[float] = []
+        if ctx.rank == 0:
+            self.tracer.usage(MODEL_FLOPS, 0, self.flops)
+            self.tracer.usage(CORE_RATE, 0, self.rate)
+            for name, array in self.data.inputs().items():
+                self.tracer.array(f"{INPUT}{name}", 0, array)
+            self.tracer.fingerprint(f"{INPUT}plan", 0, bytes.fromhex(self.plan.hash)[:16])
+            if ctx.size <= STAGED:
+                self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
+
+    def peek(self, block: int) -> np.ndarray | None:
+        """Faults strike the parts of parameters, by the number of the parameter."""
+        learned = self.learner.learned
+        return self.learner.values[learned[block]].numpy() if 0 <= block < len(learned) else None
+
+    def advance(self, step: int) -> None:
+        tracer, training = self.tracer, self.config.training
+        begin = tracer.clock()
+        self.trace_weights()
+        computed = time.perf_counter()
+        self.learner.give(self.inputs.at(step))
+        self.learner.steps = step - 1
+        self.learner.rate = rate_at(step, training.steps, training.rate, training.optimiser)
+        loss = self.learner.compute()
+        self._settle(float(loss))
+        start = tracer.clock()
+        self.learner.update()
+        tracer.event(self.name["update"], start)
+        self._used(time.perf_counter() - computed)
+        tracer.event(self.name["step"], begin)
+
+    def evaluate(self, step: int) -> None:
+        """The loss of some test samples. Collective; raises RanksDisagree where ranks have another loss."""
+        start = self.tracer.clock()
+        batch, count = self.config.training.batch, len(self.data.test_images)
+        losses = []
+        for number in range(min(TESTED, max(1, count // batch))):
+            self.learner.give(self.inputs.test(number))
+            losses.append(float(self.program(self.learner.values, step)[0]))
+        self.test_loss = float(np.mean(losses))
+        require_same_bits(self.ctx.comm, np.array([self.test_loss]), f"step {self.tracer.step}: test loss")
+        self.tracer.event(self.name["evaluate"], start)
+        if self.ctx.rank == 0:
+            self.tracer.value("test_loss", self.test_loss)
+
+    def trace_weights(self) -> None:
+        """Record the weights that enter the current step, or, after the last, the final ones: each block by the first
+        rank that has it."""
+        start = self.tracer.clock()
+        for k in self.learner.learned:
+            source = self.plan.sources[k]
+            self._fingerprints(f"{WEIGHTS}{source.key}", source.tensor.name, self.learner.values[k])
+        self.tracer.event(self.name["record"], start)
+
+    def figures(self) -> dict[str, tuple[float, str]]:
+        """What a run reports."""
+        found = {"loss": (self.loss, ""), "test_loss": (self.test_loss, "")}
+        if self.utilisation:
+            found[UTILISATION] = (100 * median(self.utilisation), "%")
+        return found
+
+    def fingerprint(self) -> str:
+        """Of all weights, whole. Collective."""
+        return combined(fingerprints(self.state()[0]))
+
+    def state(self) -> list[Sequence[np.ndarray]]:
+        """Weights, and each state of the optimiser, whole, in the order of the parameters. Collective."""
+        held = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
+        sources = [self.plan.sources[k].tensor.name for k in self.learner.learned]
+        return [
+            [
+                self.program.whole(name, torch.from_numpy(part)).numpy()
+                for name, part in zip(sources, parts, strict=True)
+            ]
+            for parts in held
+        ]
+
+    def take(self, state: Sequence[Sequence[np.ndarray]]) -> None:
+        """Go on from what `state` gave, on any mesh."""
+        own = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
+        for arrays, parts in zip(state, own, strict=True):
+            for k, array, part in zip(self.learner.learned, arrays, parts, strict=True):
+                name = self.plan.sources[k].tensor.name
+                part[...] = self.program.part(name, torch.from_numpy(array)).numpy()
+
+    def buffers(self) -> dict[str, np.ndarray]:
+        """Buffers that a step changes, whole, by key. Collective."""
+        sources = self.plan.sources
+        return {
+            sources[k].key: self.program.whole(sources[k].tensor.name, self.learner.values[k]).numpy()
+            for k in self.learner.buffers
+        }
+
+    def take_buffers(self, arrays: dict[str, np.ndarray]) -> None:
+        """Go on from what `buffers` gave."""
+        for k in self.learner.buffers:
+            source = self.plan.sources[k]
+            self.learner.values[k] = self.program.part(
+                source.tensor.name, torch.from_numpy(arrays[source.key])
+            )
+
+    def free(self) -> None:
+        """Give back communicators; collective."""
+        self.program.free()
+
+    # ---- parts
+
+    def _parts(self) -> list[torch.Tensor]:
+        return [self.learner.values[k] for k in self.learner.learned]
+
+    def _problem(self) -> tuple[Plan, dict[tuple[str, str], torch.Tensor], int]:
+        """The plan; parameters, buffers and inputs, whole; the model FLOPs of a step."""
+        config, model = self.config, models.model(self.config.model.name)
+        sizes, inputs = deck(config), self.inputs.at(1)
+        before = torch.get_rng_state()
+        torch.manual_seed(config.seeds.init)
+        network = model.module(sizes)
+        torch.set_rng_state(before)
+        graph = export(network, inputs)
+        plan = plan_of(model, sizes, graph, names(config), config.mesh.fuse)
+        whole = {("parameter", key): x.detach().clone() for key, x in network.named_parameters()}
+        whole |= {("buffer", key): x.clone() for key, x in network.named_buffers()}
+        whole |= {("input", str(k)): x for k, x in enumerate(inputs)}
+        return plan, whole, model_flops(graph)
+
+    def _settle(self, loss: float) -> None:
+        finite = isfinite(loss) and all(bool(torch.isfinite(x).all()) for x in self.learner.gradients)
+        everywhere = self.ctx.comm.allreduce(int(finite)) == self.ctx.size
+        self.settle(everywhere, loss, lambda: "the loss or a gradient is not finite")
+
+    # ---- what the trace is told
+
+    def _used(self, seconds: float) -> None:
+        """Record the utilisation of a step that took so long on this rank, without the recording of weights. A rank
+        waits for the others in every all-reduce, so that over several steps the time of one is that of all."""
+        cores = self.ctx.size * self.ctx.options.threads
+        self.utilisation.append(self.flops / (seconds * cores * self.rate))
+        if self.ctx.rank == 0:
+            self.tracer.usage(UTILISATION, self.tracer.step, self.utilisation[-1])
+
+    def _timed(self, region: str, kind: str, function, nbytes: int):
+        """`function` that leaves an event in the trace."""
+        tracer, name = self.tracer, self.tracer.name(region, kind)
+        clock, event = tracer.clock, tracer.event
+
+        def timed(*args: Any, **kwargs: Any):
+            start = clock()
+            result = function(*args, **kwargs)
+            event(name, start, nbytes)
+            return result
+
+        return timed
+
+    def _reducer(self, comm, reduction, name: str, blocks):
+        """The all-reduce of a reduction of the plan, traced; freed with the repeat."""
+        return self.ctx.reducer(
+            name,
+            reduction.shape,
+            reduction.dtype,
+            comm=comm,
+            blocks=blocks,
+            by=(reduction.ordering, reduction.accumulation),
+            collective=reduction.collective,
+            operation=reduction.operation,
+            bounds=reduction.bounds,
+            watched=False,
+        )
+
+    def _watched(self, name: str, value) -> None:
+        """A value of the plan that is not partial, by block: recorded, and struck by faults."""
+        of = self.plan.values[name]
+        watch = self.ctx.watch
+        if watch is None or isinstance(value, list) or of.partial:
+            return
+        blocks, arrays = blocks_of(of, self.program, value)
+        watch.kernel(name, blocks, arrays, NODE, is_first(of, self.program))
+
+    def _fingerprints(self, record: str, name: str, part: torch.Tensor) -> None:
+        value = self.plan.values[name]
+        if is_first(value, self.program):
+            for block, array in zip(*blocks_of(value, self.program, part), strict=True):
+                self.tracer.array(record, block, array)
+
+
+def is_first(value: Value, program: Program) -> bool:
+    """Whether this rank is the first of those that hold its part of a value."""
+    mesh = program.mesh
+    carriers = {mesh.carrier(axis) for axis in axes_of(value.cut)}
+    return not any(at for name, at in mesh.coordinates(program.place.rank).items() if name not in carriers)
+
+
+def blocks_of(value: Value, program: Program, part: torch.Tensor) -> tuple[list[int], list[np.ndarray]]:
+    """Numbers and views of this rank's blocks of a value: the number is that in the product of the axes of its cut,
+    first dim first; a value that is not cut is block 0."""
+    place, axes = program.place, axes_of(value.cut)
+    numbers, arrays = [], []
+    for positions in product(*(range(len(place.own[axis])) for axis in axes)):
+        number, chosen = 0, {}
+        for axis, position in zip(axes, positions, strict=True):
+            number = number * place.axes[axis].blocks + place.own[axis][position]
+            chosen[axis] = (position, position + 1)
+        found = place.part(value.cut, chosen)
+        block = part
+        if found is not None:
+            block = part if found.factors is None else part.view(found.factors)
+            for dim, begin, length in found.ranges:
+                block = block.narrow(dim, begin, length)
+        numbers.append(number)
+        arrays.append(block.numpy())
+    return numbers, arrays

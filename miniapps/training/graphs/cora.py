@@ -1,0 +1,86 @@
+"""Cora: papers that cite each other, their words and classes, from a file believed by its SHA-256 alone."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from miniapps.learning.samples.images import Data
+from miniapps.learning.samples.source import Source, contents
+
+CLASSES = 7  # of papers
+COUNTS = (140, 1000)  # to learn from, and to test
+NODES, EDGES, WORDS = 2708, 10556, 1433
+
+
+@dataclass(frozen=True)
+class Graph:
+    """Nodes with features float32 (nodes, features); the neighbours of node v, ascending, are neighbours[starts[v]:
+    starts[v + 1]]."""
+
+    features: np.ndarray
+    starts: np.ndarray  # int32 (nodes + 1,)
+    neighbours: np.ndarray  # int32
+
+
+@dataclass(frozen=True)
+class Papers(Data):
+    """In the place of images the numbers of nodes, int32 (n,); beside them the arrays of a `Graph`."""
+
+    features: np.ndarray
+    starts: np.ndarray
+    neighbours: np.ndarray
+
+    @property
+    def graph(self) -> Graph:
+        """All nodes."""
+        return Graph(self.features, self.starts, self.neighbours)
+
+
+def load(directory: str, features: str = "raw") -> Papers:
+    """Of the file in `directory`; `features`: `normalised` divides the words of each paper by their sum. Raises
+    UsageError as `images.load` does."""
+    papers: Papers = SOURCE.read(contents("cora", SOURCE, directory))
+    if features == "raw":
+        return papers
+    rows = papers.features
+    return replace(papers, features=rows / np.maximum(rows.sum(1, keepdims=True), 1))
+
+
+def _of_files(contents: dict[str, bytes]) -> Papers:
+    """The citation graph and the public split of Planetoid (Yang et al. 2016): 20 papers of each class to learn from,
+    1,000 to test. Its features are words, each 0 or 1."""
+    (content,) = contents.values()
+    with np.load(io.BytesIO(content), allow_pickle=False) as held:
+        arrays = {name: held[name] for name in held.files}
+    nodes, words = arrays["feat_shape"].tolist()
+    features = np.zeros((nodes, words), np.float32)
+    places = np.repeat(np.arange(nodes), np.diff(arrays["feat_indptr"])), arrays["feat_indices"]
+    features[places] = arrays["feat_data"]
+    source, target = arrays["edge_index"]
+    order = np.lexsort((source, target))
+    starts = np.searchsorted(target[order], np.arange(nodes + 1)).astype(np.int32)
+    labels, learned, tested = arrays["labels"], arrays["train_index"], arrays["test_index"]
+    return Papers(
+        1,
+        learned.astype(np.int32),
+        labels[learned].astype(np.uint8),
+        tested.astype(np.int32),
+        labels[tested].astype(np.uint8),
+        features,
+        starts,
+        source[order].astype(np.int32),
+    )
+
+
+SOURCE = Source(
+    {"cora.npz": "9d1fe4ffac6b35933ef4ed899338058e9d2ff77c8175032afa7f3629be23295a"},
+    "cora",
+    "",
+    "give the directory of cora.npz (edge_index, features as CSR, labels and the split of Planetoid) by --data-dir DIR",
+    _of_files,
+    gzipped=False,
+    instead="--data blobs --model mlp",
+)

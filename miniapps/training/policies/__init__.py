@@ -1,0 +1,1 @@
+"""Who chooses the wires of gradients, and which step comes next."""

@@ -1,0 +1,172 @@
+"""Training as AdaPrec says (kernels.learning.adaprec): with several wires from one state, then on with the best.
+
+What is recorded are choices: after each step what comes next (`task`: on, look at the loss, end), and at the end of a
+task the state (`begin`) and the `wire` of another, and as what its end is kept (`end`). So a replay needs neither a
+clock nor the policy.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import inf, isfinite, nan
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from kernels.learning.adaprec import START, Task
+from kernels.learning.curves import predict
+from miniapps.errors import UsageError
+from miniapps.learning.gradients.buckets import Lost
+from miniapps.learning.optimisers import rate_at, restore, state_of
+from miniapps.training.policies.choosing import adaprec
+from miniapps.training.policies.courses import Course
+
+if TYPE_CHECKING:
+    from miniapps.training.policies.judged import JudgedTrainer
+
+POINTS = 3  # losses of held-out images in a task
+TRIAL = "trial "  # the state after a trial begins so
+BEGINNING, NOTHING = "beginning", "nothing"  # the state of the start, and no wire, as choices
+
+
+@dataclass
+class State:
+    """Where training can go on from."""
+
+    wires: tuple[str, ...]
+    arrays: list[list[np.ndarray]]  # weights, and what the optimiser keeps
+    lost: Lost
+    position: int
+    rates: float  # their sum so far
+
+
+Curve = list[tuple[float, float]]  # (sum of rates, loss of the images that are held out)
+
+
+class Adaptive(Course):
+    """What AdaPrec says, decided by the clock of rank 0."""
+
+    def __init__(self, trainer: JudgedTrainer, position: int):
+        import scipy.optimize  # noqa: F401 (for curves: a second that no segment should pay for)
+
+        super().__init__(trainer, position)
+        self._rates, self._begin, self._end, self._spoiled = 0.0, START, "", False
+        self._states = {START: self._state()}
+        self._known: dict[str, Curve] = {START: []}  # of each state, of the task that led to it
+        self._seen: Curve = []  # of the task under way
+        self._speculated: int | None = None  # when the step of a trial began that is under way
+        # Where nothing is replayed; the first two are those of rank 0.
+        self._policy = adaprec(self.config)
+        self._task_begun, self._steps = 0.0, 0
+        self._task: Task | None = None
+        self._final = START
+
+    def another(self) -> bool:
+        """Go to the next step, maybe of another state."""
+        what = self.ctx.choose("task", self._verdict)
+        if what != "on" and self._end:
+            self._look()
+        if self._speculated is not None:
+            self.trainer.tracer.event(self.trainer.name["speculate"], self._speculated)
+            self._speculated = None
+        if what == "end" and not self._begin_task():
+            return False
+        if self._end.startswith(TRIAL):
+            self._speculated = self.trainer.tracer.clock()
+        training = self.config.training
+        self.position += 1
+        self._rates += rate_at(self.position, training.steps, training.rate)
+        return True
+
+    def survives(self) -> bool:
+        """The task is over, and its loss no number, so that the policy steps back."""
+        self._spoiled = True
+        return True
+
+    def _look(self) -> None:
+        """Measure the loss of the images that are held out."""
+        loss = inf if self._spoiled else self.trainer.held_out_loss()
+        self._seen.append((self._rates, loss))
+        if self.ctx.rank == 0:
+            self.trainer.tracer.value("held_out_loss", loss)
+
+    def _begin_task(self) -> bool:
+        """End the task under way, if there is one, and begin the next; False when there is none."""
+        if self._end:
+            self._states[self._end] = self._state()
+            self._compare_curve()
+            self._known[self._end] = [*self._known[self._begin][-1:], *self._seen]
+        begin = self.ctx.choose("begin", self._decided)
+        self._begin = START if begin == BEGINNING else begin
+        self._load(self._begin)
+        wire = self.ctx.choose("wire", lambda: (self._task.wire if self._task else NOTHING, nan))
+        if wire == NOTHING:
+            return False
+        self._end = self.ctx.choose("end", lambda: (self._task.end if self._task else NOTHING, nan))
+        self._seen = []
+        self._go_on_over(wire)
+        return True
+
+    def _compare_curve(self) -> None:
+        """Record how far the end of a segment is from where the trial before it promised to come."""
+        points = [*self._known[self._begin], self._seen[-1]]
+        if self.ctx.rank or not self._begin.startswith(TRIAL) or not all(isfinite(y) for _, y in points):
+            return
+        rates, losses = zip(*points[:-1], strict=True)
+        there = predict(rates, losses, points[-1][0])
+        if not there.failed:
+            self.trainer.tracer.value("curve_error", abs(there.mean - points[-1][1]))
+
+    # ---- states
+
+    def _state(self) -> State:
+        arrays = [[array.copy() for array in each] for each in state_of(self.trainer.optimiser)]
+        return State(self.trainer.wires, arrays, self.trainer.exchange.lost(), self.position, self._rates)
+
+    def _load(self, name: str) -> None:
+        if (state := self._states.get(name)) is None:
+            raise UsageError(
+                f"--replay {self.ctx.options.replay}: it goes on from a state {name!r} that it never kept"
+            )
+        restore(self.trainer.optimiser, state.arrays)
+        self.position, self._rates, self._spoiled = state.position, state.rates, False
+
+    def _go_on_over(self, wire: str) -> None:
+        """Feedback begins with nothing lost, unless the state was reached over the same wire."""
+        state = self._states[self._begin]
+        self.trainer.assign([wire] * len(self.trainer.shapes))
+        same = state.wires == self.trainer.wires
+        self.trainer.exchange.restore_lost(state.lost if same else {})
+
+    # ---- decisions, where nothing is replayed; collective
+
+    def _verdict(self) -> tuple[str, float]:
+        """What comes after the step that was made, and the seconds so far."""
+        now, what, training = self.elapsed(), "on", self.config.training
+        if self._task is None:
+            what = "end"
+        elif self.ctx.rank == 0:
+            self._steps += 1
+            task, spent = self._task, now - self._task_begun
+            done = self._steps / task.steps if task.steps else spent / task.seconds
+            if done >= 1 or spent >= task.seconds or self.position >= training.last or self._spoiled:
+                what = "end"
+            elif done * POINTS >= len(self._seen) + 1:
+                what = "look"
+        return self.ctx.comm.bcast((what, now))
+
+    def _decided(self) -> tuple[str, float]:
+        """The state from which the run goes on, or ends; tells the policy what became of the task under way."""
+        if self.ctx.rank == 0:
+            if self._task is not None:
+                rates, losses = zip(*self._seen, strict=True)
+                self._policy.done(max(self.elapsed() - self._task_begun, 1e-9), losses, rates)
+            self._task, self._final = self._policy.task(), self._policy.state
+            if (
+                self._task is not None
+                and self._states[self._task.begin].position >= self.config.training.last
+            ):
+                self._final, self._task = self._task.begin, None
+            self._task_begun, self._steps = self.elapsed(), 0
+        self._task, self._final = self.ctx.comm.bcast((self._task, self._final))
+        return (self._final if self._task is None else self._task.begin) or BEGINNING, nan

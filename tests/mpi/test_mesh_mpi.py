@@ -1,0 +1,166 @@
+"""Training over a mesh: one hash whatever the mesh, checkpoints for any mesh, faults named by node and block."""
+
+import json
+import re
+
+import pytest
+
+from analysis.divergence.compare import compare
+from analysis.load.frames import load
+from analysis.runs import ids
+from tests.launch import run_python
+from tests.ranks import on_ranks
+
+GPT = ["--model", "gpt", "--data", "text", "--axes", "batch,heads,ff", "--batch", "8", "--set", "training.micro=2",
+       "--set", "model.tokens=16", "--set", "model.hidden=16", "--set", "model.layers=1", "--optimiser", "adam",
+       "--rate", "0.001", "--steps", "4"]  # fmt: skip
+BLOBS = ["--data", "blobs", "--batch", "32", "--set", "training.micro=4", "--rate", "0.01", "--steps", "3"]  # fmt: skip
+UNET = ["--model", "unet", "--axes", "batch,rows,columns", *BLOBS, "--set", "model.channels=4"]
+MOE = ["--model", "moe", "--axes", "batch,experts", *BLOBS, "--set", "model.hidden=16"]
+MLP = ["--model", "mlp", "--axes", "batch,hidden", *BLOBS, "--set", "model.hidden=16"]
+
+
+def training(n, *options, out, library="mpich", by=on_ranks):
+    """Run on n ranks under `layout`; fails the test unless it ends with 0. The fingerprint."""
+    argv = ["-m", "miniapps.mesh", "--guarantee", "layout", "--no-progress", *options, "--out", str(out)]
+    run = by(n, argv, library, timeout=240)
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "VERIFICATION: PASS" in run.stdout
+    (found,) = re.findall(r"FINGERPRINT state=(\w+)", run.stdout)
+    return found
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """The run of GPT on one rank, with checkpoints and all that passes: (fingerprint, directory)."""
+    out = tmp_path_factory.mktemp("whole") / "run"
+    return training(1, *GPT, "--record", "messages", "--checkpoint-every", "2", out=out), out
+
+
+MESHES = [
+    (3, "dp", "data=3", ()),
+    (4, "dp+tp", "data=2,model=2", ("--shuffle-blocks", "5")),
+    (2, "tp", "model=2", ("--no-fuse",)),
+    (4, "tp", "model=4", ("--threads", "2")),
+]
+
+
+@pytest.mark.parametrize("n, recipe, mesh, more", MESHES)
+def test_one_hash_on_every_mesh(tmp_path, whole, n, recipe, mesh, more):
+    out = tmp_path / "run"
+    assert training(n, *GPT, "--recipe", recipe, "--mesh", mesh, *more, out=out) == whole[0]
+
+
+def test_one_hash_by_the_other_library(tmp_path, whole):
+    mesh = ["--recipe", "dp+tp", "--mesh", "data=3,model=1"]
+    assert training(3, *GPT, *mesh, out=tmp_path / "run", library="openmpi") == whole[0]
+
+
+@pytest.mark.parametrize(
+    "model, recipe, mesh, one",
+    [
+        (UNET, "spatial", "rows=2,columns=2", "rows=1,columns=1"),
+        (MOE, "expert", "data=4", "data=1"),
+        pytest.param(MLP, "dp+tp", "data=2,model=2", "data=1,model=1", marks=pytest.mark.slow),
+    ],
+    ids=["unet", "moe", "mlp"],
+)
+def test_every_model_has_one_hash(tmp_path, model, recipe, mesh, one):
+    found = {
+        training(n, *model, "--recipe", recipe, "--mesh", over, out=tmp_path / str(n))
+        for n, over in ((1, one), (4, mesh))
+    }
+    assert len(found) == 1
+
+
+def test_utilisation_is_recorded_by_step(whole):
+    from analysis.training.mesh import section, sentences, tables, used
+    from miniapps.partition.graphs.flops import model_flops
+    from tests.miniapps.partition.graphs import exported
+
+    known = used(load([whole[1]]))
+    (row,) = known.runs.to_dict("records")
+    sizes = dict(
+        samples="8", tokens="16", width="16", feedforward="64", layers="1", vocabulary="256", batch="4"
+    )
+    assert row["flops"] == model_flops(exported("gpt", **sizes)[2])
+    assert 0 < row["least"] <= row["utilisation"] <= row["most"] and row["of_processor_time"] > 0
+    assert (row["steps"], row["mesh"], row["guarantee"]) == (4, "data=1", "layout")
+    assert "gpt, dp over data=1, layout: utilisation" in sentences(known)[0]
+    assert len(tables(known)) == 1
+    shown = section(known)
+    (figure,), (_, stages) = shown.figures, [table for _, table in shown.tables]
+    assert figure.title == "The plan of gpt, dp over data=1" and "blocks.0" in figure.svg
+    assert [row[1] for row in stages.rows][-1] == "loss, 21 gradients" and len(figure.data) == len(
+        stages.rows
+    )
+
+
+def test_a_checkpoint_continues_on_another_mesh(tmp_path, whole):
+    checkpoint = whole[1] / "checkpoints" / "repeat-0-step-000002.h5"
+    mesh = ["--recipe", "dp+tp", "--mesh", "data=2,model=2", "--restart", str(checkpoint)]
+    assert training(4, *GPT, *mesh, out=tmp_path / "run") == whole[0]
+
+
+def test_running_means_continue_too(tmp_path):
+    training(
+        1, *UNET, "--checkpoint-every", "1", "--mesh", "rows=1", "--recipe", "spatial", out=tmp_path / "a"
+    )
+    first, last = (tmp_path / "a" / "checkpoints" / f"repeat-0-step-00000{step}.h5" for step in (1, 3))
+    more = ["--checkpoint-every", "1", "--mesh", "rows=3", "--recipe", "spatial", "--restart", str(first)]
+    training(3, *UNET, *more, out=tmp_path / "b")
+    again = tmp_path / "b" / "checkpoints" / last.name
+    run = run_python(["-c", _SAME_BUFFERS, str(last), str(again)])
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+_SAME_BUFFERS = """
+import sys, h5py
+a, b = (h5py.File(path) for path in sys.argv[1:])
+names = []
+a.visititems(lambda name, x: names.append(name) if isinstance(x, h5py.Dataset) and "buffer." in name else None)
+assert len(names) == 12, names
+assert all(a[name][()].tobytes() == b[name][()].tobytes() for name in names)
+"""
+
+
+def test_a_fault_in_a_node_is_named_across_meshes(tmp_path, whole):
+    fault = ["--record", "messages", "--fault", "kernel-bit@step=3,block=2,call=7,bit=20"]
+    training(2, *GPT, "--recipe", "dp", "--mesh", "data=2", *fault, out=tmp_path / "faulty")
+    frames = load([whole[1], tmp_path / "faulty"])
+    sound, faulty = ids(frames.runs)
+    found = compare(frames, sound, faulty).fingerprint
+    assert found is not None and found.name.startswith("node:")
+    assert (found.step, found.block, found.rank_b) == (3, 2, 1)
+
+
+def test_the_trace_has_regions_of_nodes_and_collectives(whole, tmp_path):
+    training(2, *GPT, "--recipe", "tp", "--mesh", "model=2", out=tmp_path / "run")
+    frames = load([tmp_path / "run"])
+    (run,) = ids(frames.runs)
+    regions = set(frames.of("events", *run)["name"])
+    assert any(name.startswith("node.") for name in regions)
+    assert any(name.startswith("allreduce.") for name in regions)
+
+
+def test_wrong_meshes_are_refused_in_a_sentence():
+    for options, reason in (
+        (["--mesh", "data=3"], r"--mesh data=3: 3 ranks, but the run has 2"),
+        (["--mesh", "data"], r"no NAME=VALUE"),
+        (["--recipe", "spatial"], r"recipe of gpt"),
+        (["--axes", "rows"], r"axis"),
+        (["--map", "batch=other"], r"no axis other"),
+        (["--data", "blobs"], r"--model gpt cannot learn --data blobs"),
+        (["--wire", "fp8"], r"unknown argument --wire"),
+        (["--set", "model.heads=3"], r"model.heads = 3"),
+        (["--set", "training.micro=8"], r"at most 1 ranks have work"),
+        (["--blocks", "batch=9"], r"cannot be cut into 9 blocks"),
+    ):
+        run = on_ranks(2, ["-m", "miniapps.mesh", *GPT, *options], "mpich", timeout=100)
+        assert run.returncode == 2, (options, run.stdout + run.stderr)
+        assert re.search(reason, run.stderr + run.stdout), (options, run.stderr)
+
+
+def test_result_has_the_figures(whole):
+    figures = json.loads((whole[1] / "result.json").read_text())
+    assert "test_loss" in json.dumps(figures)
