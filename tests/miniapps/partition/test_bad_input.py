@@ -106,7 +106,7 @@ def test_options_of_explain_are_taken_or_refused_in_a_sentence():
 def test_options_of_training_are_taken_or_refused_in_a_sentence():
     rng, taken = random.Random(1), 0
     options = RunOptions()
-    for _ in range(400):
+    for _ in range(500):
         config = copy.deepcopy(MeshConfig())
         config.model.name, config.mesh.recipe, config.mesh.mesh, *rest = drawn(rng)
         config.mesh.map, config.mesh.axes, config.mesh.blocks = rest
