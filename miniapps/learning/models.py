@@ -34,13 +34,13 @@ def section_of(
     module: str,
     default: str,
     beside: type | None = None,
-    renamed: Callable[[], dict[str, str]] | None = None,
+    instead: Callable[[], dict[str, str]] | None = None,
 ) -> type:
     """The section `Model` of a configuration, a dataclass of `module`: the option `name`, and every option that one of
     the models hears. `found`: the models by name, with a dataclass OPTIONS each; `beside`: a dataclass of options that
     belong to the application. TypeError where two models mean other things by one name."""
     said = "; ".join(f"{name}: {_first_line(model)}" for name, model in found.items())
-    named = option(default, help=said, choices=tuple(found), flag="--model", renamed=renamed)
+    named = option(default, help=said, choices=tuple(found), flag="--model", instead=instead)
     made: list[Any] = [("name", str, named)]
     declared: dict[str, tuple[Any, dataclasses.Field]] = {}
     for name, model in found.items():
