@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
+from analysis.divergence.kinds import TABLES, arrangement, kinds
 from analysis.divergence.recorded import common_of
 from analysis.divergence.shared import Shared, differ
+from analysis.load.columns import PAYLOAD
 from analysis.load.frames import Frames
 from analysis.load.keys import groups
 from analysis.runs import Id
@@ -79,8 +82,104 @@ def _by_step_and_name(both: Shared) -> pd.DataFrame:
 
 
 def growths(frames: Frames, reference: Id, others: Iterable[Id]) -> pd.DataFrame:
-    """`growth` of each of `others` from `reference`, with the columns `run` and `repeat` of the other."""
-    pieces = [growth(frames, reference, b).assign(run=b[0], repeat=b[1]) for b in others]
+    """`growth` of each of `others` from `reference`, with the columns `run` and `repeat` of the other. Those that
+    recorded what the reference did are compared without a frame for each."""
+    others = list(others)
+    alike = _Alike(frames, reference)
+    own = next(kind for kind in kinds(frames, [reference, *others]) if kind[0] == reference)
+    known = {run: columns for run in own[1:] if (columns := alike.growth(run)) is not None}
+    pieces: list[pd.DataFrame] = []
+    for same, members in itertools.groupby(others, known.__contains__):
+        if same:
+            pieces.append(alike.frame({run: known[run] for run in members}))
+        else:
+            pieces += [growth(frames, reference, b).assign(run=b[0], repeat=b[1]) for b in members]
     return (
         pd.concat(pieces, ignore_index=True) if pieces else pd.DataFrame(columns=[*GROWTH, "run", "repeat"])
     )
+
+
+class _Alike:
+    """Runs of the kind of `reference` (`divergence.kinds`) against it: as `growth`, as columns of numbers.
+
+    `groups` {table: of each leaf of a state or result of the reference, the place of its (step, name) among the rows of
+    the frame}."""
+
+    def __init__(self, frames: Frames, reference: Id):
+        self.frames, self.reference = frames, reference
+        states = np.array([is_state(name) for name in frames.names], bool)
+        self.groups, self.heads, rows = {}, [], 0
+        for table in TABLES:
+            tree = frames.leaves(table, *reference)
+            kept = np.flatnonzero(states[tree.name])
+            order, begin = groups(tree.step[kept], tree.name[kept])
+            if not len(order):
+                continue
+            leaves = kept[order]
+            seq = np.minimum.reduceat(tree.seq[leaves], begin)
+            step, name = tree.step[leaves[begin]], tree.name[leaves[begin]]
+            shown = np.lexsort((seq, step))
+            place = np.empty(len(shown), np.int64)
+            place[shown] = rows + np.arange(len(shown))
+            of = np.full(len(tree.step), -1)
+            of[leaves] = np.repeat(place, np.diff(begin, append=len(leaves)))
+            self.groups[table] = of
+            self.heads.append(
+                (table, step[shown], name[shown], np.add.reduceat(tree.rows[leaves], begin)[shown])
+            )
+            rows += len(shown)
+        self.rows = rows
+
+    def growth(self, run: Id) -> dict[str, np.ndarray] | None:
+        """`differing`, `max_relative`, `max_ulp` and `undefined` of `run`; None where its leaves lie otherwise."""
+        found = {"differing": np.zeros(self.rows, np.int64), "max_relative": np.full(self.rows, np.nan),
+                 "max_ulp": np.full(self.rows, np.nan), "undefined": np.zeros(self.rows, np.int64)}  # fmt: skip
+        for table, group in self.groups.items():
+            if arrangement(self.frames, table, run) != arrangement(self.frames, table, self.reference):
+                return None
+            one, other = (self.frames.leaves(table, *each) for each in (self.reference, run))
+            unequal = (one.hi != other.hi) | (one.lo != other.lo)
+            if table == "values":
+                equal = group[~unequal]
+                for key in ("max_relative", "max_ulp"):
+                    found[key][equal[equal >= 0]] = 0.0
+            chosen = np.flatnonzero(unequal & (group >= 0))
+            if not len(chosen):
+                continue
+            left, right = (
+                self.frames.columns(table, each[0], tree.places(chosen))
+                for each, tree in ((self.reference, one), (run, other))
+            )
+            at = np.repeat(group[chosen], one.rows[chosen])
+            bits_ = [(left[key].view(np.uint64), right[key].view(np.uint64)) for key in PAYLOAD[table]]
+            changed = np.any([x != y for x, y in bits_], axis=0)
+            np.add.at(found["differing"], at, changed)
+            if table == "values":
+                x, y = left["value"], right["value"]
+                relative, ulp = bits.relative_difference(x, y), bits.ulp_distance(x, y)
+                np.fmax.at(found["max_relative"], at, relative)
+                np.fmax.at(found["max_ulp"], at, ulp)
+                np.add.at(found["undefined"], at, np.isnan(relative) | np.isnan(ulp))
+        return found
+
+    def frame(self, known: dict[Id, dict[str, np.ndarray]]) -> pd.DataFrame:
+        """The rows of all runs, with the columns `run` and `repeat`."""
+        names = np.array(self.frames.names, object)
+        columns: dict[str, list[np.ndarray]] = {
+            "step": [step for _, step, _, _ in self.heads],
+            "kind": [np.full(len(step), table, object) for table, step, _, _ in self.heads],
+            "name": [names[name] for _, _, name, _ in self.heads],
+            "elements": [elements for *_, elements in self.heads],
+        }
+        whole = {
+            key: np.tile(np.concatenate(parts), len(known)) if parts else np.empty(0)
+            for key, parts in columns.items()
+        }
+        whole |= {
+            key: np.concatenate([own[key] for own in known.values()])
+            for key in ("differing", "max_relative", "max_ulp", "undefined")
+        }
+        table = pd.DataFrame(whole).assign(fraction=lambda table: table["differing"] / table["elements"])
+        runs, repeats = (np.repeat(np.array(own, object), self.rows) for own in zip(*known, strict=True))
+        table = table[list(GROWTH)].astype(GROWTH)
+        return table.assign(run=pd.Series(runs, dtype="str"), repeat=repeats.astype(np.int64))

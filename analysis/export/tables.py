@@ -6,8 +6,10 @@ import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
+import numpy as np
 import pandas as pd
 
 from miniapps.untrusted.text import printable
@@ -23,6 +25,7 @@ FORMULA = (
     "＠",
 )  # what spreadsheets take for the beginning of a formula
 LINK_MOST = 150_000  # bytes of one link
+SAMPLED = 1000  # rows from which the bytes of many more are known well enough
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,17 @@ def texts(frame: pd.DataFrame, change: Callable[[str], str] = printable) -> pd.D
     """`frame` with `change` made to all its texts and to the names of its columns, which stay different."""
     changed = frame.set_axis(distinct(map(change, map(str, frame.columns))), axis=1)
     for column in changed.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in changed.dtypes]]:
-        changed[column] = (
-            changed[column]
-            .astype(object)
-            .map(lambda value: change(value) if isinstance(value, str) else value)
-        )
+        if isinstance(changed[column].dtype, pd.CategoricalDtype):  # of which there are fewer than rows
+            known = changed[column].cat.categories.astype(object).map(_changed(change))
+            codes = changed[column].cat.codes.to_numpy()
+            changed[column] = np.append(np.asarray(known, object), np.nan)[codes]
+            continue
+        changed[column] = changed[column].astype(object).map(_changed(change))
     return changed
+
+
+def _changed(change: Callable[[str], str]) -> Callable[[Any], Any]:
+    return lambda value: change(value) if isinstance(value, str) else value
 
 
 def distinct(names: Iterable[str]) -> list[str]:
@@ -75,7 +83,10 @@ def write_csv(frames: dict[str, pd.DataFrame], directory: Path) -> list[str]:
 def link(name: str, frame: pd.DataFrame) -> Link:
     """`frame` as a CSV to be saved from a page; evenly chosen rows where all would be more than LINK_MOST bytes."""
     rows, stride = len(frame), 1
-    uri = _uri(frame)
+    if rows > 10 * SAMPLED:  # all of them would take longer than the rest of the page
+        some = frame.iloc[:: rows // SAMPLED]
+        stride = max(1, -(-len(_uri(some)) * rows // (len(some) * LINK_MOST)))
+    uri = _uri(frame.iloc[::stride])
     while len(uri) > LINK_MOST and stride < rows:
         stride = max(stride + 1, -(-stride * len(uri) // LINK_MOST))
         uri = _uri(frame.iloc[::stride])

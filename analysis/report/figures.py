@@ -17,6 +17,7 @@ from analysis.regions import cost_summary, withheld
 
 REGIONS = 10  # the longest regions are drawn, the table has all
 POINTS = 6000  # of a row of points, above which it is an image
+DRAWN = 2000  # of a figure of runs, above which its points are an image
 SPREAD = 0.09  # vertical distance of points in one row, so that equal ones are seen
 
 
@@ -139,17 +140,25 @@ def _rows(rows: list[tuple[str, int, np.ndarray, bool]], label: str, log: bool) 
         for y, (text, series, numbers, median) in enumerate(rows):
             x = np.where(numbers == 0, floor, numbers)
             offset = SPREAD * (np.arange(len(x)) % 3 - 1)
+            if len(x) > POINTS:
+                x, offset = _told_apart(x, offset, log)
             axes.plot(
                 x,
                 y + 0.12 + offset,
                 linestyle="none",
                 alpha=0.8,
                 clip_on=False,
-                rasterized=len(x) > POINTS,
+                rasterized=len(numbers) > POINTS,
                 **svg.series(series),
             )
             if median:
-                axes.vlines(np.median(x), y - 0.12, y + 0.36, color=svg.INK, linewidth=1.6)
+                axes.vlines(
+                    np.median(np.where(numbers == 0, floor, numbers)),
+                    y - 0.12,
+                    y + 0.36,
+                    color=svg.INK,
+                    linewidth=1.6,
+                )
             axes.annotate(
                 text, (0.0, y - 0.3), xycoords=("axes fraction", "data"), va="center", fontsize=9
             ).set_in_layout(False)
@@ -163,8 +172,18 @@ def _rows(rows: list[tuple[str, int, np.ndarray, bool]], label: str, log: bool) 
     return plot
 
 
+def _told_apart(x: np.ndarray, offset: np.ndarray, log: bool) -> tuple[np.ndarray, np.ndarray]:
+    """The points that lie in different places of an image: of those in one place, the first."""
+    at = np.log10(x) if log else x
+    low, high = at.min(), at.max()
+    place = np.round((at - low) / (high - low) * POINTS) if high > low else np.zeros(len(at))
+    _, first = np.unique(place * 3 + np.round(offset / SPREAD), return_index=True)
+    return x[first], offset[first]
+
+
 def _regions(table: pd.DataFrame, column: str, label: str, names: list[str], groups: list[str]) -> Callable:
     present = [group for group in groups if group in set(table["group"])]
+    many = len(table) > DRAWN
 
     def plot(axes) -> None:
         for k, group in enumerate(present):
@@ -173,7 +192,8 @@ def _regions(table: pd.DataFrame, column: str, label: str, names: list[str], gro
             for y, name in enumerate(names):
                 x = own.loc[own["name"] == name, column].to_numpy()
                 look = svg.series(groups.index(group))
-                axes.plot(x, np.full(len(x), y + shift), linestyle="none", alpha=0.8, clip_on=False, **look)
+                axes.plot(x, np.full(len(x), y + shift), linestyle="none", alpha=0.8, clip_on=False,
+                          rasterized=many, **look)  # fmt: skip
         axes.set_yticks(range(len(names)), names)
         axes.set_ylim(len(names) - 0.5, -0.5)
         axes.set_xlim(left=0)
@@ -197,7 +217,8 @@ def _costs_by_size(points: pd.DataFrame, shown: pd.DataFrame, groups: list[str])
         axes.axhline(1.0, color=svg.INK, linewidth=0.9, linestyle=":")
         for group, same in points.groupby("group", sort=False):
             look = svg.series(groups.index(group))
-            axes.plot(place(same, group), same["relative"], linestyle="none", alpha=0.45, **look)
+            x, many = place(same, group), len(points) > DRAWN
+            axes.plot(x, same["relative"], linestyle="none", alpha=0.45, rasterized=many, **look)
         for group, same in shown.groupby("group", sort=False):
             x, colour = place(same, group), svg.series(groups.index(group))["color"]
             axes.vlines(x, same["relative_low"], same["relative_high"], color=colour, linewidth=2.2)
@@ -215,7 +236,8 @@ def _by_size(runs: pd.DataFrame, groups: list[str]) -> Callable:
     def plot(axes) -> None:
         for group, same in runs.groupby("group", sort=False):
             look = svg.series(groups.index(group))
-            axes.plot(same["size"], same["wall_s"], linestyle="none", alpha=0.8, **look)
+            many = len(runs) > DRAWN
+            axes.plot(same["size"], same["wall_s"], linestyle="none", alpha=0.8, rasterized=many, **look)
         sizes = sorted(set(runs["size"]))
         axes.set(xlabel="ranks", ylabel="wall time, s", xscale="log", yscale="log")
         axes.set_xticks(sizes, list(map(str, sizes)))

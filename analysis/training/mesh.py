@@ -47,7 +47,8 @@ class Used:
 def used(frames: Frames) -> Used:
     """What the runs among `frames` that recorded their utilisation hold of it."""
     needed = {UTILISATION, MODEL_FLOPS, CORE_RATE}
-    known = [needed <= set(frames.of("usage", *run)["name"]) for run in ids(frames.runs)]
+    some = needed <= set(frames.names)
+    known = [some and needed <= set(frames.of("usage", *run)["name"]) for run in ids(frames.runs)]
     runs = frames.runs[np.array(known, bool)]
     names = problem_names(runs) if len(runs) else {}
     rows = [_row(frames, run, names[run["problem"]]) for run in runs.to_dict("records")]

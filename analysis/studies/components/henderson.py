@@ -113,14 +113,19 @@ def estimate(rows: Rows) -> Estimate:
 
 def ranks(codes: np.ndarray) -> np.ndarray:
     """How much each column of `codes` (n, factors) raises the rank of a model of the mean and the columns before."""
+    totals = [1, *(_rank(np.unique(codes[:, : k + 1], axis=0)) for k in range(codes.shape[1]))]
+    return np.diff(totals)
+
+
+def _rank(codes: np.ndarray) -> int:
+    """The rank of a model of the mean and the columns of `codes` (n, factors), whose rows differ."""
     n = len(codes)
+    if len(np.unique(codes[:, -1])) == n:  # a level for every row, as launches within allocations
+        return n
     basis = np.full((n, 1), 1 / np.sqrt(n))
-    ranks_so_far = []
     for column in codes.T:
-        new = _added(basis, _incidence(column))
-        ranks_so_far.append(new.shape[1])
-        basis = np.concatenate([basis, new], axis=1)
-    return np.array(ranks_so_far, int)
+        basis = np.concatenate([basis, _added(basis, _incidence(column))], axis=1)
+    return basis.shape[1]
 
 
 def _incidence(codes: np.ndarray) -> np.ndarray:

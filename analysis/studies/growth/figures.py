@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pandas as pd
@@ -13,6 +13,7 @@ from analysis.page.groups import figure_of_groups, most_elements
 from analysis.page.svg import Figure
 
 POINTS = 6000  # of one figure: more are not told apart; steps are thinned, never runs
+LINES = 100  # of one figure, from which on they are an image: as drawings they would be most of the page
 
 
 def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFrame) -> list[Figure]:
@@ -66,12 +67,13 @@ def _by_step(
     def plot(axes) -> None:
         log = column != "fraction"
         floor = floor_of(frame[column]) if log else 0.0
-        for (group, _, _), same in frame.groupby(["group", "run", "repeat"], sort=False):
-            y = same[column].to_numpy()
+        many = len(frame[["group", "run", "repeat"]].drop_duplicates()) > LINES
+        for group, x, y in _lines(frame, column, many):
             shown = np.where(y == 0, floor, y)
             look = svg.series(groups.index(group))
-            axes.plot(same["step"], np.where(y == 0, np.nan, y) if log else y, color=look["color"], alpha=0.7)
-            axes.plot(same["step"], shown, linestyle="none", alpha=0.8, **look)
+            line = np.where(y == 0, np.nan, y) if log else y
+            axes.plot(x, line, color=look["color"], alpha=0.7, rasterized=many)
+            axes.plot(x, shown, linestyle="none", alpha=0.8, rasterized=many, **look)
         for law in () if fitted is None else fitted.itertuples(index=False):
             ends = np.array([law.first, law.last], float)
             heights = law.start * np.exp(law.rate * ends)
@@ -88,6 +90,21 @@ def _by_step(
             axes.set_ylim(-0.04, 1.04)
 
     return plot
+
+
+def _lines(frame: pd.DataFrame, column: str, together: bool) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """(group, steps, numbers) of each run; `together`: of each group, with a gap between runs."""
+    if not together:
+        for (group, _, _), same in frame.groupby(["group", "run", "repeat"], sort=False):
+            yield group, same["step"].to_numpy(), same[column].to_numpy()
+        return
+    for group, own in frame.groupby("group", sort=False):
+        new = np.flatnonzero((own[["run", "repeat"]] != own[["run", "repeat"]].shift()).any(axis=1))[1:]
+        yield (
+            group,
+            np.insert(own["step"].to_numpy(np.float64), new, np.nan),
+            np.insert(own[column].to_numpy(), new, np.nan),
+        )
 
 
 def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
