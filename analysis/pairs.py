@@ -201,13 +201,13 @@ def _of_regular(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> d
     """The same of finite numbers that are not zero, (n, elements) each, and their `bits.ranks`: nothing is undefined,
     and what is equal is at no distance."""
     elements = x.shape[1]
-    with np.errstate(over="ignore"):
-        ratio = np.abs(x - y) / np.abs(x)
     distance = np.maximum(a, b) - np.minimum(a, b)
     number = distance.astype(np.float64)
+    with np.errstate(over="ignore"):
+        v_ermv = (np.abs(x - y) / np.abs(x)).sum(axis=-1) / elements
     return {
         "v_c": np.count_nonzero(distance, axis=1) / elements,
-        "v_ermv": ratio.sum(axis=-1) / elements,
+        "v_ermv": v_ermv,
         "max_ulp": number.max(axis=-1),
         "mean_ulp": number.sum(axis=-1) / elements,
     }

@@ -3,7 +3,6 @@ the hashes of their leaves, and only where these differ first are rows looked at
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -102,14 +101,13 @@ def telling(frames: Frames, kind: tuple[Id, ...]) -> list[Id]:
     messages = values.named((SOURCE,))
     owners, masks = (fingerprints, values, values), (None, messages, ~messages)
     places = [table.first(others, mask) for table, mask in zip(owners, masks, strict=True)]
-    if not all(table.plain(own) for table, own in zip(owners, places, strict=True)):
-        return list(others)
     steps = np.stack([table.steps(own) for table, own in zip(owners, places, strict=True)])
     step, which = steps.min(axis=0), steps.argmin(axis=0)
     # As of `Comparison.first`: the source of a message precedes contributions and totals.
-    passing = np.append(fingerprints.at_places(fingerprints.named((ADDED, TOTAL))), False)
-    after = passing[np.minimum(places[0], len(passing) - 1)]
-    which = np.where((which == 0) & (steps[1] == step) & after, 1, which)
+    passing = fingerprints.named((ADDED, TOTAL))
+    for i in np.flatnonzero((which == 0) & (steps[1] == step) & (step != NEVER)).tolist():
+        if fingerprints.is_first(others[i], int(places[0][i]), passing):
+            which[i] = 1
     ended = (step == NEVER) & _other_states(frames, first, others)
     differs = (step != NEVER) | ended
     equal = [run for run, other in zip(others, differs, strict=True) if not other][:1]
@@ -149,20 +147,6 @@ class _Table:
         """A mask of the leaves whose names start with one of `prefixes`."""
         known = np.array([name.startswith(prefixes) for name in self.frames.names], bool)
         return known[self.tree.name[self.order]]
-
-    def at_places(self, mask: np.ndarray) -> np.ndarray:
-        """Of each place, whether the leaves there are of the `mask`."""
-        at = np.zeros(self.when.shape[1], bool)
-        at[self.place] = mask
-        return at
-
-    def plain(self, places: np.ndarray) -> bool:
-        """Whether there is one name at each of `places`."""
-        low, high = (np.full(self.when.shape[1], start) for start in (NEVER, -1))
-        name = self.tree.name[self.order].astype(np.int64)
-        np.minimum.at(low, self.place, name)
-        np.maximum.at(high, self.place, name)
-        return bool(np.append(low == high, True)[np.minimum(places, len(low))].all())
 
     def first(self, others: tuple[Id, ...], mask: np.ndarray | None = None) -> np.ndarray:
         """Of each of `others` the first place of a leaf of the `mask` with other hashes; NEVER where there is none."""
@@ -205,20 +189,37 @@ class _Table:
         block, *bits = self._rows(self.run, here)
         least, found = NEVER, runs[0]
         for run in runs:
-            other = self._rows(run, here)[1:]
-            changed = functools.reduce(np.logical_or, (a != b for a, b in zip(bits, other, strict=True)))
+            changed = _changed(bits, self._rows(run, here)[1:])
             if (lowest := int(block[changed].min(initial=NEVER))) < least:
                 least, found = lowest, run
             if least == block.min():
                 break
         return found
 
+    def is_first(self, run: Id, place: int, mask: np.ndarray) -> bool:
+        """Whether the row with the lowest block at `place` in which `run` differs from the first, the first of several,
+        is of a leaf of the `mask`."""
+        here = self.place == place
+        if len(set(mask[here].tolist())) == 1:
+            return bool(mask[here][0])
+        block, *bits = self._rows(self.run, here)
+        rows = np.flatnonzero(_changed(bits, self._rows(run, here)[1:]))
+        of = np.repeat(mask[here], self.tree.rows[self.order[here]])
+        return bool(of[rows[np.argmin(block[rows])]])
+
     def _rows(self, run: Id, here: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The blocks and the bits of the rows of the leaves of the mask `here`."""
+        """The blocks and the bits of the rows of the leaves of the mask `here`, leaf by leaf in the order of all."""
         tree = self.frames.leaves(self.table, *run)
-        chosen = np.sort(_ordered(self.frames, self.table, run).order[here])
-        columns = self.frames.columns(self.table, run[0], tree.places(chosen))
-        return (
-            columns["block"].astype(np.int64),
-            *(columns[key].view(np.uint64) for key in PAYLOAD[self.table]),
-        )
+        chosen = _ordered(self.frames, self.table, run).order[here]
+        lying = np.argsort(chosen)
+        columns = self.frames.columns(self.table, run[0], tree.places(chosen[lying]))
+        begin = np.empty(len(chosen), np.int64)
+        begin[lying] = np.cumsum(tree.rows[chosen[lying]]) - tree.rows[chosen[lying]]
+        at = np.concatenate([np.arange(i, i + n) for i, n in zip(begin, tree.rows[chosen], strict=True)])
+        words = (columns[key].view(np.uint64)[at] for key in PAYLOAD[self.table])
+        return (columns["block"].astype(np.int64)[at], *words)
+
+
+def _changed(bits: list[np.ndarray], others: tuple[np.ndarray, ...]) -> np.ndarray:
+    """Which rows have other bits."""
+    return np.any([one != other for one, other in zip(bits, others, strict=True)], axis=0)
