@@ -16,9 +16,6 @@ from analysis.predict.score import Score, score
 from analysis.predict.whatif import WhatIf
 from analysis.runs import Id, samples
 from analysis.studies.contract import Nothing, Study
-from analysis.training import tables as training_tables
-from analysis.training.frames import trainings
-from analysis.training.mesh import Used, used
 from analysis.verdict import Group, judge
 from miniapps.untrusted.ledger import Ledger
 
@@ -45,9 +42,8 @@ class Overview:
 
     @cached_property
     def words(self) -> dict[str, str]:
-        """{label of a group, or of a case of sums, solves or trainings: the same in words, for people}."""
-        cases = [self.training.recorded.words] if self.training else []
-        cases += [dict(study.words(known)) for study, known in self.known.values()]
+        """{label of a group, or of a case of a study: the same in words, for people}."""
+        cases = [dict(study.words(known)) for study, known in self.known.values()]
         return dict(ChainMap({group.label: group.words for group in self.groups}, *cases))
 
     @cached_property
@@ -65,18 +61,6 @@ class Overview:
     def score(self) -> Score | None:
         """The predictions of the ledger against the runs; None without a ledger."""
         return score(self.frames, self.ledger) if self.ledger else None
-
-    @cached_property
-    def training(self) -> training_tables.Study | None:
-        """The trainings that runs recorded; None where there are none."""
-        recorded = trainings(self.frames)
-        return training_tables.study(recorded) if len(recorded.runs) else None
-
-    @cached_property
-    def meshes(self) -> Used | None:
-        """How well runs over a mesh used their cores; None where there are none."""
-        recorded = used(self.frames)
-        return recorded if len(recorded.runs) else None
 
     @cached_property
     def known(self) -> dict[str, tuple[Study[Any], Any]]:

@@ -207,9 +207,14 @@ def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
 
 def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
     """What kinds of records there are, and what is unusual in them."""
-    kinds = {"sums": overview.study("sums"), "solves": overview.study("solves"), "trainings": overview.training,
-             "audits": overview.study("audits"), "answers": overview.study("answers")}  # fmt: skip
-    yield from (name for name, study in kinds.items() if study)
+    kinds = {
+        "sums": "sums",
+        "solves": "solves",
+        "trainings": "learning",
+        "audits": "audits",
+        "answers": "answers",
+    }
+    yield from (fact for fact, study in kinds.items() if overview.study(study))
     if solves := overview.study("solves"):
         table = solves.recorded.solves
         if (table["converged"] < 1).any():

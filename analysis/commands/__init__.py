@@ -14,7 +14,7 @@ from typing import Any
 from analysis import studies
 
 OWN = (
-    "report", "divergence", "variability", "learning",
+    "report", "divergence", "variability",
     "sharding", "predict", "score", "lint", "chain", "show", "export", "ask",
 )  # fmt: skip
 COMMANDS = (*OWN, *studies.names())

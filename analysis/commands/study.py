@@ -38,4 +38,4 @@ def run(name: str, options: argparse.Namespace) -> Answer:
         *tables_in_words(study.tables(known), study.words(known)),
     ]
     notes = [*(f"Note: {note}." for note in study.notes(known)), *(f"Written: {file}" for file in files)]
-    return Answer(frames, {data.name: data.of(known) for data in study.data}, shown, notes, files=files)
+    return Answer(frames, {data.name: data.frame(known) for data in study.data}, shown, notes, files=files)

@@ -32,8 +32,6 @@ from analysis.report.machine import machine_sections
 from analysis.report.timelines import timeline_sections
 from analysis.report.times import costs_sections, times_sections
 from analysis.runs import Id
-from analysis.training.mesh import section as mesh_section
-from analysis.training.sections import training_sections
 from analysis.verdict import HOLDS, MEANING, Group, counted
 from miniapps.untrusted.ledger import Ledger
 from miniapps.untrusted.text import printable
@@ -56,8 +54,8 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     "components",
     "sums",
     "solves",
-    lambda overview: training_sections(overview.training) if overview.training else [],
-    lambda overview: [mesh_section(overview.meshes)] if overview.meshes else [],
+    "learning",
+    "utilisation",
     "answers",
     "audits",
 )

@@ -33,12 +33,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Data(Generic[Known]):
-    """A table of a study, which --csv and --json write: `meaning` says what a row is, `of(known)` makes the frame."""
+    """A table of a study, which --csv and --json write: `meaning` says what a row is, `of(known)` has all `columns` and
+    perhaps more."""
 
     name: str
     meaning: str
     columns: Mapping[str, Column]
     of: Callable[[Known], pd.DataFrame]
+
+    def frame(self, known: Known) -> pd.DataFrame:
+        """The declared columns, each of its type."""
+        return frame(self.of(known), self.columns)
 
 
 @dataclass(frozen=True)

@@ -29,12 +29,12 @@ def schedule(*shares, tile=4):
     }
 
 
-def write_answers(out, results, ms, backend="eager", guarantee="none", schedule=None):
+def write_answers(out, results, ms, backend="eager", guarantee="none", schedule=None, **more):
     """Write a run into the new directory `out` and return it: `results` of each image, `ms` milliseconds of each
     request, the document of its `schedule`."""
     out.mkdir(parents=True)
     method = METHOD | {"run.guarantee": guarantee, "inference.backend": backend}
-    given = {"app": "inference", "run_id": str(out), "method": method}
+    given = {"app": "inference", "run_id": str(out), "method": method, **more}
     clock = Clock()
     with mock.patch("time.perf_counter_ns", clock):
         tracer = Tracer(out / rank_file(0), attributes(0, 1, guarantee, "direct", **given), size=1)

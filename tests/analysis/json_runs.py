@@ -108,6 +108,7 @@ def command_lines(root, out):
         "sums": ["sums", root / "sums"],
         "solves": ["solves", root / "solves"],
         "learning": ["learning", root / "training"],
+        "utilisation": ["utilisation", root / "training" / "mesh"],
         "audits": ["audits", root / "audits"],
         "answers": ["answers", root / "answers"],
         "scaling": ["scaling", root / "scaled"],

@@ -22,7 +22,8 @@ def write_mesh(out, utilisation, *, flops=4e9, rate=1e9, cpu=2.0, size=2, thread
     config = {
         "run": {"threads": threads}, "model": {"name": "gpt"}, "mesh": {"recipe": "dp", "mesh": f"data={size}"},
     }  # fmt: skip
-    given = {"app": "training", "run_id": str(out), "config": config, "repeats": 1, **more}
+    method = {"run.guarantee": "layout", "mesh.recipe": "dp", "mesh.mesh": f"data={size}"}
+    given = {"app": "training", "run_id": str(out), "config": config, "method": method, "repeats": 1, **more}
     for rank in range(size):
         tracer = Tracer(
             out / rank_file(rank), attributes(rank, size, "layout", "block-tree", **given), size=size

@@ -74,7 +74,8 @@ def test_every_model_has_one_hash(tmp_path, model, recipe, mesh, one):
 
 
 def test_utilisation_is_recorded_by_step(whole):
-    from analysis.training.mesh import section, sentences, tables, used
+    from analysis.studies.utilisation.runs import used
+    from analysis.studies.utilisation.study import sections, sentences, tables
     from miniapps.partition.graphs.flops import model_flops
     from tests.miniapps.partition.graphs import exported
 
@@ -85,12 +86,12 @@ def test_utilisation_is_recorded_by_step(whole):
     )
     assert row["flops"] == model_flops(exported("gpt", **sizes)[2])
     assert 0 < row["least"] <= row["utilisation"] <= row["most"] and row["of_processor_time"] > 0
-    assert (row["steps"], row["mesh"], row["guarantee"]) == (4, "data=1", "layout")
-    assert "gpt, dp over data=1, layout: utilisation" in sentences(known)[0]
+    assert (row["steps"], row["ranks"], row["guarantee"]) == (4, 1, "layout")
+    assert "on 1 rank: utilisation" in sentences(known)[0]
     assert len(tables(known)) == 1
-    shown = section(known)
+    (shown,) = sections(known)
     (figure,), (_, stages) = shown.figures, [table for _, table in shown.tables]
-    assert figure.title == "The plan of gpt, dp over data=1" and "blocks.0" in figure.svg
+    assert figure.title.endswith(", over data=1") and "blocks.0" in figure.svg
     assert [row[1] for row in stages.rows][-1] == "loss, 21 gradients" and len(figure.data) == len(
         stages.rows
     )

@@ -31,6 +31,7 @@ from analysis.studies.scaling.tables import (
 from analysis.waiting.communication import COLLECTIVES, STRAGGLERS
 from analysis.waiting.links import LINKS
 from analysis.waiting.path import RANKS, REGIONS
+from miniapps.untrusted.text import printable
 
 IN_ALL = 1_000_000  # events read for the report
 
@@ -110,7 +111,7 @@ STUDY = Study(
     read=read,
     data=(
         Data("points", "a row per run ([what they say](analysis.md#scaling))", POINTS,
-             lambda known: known.points[list(POINTS)]),
+             lambda known: known.points.assign(path=known.points["path"].map(printable))),
         Data("speedups", "a row per series and rank count, with 95 % intervals", SPEEDUPS,
              lambda known: known.speedups),
         Data("fits", "a row per series and model of the run time", FITS, lambda known: known.fits),

@@ -8,20 +8,34 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.training.frames import WIDEST, Trainings
-from analysis.training.paired import difference
+from analysis.studies.contract import Column, frame
+from analysis.studies.learning.paired import difference
+from analysis.studies.learning.runs import LINE, RATE, WIDEST, Trainings
 
 END, EQUAL_TIME = "at the end", "in equal time"
 BEST = "best rate"
 
-PRICES = {"family": "str", "line": "str", "wire": "str", "rate": "float64", "runs": "int64", "seeds": "int64",
-          "accuracy": "float64", "accuracy_least": "float64", "accuracy_most": "float64", "in_time": "float64",
-          "loss": "float64", "seconds_per_step": "float64", "seconds_ratio": "float64", "bytes": "float64",
-          "bytes_ratio": "float64", "wire_error": "float64", "wire_cosine": "float64", "wire_length": "float64",
-          "best": "bool", "edge": "bool"}  # fmt: skip
-COMPARISONS = {"family": "str", "basis": "str", "measure": "str", "line": "str", "against": "str", "rate": "float64",
-               "against_rate": "float64", "pairs": "int64", "difference": "float64", "difference_low": "float64",
-               "difference_high": "float64", "sd": "float64", "least": "float64", "verdict": "str"}  # fmt: skip
+PRICES = {
+    **LINE, "wire": Column("str"), "rate": RATE, "runs": Column("int64"), "seeds": Column("int64"),
+    "accuracy": Column("float64", "median over runs"), "accuracy_least": Column("float64", "over runs"),
+    "accuracy_most": Column("float64", "over runs"),
+    "in_time": Column("float64", "accuracy when the shortest run ended, median"), "loss": Column("float64", "median"),
+    "seconds_per_step": Column("float64", "", "s"),
+    "seconds_ratio": Column("float64", "to the reference at this rate"),
+    "bytes": Column("float64", "of a rank and step"),
+    "bytes_ratio": Column("float64", "to the reference at this rate"), "wire_error": Column("float64"),
+    "wire_cosine": Column("float64"), "wire_length": Column("float64"), "best": Column("bool", "rate of the line"),
+    "edge": Column("bool", "the best is the smallest or largest that was tried"),
+}  # fmt: skip
+COMPARISONS = {
+    "family": Column("str"), "basis": Column("str", "a rate or `best rate`"),
+    "measure": Column("str", "`at the end` or `in equal time`"), "line": Column("str"), "against": Column("str"),
+    "rate": RATE, "against_rate": RATE, "pairs": Column("int64", "seeds that both have"),
+    "difference": Column("float64", "of accuracies, fractions"), "difference_low": Column("float64"),
+    "difference_high": Column("float64"), "sd": Column("float64"),
+    "least": Column("float64", "difference that would be seen with power 80 %"),
+    "verdict": Column("str", "`differs`, `no difference seen`, `too few seeds`"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -80,7 +94,7 @@ def prices(known: Trainings) -> pd.DataFrame:
                                                               "wire_cosine", "wire_length")},
                 }
             )  # fmt: skip
-    return pd.DataFrame(rows, columns=list(PRICES)).astype(PRICES)
+    return frame(rows, PRICES)
 
 
 def comparisons(known: Trainings) -> pd.DataFrame:
@@ -102,7 +116,7 @@ def comparisons(known: Trainings) -> pd.DataFrame:
                     "sd": d.sd, "least": d.least, "verdict": d.verdict,
                 }
             )  # fmt: skip
-    return pd.DataFrame(rows, columns=list(COMPARISONS)).astype(COMPARISONS)
+    return frame(rows, COMPARISONS)
 
 
 def bases(runs: pd.DataFrame) -> Iterator[Basis]:

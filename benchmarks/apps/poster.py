@@ -1,17 +1,28 @@
 """A published table of accuracies beside those of the runs, claim by claim.
 
+    python -m benchmarks.apps.poster RUN...
+
 Oyama's poster on AdaPrec (2018): CaffeNet (61.0 million parameters), 16 classes, 4 P100. Runs here have another network
-and other data: the direction of a difference can be compared, its size is an orientation only.
+and other data: the direction of a difference can be compared, its size is an orientation only. A claim holds where the
+95 % interval of our difference lies on the published side of 0; it does not where it lies on the other side, or where
+no difference is seen although the published one would have been.
 """
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 import pandas as pd
 
-from analysis.training.frames import WIDEST
-from analysis.training.paired import FEWEST, Difference, difference
-from analysis.training.prices import Basis
+from analysis.load.frames import load
+from analysis.page.sections import Shown, Table, lines_of
+from analysis.page.terminal import printer
+from analysis.page.text import interval
+from analysis.studies.learning.paired import FEWEST, Difference, difference
+from analysis.studies.learning.prices import BEST, Basis, bases, measured
+from analysis.studies.learning.runs import WIDEST, Trainings, trainings
+from analysis.studies.learning.tables import points, signed
 
 # Top accuracies, %, and the wires or policies that are the same here.
 PUBLISHED = {"float": 73.6, "fp8": 71.9, "Table-1": 60.1, "Fastest": 72.3, "AdaPrec": 74.4}
@@ -25,6 +36,39 @@ POSTER = {"family": "str", "basis": "str", "measure": "str", "claim": "str", "li
           "published": "float64", "published_against": "float64", "published_difference": "float64",
           "accuracy": "float64", "accuracy_against": "float64", "pairs": "int64", "difference": "float64",
           "difference_low": "float64", "difference_high": "float64", "verdict": "str", "why": "str"}  # fmt: skip
+COLUMNS = (
+    Shown("claim", lambda row: row.claim),
+    Shown("compared", lambda row: ", ".join(filter(None, [row.basis, row.measure]))),
+    Shown("published", lambda row: f"{points(row.published)} and {points(row.published_against)}", number=True),
+    Shown("ours, %", lambda row: " and ".join(points(x) or "-" for x in (row.accuracy, row.accuracy_against)),
+          number=True),
+    Shown("difference, points", lambda row: signed(row.difference), number=True),
+    Shown("95 % interval", lambda row: interval(row.difference_low, row.difference_high, signed), number=True),
+    Shown("seeds", lambda row: row.pairs, number=True),
+    Shown("verdict", lambda row: row.verdict),
+    Shown("why", lambda row: row.why),
+)  # fmt: skip
+
+
+def poster(known: Trainings) -> pd.DataFrame:
+    """The claims on the rate at which most ran, and on the best of each line; columns POSTER."""
+    wires = {(row.family, row.line): row.wire for row in known.runs.itertuples(index=False)}
+    return claims([basis for basis in bases(measured(known)) if basis.first or basis.name == BEST], wires)
+
+
+def tables(compared: pd.DataFrame) -> list[tuple[str, Table]]:
+    """(title, table) per family: the published claims on each basis."""
+    return [
+        (f"Claims of the poster{f': {family}' if family else ''}", lines_of(same, COLUMNS))
+        for family, same in compared.groupby("family", sort=False)
+    ]
+
+
+def sentence(compared: pd.DataFrame) -> str:
+    """How many of the published claims hold on any basis."""
+    count = compared["verdict"].value_counts()
+    parts = [f"{count.get(name, 0)} {name}" for name in (HOLDS, DOES_NOT, UNTOLD)]
+    return f"Of {len(compared)} comparisons with published claims: {', '.join(parts)}."
 
 
 def claims(bases: list[Basis], wires: dict[tuple[str, str], str]) -> pd.DataFrame:
@@ -96,3 +140,19 @@ def _line(basis: Basis, wires: dict[tuple[str, str], str], same: tuple[str, ...]
         if (own := wires[basis.family, line]) == wire or own.startswith(f"{wire},") or own.startswith(f"{wire}:")
     ]  # fmt: skip
     return max(lines, key=lambda line: len(basis.accuracy[line]), default="")
+
+
+def main() -> None:
+    """Print the claims beside what the runs came to."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("runs", nargs="+", metavar="RUN")
+    compared = poster(trainings(load(parser.parse_args().runs)))
+    say = printer()
+    for part in [sentence(compared), *tables(compared)]:
+        say(part)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Runs that learn: lines, their time and bytes, wires compared by seeds, decisions, variance, published claims."""
+"""Runs that learn: lines, their time and bytes, wires compared by seeds, decisions, variance."""
 
 import re
 
@@ -11,24 +11,23 @@ from analysis.__main__ import main
 from analysis.load.frames import load
 from analysis.power import POWER, least_difference
 from analysis.report.build import build
-from analysis.training.figures import accuracy_figures, band, decision_figures, price_figures
-from analysis.training.frames import trainings
-from analysis.training.paired import DIFFERS, TOO_FEW, UNSEEN, Difference, difference
-from analysis.training.poster import DOES_NOT, HOLDS, UNTOLD, claims, judged
-from analysis.training.prices import BEST, END, EQUAL_TIME, Basis
-from analysis.training.tables import exported, sentences, study
+from analysis.studies.learning.figures import accuracy_figures, band, decision_figures, price_figures
+from analysis.studies.learning.paired import DIFFERS, TOO_FEW, UNSEEN, difference
+from analysis.studies.learning.prices import BEST, END, EQUAL_TIME
+from analysis.studies.learning.runs import trainings
+from analysis.studies.learning.study import STUDY
+from analysis.studies.learning.tables import known_of, sentences
 from tests.analysis.synthetic import write_run
 from tests.analysis.test_report import SECTIONS, Page
 from tests.analysis.training_runs import study_of, write_training
 
 TRAINING = [
     "Training: accuracy and prices of wires", "Training: decisions", "Training: where the variance is",
-    "Training: a published table",
 ]  # fmt: skip
 
 
 def made_of(*paths):
-    return study(trainings(load(paths)))
+    return known_of(trainings(load(paths)))
 
 
 def only(frame, **where):
@@ -350,47 +349,6 @@ def test_numbers_that_are_none_are_left_out(tmp_path):
     assert len(accuracy_figures(results)) == 2 and len(price_figures(results)) == 0
 
 
-# ---- published claims
-
-
-def interval(low, high, pairs=5):
-    return Difference(pairs, (low + high) / 2, low, high, 0.01, 0.01)
-
-
-@pytest.mark.parametrize("ours, verdict", [
-    (interval(-0.03, -0.01), HOLDS), (interval(-0.005, -0.001), HOLDS), (interval(0.001, 0.02), DOES_NOT),
-    (interval(-0.01, 0.01), DOES_NOT), (interval(-0.03, 0.01), UNTOLD), (interval(-0.03, -0.01, 2), UNTOLD),
-])  # fmt: skip
-def test_a_claim_holds_does_not_or_cannot_be_told(ours, verdict):
-    assert judged(ours, -0.017, [])[0] == verdict
-    assert judged(ours, -0.017, ["fp8"]) == (UNTOLD, "no complete run of fp8")
-
-
-def test_the_direction_may_hold_where_the_size_does_not():
-    assert judged(interval(-0.03, -0.01), -0.017, []) == (HOLDS, "")
-    assert judged(interval(-0.005, -0.001), -0.017, []) == (HOLDS, "in direction, not in size")
-
-
-def test_each_claim_is_compared_with_the_lines_of_that_name(results):
-    poster = results.poster
-    row = only(poster, claim="Table-1 below float", basis="rate 0.05", measure=END)
-    assert (row["line"], row["against"], row["verdict"]) == ("table:n=1", "as is", HOLDS)
-    assert row["published_difference"] == pytest.approx(-0.135) and row["pairs"] == 3
-    row = only(poster, claim="AdaPrec above float", basis="rate 0.05", measure=END)
-    assert row["difference"] == pytest.approx(0.01) and row["verdict"] == HOLDS
-    row = only(poster, claim="Fastest below float")  # once, since none ran
-    assert (row["verdict"], row["why"]) == (UNTOLD, "no complete run of Fastest")
-    assert only(poster, claim="fp8 below float", basis="rate 0.05", measure=END)["verdict"] == DOES_NOT
-
-
-def test_another_table_is_not_taken_for_table_1():
-    accuracy = pd.Series([0.5, 0.6, 0.7])
-    basis = Basis("f", "rate 1", END, {"as is": accuracy, "table:n=10": accuracy}, {})
-    assert claims([basis], {("f", "as is"): "as is", ("f", "table:n=10"): "table:n=10"}).empty
-    basis = Basis("f", "rate 1", END, {"as is": accuracy, "x": accuracy}, {})
-    assert len(claims([basis], {("f", "as is"): "as is", ("f", "x"): "table:n=1,scale=match"})) > 0
-
-
 # ---- figures, report, command
 
 
@@ -412,14 +370,14 @@ def test_figures_show_every_line_and_every_run(results):
     assert len(decided.data) == 12
 
 
-def test_the_report_has_four_sections_more(root, results):
+def test_the_report_has_three_sections_more(root, results):
     html = build(load([root])).html
     Page(html)
     titles = [title for title in TRAINING if f"<h2>{title}</h2>" in html]
     assert titles == TRAINING
     own = html[html.index(f"<h2>{titles[0]}") : html.index("<h2>What limits these results")]
     text = re.sub("<[^>]*>", " ", own)
-    assert "Claims of the poster" in text and not re.search(r"\b(nan|None)\b", text, re.IGNORECASE)
+    assert "Prices of wires" in text and not re.search(r"\b(nan|None)\b", text, re.IGNORECASE)
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -439,8 +397,8 @@ def test_an_incomplete_run_alone_makes_a_report_and_an_answer(tmp_path, capsys):
 def test_the_command_prints_and_writes_every_table(root, tmp_path, results, capsys):
     assert main(["learning", str(root), "--csv", str(tmp_path / "csv")]) == 0
     printed = capsys.readouterr().out
-    assert "Prices of wires" in printed and "Claims of the poster" in printed
-    assert {path.stem for path in (tmp_path / "csv").iterdir()} == {*exported(results), "utilisation"}
+    assert "Prices of wires" in printed and "Accuracy compared at the end" in printed
+    assert {path.stem for path in (tmp_path / "csv").iterdir()} == {data.name for data in STUDY.data}
     read = pd.read_csv(tmp_path / "csv/comparisons.csv")
     assert read["difference"].tolist() == results.comparisons["difference"].tolist()
 
@@ -463,7 +421,7 @@ def test_weights_are_compared_between_runs_that_differ_in_one_thing_alone(tmp_pa
     run("c", 1, 3, 1.0, 1.0 + 2.0**-22)
     run("d", 2, 1, 3.0, 5.0)
     run("e", 2, 2, 9.0, 9.0)
-    frame = study(trainings(load([tmp_path]))).apart.set_index(["factor", "step"])
+    frame = known_of(trainings(load([tmp_path]))).apart.set_index(["factor", "step"])
     assert set(frame.index.get_level_values("factor")) == {"init", "order"}
     assert frame.loc[("order", 5), "v_ermv_least"] == 0.0 and frame.loc[("order", 10), "pairs"] == 3
     assert frame.loc[("order", 10), "v_ermv"] == 2.0**-21 and frame.loc[("order", 10), "v_c"] == 0.5

@@ -6,8 +6,8 @@ import pytest
 from analysis.__main__ import main
 from analysis.load.frames import load
 from analysis.report.build import build
-from analysis.training.frames import trainings
-from analysis.training.outputs import outputs
+from analysis.studies.learning.outputs import outputs
+from analysis.studies.learning.runs import trainings
 from kernels.bits import bound
 from tests.analysis.training_runs import write_training
 

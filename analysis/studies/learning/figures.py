@@ -1,4 +1,4 @@
-"""The figures of the trainings: a Study in, SVG out."""
+"""The figures of the trainings: SVG of what is Known."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import pandas as pd
 from analysis.page import svg
 from analysis.page.axes import floor_of, log_axis, plain_ticks
 from analysis.page.svg import Figure, figure_of
-from analysis.training.prices import at, common_rates, named
-from analysis.training.tables import Study
+from analysis.studies.learning.prices import at, common_rates, named
+from analysis.studies.learning.tables import Known
 
 DRAWN = 4  # families that have figures; the tables have all
 COLOURS = 7  # lines of a family in one figure
@@ -20,15 +20,15 @@ POINTS = 3000  # of one figure: evaluations are thinned evenly beyond, runs neve
 AXES = {"seconds": ("time", "time of training, s"), "step": ("steps", "step")}
 
 
-def left_out(results: Study) -> int:
+def left_out(known: Known) -> int:
     """How many families have tables only."""
-    return max(0, results.prices["family"].nunique() - DRAWN)
+    return max(0, known.prices["family"].nunique() - DRAWN)
 
 
-def accuracy_figures(results: Study) -> list[Figure]:
+def accuracy_figures(known: Known) -> list[Figure]:
     """Accuracy over time and over steps: of each line the median over seeds, and the band of all of them."""
     figures = []
-    for drawn in _families(results):
+    for drawn in _families(known):
         for column, (name, label) in AXES.items():
             bands = [
                 (i, band(drawn.curves[(drawn.curves["line"] == line).to_numpy()], column))
@@ -55,10 +55,10 @@ def accuracy_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def apart_figures(results: Study) -> list[Figure]:
+def apart_figures(known: Known) -> list[Figure]:
     """V_ermv of the sampled weights over steps, a line for each thing in which runs differ."""
     figures = []
-    for number, (family, same) in enumerate(results.apart.groupby("family", sort=False)):
+    for number, (family, same) in enumerate(known.apart.groupby("family", sort=False)):
         factors = same["factor"].drop_duplicates().tolist()[:COLOURS]
         if number == DRAWN:
             break
@@ -93,10 +93,10 @@ def _apart(drawn: pd.DataFrame, factors: list[str]) -> Callable:
     return plot
 
 
-def price_figures(results: Study) -> list[Figure]:
+def price_figures(known: Known) -> list[Figure]:
     """The final accuracy of every run against the bytes that a rank sent in a step."""
     figures = []
-    for drawn in _families(results):
+    for drawn in _families(known):
         runs = drawn.runs[
             (drawn.runs["bytes"] > 0).to_numpy() & drawn.runs["line"].isin(drawn.lines).to_numpy()
         ]
@@ -117,10 +117,10 @@ def price_figures(results: Study) -> list[Figure]:
     return figures
 
 
-def decision_figures(results: Study) -> list[Figure]:
+def decision_figures(known: Known) -> list[Figure]:
     """What came of each decision against what its trial came to."""
     shown = ["family", "line", "seeds", "run", "repeat", "step", "choice", "tried_per_s", "gained_per_s"]
-    rows = results.decisions[shown]
+    rows = known.decisions[shown]
     rows = rows[np.isfinite(rows[["tried_per_s", "gained_per_s"]]).all(axis=1)]
     lines = list(dict.fromkeys(rows["line"]))
     points = [(i, rows[(rows["line"] == line).to_numpy()]) for i, line in enumerate(lines[:COLOURS])]
@@ -167,9 +167,9 @@ class Drawn:
     more: str
 
 
-def _families(results: Study) -> Iterator[Drawn]:
-    complete = results.recorded.runs[results.recorded.runs["complete"].to_numpy()]
-    families = list(dict.fromkeys(results.prices["family"]))
+def _families(known: Known) -> Iterator[Drawn]:
+    complete = known.recorded.runs[known.recorded.runs["complete"].to_numpy()]
+    families = list(dict.fromkeys(known.prices["family"]))
     for k, family in enumerate(families[:DRAWN]):
         own = complete[(complete["family"] == family).to_numpy()]
         rate = common_rates(own)[0]
@@ -181,7 +181,7 @@ def _families(results: Study) -> Iterator[Drawn]:
             end=f": {family}" if len(families) > 1 else "",
             rate=named(rate),
             runs=runs,
-            curves=results.recorded.curves.merge(runs[["run", "repeat"]], on=["run", "repeat"]),
+            curves=known.recorded.curves.merge(runs[["run", "repeat"]], on=["run", "repeat"]),
             lines=lines[:COLOURS],
             more=f" {rest} more are in the table." if rest > 0 else "",
         )

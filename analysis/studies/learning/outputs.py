@@ -16,7 +16,8 @@ import pandas as pd
 
 from analysis.history import named
 from analysis.load.frames import Frames
-from analysis.training.frames import SEEDS, Trainings
+from analysis.studies.contract import Column, frame
+from analysis.studies.learning.runs import SEEDS, Trainings
 from kernels import bits
 
 TRAINING, INFERENCE = "aggregate", "aggregate_inference"  # last names of the factors
@@ -26,11 +27,21 @@ BY_CHANCE = ("atomic", DRAWN)
 LOOKED_AT = {"weights": ("weights", "weights_sample"), "outputs": ("outputs", "outputs"),
              "predictions": ("predictions", "predictions")}  # fmt: skip
 NUMBERS = ("weights", "outputs")  # predictions are names of classes, which have no relative difference
-OUTPUTS = {"family": "str", "training": "str", "inference": "str", "training_fixed": "bool", "inference_fixed": "bool",
-           "what": "str", "settings": "int64", "runs": "int64", "distinct": "int64", "pairs": "int64",
-           "differing": "int64", "v_ermv": "float64", "v_ermv_least": "float64", "v_ermv_most": "float64",
-           "v_c": "float64", "bound": "float64", "reference": "str", "reference_pairs": "int64",
-           "reference_v_ermv": "float64", "reference_v_c": "float64"}  # fmt: skip
+OUTPUTS = {
+    "family": Column("str"), "training": Column("str", "order"), "inference": Column("str", "order"),
+    "training_fixed": Column("bool", "not an order by chance"), "inference_fixed": Column("bool"),
+    "what": Column("str", "`weights`, `outputs` or `predictions`"),
+    "settings": Column("int64", "groups of runs that agree in all but orders"), "runs": Column("int64"),
+    "distinct": Column("int64", "results by all bits, added up over settings"),
+    "pairs": Column("int64", "with the first run of the same setting and orders"),
+    "differing": Column("int64", "of these, with other bits"),
+    "v_ermv": Column("float64", "of the values that were recorded, median over pairs"),
+    "v_ermv_least": Column("float64"), "v_ermv_most": Column("float64"), "v_c": Column("float64", "median over pairs"),
+    "bound": Column("float64", "of the probability of a difference, at 95 %, where there was none"),
+    "reference": Column("str", "the fixed orders that the last columns compare with, empty where there are none"),
+    "reference_pairs": Column("int64"), "reference_v_ermv": Column("float64", "median"),
+    "reference_v_c": Column("float64", "median"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -69,7 +80,7 @@ def outputs(known: Trainings) -> pd.DataFrame:
     complete = known.runs[known.runs["complete"]]
     for family, same in complete.groupby("family", sort=False):
         rows += _of_family(str(family), _settings(known.frames, same))
-    return pd.DataFrame(rows, columns=list(OUTPUTS)).astype(OUTPUTS)
+    return frame(rows, OUTPUTS)
 
 
 def _settings(frames: Frames, runs: pd.DataFrame) -> list[list[Answers]]:

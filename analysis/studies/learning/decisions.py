@@ -9,7 +9,18 @@ import numpy as np
 import pandas as pd
 
 from analysis.history import series
-from analysis.training.frames import ACCURACY, CURVE_ERROR, LOSS, Trainings, elapsed
+from analysis.studies.contract import Column, frame
+from analysis.studies.learning.runs import (
+    ACCURACY,
+    CURVE_ERROR,
+    LINE,
+    LOSS,
+    RATE,
+    RUN,
+    SEEDS_OF,
+    Trainings,
+    elapsed,
+)
 
 NAMES = ("wire", "fastest", "lgreco")  # of these decisions in the table `choices`
 BEGIN, END = "begin", "end"  # choices beside them: the states from which and to which a run goes
@@ -17,13 +28,25 @@ TRIAL = "trial "  # a state after a trial begins so
 LOSSES = 10  # of steps, whose median is the loss at a decision
 FEWEST = 6  # decisions for a rank correlation
 
-DECISIONS = {"family": "str", "line": "str", "seeds": "str", "rate": "float64", "run": "str", "repeat": "int64",
-             "step": "int64", "choice": "str", "tensors": "int64", "trial": "bool", "score": "float64",
-             "curve_error": "float64", "seconds": "float64", "loss_before": "float64", "loss_after": "float64",
-             "tried_per_s": "float64", "gained_per_s": "float64", "accuracy_after": "float64"}  # fmt: skip
-SUMMARY = {"family": "str", "line": "str", "runs": "int64", "decisions": "int64", "trials": "int64",
-           "choices": "str", "known": "int64", "gained": "int64", "correlation": "float64",
-           "curve_error": "float64"}  # fmt: skip
+DECISIONS = {
+    **LINE, "seeds": SEEDS_OF, "rate": RATE, **RUN, "step": Column("int64", "the one before"), "choice": Column("str"),
+    "tensors": Column("int64", "that were decided about"),
+    "trial": Column("bool", "with which wire to go on was decided after it"),
+    "score": Column("float64", "the largest, in the unit of the policy"),
+    "curve_error": Column("float64", "of the predicted loss"),
+    "seconds": Column("float64", "until the next decision", "s"),
+    "loss_before": Column("float64", "of the state from which it went on"), "loss_after": Column("float64"),
+    "tried_per_s": Column("float64", "loss that fell per second in the last trial of this choice"),
+    "gained_per_s": Column("float64", "loss that fell per second after it"),
+    "accuracy_after": Column("float64", "the last until the next decision"),
+}  # fmt: skip
+SUMMARY = {
+    **LINE, "runs": Column("int64"), "decisions": Column("int64", "that were no trials"), "trials": Column("int64"),
+    "choices": Column("str", "how often each was made"), "known": Column("int64", "decisions with an outcome"),
+    "gained": Column("int64", "of these, after which the loss fell"),
+    "correlation": Column("float64", "Spearman's, of trial and outcome"),
+    "curve_error": Column("float64", "of the predicted loss, median size"),
+}  # fmt: skip
 
 
 def decisions(known: Trainings) -> pd.DataFrame:
@@ -41,7 +64,7 @@ def decisions(known: Trainings) -> pd.DataFrame:
         choices = known.frames.of("choices", run["run"], run["repeat"])
         if choices["name"].isin(NAMES).any():
             rows += _of_run(known, run, choices)
-    return pd.DataFrame(rows, columns=list(DECISIONS)).astype(DECISIONS)
+    return frame(rows, DECISIONS)
 
 
 def _of_run(known: Trainings, run: dict[str, Any], choices: pd.DataFrame) -> list[dict[str, Any]]:
@@ -104,7 +127,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
                 "curve_error": every["curve_error"].abs().median(),
             }
         )  # fmt: skip
-    return pd.DataFrame(lines, columns=list(SUMMARY)).astype(SUMMARY)
+    return frame(lines, SUMMARY)
 
 
 def _stated(choices: pd.DataFrame, step: int, name: str) -> str:

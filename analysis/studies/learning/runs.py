@@ -21,6 +21,7 @@ from analysis.groups import UNSET, cases, problem_names
 from analysis.history import named, series
 from analysis.load.frames import Frames
 from analysis.runs import ids
+from analysis.studies.contract import Column, frame
 from miniapps.trace.head import orderings
 
 ACCURACY, LOSS = "accuracy", "loss"
@@ -35,13 +36,25 @@ POLICY = "policy.name"
 SEED, SEEDS = "run.seed", "seeds."
 FIRST = ("init", "data", "dropout")  # seeds in the order in which they are told, before others
 
-RUNS = {"family": "str", "line": "str", "case": "str", "wire": "str", "guarantee": "str", "ordering": "str",
-        "ranks": "int64", "rate": "float64", "seeds": "str", "run": "str", "repeat": "int64", "complete": "bool",
-        "emulated": "bool", "steps": "int64", "last_step": "int64", "accuracy": "float64", "loss": "float64",
-        "seconds": "float64", "bytes": "float64", "wire_error": "float64", "wire_cosine": "float64",
-        "wire_length": "float64", "curve_error": "float64"}  # fmt: skip
-CURVES = {"family": "str", "line": "str", "rate": "float64", "seeds": "str", "run": "str", "repeat": "int64",
-          "step": "int64", "seconds": "float64", "accuracy": "float64"}  # fmt: skip
+LINE = {"family": Column("str"), "line": Column("str")}
+SEEDS_OF = Column("str", "`init=1, data=1`")
+RATE = Column("float64", "learning rate")
+RUN = {"run": Column("str"), "repeat": Column("int64")}
+ENCODED = "of the encoded gradient, median over encoded tensors and steps"
+RUNS = {
+    **LINE, "case": Column("str"), "wire": Column("str", "the policy where one chose"), "guarantee": Column("str"),
+    "ordering": Column("str"), "ranks": Column("int64"), "rate": RATE, "seeds": SEEDS_OF, **RUN,
+    "complete": Column("bool"), "emulated": Column("bool", "links"), "steps": Column("int64", "that were trained"),
+    "last_step": Column("int64"), "accuracy": Column("float64", "the last, a fraction"),
+    "loss": Column("float64", "the last"), "seconds": Column("float64", "of training, until the last accuracy", "s"),
+    "bytes": Column("float64", "of a rank and step"), "wire_error": Column("float64", ENCODED),
+    "wire_cosine": Column("float64", ENCODED), "wire_length": Column("float64", ENCODED),
+    "curve_error": Column("float64", "of the predicted loss, median size over decisions"),
+}  # fmt: skip
+CURVES = {
+    **LINE, "rate": RATE, "seeds": SEEDS_OF, **RUN, "step": Column("int64"),
+    "seconds": Column("float64", "of training", "s"), "accuracy": Column("float64"),
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -82,10 +95,8 @@ def trainings(frames: Frames) -> Trainings:
         rows.append(_training(frames, run, values, curve))
     return Trainings(
         frames=frames,
-        runs=pd.DataFrame(rows, columns=list(RUNS)).astype(RUNS),
-        curves=(pd.concat(curves, ignore_index=True) if curves else pd.DataFrame(columns=list(CURVES)))[
-            list(CURVES)
-        ].astype(CURVES),
+        runs=frame(rows, RUNS),
+        curves=frame(pd.concat(curves, ignore_index=True) if curves else [], CURVES),
         levels={(run["run"], run["repeat"]): run["levels"] for run in known.to_dict("records")},
         words=dict(zip(known["case"], known["words"], strict=True)),
     )

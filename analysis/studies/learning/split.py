@@ -11,17 +11,22 @@ import pandas as pd
 from analysis.runs import ids
 from analysis.studies.components.estimates import of_problem
 from analysis.studies.components.observations import ALLOCATION, LAUNCH, NODE, RANDOM, Observations
-from analysis.training.frames import ACCURACY, Trainings
-from analysis.training.prices import at, common_rates, named
+from analysis.studies.contract import Column, frame
+from analysis.studies.learning.prices import at, common_rates, named
+from analysis.studies.learning.runs import ACCURACY, RATE, Trainings
 
 WORDS = {"init": "initial weights", "data": "order of the data", "dropout": "dropout", "seed": "seed",
          "ordering": "order of additions", "wire": "wire", "guarantee": "guarantee", "ranks": "number of ranks",
          "combination": "combinations of these", "launch": "launches",
          "repeat": "runs alike in all of these"}  # fmt: skip
-SPLIT = {"family": "str", "rate": "float64", "observations": "int64", "factor": "str", "words": "str",
-         "levels": "float64", "df": "float64", "variance": "float64", "variance_low": "float64",
-         "variance_high": "float64", "share": "float64", "negative": "bool", "alias": "str",
-         "remark": "str"}  # fmt: skip
+SPLIT = {
+    "family": Column("str"), "rate": RATE, "observations": Column("int64"), "factor": Column("str"),
+    "words": Column("str"), "levels": Column("float64"), "df": Column("float64"), "variance": Column("float64"),
+    "variance_low": Column("float64", "where 8 launches or more differ in nothing else"),
+    "variance_high": Column("float64"), "share": Column("float64", "of all"),
+    "negative": Column("bool", "the estimate is below 0"), "alias": Column("str", "from what it cannot be told"),
+    "remark": Column("str"),
+}  # fmt: skip
 
 
 def split(known: Trainings) -> pd.DataFrame:
@@ -29,7 +34,7 @@ def split(known: Trainings) -> pd.DataFrame:
 
     Factors: each seed, guarantee, order of additions, wire and rank count, as far as they vary, and their combinations;
     what is left are runs that agree in all: additions in order of arrival. Estimated by Henderson's method 3
-    (`analysis.components`), with intervals where enough launches agree in all. `share` of the sum of all; `alias`:
+    (the study of components), with intervals where enough launches agree in all. `share` of the sum of all; `alias`:
     factors that the design does not separate from this one, which then has no variance of its own.
     """
     rows = []
@@ -50,7 +55,7 @@ def split(known: Trainings) -> pd.DataFrame:
                        "share": variance / whole if whole > 0 else np.nan,
                        "words": WORDS.get(row["factor"], row["factor"]), "remark": _in_words(row["remark"])}
                 )  # fmt: skip
-    return pd.DataFrame(rows, columns=list(SPLIT)).astype(SPLIT)
+    return frame(rows, SPLIT)
 
 
 def _in_words(remark: str) -> str:

@@ -13,13 +13,18 @@ import pandas as pd
 
 from analysis.history import named
 from analysis.load.frames import Frames
-from analysis.training.frames import Trainings
+from analysis.studies.contract import Column, frame
+from analysis.studies.learning.runs import Trainings
 from kernels import bits
 
 SAMPLE = "weights_sample"
 OF_LINES = ("wire", "guarantee", "ordering", "ranks")  # which lines differ in; the other factors are seeds
-APART = {"family": "str", "factor": "str", "step": "int64", "pairs": "int64", "v_ermv": "float64",
-         "v_ermv_least": "float64", "v_ermv_most": "float64", "v_c": "float64"}  # fmt: skip
+APART = {
+    "family": Column("str"), "factor": Column("str", "a seed, `wire`, `guarantee`, `ordering` or `ranks`"),
+    "step": Column("int64"), "pairs": Column("int64"),
+    "v_ermv": Column("float64", "of a sample of the weights, median over pairs"), "v_ermv_least": Column("float64"),
+    "v_ermv_most": Column("float64"), "v_c": Column("float64", "of these, median over pairs"),
+}  # fmt: skip
 
 
 def apart(known: Trainings) -> pd.DataFrame:
@@ -33,7 +38,7 @@ def apart(known: Trainings) -> pd.DataFrame:
         factors = sorted({factor for run, repeat, *_ in places for factor in known.levels[run, repeat]})
         for factor in factors:
             rows += _of_factor(known, family, factor, places, samples)
-    return pd.DataFrame(rows, columns=list(APART)).astype(APART)
+    return frame(rows, APART)
 
 
 def _of_factor(known: Trainings, family: str, factor: str, places, samples) -> list[dict]:
