@@ -141,6 +141,7 @@ def test_both_problems_are_told(known, request):
     assert [text for text in TOLD.get(name, ("64", "128")) if text not in " ".join(texts)] == []
 
 
+@pytest.mark.slow
 def test_the_report_has_them_all_at_once(tmp_path):
     for name, write in WRITERS.items():
         for problem, options in PROBLEMS.items():
