@@ -46,7 +46,8 @@ class Used:
 def used(frames: Frames) -> Used:
     """What the runs among `frames` that recorded their utilisation hold of it."""
     needed = {UTILISATION, MODEL_FLOPS, CORE_RATE}
-    known = [needed <= set(frames.of("usage", *run)["name"]) for run in ids(frames.runs)]
+    some = needed <= set(frames.names)
+    known = [some and needed <= set(frames.of("usage", *run)["name"]) for run in ids(frames.runs)]
     runs = frames.runs[np.array(known, bool)]
     names = problem_names(runs)
     runs = cases(runs.assign(family=[names[problem] for problem in runs["problem"]]), "family")
