@@ -10,15 +10,13 @@ their median and range over launches. Bytes are those that a rank sends, as the 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.launching import ROOT, launcher
+from benchmarks.harness.launching import ROOT, launcher, output_of
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
@@ -72,14 +70,8 @@ def launched(tree: Path, ranks: int, dtype: str, contributions: int, lengths, li
     """What `layout_steps` prints on so many ranks with a checkout's modules."""
     command, extra = launcher(library)
     words = ["--dtype", dtype, "--contributions", str(contributions), "--lengths", *map(str, lengths)]
-    environment = os.environ | extra | {"PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
-    ended = subprocess.run(
-        [*command, "-n", str(ranks), sys.executable, "-P", "-c", STEPS, *words],
-        capture_output=True, text=True, timeout=LIMIT_S, env=environment, cwd=tree,
-    )  # fmt: skip
-    if ended.returncode:
-        raise RuntimeError(f"{tree}: ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}")
-    return json.loads(ended.stdout)
+    command += ["-n", str(ranks), sys.executable, "-P", "-c", STEPS, *words]
+    return json.loads(output_of(command, extra | {"PYTHONPATH": str(tree)}, LIMIT_S, tree))
 
 
 def main(argv=None) -> None:

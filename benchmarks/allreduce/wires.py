@@ -14,15 +14,13 @@ less the 5 % that headers take.
 """
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.harness.launching import ROOT, launcher, on_nodes
+from benchmarks.harness.launching import launcher, on_nodes, output_of
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
@@ -101,17 +99,7 @@ def alone(mpi: str, nbytes: int, rounds: int, links: str = "") -> dict[str, list
     """Seconds of every ordering on one node, over emulated `links` where given."""
     command, extra = launcher(mpi)
     command += ["-n", str(RANKS), *asked(nbytes, rounds, links)]
-    ended = subprocess.run(
-        command,
-        cwd=ROOT,
-        env=os.environ | {"OMP_NUM_THREADS": "1"} | extra,
-        timeout=LIMIT_S,
-        capture_output=True,
-        text=True,
-    )
-    if ended.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
-    return json.loads(ended.stdout)
+    return json.loads(output_of(command, extra, LIMIT_S))
 
 
 def asked(nbytes: int, rounds: int, links: str = "") -> list[str]:

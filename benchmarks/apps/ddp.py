@@ -16,14 +16,12 @@ gloo. All variants take turns step by step in one job; a time is that of the slo
 """
 
 import json
-import os
-import subprocess
 import sys
 import tempfile
 
 import numpy as np
 
-from benchmarks.harness.launching import ROOT, launcher
+from benchmarks.harness.launching import launcher, output_of
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
@@ -52,13 +50,7 @@ def rows(part: str, options) -> list[dict]:
     """A row for each variant: its time for a step, and that over DDP's own, round by round."""
     command, extra = launcher("mpich")
     command += ["-n", part, sys.executable, "-m", "benchmarks.apps.ddp", "--worker", str(options.rounds)]
-    ended = subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"} | extra, timeout=LIMIT_S, capture_output=True,
-        text=True,
-    )  # fmt: skip
-    if ended.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stderr}")
-    seconds = json.loads(ended.stdout.splitlines()[-1])
+    seconds = json.loads(output_of(command, extra, LIMIT_S).splitlines()[-1])
     return [
         {
             "processes": int(part),

@@ -20,8 +20,6 @@ deviation of ln(measured / predicted) of the steps that rates were fitted to.
 
 import argparse
 import json
-import os
-import subprocess
 import sys
 import tempfile
 from dataclasses import asdict, replace
@@ -35,7 +33,7 @@ from msgspec import convert
 from analysis.predict import sharding
 from analysis.predict.lookups import Load
 from analysis.predict.sharding import CLOCKS
-from benchmarks.harness.launching import ROOT, mpirun
+from benchmarks.harness.launching import mpirun, output_of
 from benchmarks.harness.results import add_quiet, machine, report
 from kernels.progress import Progress
 from miniapps.embeddings import steps
@@ -97,14 +95,7 @@ def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarra
             json.dumps({"problems": [asdict(problem) for problem in problems], "rounds": rounds})
         )
         command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", "benchmarks.apps.dlrm", "--worker"]
-        ended = subprocess.run(
-            [*command, str(given), str(answer)], cwd=ROOT, env=os.environ | {"OMP_NUM_THREADS": "1"},
-            capture_output=True, text=True,
-        )  # fmt: skip
-        if ended.returncode:
-            raise RuntimeError(
-                f"{' '.join(command)} ended with {ended.returncode}:\n{ended.stdout}\n{ended.stderr}"
-            )
+        output_of([*command, str(given), str(answer)])
         return [np.array(of) for of in json.loads(answer.read_text())]
 
 

@@ -20,16 +20,14 @@ import argparse
 import contextlib
 import io
 import json
-import os
 import random
-import subprocess
 import sys
 import tempfile
 from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.harness.launching import mpirun
+from benchmarks.harness.launching import mpirun, output_of
 from benchmarks.harness.results import add_quiet, machine, save
 
 RANKS, OTHER_RANKS = 3, 2
@@ -119,22 +117,8 @@ def run(jobs: dict[int, list], root: Path) -> None:
     for ranks, listed in sorted(jobs.items()):
         path = root / f"jobs-{ranks}.json"
         path.write_text(json.dumps(listed))
-        command = [
-            *mpirun(),
-            "-n",
-            str(ranks),
-            sys.executable,
-            "-m",
-            "benchmarks.apps.first_divergence",
-            "--work",
-            str(path),
-        ]
-        environment = os.environ | {"OMP_NUM_THREADS": "1"}
-        done = subprocess.run(command, capture_output=True, text=True, env=environment)
-        if done.returncode:
-            raise RuntimeError(
-                f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-            )
+        own = [sys.executable, "-m", "benchmarks.apps.first_divergence", "--work", str(path)]
+        output_of([*mpirun(), "-n", str(ranks), *own])
 
 
 def work(path: str) -> int:

@@ -19,12 +19,10 @@ Each case is one launch of `mpirun -n RANKS python -m benchmarks.apps.partition_
 """
 
 import json
-import os
 import statistics
-import subprocess
 import sys
 
-from benchmarks.harness.launching import LIBRARIES, ROOT, mpirun, on_nodes
+from benchmarks.harness.launching import LIBRARIES, mpirun, on_nodes, output_of
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import ratio
 from jobs.cluster import Cluster, cluster
@@ -68,12 +66,7 @@ def steps(name: str, ranks: int, options, sizes: str = "") -> dict:
         "--quiet",
     ]
     command = [*mpirun(), "-n", str(ranks), *STEPS, *words]
-    done = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(output_of(command).splitlines()[-1])
 
 
 def model(options) -> list[dict]:

@@ -7,15 +7,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 LIBRARIES = ("mpich", "openmpi")
+LIMIT_S = 1800.0
+
+
+def output_of(
+    command: list[str],
+    environment: Mapping[str, str] | None = None,
+    timeout: float = LIMIT_S,
+    cwd: Path | None = ROOT,
+) -> str:
+    """What a command prints, with a thread for each process and the variables of `environment`.
+
+    Raises RuntimeError with all that it wrote when it does not end with 0, subprocess.TimeoutExpired after `timeout`.
+    """
+    variables = os.environ | {"OMP_NUM_THREADS": "1"} | (environment or {})
+    done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=variables, cwd=cwd)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout
 
 
 def launch(
-    ranks: int, module: str, options, timeout: float = 1800.0, look: Callable[[Path], dict] | None = None
+    ranks: int, module: str, options, timeout: float = LIMIT_S, look: Callable[[Path], dict] | None = None
 ) -> dict:
     """Run `python -m module options` on `ranks` ranks; its result.json and `launch_s`, the whole job's wall time, and
     what `look(directory of the run)` says.
@@ -27,18 +45,8 @@ def launch(
         command = [*mpirun(), "-n", str(ranks), sys.executable, "-m", module, *options]
         command += ["--out", str(out), "--no-progress"]
         begin = time.perf_counter()
-        done = subprocess.run(
-            command,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-        )
+        output_of(command, timeout=timeout, cwd=None)
         wall = time.perf_counter() - begin
-        if done.returncode:
-            raise RuntimeError(
-                f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-            )
         seen = look(out) if look else {}
         return json.loads((out / "result.json").read_text()) | {"launch_s": wall} | seen
 

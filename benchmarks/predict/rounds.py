@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
 
 import numpy as np
 
-from benchmarks.harness.launching import mpirun
+from benchmarks.harness.launching import mpirun, output_of
 
 SPIN_S, QUIET_SHARE, AGAIN_S = 0.05, 0.95, 2.0
 
@@ -38,12 +36,7 @@ def start(words: list[str], ranks: int = 0) -> str:
     """The output of `python -m WORDS`, on so many ranks where they are given. Raises RuntimeError unless it ends with
     0."""
     command = [*([*mpirun(), "-n", str(ranks)] if ranks else []), sys.executable, "-m", *words]
-    done = subprocess.run(
-        command, capture_output=True, text=True, timeout=1800, env=os.environ | {"OMP_NUM_THREADS": "1"}
-    )
-    if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-    return done.stdout
+    return output_of(command, cwd=None)
 
 
 def mean_error(errors: list[float]) -> float:
