@@ -46,7 +46,9 @@ def by_factor(
     table = frame_of(pairs(frames, against) if compared is None else compared)
     level = {label(key): name for key, name in zip(ids(runs), runs["level"], strict=True)}
     app = runs.drop_duplicates("cell").set_index("cell")["app"]
-    table = table.assign(app=table["cell"].map(app), a_level=table["a"].map(level), level=table["b"].map(level))
+    table = table.assign(
+        app=table["cell"].map(app), a_level=table["a"].map(level), level=table["b"].map(level)
+    )
     own = table["against"] == EACH_OTHER
     other = own & (table["a_level"] != table["level"])
     table["comparison"] = np.where(other, f"other {factor}", np.where(own, EACH_OTHER, REFERENCE))

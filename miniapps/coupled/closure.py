@@ -105,7 +105,7 @@ def closure_batch(config, options) -> str:
     return asked if asked != "auto" else ("block" if policy.per_block else "rank")
 
 
-class Closure:
+class EddyViscosity:
     """Gives the eddy viscosity that drives a step; trains the network where asked to.
 
     `gradients`: all-reduce of shape (parameters,), float32; `errors`: of shape (2,), float64; `same(array, what)`

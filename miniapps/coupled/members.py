@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from miniapps.coupled.closure import Closure
+from miniapps.coupled.closure import EddyViscosity
 from miniapps.coupled.state import State
 
 
@@ -26,6 +26,6 @@ class Member:
     seed: int
     surrogate: Any
     state: State = field(init=False)
-    closure: Closure = field(init=False)
+    closure: EddyViscosity = field(init=False)
     energy: float = 0.0
     enstrophy: float = 0.0

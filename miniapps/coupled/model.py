@@ -13,7 +13,7 @@ from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.checkpoints.rounding import rounded
 from miniapps.coupled import flow
 from miniapps.coupled.chunks import by_chunks
-from miniapps.coupled.closure import Closure, make_surrogate
+from miniapps.coupled.closure import EddyViscosity, make_surrogate
 from miniapps.coupled.flow import view
 from miniapps.coupled.initial import vorticity
 from miniapps.coupled.members import Member, Record
@@ -104,7 +104,7 @@ class Model:
             errors = dots("closure_error", 2)
         for member in self.members:
             member.state = State.at_rest(blocks, xp)
-            member.closure = Closure(
+            member.closure = EddyViscosity(
                 config, blocks, self.h, member.surrogate, gradients, errors, self._require_same, xp
             )
 

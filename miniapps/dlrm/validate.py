@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 from kernels.guarantees import ChoiceError
+from miniapps.checkpoints import options as checkpoints
 from miniapps.dlrm import problem, ratings
 from miniapps.dlrm.checkpoint import HOLDING
 from miniapps.dlrm.config import Embeddings
@@ -16,6 +17,22 @@ from miniapps.system.resources import Need
 
 DRAWN = ("rows", "tables", "zipf", "pooling", "features")  # options of what --data zipf draws
 TORCH = 2**27  # bytes of torch in a process
+
+
+def complete(config: Any, options: Any, size: int) -> None:
+    """Write back the seeds that follow from that of the run, the sharding that a file says, how the network is called,
+    which the guarantee decides where no option does, and how often the state is rounded."""
+    checkpoints.complete(config.output)
+    own = config.embeddings
+    if own.sharding == "auto":
+        own.sharding, own.choice = problem.chosen(config, size), ""
+    elif own.choice:
+        raise UsageError(
+            f"--choice {own.choice}: --sharding {own.sharding} has no use for it; choose --sharding auto, or leave it "
+            "out"
+        )
+    config.training.calls = checks.calls(config, options)
+    checks.complete_seeds(config.seeds, options.seed)
 
 
 def validate(config: Any, options: Any, size: int) -> None:

@@ -16,8 +16,9 @@ from miniapps.learning.samples.images import CLASSES, COUNTS, EDGE, Data
 from miniapps.learning.seeds import generator
 from miniapps.mesh import text
 from miniapps.partition import models
-from miniapps.partition.cuts.mesh import number, pairs
+from miniapps.partition.cuts.mesh import Mesh, carriers_of, number, pairs, parse
 from miniapps.partition.models import Task
+from miniapps.partition.planning.recipes import chosen
 
 
 def counts(config: Any) -> tuple[int, int]:
@@ -90,3 +91,17 @@ class Inputs:
 
 def _drawn(seed: int, when: tuple[int, int], purpose: int) -> np.random.Generator:
     return generator(seed, purpose, *when)
+
+
+def mesh_of(config, options, size: int) -> Mesh:
+    """The mesh, with what its axes carry. Raises UsageError, ChoiceError."""
+    model = models.model(config.model.name)
+    axes = chosen(model, deck(config), names(config))
+    recipe = model.RECIPES[config.mesh.recipe]
+    carriers = carriers_of(config.mesh.map, config.mesh.mesh, axes, recipe)
+    return parse(config.mesh.mesh, carriers, size, options.shuffle_blocks)
+
+
+def names(config) -> list[str]:
+    """The axes that cut the problem."""
+    return [name.strip() for name in config.mesh.axes.split(",")]

@@ -19,8 +19,7 @@ from miniapps.learning.optimisers import optimiser, rate_at
 from miniapps.learning.samples import images
 from miniapps.learning.samples.images import Data
 from miniapps.learning.weights import combined, fingerprints
-from miniapps.mesh.choice import mesh_of, names
-from miniapps.mesh.problem import Inputs, deck, load
+from miniapps.mesh.problem import Inputs, deck, load, mesh_of, names
 from miniapps.partition import models
 from miniapps.partition.capture.export import export
 from miniapps.partition.cuts.axes import axes_of

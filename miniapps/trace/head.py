@@ -22,7 +22,7 @@ Short = Annotated[str, Meta(max_length=4096)]
 Number = Annotated[float, Meta(gt=-1e18, lt=1e18)]
 
 
-class Tracer(msgspec.Struct):
+class TracerCost(msgspec.Struct):
     """The attributes of the group `tracer`; absent where the run was killed."""
 
     events: Count = 0
@@ -138,7 +138,7 @@ class Head(msgspec.Struct):
     result: dict[str, Short] | UnsetType = UNSET
     unseen: dict[str, Count] | UnsetType = UNSET
     unreached: list[Unreached] | UnsetType = UNSET
-    tracer: Tracer | UnsetType = UNSET
+    tracer: TracerCost | UnsetType = UNSET
 
 
 def check(attributes: dict[str, Any], where: str) -> None:

@@ -6,7 +6,7 @@ from math import prod
 from typing import Any
 
 from kernels.allreduce.coding import coding
-from miniapps.checkpoints.options import require_movable
+from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
 from miniapps.learning.models import require_data, require_heard
@@ -18,6 +18,15 @@ from miniapps.training.checkpoint import HOLDING
 from miniapps.training.policies import choosing
 
 TORCH = 2**27  # bytes of torch in a process
+
+
+def complete(config: Any, options: Any, size: int) -> None:
+    """Write back the seeds that follow from that of the run, how the network is called, which the guarantee decides
+    where no option does, how often the state is rounded, and what the model adds."""
+    checkpoints.complete(config.output)
+    config.training.calls = checks.calls(config, options)
+    models.model(config.model.name).complete(config)
+    checks.complete_seeds(config.seeds, options.seed)
 
 
 def validate(config: Any, options: Any, size: int) -> None:
@@ -40,7 +49,7 @@ def validate(config: Any, options: Any, size: int) -> None:
 
 def _movable(config: Any, options: Any) -> None:
     """What keeps something per rank, or depends on how many micro-batches a rank has, does not move."""
-    require_movable(config.output, options)
+    checkpoints.require_movable(config.output, options)
     used = coding(config.training.wire)
     for name, reason in (
         ("--policy " + config.training.policy, config.training.policy != "fixed"),

@@ -8,7 +8,7 @@ import torch
 
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
-from miniapps.mesh import choice
+from miniapps.mesh import validate
 from miniapps.mesh.config import MeshConfig
 from miniapps.partition import models
 from miniapps.partition.capture.export import export
@@ -114,8 +114,8 @@ def test_options_of_training_are_taken_or_refused_in_a_sentence():
         config.model.hidden = rng.choice([4, 16, 64])
         config.training.batch, config.training.micro, config.seeds.data = 64, rng.choice([8, 32]), 1
         try:
-            choice.complete(config, size := rng.choice([1, 1, 2, 4]))
-            choice.validate(config, options, size)
+            validate.complete_mesh(config, size := rng.choice([1, 1, 2, 4]))
+            validate.validate(config, options, size)
             taken += 1
         except REFUSED as error:
             assert len(str(error)) > 20

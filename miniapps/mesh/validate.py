@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from kernels.guarantees import ChoiceError, known
+from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
 from miniapps.learning.models import require_data, require_heard
 from miniapps.mesh.checkpoint import HOLDING
 from miniapps.mesh.config import SAMPLES
-from miniapps.mesh.problem import counts, deck, load
+from miniapps.mesh.problem import counts, deck, load, mesh_of, names
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
-from miniapps.partition.cuts.mesh import Mesh, carriers_of, parse, require_blocks, require_fits
+from miniapps.partition.cuts.mesh import require_blocks, require_fits
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.runner.faults import Fault, Struck, Targets
@@ -22,10 +23,17 @@ from miniapps.system.resources import Need
 TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that a step holds
 
 
-def complete(config: Any, size: int) -> None:
-    """Write back the mesh and the axes that follow from the recipe, axes in the order of the model. Raises ChoiceError
-    for a recipe or an axis that is unknown, for an axis that is named twice or cannot be cut so; UsageError for sizes
-    that do not fit each other."""
+def complete(config: Any, options: Any, size: int) -> None:
+    """Write back the mesh and the axes that follow from the recipe, axes in the order of the model, the seeds that
+    follow from that of the run, and how often the state is rounded. Raises ChoiceError for a recipe or an axis that is
+    unknown, for an axis that is named twice or cannot be cut so; UsageError for sizes that do not fit each other."""
+    checkpoints.complete(config.output)
+    complete_mesh(config, size)
+    checks.complete_seeds(config.seeds, options.seed)
+
+
+def complete_mesh(config: Any, size: int) -> None:
+    """Write back the mesh and the axes. Raises as `complete`."""
     model = models.model(config.model.name)
     known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(model.RECIPES))
     carriers = model.RECIPES[config.mesh.recipe]
@@ -41,20 +49,6 @@ def complete(config: Any, size: int) -> None:
     if not config.mesh.mesh:
         first, *others = dict.fromkeys(carriers.values())
         config.mesh.mesh = ",".join([f"{first}={size}", *(f"{name}=1" for name in others)])
-
-
-def mesh_of(config, options, size: int) -> Mesh:
-    """The mesh, with what its axes carry. Raises UsageError, ChoiceError."""
-    model = models.model(config.model.name)
-    axes = chosen(model, deck(config), names(config))
-    recipe = model.RECIPES[config.mesh.recipe]
-    carriers = carriers_of(config.mesh.map, config.mesh.mesh, axes, recipe)
-    return parse(config.mesh.mesh, carriers, size, options.shuffle_blocks)
-
-
-def names(config) -> list[str]:
-    """The axes that cut the problem."""
-    return [name.strip() for name in config.mesh.axes.split(",")]
 
 
 def validate(config: Any, options: Any, size: int) -> None:
@@ -90,7 +84,7 @@ def _plan(config: Any) -> Plan:
     return plan_of(model, sizes, graph, names(config), config.mesh.fuse)
 
 
-def memory(config: Any, size: int) -> Need:
+def memory(config: Any, options: Any, size: int) -> Need:
     """What a rank will need: whole parameters while they are drawn, and activations of all samples at worst."""
     parameters, activations = models.model(config.model.name).costs(deck(config))
     return Need(
@@ -100,7 +94,7 @@ def memory(config: Any, size: int) -> Need:
     )
 
 
-def targets(config: Any) -> Targets:
+def targets(config: Any, options: Any, size: int) -> Targets:
     """Parameters, of which a rank has parts. Results of a node are cut as the plan says, which is not made yet."""
     import torch
 
