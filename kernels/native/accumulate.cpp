@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "contributions.hpp"
+#include "kernels.hpp"
 
 namespace {
 
@@ -57,32 +58,26 @@ void in_blocks(std::size_t n, Float *out, Make make) {
     }
 }
 
-template <typename Float>
-void define(Module &m) {
-    m.def("compensated_sum", [](const py::object &sources, array<Float> out) {
-        const auto x = sources_of<Float>(sources, out.size());
-        Float *to = out.mutable_data();
-        const std::size_t n = out.size() / 2;
-        py::gil_scoped_release release;
-        in_blocks(n, to, [&](std::size_t from, std::size_t count, Pairs<Float> &pairs) {
-            sum_pairs(x.data(), x.size(), from, count, pairs);
-        });
-    }, py::arg("sources"), py::arg("out").noconvert());
-    m.def("compensated_load", [](const array<Float> &x, array<Float> out) {
-        const std::size_t k = x.shape(0), n = out.size() / 2;
-        if (std::size_t(x.size()) != k * n) throw std::invalid_argument("there must be two words per element");
-        const Float *from_ = x.data();
-        Float *to = out.mutable_data();
-        py::gil_scoped_release release;
-        in_blocks(n, to, [&](std::size_t from, std::size_t count, Pairs<Float> &pairs) {
-            load_pairs(from_ + from, k, n, count, pairs);
-        });
-    }, py::arg("x").noconvert(), py::arg("out").noconvert());
-}
-
 }  // namespace
 
-void register_accumulate(Module &m) {
-    define<double>(m);
-    define<float>(m);
+template <typename Float>
+void compensated_sum(const Sources &sources, array<Float> out) {
+    const auto x = sources_of<Float>(sources, out.size());
+    in_blocks(out.size() / 2, out.mutable_data(), [&](std::size_t from, std::size_t count, Pairs<Float> &pairs) {
+        sum_pairs(x.data(), x.size(), from, count, pairs);
+    });
 }
+
+template <typename Float>
+void compensated_load(array<Float> x, array<Float> out) {
+    const std::size_t k = x.shape(0), n = out.size() / 2;
+    if (std::size_t(x.size()) != k * n) throw std::invalid_argument("there must be two words per element");
+    in_blocks(n, out.mutable_data(), [&](std::size_t from, std::size_t count, Pairs<Float> &pairs) {
+        load_pairs(x.data() + from, k, n, count, pairs);
+    });
+}
+
+template void compensated_sum(const Sources &, array<double>);
+template void compensated_sum(const Sources &, array<float>);
+template void compensated_load(array<double>, array<double>);
+template void compensated_load(array<float>, array<float>);

@@ -1,12 +1,13 @@
 // How fast memory can be read by code that does nothing else: the measure of every sum (benchmarks/sums.py).
 #include <cstring>
 
+#include "kernels.hpp"
 #include "tiles.hpp"
 
 namespace {
 
 // Exclusive or of all words: one operation for eight of them, which no compiler may leave out.
-FPNA_CLONES u64 read(const char *x, std::size_t bytes) {
+FPNA_CLONES u64 read_words(const char *x, std::size_t bytes) {
     typedef unsigned long long Words __attribute__((vector_size(64)));
     Words all[4] = {}, v;
     std::size_t i = 0;
@@ -29,15 +30,11 @@ FPNA_CLONES u64 read(const char *x, std::size_t bytes) {
 
 }  // namespace
 
-void register_bandwidth(Module &m) {
-    m.def("read", [](const py::array &x, int threads) {
-        if (!(x.flags() & py::array::c_style)) throw std::invalid_argument("x: expected a contiguous array");
-        const auto *from = static_cast<const char *>(x.data());
-        const std::size_t bytes = x.nbytes();
-        py::gil_scoped_release release;
-        return in_parts(
-            bytes, 1, threads, u64(0),
-            [from](u64 &word, std::size_t begin, std::size_t end) { word ^= read(from + begin, end - begin); },
-            [](u64 &into, u64 word) { into ^= word; });
-    }, py::arg("x"), py::arg("threads") = 0);
+std::uint64_t read_memory(const Array &x, int threads) {
+    if (!x.contiguous()) throw std::invalid_argument("x: expected a contiguous array");
+    const auto *from = static_cast<const char *>(x.data());
+    return in_parts(
+        x.nbytes(), 1, threads, u64(0),
+        [from](u64 &word, std::size_t begin, std::size_t end) { word ^= read_words(from + begin, end - begin); },
+        [](u64 &into, u64 word) { into ^= word; });
 }

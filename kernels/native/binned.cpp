@@ -6,6 +6,7 @@
 #include "binned.hpp"
 
 #include "../include/superaccumulator.hpp"
+#include "kernels.hpp"
 #include "tiles.hpp"
 
 namespace {
@@ -52,7 +53,7 @@ Float value(const Binned &state) {
 }
 
 template <typename Element>
-Accumulator<Element> binned(const Terms<Element> &terms, std::size_t n, int threads) {
+Accumulator<Element> binned_of(const Terms<Element> &terms, std::size_t n, int threads) {
     const Binned total = in_parts(
         n, sizeof(Element), threads, nothing_binned(),
         [&](Binned &state, std::size_t begin, std::size_t end) {
@@ -64,6 +65,6 @@ Accumulator<Element> binned(const Terms<Element> &terms, std::size_t n, int thre
 
 }  // namespace
 
-void register_binned(Module &m) {
-    define_order_free(m, "binned", [](auto terms, std::size_t n, int threads) { return binned(terms, n, threads); });
+double binned(const Array &x, const OtherFactor &y, const std::string &element, int threads) {
+    return order_free(x, y, element, [threads](auto terms, std::size_t n) { return binned_of(terms, n, threads); });
 }

@@ -9,10 +9,8 @@
 #include <string>
 #include <vector>
 
-#include <pybind11/stl.h>
-
 #include "../include/narrow.hpp"
-#include "native.hpp"
+#include "kernels.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__)
 #include <immintrin.h>
@@ -188,54 +186,33 @@ const Row &row_of(const std::string &operation, const std::string &element) {
     throw std::invalid_argument("no kernel combines " + element + " by " + operation);
 }
 
-// Sources and result, looked up once and combined many times. It keeps the arrays alive.
-class Combination {
-public:
-    Combination(const std::string &operation, const std::string &element, std::vector<py::array> sources, py::array out)
-        : row(row_of(operation, element)), arrays(std::move(sources)), into(std::move(out)), n(into.size()) {
-        if (arrays.empty()) throw std::invalid_argument("nothing to combine");
-        target = pointer(into, true);
-        for (const py::array &source : arrays) pointers.push_back(pointer(source, false));
-    }
+void *checked(const Array &a, const Row &row, std::size_t n, bool written) {
+    if (std::size_t(a.size()) != n || std::size_t(a.itemsize()) != row.size || !a.contiguous())
+        throw std::invalid_argument("arrays to combine must be C-contiguous, of one length and of " + std::string(row.element));
+    if (written && !a.writeable()) throw std::invalid_argument("the result is read-only");
+    return const_cast<void *>(a.data());
+}
 
-    void run() const { row.function(pointers.data(), pointers.size(), target, n); }
+}  // namespace
 
-private:
-    void *pointer(const py::array &a, bool written) const {
-        if (std::size_t(a.size()) != n || std::size_t(a.itemsize()) != row.size || !(a.flags() & py::array::c_style))
-            throw std::invalid_argument("arrays to combine must be C-contiguous, of one length and of " +
-                                        std::string(row.element));
-        if (written && !a.writeable()) throw std::invalid_argument("the result is read-only");
-        return const_cast<void *>(a.data());
-    }
+Combination::Combination(const std::string &operation, const std::string &element, const std::vector<Array> &sources,
+                         const Array &out)
+    : n_(out.size()) {
+    const Row &row = row_of(operation, element);
+    if (sources.empty()) throw std::invalid_argument("nothing to combine");
+    function_ = row.function;
+    target_ = checked(out, row, n_, true);
+    for (const Array &source : sources) pointers_.push_back(checked(source, row, n_, false));
+}
 
-    const Row &row;
-    std::vector<py::array> arrays;
-    py::array into;
-    std::size_t n;
-    void *target;
-    std::vector<const void *> pointers;
-};
-
-// The rows of x (k, ...), each as long as out, combined into out; k >= 1.
-void combine_rows(const std::string &operation, const std::string &element, py::array x, py::array out) {
+void combine_rows(const std::string &operation, const std::string &element, const Array &x, const Array &out) {
     const Row &row = row_of(operation, element);
     const std::size_t n = out.size(), count = x.shape(0);
     if (count < 1 || std::size_t(x.size()) != n * count || std::size_t(x.itemsize()) != row.size ||
-        std::size_t(out.itemsize()) != row.size || !(x.flags() & out.flags() & py::array::c_style) || !out.writeable())
+        std::size_t(out.itemsize()) != row.size || !x.contiguous() || !out.contiguous() || !out.writeable())
         throw std::invalid_argument("rows to combine must be C-contiguous, each as long as the result, and of " +
                                     element);
     std::vector<const void *> pointers(count);
     for (std::size_t k = 0; k < count; ++k) pointers[k] = static_cast<const char *>(x.data()) + k * n * row.size;
     row.function(pointers.data(), count, out.mutable_data(), n);
-}
-
-}  // namespace
-
-void register_combine(Module &m) {
-    Class<Combination>(m, "Combination")
-        .def(py::init<const std::string &, const std::string &, std::vector<py::array>, py::array>())
-        .def("__call__", &Combination::run);
-    m.def("combine_rows", &combine_rows);
-    m.def("address", [](const py::array &a) { return std::uintptr_t(a.data()); });
 }

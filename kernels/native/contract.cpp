@@ -2,7 +2,6 @@
 #include "contract.hpp"
 
 #include <omp.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -10,6 +9,7 @@
 #include <new>
 #include <stdexcept>
 
+#include "kernels.hpp"
 #include "levels.hpp"
 
 namespace contract {
@@ -300,25 +300,25 @@ template void multiply(const std::vector<Product<double>> &, int, int);
 namespace {
 
 template <typename T>
-i64 step(const py::array &x, py::ssize_t dim) {
+i64 step(const Array &x, i64 dim) {
     return x.strides(dim) / i64(sizeof(T));
 }
 
 // Where the matrix of batch `number` begins, for the batches of an array (..., rows, columns) in row-major order.
 template <typename T>
-i64 batch_at(const py::array &x, i64 number) {
+i64 batch_at(const Array &x, i64 number) {
     i64 at = 0;
-    for (py::ssize_t dim = x.ndim() - 3; dim >= 0; number /= x.shape(dim--)) at += number % x.shape(dim) * step<T>(x, dim);
+    for (i64 dim = x.ndim() - 3; dim >= 0; number /= x.shape(dim--)) at += number % x.shape(dim) * step<T>(x, dim);
     return at;
 }
 
 // c (..., rows, columns) of a (..., rows, depth) and b (..., depth, columns), strided as they like. Types and shapes are
 // checked in kernels/contract/operands.py.
 template <typename T>
-void matmul(const py::array &a, const py::array &b, py::array &c, int threads, int level, const std::vector<i64> &ends) {
-    const py::ssize_t row = c.ndim() - 2, column = c.ndim() - 1;
+void matmul(const Array &a, const Array &b, const Array &c, int threads, int level, const std::vector<i64> &ends) {
+    const i64 row = c.ndim() - 2, column = c.ndim() - 1;
     i64 batches = 1;
-    for (py::ssize_t dim = 0; dim < row; ++dim) batches *= c.shape(dim);
+    for (i64 dim = 0; dim < row; ++dim) batches *= c.shape(dim);
     std::vector<Lines<T>> as, bs;
     std::vector<Product<T>> products;
     as.reserve(batches), bs.reserve(batches), products.reserve(batches);
@@ -329,32 +329,18 @@ void matmul(const py::array &a, const py::array &b, py::array &c, int threads, i
         products.push_back({c.shape(row), c.shape(column), a.shape(column), &as.back(), &bs.back(),
                             {at, step<T>(c, row), step<T>(c, column), nullptr}, ends});
     }
-    py::gil_scoped_release release;
     multiply(products, threads, level);
 }
 
 }  // namespace
 }  // namespace contract
 
-void register_contract(Module &m) {
-    m.def(
-        "contract_matmul",
-        [](const py::array &a, const py::array &b, py::array &c, int threads, int level, const std::vector<std::int64_t> &ends) {
-            threads = threads > 0 ? threads : omp_get_max_threads();
-            level = contract::checked_level(level);
-            if (c.itemsize() == sizeof(double))
-                contract::matmul<double>(a, b, c, threads, level, ends);
-            else
-                contract::matmul<float>(a, b, c, threads, level, ends);
-        },
-        py::arg("a"), py::arg("b"), py::arg("c"), py::arg("threads"), py::arg("level") = -1,
-        py::arg("ends") = std::vector<std::int64_t>{});
-    py::dict known;
-    py::list levels;
-    for (int k = 0; k < levels_here(); ++k) levels.append(LEVEL_NAMES[k]);
-    known["levels"] = levels;
-    known["piece"] = contract::PIECE;
-    m.attr("CONTRACT") = known;
-    register_contract_conv(m);
-    register_contract_sum(m);
+void contract_matmul(const Array &a, const Array &b, const Array &c, int threads, int level,
+                     const std::vector<std::int64_t> &ends) {
+    const auto matmul = c.itemsize() == sizeof(double) ? contract::matmul<double> : contract::matmul<float>;
+    matmul(a, b, c, threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level), ends);
 }
+
+std::vector<std::string> contract_levels() { return {LEVEL_NAMES, LEVEL_NAMES + levels_here()}; }
+
+std::int64_t contract_piece() { return contract::PIECE; }

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "arrays.hpp"
 #include "contract_tree.hpp"
-#include "native.hpp"
 
 namespace contract {
 
@@ -142,7 +142,3 @@ template <typename T>
 void multiply(const std::vector<Product<T>> &products, int threads, int level);
 
 }  // namespace contract
-
-void register_contract(Module &m);
-void register_contract_conv(Module &m);
-void register_contract_sum(Module &m);

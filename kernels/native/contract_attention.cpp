@@ -1,8 +1,8 @@
 // Attention: blocks of queries, threads, and what Python calls (docs/contract.md has the sums).
 #include "contract_attention.hpp"
+#include "kernels.hpp"
 
 #include <omp.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cstring>
@@ -248,11 +248,11 @@ void backward(const Sizes<T> &of, const Head<T> &head) {
     of_keys.write(head.k_gradient, of.depth, of.scale);
 }
 
-// ---- what Python calls --------------------------------------------------------------------------------------
+// ---- heads of arrays --------------------------------------------------------------------------------------
 
 // The matrix of sample b and head h of an array (samples, heads, rows, columns).
 template <typename T, typename Element = const T>
-Matrix<Element> matrix_of(const py::array &x, i64 b, i64 h) {
+Matrix<Element> matrix_of(const Array &x, i64 b, i64 h) {
     constexpr i64 SIZE = sizeof(T);
     T *at = static_cast<T *>(const_cast<void *>(x.data())) + b * (x.strides(0) / SIZE) + h * (x.strides(1) / SIZE);
     return {at, x.strides(2) / SIZE, x.strides(3) / SIZE};
@@ -260,9 +260,10 @@ Matrix<Element> matrix_of(const py::array &x, i64 b, i64 h) {
 
 // Types, shapes and strides are checked in kernels/contract/attention.py; logsumexp (samples, heads, queries) has no gaps.
 template <typename T>
-void attend(bool back, const std::vector<py::array> &x, const py::object &mask, py::array logs, double scale, bool causal,
+void attend(const std::vector<Array> &x, const std::optional<Array> &mask, const Array &logs, double scale, bool causal,
             int threads, int level) {
-    const py::array &q = x[0], &k = x[1], &v = x[2], &out = x[3];
+    const Array &q = x[0], &k = x[1], &v = x[2], &out = x[3];
+    const bool back = x.size() > 4;
     const Sizes<T> of{q.shape(2), k.shape(2), q.shape(3), v.shape(3), causal, T(scale), row_kernels_of<T>(level),
                       kernels_of<T>(level)};
     const i64 heads = q.shape(1), n = q.shape(0) * heads;
@@ -273,7 +274,7 @@ void attend(bool back, const std::vector<py::array> &x, const py::object &mask, 
         const i64 b = i / heads, h = i % heads;
         Head<T> head{matrix_of<T>(q, b, h), matrix_of<T>(k, b, h), matrix_of<T>(v, b, h), {}, matrix_of<T, T>(out, b, h), log,
                      {}, {}, {}, {}};
-        if (!mask.is_none()) head.mask = matrix_of<T>(py::reinterpret_borrow<py::array>(mask), b, h);
+        if (mask) head.mask = matrix_of<T>(*mask, b, h);
         if (back) {
             head.gradient = matrix_of<T>(x[4], b, h);
             head.q_gradient = matrix_of<T, T>(x[5], b, h);
@@ -282,7 +283,6 @@ void attend(bool back, const std::vector<py::array> &x, const py::object &mask, 
         }
         each.push_back(head);
     }
-    py::gil_scoped_release release;
     const int team = int(std::min<i64>(threads, n));
 #pragma omp parallel num_threads(team) if (team > 1)
     {
@@ -295,18 +295,8 @@ void attend(bool back, const std::vector<py::array> &x, const py::object &mask, 
 }  // namespace
 }  // namespace contract
 
-void register_contract_attention(Module &m) {
-    // arrays: q, k, v, out and, of the backward pass, the gradients of out, q, k and v; which of them are written the
-    // pass says.
-    m.def(
-        "contract_attention",
-        [](const std::vector<py::array> &arrays, const py::object &mask, const py::array &logs, double scale, bool causal,
-           int threads, int level) {
-            threads = threads > 0 ? threads : omp_get_max_threads();
-            level = contract::checked_level(level);
-            const auto attend = logs.itemsize() == sizeof(double) ? contract::attend<double> : contract::attend<float>;
-            attend(arrays.size() > 4, arrays, mask, logs, scale, causal, threads, level);
-        },
-        py::arg("arrays"), py::arg("mask"), py::arg("logs"), py::arg("scale"), py::arg("causal"), py::arg("threads"),
-        py::arg("level") = -1);
+void contract_attention(const std::vector<Array> &arrays, const std::optional<Array> &mask, const Array &logs, double scale,
+                        bool causal, int threads, int level) {
+    const auto attend = logs.itemsize() == sizeof(double) ? contract::attend<double> : contract::attend<float>;
+    attend(arrays, mask, logs, scale, causal, threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level));
 }

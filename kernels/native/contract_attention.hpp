@@ -56,5 +56,3 @@ template <typename T>
 const RowKernels<T> &row_kernels_of(int level);
 
 }  // namespace contract
-
-void register_contract_attention(Module &m);

@@ -3,7 +3,6 @@
 // Images are copied once, with the zeros around them and so that what windows see at neighbouring positions are
 // neighbours: nothing is unfolded. Images have three spatial dims here; those of fewer have dims of one element in front.
 #include <omp.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +10,7 @@
 #include <deque>
 
 #include "contract.hpp"
+#include "kernels.hpp"
 
 namespace contract {
 namespace {
@@ -337,15 +337,15 @@ void weight(const Convolution &of, const Images<const T> &x, const Images<const 
 
 // An array (samples, channels, three spatial dims) of any strides.
 template <typename T>
-Images<T> images_of(const py::array &x, T *at) {
+Images<T> images_of(const Array &x, T *at) {
     const auto step = [&x](int dim) { return i64(x.strides(dim)) / i64(sizeof(T)); };
     return {at, x.shape(0), x.shape(1), {x.shape(2), x.shape(3), x.shape(4)}, step(0), step(1), {step(2), step(3), step(4)}};
 }
 
 template <typename T>
-void run(const std::string &what, const Convolution &of, py::array &x, py::array &w, py::array &y) {
+void run(const std::string &what, const Convolution &of, const Array &x, const Array &w, const Array &y) {
     const bool of_x = what == "input", of_w = what == "weight";
-    const auto data = [](py::array &array, bool written) {
+    const auto data = [](const Array &array, bool written) {
         return static_cast<T *>(written ? array.mutable_data() : const_cast<void *>(array.data()));
     };
     const Images<T> xs = images_of(x, data(x, of_x)), ys = images_of(y, data(y, !of_x && !of_w));
@@ -353,7 +353,6 @@ void run(const std::string &what, const Convolution &of, py::array &x, py::array
         return Images<const T>{i.at, i.samples, i.channels, i.size, i.sample, i.channel, i.step};
     };
     T *ws = data(w, of_w);
-    py::gil_scoped_release release;
     if (of_x)
         input<T>(of, read(ys), ws, xs);
     else if (of_w)
@@ -365,17 +364,11 @@ void run(const std::string &what, const Convolution &of, py::array &x, py::array
 }  // namespace
 }  // namespace contract
 
-// `what` is the array that is written: output, input or weight. Types and shapes are checked in kernels/contract/shapes.py.
-void register_contract_conv(Module &m) {
-    m.def("contract_conv", [](const std::string &what, py::array x, py::array w, py::array y, contract::Three stride,
-                              contract::Three dilation, contract::Three low, std::int64_t groups, int threads, int level,
-                              const std::vector<std::int64_t> &ends) {
-        const contract::Convolution of{{w.shape(2), w.shape(3), w.shape(4)}, stride, dilation, low, groups,
-                                       threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level), ends};
-        if (x.itemsize() == sizeof(double))
-            contract::run<double>(what, of, x, w, y);
-        else
-            contract::run<float>(what, of, x, w, y);
-    }, py::arg("what"), py::arg("x"), py::arg("w"), py::arg("y"), py::arg("stride"), py::arg("dilation"), py::arg("low"),
-       py::arg("groups"), py::arg("threads"), py::arg("level") = -1, py::arg("ends") = std::vector<std::int64_t>{});
+void contract_conv(const std::string &what, const Array &x, const Array &w, const Array &y, std::array<std::int64_t, 3> stride,
+                   std::array<std::int64_t, 3> dilation, std::array<std::int64_t, 3> low, std::int64_t groups, int threads,
+                   int level, const std::vector<std::int64_t> &ends) {
+    const contract::Convolution of{{w.shape(2), w.shape(3), w.shape(4)}, stride, dilation, low, groups,
+                                   threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level), ends};
+    const auto run = x.itemsize() == sizeof(double) ? contract::run<double> : contract::run<float>;
+    run(what, of, x, w, y);
 }

@@ -1,13 +1,13 @@
 // Sums of terms whose bits depend on their number alone (see contract.hpp): up to PIECE terms from the left, of more the sums of
 // pieces in the same way; sums of blocks are added by a tree.
 #include <omp.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "contract.hpp"
+#include "kernels.hpp"
 
 namespace contract {
 namespace {
@@ -21,9 +21,9 @@ struct Dim {
 
 // Dims in row-major order, of which neighbours in memory are one; never none.
 template <typename T>
-std::vector<Dim> dims_of(const py::array &x, py::ssize_t begin, py::ssize_t end) {
+std::vector<Dim> dims_of(const Array &x, i64 begin, i64 end) {
     std::vector<Dim> dims;
-    for (py::ssize_t d = begin; d < end; ++d) {
+    for (i64 d = begin; d < end; ++d) {
         const Dim next{x.shape(d), x.strides(d) / i64(sizeof(T))};
         if (next.size == 1) continue;
         if (!dims.empty() && dims.back().step == next.size * next.step)
@@ -141,13 +141,12 @@ void cut(i64 first, i64 end, std::vector<Piece> &pieces) {
 
 // out (outputs), or with `apart` (blocks, outputs), of x (output dims ..., summed dims ...); `ends`: of the blocks.
 template <typename T>
-void rowsum(const py::array &x, py::ssize_t stay, py::array &out, std::vector<i64> ends, bool apart, int threads, int level) {
+void rowsum(const Array &x, i64 stay, const Array &out, const std::vector<i64> &ends, bool apart, int threads, int level) {
     const Kernels<T> &kernels = kernels_of<T>(level);
     i64 count = 1;
-    for (py::ssize_t d = 0; d < stay; ++d) count *= x.shape(d);
+    for (i64 d = 0; d < stay; ++d) count *= x.shape(d);
     Sums<T> of{kernels, static_cast<const T *>(x.data()), dims_of<T>(x, 0, stay), dims_of<T>(x, stay, x.ndim()), count, {}, nullptr};
     T *to = static_cast<T *>(out.mutable_data());
-    py::gil_scoped_release release;
     if (!count) return;
     if (!ends.back()) {
         std::fill_n(to, apart ? i64(ends.size()) * count : count, T(0));
@@ -193,18 +192,8 @@ void rowsum(const py::array &x, py::ssize_t stay, py::array &out, std::vector<i6
 }  // namespace
 }  // namespace contract
 
-// Types and shapes are checked in kernels/contract/operands.py.
-void register_contract_sum(Module &m) {
-    m.def(
-        "contract_rowsum",
-        [](const py::array &x, py::ssize_t stay, py::array &out, const std::vector<std::int64_t> &ends, bool apart, int threads,
-           int level) {
-            threads = threads > 0 ? threads : omp_get_max_threads();
-            level = contract::checked_level(level);
-            if (x.itemsize() == sizeof(double))
-                contract::rowsum<double>(x, stay, out, ends, apart, threads, level);
-            else
-                contract::rowsum<float>(x, stay, out, ends, apart, threads, level);
-        },
-        py::arg("x"), py::arg("stay"), py::arg("out"), py::arg("ends"), py::arg("apart"), py::arg("threads"), py::arg("level"));
+void contract_rowsum(const Array &x, std::int64_t stay, const Array &out, const std::vector<std::int64_t> &ends, bool apart,
+                     int threads, int level) {
+    const auto rowsum = x.itemsize() == sizeof(double) ? contract::rowsum<double> : contract::rowsum<float>;
+    rowsum(x, stay, out, ends, apart, threads > 0 ? threads : omp_get_max_threads(), contract::checked_level(level));
 }

@@ -8,7 +8,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "native.hpp"
+#include "arrays.hpp"
 
 namespace {
 

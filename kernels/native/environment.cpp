@@ -1,9 +1,11 @@
 // Python functions that run in the default floating-point environment: kernels/environment.py.
-#include "native.hpp"
+#include <Python.h>
 
 #include <structmember.h>
 
 #include <cstddef>
+
+#include "../include/environment.hpp"
 
 namespace {
 
@@ -89,8 +91,4 @@ PyType_Spec spec = {"kernels._native.guarded", sizeof(Guarded), 0,
 
 }  // namespace
 
-void register_environment(Module &m) {
-    m.attr("guarded") = py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
-    // Outside the guard, which would give the caller's environment back.
-    m.py::module_::def("set_default_environment", &DefaultEnvironment::set);
-}
+PyObject *guarded_type() { return PyType_FromSpec(&spec); }

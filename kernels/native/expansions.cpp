@@ -5,13 +5,12 @@
 // Two layouts. Rows (PARTS, n), as many as are needed, of the contributions of a rank: `expand`. Words (n, width) side by
 // side, which schedules move: `load`, `merge` and `store`. Where the numbers do not suffice `expand` hands the rest over
 // with its place, and a word is a marked NaN, which stays one (cascade.hpp).
-#include <pybind11/stl.h>
-
 #include "cascade.hpp"
+#include "kernels.hpp"
 
 namespace {
 
-constexpr std::size_t PARTS = 4;       // rows of `expand`
+constexpr std::size_t PARTS = EXACT_PARTS;  // rows of `expand`
 constexpr std::size_t MOST_WIDTH = 3;  // words of `merge`
 constexpr double LARGE = 0x1p1000;     // sums of 2^23 smaller numbers are finite
 
@@ -54,17 +53,6 @@ FPNA_CLONES bool some_large(const Number *x, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) any |= std::fabs(widen(x[i])) < LARGE ? 0 : 1;
     return any;
 }
-
-// What belongs to the sum of an element beside its rows.
-struct Beside {
-    std::vector<long long> place;
-    std::vector<double> value;
-
-    void add(std::size_t i, double v) {
-        place.push_back((long long)i);
-        value.push_back(v);
-    }
-};
 
 // The rows of x (k, n) added to the first `used` rows of parts (PARTS, n); of the others nothing is read. Returns how many
 // are in use then, at least one.
@@ -274,7 +262,7 @@ void store(const double *words, std::size_t n, Float *out) {
     }
 }
 
-// ---------------------------------------------------------------- Python
+// ---------------------------------------------------------------- arrays
 
 template <typename Function>
 void with_width(std::size_t width, const Function &function) {
@@ -286,41 +274,23 @@ void with_width(std::size_t width, const Function &function) {
     }
 }
 
-// (used, places, values); None in place of the arrays where there are none, as mostly.
-py::tuple beside_of(int used, const Beside &beside) {
-    if (beside.place.empty()) return py::make_tuple(used, py::none(), py::none());
-    return py::make_tuple(used, py::array_t<long long>(beside.place.size(), beside.place.data()),
-                          py::array_t<double>(beside.value.size(), beside.value.data()));
-}
+}  // namespace
 
-py::tuple expand_any(const py::array &x, array<double> parts, int used) {
+int exact_expand(const Array &x, array<double> parts, int used, Beside &beside) {
     const std::size_t n = parts.shape(1), k = x.shape(0);
     if (parts.shape(0) != PARTS || std::size_t(x.size()) != k * n || used < 0 || used > int(PARTS))
         throw std::invalid_argument("parts must be (4, n) for contributions (k, n), of which 0 to 4 are used");
     double *to = parts.mutable_data();
-    Beside beside;
-    with_type_of(x, [&](auto zero) {
-        using Number = decltype(zero);
-        const Number *from = pointer<Number>(x);
-        if (x.size() <= py::ssize_t(BLOCK)) {
-            used = expand(from, k, n, to, used, beside);
-        } else {
-            py::gil_scoped_release release;
-            used = expand(from, k, n, to, used, beside);
-        }
-    }, "contributions");
-    return beside_of(used, beside);
+    with_type_of(x, [&](auto zero) { used = expand(pointer<decltype(zero)>(x), k, n, to, used, beside); }, "contributions");
+    return used;
 }
 
-// The same of sums in words of a superaccumulator (n, WORDS), with the places of those that need more than PARTS numbers,
-// or are infinite or NaN.
-py::tuple expand_words(const array<long long> &words, array<double> parts) {
+int exact_expand_words(array<long long> words, array<double> parts, Beside &beside) {
     const std::size_t n = parts.shape(1);
     if (parts.shape(0) != PARTS || std::size_t(words.size()) != n * WORDS)
         throw std::invalid_argument("parts must be (4, n) for words (n, 70)");
     const long long *from = words.data();
     double *to = parts.mutable_data();
-    Beside beside;
     int used = 1;
     for (std::size_t i = 0; i < n; ++i, from += WORDS) {
         long long w[WORDS];
@@ -336,14 +306,13 @@ py::tuple expand_words(const array<long long> &words, array<double> parts) {
             if (part[p] != 0 && int(p) >= used) used = p + 1;
         }
     }
-    return beside_of(used, beside);
+    return used;
 }
 
-py::array_t<long long> marked(const py::array &x) {
+std::vector<long long> exact_marked(const Array &x) {
     std::vector<long long> places;
     with_type_of(x, [&](auto zero) {
-        using Float = decltype(zero);
-        const Float *from = pointer<Float>(x);
+        const auto *from = pointer<decltype(zero)>(x);
         const std::size_t n = x.size();
         for (std::size_t begin = 0; begin < n; begin += BLOCK) {
             const std::size_t end = std::min(n, begin + BLOCK);
@@ -353,46 +322,33 @@ py::array_t<long long> marked(const py::array &x) {
                 if (is_mark(from[i])) places.push_back((long long)i);
         }
     }, "a total");
-    return py::array_t<long long>(places.size(), places.data());
+    return places;
 }
 
-}  // namespace
-
-void register_expansions(Module &m) {
-    // Contributions x (k, n) added to the first `used` rows of `parts` (PARTS, n). Returns how many are used then, and the
-    // places and values of numbers that belong to the sums beside them, None where there are none.
-    m.def("exact_expand", &expand_any, py::arg("x"), py::arg("parts").noconvert(), py::arg("used") = 0);
-    m.def("exact_expand_words", &expand_words, py::arg("words").noconvert(), py::arg("parts").noconvert());
-    m.def("expansion_load", [](const py::array &x, std::size_t width, array<double> words, bool marks) {
-        const std::size_t k = x.shape(0), n = words.size() / width;
-        if (std::size_t(x.size()) != k * n || n * width != std::size_t(words.size()))
-            throw std::invalid_argument("there must be `width` words per element");
-        double *to = words.mutable_data();
-        with_type_of(x, [&](auto zero) {
-            const auto *from = pointer<decltype(zero)>(x);
-            py::gil_scoped_release release;
-            with_width(width, [&](auto w) { load<decltype(w)::value>(from, k, n, to, marks); });
-        }, "contributions");
-    }, py::arg("x"), py::arg("width"), py::arg("words").noconvert(), py::arg("marks") = false);
-    m.def("expansion_sum", [](const py::object &sources, std::size_t width, array<double> out) {
-        const auto x = sources_of<double>(sources, out.size());
-        double *to = out.mutable_data();
-        py::gil_scoped_release release;
-        with_width(width, [&](auto w) { merge<decltype(w)::value>(x.data(), x.size(), out.size() / width, to); });
-    }, py::arg("sources"), py::arg("width"), py::arg("out").noconvert());
-    m.def("expansion_store", [](const array<double> &words, std::size_t width, const py::array &total) {
-        const std::size_t n = total.size();
-        if (std::size_t(words.size()) != n * width) throw std::invalid_argument("there must be `width` words per element");
-        const double *from = words.data();
-        with_type_of(total, [&](auto zero) {
-            using Float = decltype(zero);
-            Float *to = mutable_pointer<Float>(total);
-            py::gil_scoped_release release;
-            with_width(width, [&](auto w) { store<decltype(w)::value>(from, n, to); });
-        }, "the total");
-    }, py::arg("words").noconvert(), py::arg("width"), py::arg("total"));
-    // Where a total (n,) has a mark: int64.
-    m.def("exact_marked", &marked);
-    m.attr("EXACT_PARTS") = PARTS;
-    m.attr("MARK") = mark(double());
+void expansion_load(const Array &x, std::size_t width, array<double> words, bool marks) {
+    const std::size_t k = x.shape(0), n = words.size() / width;
+    if (std::size_t(x.size()) != k * n || n * width != std::size_t(words.size()))
+        throw std::invalid_argument("there must be `width` words per element");
+    double *to = words.mutable_data();
+    with_type_of(x, [&](auto zero) {
+        const auto *from = pointer<decltype(zero)>(x);
+        with_width(width, [&](auto w) { load<decltype(w)::value>(from, k, n, to, marks); });
+    }, "contributions");
 }
+
+void expansion_sum(const Sources &sources, std::size_t width, array<double> out) {
+    const auto x = sources_of<double>(sources, out.size());
+    double *to = out.mutable_data();
+    with_width(width, [&](auto w) { merge<decltype(w)::value>(x.data(), x.size(), out.size() / width, to); });
+}
+
+void expansion_store(array<double> words, std::size_t width, const Array &total) {
+    const std::size_t n = total.size();
+    if (std::size_t(words.size()) != n * width) throw std::invalid_argument("there must be `width` words per element");
+    with_type_of(total, [&](auto zero) {
+        auto *to = mutable_pointer<decltype(zero)>(total);
+        with_width(width, [&](auto w) { store<decltype(w)::value>(words.data(), n, to); });
+    }, "the total");
+}
+
+double exact_mark() { return mark(double()); }

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "../include/superaccumulator.hpp"
+#include "kernels.hpp"
 #include "tiles.hpp"
 
 namespace {
@@ -106,7 +107,7 @@ Fixed add_up(const Terms<Element> &terms, std::size_t n, int threads, int expone
 // The unit follows the largest term, which is looked for in a part of the tiles. Mostly that finds its exponent, and one
 // pass adds all up; where that pass meets a larger one, it has found the largest of all, and a second one adds.
 template <typename Element>
-Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int threads) {
+Accumulator<Element> fixed_point_of(const Terms<Element> &terms, std::size_t n, int threads) {
     constexpr int limbs = LIMBS<Element>;
     const std::size_t tiles = (n + TILE - 1) / TILE;
     Largest found = largest_term(terms, n, threads, std::max(tiles / LOOKED_AT, tiles > 4 ? std::size_t(4) : 1));
@@ -136,7 +137,6 @@ Accumulator<Element> fixed_point(const Terms<Element> &terms, std::size_t n, int
 
 }  // namespace
 
-void register_fixed_point(Module &m) {
-    define_order_free(m, "fixed_point",
-                      [](auto terms, std::size_t n, int threads) { return fixed_point(terms, n, threads); });
+double fixed_point(const Array &x, const OtherFactor &y, const std::string &element, int threads) {
+    return order_free(x, y, element, [threads](auto terms, std::size_t n) { return fixed_point_of(terms, n, threads); });
 }

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "entries.hpp"
-#include "native.hpp"
+#include "kernels.hpp"
 
 namespace {
 
@@ -182,77 +182,65 @@ Outcome for_blocks(i64 blocks, int threads, F &&f) {
     return {};
 }
 
-// ---------------------------------------------------------------- Python
+}  // namespace
 
 template <typename Number>
-py::tuple factor(const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
-                 const array<i64> &starts, bool positive, int threads) {
+Ilu<Number> ilu_factor(array<i64> indptr, array<Index> indices, array<Number> data, array<i64> starts, bool positive,
+                       int threads) {
     const Matrix<Number> a{indptr.data(), indices.data(), data.data()};
     threads = team(threads);
     const i64 blocks = starts.size() - 1, n = indptr.size() - 1, *start = starts.data();
-    array<i64> lower_indptr(n + 1), upper_indptr(n + 1);
-    i64 *counts[] = {lower_indptr.mutable_data(), upper_indptr.mutable_data()};
-    Outcome found;
-    {
-        py::gil_scoped_release release;
-        found = for_blocks(blocks, threads, [&](i64 b) {
+    Ilu<Number> ilu{0, 0, Made<i64>(n + 1), Made<i64>(n + 1)};
+    i64 *counts[] = {ilu.lower_indptr.data(), ilu.upper_indptr.data()};
+    const auto failed = [&ilu](const Outcome &found) {
+        ilu.problem = int(found.problem);
+        ilu.row = found.row;
+        return found.problem != NONE;
+    };
+    if (failed(for_blocks(blocks, threads, [&](i64 b) {
             return count_block(a, start[b], start[b + 1], positive, counts[0] + 1, counts[1] + 1);
-        });
-    }
-    if (found.problem != NONE) return py::make_tuple(int(found.problem), found.row);
+        })))
+        return ilu;
     for (i64 *count : counts) {
         count[0] = 0;
         for (i64 i = 0; i < n; ++i) count[i + 1] += count[i];
     }
-    array<Index> lower_indices(counts[0][n]), upper_indices(counts[1][n]);
-    array<Number> lower(counts[0][n]), upper(counts[1][n]), pivots(n), inverse(n);
-    array<double> shifts(blocks);
-    const Factors<Number> f{{counts[0], lower_indices.mutable_data(), lower.mutable_data()},
-                            {counts[1], upper_indices.mutable_data(), upper.mutable_data()},
-                            pivots.mutable_data(),
-                            inverse.mutable_data()};
-    double *shift = shifts.mutable_data();
-    {
-        py::gil_scoped_release release;
-        found = for_blocks(blocks, threads, [&](i64 b) {
-            return factor_shifted(a, start[b], start[b + 1], positive, f, shift[b]);
-        });
-    }
-    if (found.problem != NONE) return py::make_tuple(int(found.problem), found.row);
-    return py::make_tuple(lower_indptr, lower_indices, lower, upper_indptr, upper_indices, upper, pivots, inverse,
-                          shifts);
+    ilu.lower_indices = Made<Index>(counts[0][n]), ilu.upper_indices = Made<Index>(counts[1][n]);
+    ilu.lower = Made<Number>(counts[0][n]), ilu.upper = Made<Number>(counts[1][n]);
+    ilu.pivots = Made<Number>(n), ilu.inverse = Made<Number>(n);
+    ilu.shifts = Made<double>(blocks);
+    const Factors<Number> f{{counts[0], ilu.lower_indices.data(), ilu.lower.data()},
+                            {counts[1], ilu.upper_indices.data(), ilu.upper.data()},
+                            ilu.pivots.data(),
+                            ilu.inverse.data()};
+    double *shift = ilu.shifts.data();
+    failed(for_blocks(blocks, threads, [&](i64 b) {
+        return factor_shifted(a, start[b], start[b + 1], positive, f, shift[b]);
+    }));
+    return ilu;
 }
 
 template <typename Number>
-void define_ilu(Module &m) {
-    m.def("ilu_factor", factor<Number>, py::arg("indptr").noconvert(), py::arg("indices").noconvert(),
-          py::arg("data").noconvert(), py::arg("starts").noconvert(), py::arg("positive"), py::arg("threads"));
-    m.def("ilu_solve", [](const array<i64> &starts, const array<i64> &lower_indptr, const array<Index> &lower_indices,
-                          const array<Number> &lower, const array<i64> &upper_indptr,
-                          const array<Index> &upper_indices, const array<Number> &upper, const array<Number> &inverse,
-                          const array<Number> &r, array<Number> &z, int threads) {
-        const Triangle<const Number> l{lower_indptr.data(), lower_indices.data(), lower.data()};
-        const Triangle<const Number> u{upper_indptr.data(), upper_indices.data(), upper.data()};
-        const i64 blocks = starts.size() - 1, *start = starts.data();
-        const Number *over = inverse.data(), *from = r.data();
-        Number *to = z.mutable_data();
-        threads = team(threads);
-        py::gil_scoped_release release;
+void ilu_solve(array<i64> starts, array<i64> lower_indptr, array<Index> lower_indices, array<Number> lower,
+               array<i64> upper_indptr, array<Index> upper_indices, array<Number> upper, array<Number> inverse,
+               array<Number> r, array<Number> z, int threads) {
+    const Triangle<const Number> l{lower_indptr.data(), lower_indices.data(), lower.data()};
+    const Triangle<const Number> u{upper_indptr.data(), upper_indices.data(), upper.data()};
+    const i64 blocks = starts.size() - 1, *start = starts.data();
+    const Number *over = inverse.data(), *from = r.data();
+    Number *to = z.mutable_data();
+    threads = team(threads);
 #pragma omp parallel num_threads(threads) if (threads > 1)
-        {
-            const DefaultEnvironment environment;
+    {
+        const DefaultEnvironment environment;
 #pragma omp for schedule(static)
-            for (i64 b = 0; b < blocks; ++b) solve_block(l, u, over, start[b], start[b + 1], from, to);
-        }
-    }, py::arg("starts").noconvert(), py::arg("lower_indptr").noconvert(), py::arg("lower_indices").noconvert(),
-       py::arg("lower").noconvert(), py::arg("upper_indptr").noconvert(), py::arg("upper_indices").noconvert(),
-       py::arg("upper").noconvert(), py::arg("inverse").noconvert(), py::arg("r").noconvert(),
-       py::arg("z").noconvert(), py::arg("threads"));
+        for (i64 b = 0; b < blocks; ++b) solve_block(l, u, over, start[b], start[b + 1], from, to);
+    }
 }
 
-}  // namespace
-
-void register_ilu(Module &m) {
-    define_ilu<double>(m);
-    define_ilu<float>(m);
-}
+#define FPNA_ILU(NUMBER)                                                                                            \
+    template Ilu<NUMBER> ilu_factor(array<i64>, array<Index>, array<NUMBER>, array<i64>, bool, int);                \
+    template void ilu_solve(array<i64>, array<i64>, array<Index>, array<NUMBER>, array<i64>, array<Index>,          \
+                            array<NUMBER>, array<NUMBER>, array<NUMBER>, array<NUMBER>, int);
+FPNA_ILU(double)
+FPNA_ILU(float)

@@ -10,8 +10,8 @@
 #include <memory>
 #include <new>
 
+#include "arrays.hpp"
 #include "by_bin.hpp"
-#include "native.hpp"
 #include "../include/elements.hpp"
 #include "../include/superaccumulator.hpp"
 

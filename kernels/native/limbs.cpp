@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "integer_sums.hpp"
+#include "kernels.hpp"
 
 namespace {
 
@@ -119,32 +120,24 @@ float rounded(const i64 *words, const Limbs &limbs, i64 apart, std::vector<i64> 
 
 }  // namespace
 
-// Shapes, and that indices are in range, are checked in kernels/exact/limbs.py.
-void register_limbs(Module &m) {
-    // (the least e with |x| < 2^e, the last place of the smallest number but zero, whether something is not finite), of
-    // finite numbers; where there are none, e is below the last place.
-    m.def("limb_range", [](array<float> x) {
-        constexpr int NONE = 1 << 20;
-        const Found found = extremes_of(x.data(), i64(x.size()));
-        const bool none = found.empty();
-        return py::make_tuple(none ? -NONE : found.exponent(), none ? NONE : found.unit(), !found.finite());
-    });
-    m.def("limb_add", [](array<float> x, array<i64> index, int unit, int bits, int count, array<i64> out) {
-        const i64 words = out.shape(1), columns = out.shape(2);
-        const Limbs limbs{unit, bits, count, int(words)};
-        i64 *to = out.mutable_data();
-        py::gil_scoped_release free;
-        return add(x.data(), index.data(), i64(index.size()), columns, limbs, to);
-    }, py::arg("x").noconvert(), py::arg("index").noconvert(), py::arg("unit"), py::arg("bits"), py::arg("count"),
-       py::arg("out").noconvert());
-    m.def("limb_round", [](array<i64> words, int unit, int bits, int count, array<float> out) {
-        const i64 bins = words.shape(0), columns = words.shape(2);
-        const Limbs limbs{unit, bits, count, int(words.shape(1))};
-        float *to = out.mutable_data();
-        py::gil_scoped_release free;
-        std::vector<i64> w(count + 1);
-        for (i64 b = 0; b < bins; ++b)
-            for (i64 c = 0; c < columns; ++c)
-                to[b * columns + c] = rounded(words.data() + b * limbs.words * columns + c, limbs, columns, w);
-    }, py::arg("words").noconvert(), py::arg("unit"), py::arg("bits"), py::arg("count"), py::arg("out").noconvert());
+std::tuple<int, int, bool> limb_range(array<float> x) {
+    constexpr int NONE = 1 << 20;
+    const Found found = extremes_of(x.data(), i64(x.size()));
+    const bool none = found.empty();
+    return {none ? -NONE : found.exponent(), none ? NONE : found.unit(), !found.finite()};
+}
+
+bool limb_add(array<float> x, array<i64> index, int unit, int bits, int count, array<i64> out) {
+    const Limbs limbs{unit, bits, count, int(out.shape(1))};
+    return add(x.data(), index.data(), i64(index.size()), i64(out.shape(2)), limbs, out.mutable_data());
+}
+
+void limb_round(array<i64> words, int unit, int bits, int count, array<float> out) {
+    const i64 bins = words.shape(0), columns = words.shape(2);
+    const Limbs limbs{unit, bits, count, int(words.shape(1))};
+    float *to = out.mutable_data();
+    std::vector<i64> w(count + 1);
+    for (i64 b = 0; b < bins; ++b)
+        for (i64 c = 0; c < columns; ++c)
+            to[b * columns + c] = rounded(words.data() + b * limbs.words * columns + c, limbs, columns, w);
 }

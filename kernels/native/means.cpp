@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "cascade.hpp"
+#include "kernels.hpp"
 
 template <>
 struct Format<float16> {
@@ -116,21 +117,13 @@ std::size_t mean(const std::vector<const Number *> &x, long long divisor, std::s
 
 }  // namespace
 
-void register_means(Module &m) {
-    // sources: a list of vectors of the type of `out`, or the rows of a matrix. Returns how many elements went through
-    // integers.
-    m.def("exact_mean", [](const py::object &sources, long long divisor, const py::array &out) {
-        if (divisor < 1 || divisor >= 1ll << 24) throw std::invalid_argument("the divisor must be 1 to 2^24 - 1");
-        std::size_t resolved = 0;
-        const auto into = [&](auto zero) {
-            using Number = decltype(zero);
-            const std::size_t n = out.size();
-            const auto x = sources_of<Number>(sources, n);
-            Number *total = mutable_pointer<Number>(out);
-            py::gil_scoped_release release;
-            resolved = mean(x, divisor, n, total);
-        };
-        with_type_of(out, into, "the mean");
-        return resolved;
-    }, py::arg("sources"), py::arg("divisor"), py::arg("out"));
+std::size_t exact_mean(const Sources &sources, long long divisor, const Array &out) {
+    if (divisor < 1 || divisor >= 1ll << 24) throw std::invalid_argument("the divisor must be 1 to 2^24 - 1");
+    std::size_t resolved = 0;
+    with_type_of(out, [&](auto zero) {
+        using Number = decltype(zero);
+        const std::size_t n = out.size();
+        resolved = mean(sources_of<Number>(sources, n), divisor, n, mutable_pointer<Number>(out));
+    }, "the mean");
+    return resolved;
 }

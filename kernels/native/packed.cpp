@@ -12,7 +12,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "native.hpp"
+#include "kernels.hpp"
 
 namespace {
 
@@ -25,10 +25,6 @@ constexpr int WHOLE = 64, MOST_PACKED = 56;
 constexpr std::size_t SLACK = 8;
 
 inline std::size_t bytes_of(std::size_t count, int bits) { return (count * bits + 7) / 8; }
-
-std::size_t most_bytes(std::size_t n, std::size_t width) {
-    return width * (8 * n + 2 * ((n + GROUP - 1) / GROUP)) + SLACK;
-}
 
 template <std::size_t STRIDE>
 inline __attribute__((always_inline)) u8 *pack_group(const i64 *x, std::size_t stride, std::size_t count, u8 *out) {
@@ -90,7 +86,7 @@ inline __attribute__((always_inline)) const u8 *unpack_group(const u8 *in, const
     return in + bytes;
 }
 
-FPNA_CLONES std::size_t pack(const i64 *x, std::size_t n, std::size_t width, u8 *out) {
+FPNA_CLONES std::size_t pack_all(const i64 *x, std::size_t n, std::size_t width, u8 *out) {
     u8 *const begin = out;
     for (std::size_t first = 0; first < n; first += GROUP) {
         const std::size_t count = n - first < GROUP ? n - first : GROUP;
@@ -103,7 +99,7 @@ FPNA_CLONES std::size_t pack(const i64 *x, std::size_t n, std::size_t width, u8 
 }
 
 // Whether the bytes were those of n elements.
-FPNA_CLONES bool unpack(const u8 *in, std::size_t bytes, std::size_t n, std::size_t width, i64 *x) {
+FPNA_CLONES bool unpack_all(const u8 *in, std::size_t bytes, std::size_t n, std::size_t width, i64 *x) {
     const u8 *const limit = in + bytes;
     for (std::size_t first = 0; first < n; first += GROUP) {
         const std::size_t count = n - first < GROUP ? n - first : GROUP;
@@ -122,34 +118,20 @@ void require(std::size_t words, std::size_t width) {
 
 }  // namespace
 
-void register_packed(Module &m) {
-    m.def("packed_bytes", &most_bytes, "Most bytes of n packed elements of `width` words, and what is read beyond.");
-    m.def(
-        "pack",
-        [](const array<i64> &words, std::size_t width, array<u8> out) {
-            require(words.size(), width);
-            const std::size_t n = words.size() / width;
-            if (std::size_t(out.size()) < most_bytes(n, width)) throw std::invalid_argument("the buffer is too short");
-            const i64 *x = words.data();
-            u8 *bytes = out.mutable_data();
-            py::gil_scoped_release release;
-            return pack(x, n, width, bytes);
-        },
-        py::arg("words").noconvert(), py::arg("width"), py::arg("out").noconvert());
-    m.def(
-        "unpack",
-        [](const array<u8> &packed, std::size_t width, array<i64> out) {
-            require(out.size(), width);
-            if (std::size_t(packed.size()) < SLACK) throw std::invalid_argument("the buffer is too short");
-            const std::size_t n = out.size() / width, bytes = packed.size() - SLACK;
-            const u8 *in = packed.data();
-            i64 *x = out.mutable_data();
-            bool fits;
-            {
-                py::gil_scoped_release release;
-                fits = unpack(in, bytes, n, width, x);
-            }
-            if (!fits) throw std::invalid_argument("the bytes are not packed words of so many elements");
-        },
-        py::arg("packed").noconvert(), py::arg("width"), py::arg("out").noconvert());
+std::size_t packed_bytes(std::size_t n, std::size_t width) {
+    return width * (8 * n + 2 * ((n + GROUP - 1) / GROUP)) + SLACK;
+}
+
+std::size_t pack(array<i64> words, std::size_t width, array<u8> out) {
+    require(words.size(), width);
+    const std::size_t n = words.size() / width;
+    if (std::size_t(out.size()) < packed_bytes(n, width)) throw std::invalid_argument("the buffer is too short");
+    return pack_all(words.data(), n, width, out.mutable_data());
+}
+
+void unpack(array<u8> packed, std::size_t width, array<i64> out) {
+    require(out.size(), width);
+    if (std::size_t(packed.size()) < SLACK) throw std::invalid_argument("the buffer is too short");
+    if (!unpack_all(packed.data(), packed.size() - SLACK, out.size() / width, width, out.mutable_data()))
+        throw std::invalid_argument("the bytes are not packed words of so many elements");
 }

@@ -7,8 +7,8 @@
 
 #include "by_bin.hpp"
 #include "../include/elements.hpp"
+#include "kernels.hpp"
 #include "limb_sums.hpp"
-#include "native.hpp"
 
 namespace {
 
@@ -75,25 +75,23 @@ bool has_few_bins(const In &in) {
     return in.bins * (in.n / ROWS_BEFORE_CARRY) <= in.n;
 }
 
+// The bins of elements, whatever these are.
+template <typename Place>
+using Bins = Scatter<char, Place, false>;
+
 // starts[bin]: how many elements the bin has.
 struct Counts {
     static constexpr bool MOVES = false;
     i64 *counts;
 
-    template <typename Element>
-    void add(i64 bin, i64, const Element *) {
-        ++counts[bin];
-    }
+    void add(i64 bin, i64, const char *) { ++counts[bin]; }
 };
 
 struct Places {
     static constexpr bool MOVES = false;
     i64 *next, *places;
 
-    template <typename Element>
-    void add(i64 bin, i64 i, const Element *) {
-        places[next[bin]++] = i;
-    }
+    void add(i64 bin, i64 i, const char *) { places[next[bin]++] = i; }
 };
 
 // `first` and the sum of column c over the rows at `places`, whatever the range of the numbers.
@@ -109,17 +107,24 @@ Accumulator<typename In::Element> exactly(double first, const In &in, const i64 
     return round_words<Accumulator<typename In::Element>>(words, words);
 }
 
-// Sorted by bin, then bin by bin with a superaccumulator.
-template <typename In>
-i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threads) {
-    std::vector<i64> ends(in.bins + 1), places(in.n);
-    Counts counts{ends.data()};
+// The places of elements, bin by bin, each bin's up to its end; or the first index that is out of range.
+template <typename Place>
+i64 sort_places(const Bins<Place> &in, i64 *ends, i64 *places, int threads) {
+    Counts counts{ends};
     const i64 bad = by_bin(in, counts, threads);
     if (bad != NONE_BAD) return bad;
     i64 before = 0;
-    for (i64 &end : ends) before += std::exchange(end, before);
-    Places order{ends.data(), places.data()};  // makes of each bin's start its end
-    by_bin(in, order, threads);
+    for (i64 b = 0; b <= in.bins; ++b) before += std::exchange(ends[b], before);
+    Places order{ends, places};  // makes of each bin's start its end
+    return by_bin(in, order, threads);
+}
+
+// Sorted by bin, then bin by bin with a superaccumulator.
+template <typename Element, typename Place, bool ROWS>
+i64 add_segments(const Scatter<Element, Place, ROWS> &in, Accumulator<Element> *out, int threads) {
+    std::vector<i64> ends(in.bins + 1), places(in.n);
+    const i64 bad = sort_places(Bins<Place>{nullptr, in.index, in.n, in.bins, 1}, ends.data(), places.data(), threads);
+    if (bad != NONE_BAD) return bad;
 #pragma omp parallel num_threads(in.n > FEW ? threads : 1)
     {
         const DefaultEnvironment environment;
@@ -151,28 +156,26 @@ i64 add_exact(const In &in, Accumulator<typename In::Element> *out, int threads)
     return add_segments(in, out, threads);
 }
 
-// ---------------------------------------------------------------- Python
+// ---------------------------------------------------------------- types
 
 template <typename Element, typename Place, typename Kernel>
-i64 with_rows(const py::array &x, const py::array &index, py::array &out, Kernel kernel) {
+i64 with_rows(const Array &x, const Array &index, const Array &out, const Kernel &kernel) {
     auto *sums = static_cast<Accumulator<Element> *>(out.mutable_data());
     const auto *elements = static_cast<const Element *>(x.data());
     const auto *places = static_cast<const Place *>(index.data());
     const i64 n = x.shape(0), bins = out.shape(0), columns = x.ndim() == 2 ? i64(x.shape(1)) : 1;
-    py::gil_scoped_release free;
     return columns == 1 ? kernel(Scatter<Element, Place, false>{elements, places, n, bins, 1}, sums)
                         : kernel(Scatter<Element, Place, true>{elements, places, n, bins, columns}, sums);
 }
 
 template <typename Element, typename Kernel>
-i64 with_index(const py::array &x, const py::array &index, py::array &out, Kernel kernel) {
+i64 with_index(const Array &x, const Array &index, const Array &out, const Kernel &kernel) {
     return index.itemsize() == 8 ? with_rows<Element, i64>(x, index, out, kernel)
                                  : with_rows<Element, std::int32_t>(x, index, out, kernel);
 }
 
-// Types and shapes are checked in kernels/scatter/elements.py.
 template <typename Kernel>
-i64 with_types(const py::array &x, const std::string &type, const py::array &index, py::array &out, Kernel kernel) {
+i64 with_types(const Array &x, const std::string &type, const Array &index, const Array &out, const Kernel &kernel) {
     if (type == "float64") return with_index<double>(x, index, out, kernel);
     if (type == "float32") return with_index<float>(x, index, out, kernel);
     if (type == "float16") return with_index<float16>(x, index, out, kernel);
@@ -180,17 +183,18 @@ i64 with_types(const py::array &x, const std::string &type, const py::array &ind
     throw std::invalid_argument("scatter_add of " + type);
 }
 
+int team(int threads) { return threads > 0 ? threads : omp_get_max_threads(); }
+
 }  // namespace
 
-void register_scatter(Module &m) {
-    const auto define = [&m](const char *name, auto kernel) {
-        m.def(name, [kernel](py::array x, std::string type, py::array index, py::array out, int threads) {
-            return with_types(x, type, index, out, [kernel, threads](const auto &in, auto *sums) {
-                return kernel(in, sums, threads > 0 ? threads : omp_get_max_threads());
-            });
-        });
-    };
-    define("scatter_atomic", [](const auto &in, auto *out, int threads) { return add_atomic(in, out, threads); });
-    define("scatter_sorted", [](const auto &in, auto *out, int threads) { return add_sorted(in, out, threads); });
-    define("scatter_exact", [](const auto &in, auto *out, int threads) { return add_exact(in, out, threads); });
+i64 scatter_atomic(const Array &x, const std::string &type, const Array &index, const Array &out, int threads) {
+    return with_types(x, type, index, out, [&](const auto &in, auto *sums) { return add_atomic(in, sums, team(threads)); });
+}
+
+i64 scatter_sorted(const Array &x, const std::string &type, const Array &index, const Array &out, int threads) {
+    return with_types(x, type, index, out, [&](const auto &in, auto *sums) { return add_sorted(in, sums, team(threads)); });
+}
+
+i64 scatter_exact(const Array &x, const std::string &type, const Array &index, const Array &out, int threads) {
+    return with_types(x, type, index, out, [&](const auto &in, auto *sums) { return add_exact(in, sums, team(threads)); });
 }

@@ -6,7 +6,7 @@
 #include <string>
 #include <utility>
 
-#include "native.hpp"
+#include "kernels.hpp"
 
 namespace {
 
@@ -35,18 +35,13 @@ const std::map<std::string, std::pair<Run, std::int64_t>> TYPES = {
 
 }  // namespace
 
-void register_sizes(Module &m) {
-    m.def("sizes", [](const py::array &x, const std::string &type, std::int64_t n, std::int64_t count) {
-        if (!(x.flags() & py::array::c_style)) throw std::invalid_argument("x: expected a contiguous array");
-        const auto found = TYPES.find(type);
-        if (found == TYPES.end()) throw std::invalid_argument("type: unknown, " + type);
-        const auto [run, bytes] = found->second;
-        if (n < 0 || count < 0 || n * count * bytes != x.nbytes()) throw std::invalid_argument("x: another size");
-        array<double> result({py::ssize_t(n), py::ssize_t(6)});
-        double *to = result.mutable_data();
-        const void *from = x.data();
-        py::gil_scoped_release release;
-        run(from, n, count, to);
-        return result;
-    });
+Made<double> sizes_of(const Array &x, const std::string &type, std::int64_t n, std::int64_t count) {
+    if (!x.contiguous()) throw std::invalid_argument("x: expected a contiguous array");
+    const auto found = TYPES.find(type);
+    if (found == TYPES.end()) throw std::invalid_argument("type: unknown, " + type);
+    const auto [run, bytes] = found->second;
+    if (n < 0 || count < 0 || n * count * bytes != x.nbytes()) throw std::invalid_argument("x: another size");
+    Made<double> result(6 * n);
+    run(x.data(), n, count, result.data());
+    return result;
 }

@@ -8,7 +8,7 @@
 
 #include "entries.hpp"
 #include "../include/merge.hpp"
-#include "native.hpp"
+#include "kernels.hpp"
 
 namespace {
 
@@ -156,64 +156,55 @@ void add_units(const Coo<Number> &a, const Number *x, Number *y, const i64 *unit
     }
 }
 
-// ---------------------------------------------------------------- Python
+int team(int threads) { return threads > 0 ? threads : omp_get_max_threads(); }
 
-// The arrays fit each other: kernels/sparse/csr.py and product.py check them. `rows` is empty where row i goes to y[i].
 template <typename Number>
 Csr<Number> csr_of(const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
                    const array<Index> &rows) {
     return {indptr.data(), indices.data(), data.data(), rows.size() ? rows.data() : nullptr, indptr.size() - 1};
 }
 
-template <typename Number>
-void define_products(Module &m) {
-    const auto by_rows = [&m](const char *name, auto multiply) {
-        m.def(name, [multiply](const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
-                               const array<Index> &rows, const array<Number> &x, array<Number> &y, int threads) {
-            const auto a = csr_of(indptr, indices, data, rows);
-            const Number *from = x.data();
-            Number *to = y.mutable_data();
-            py::gil_scoped_release release;
-            multiply(a, from, to, threads > 0 ? threads : omp_get_max_threads());
-        }, py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-           py::arg("rows").noconvert(), py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("threads"));
-    };
-    by_rows("spmv_csr", multiply_csr<Number>);
-    by_rows("spmv_merge", multiply_merge<Number>);
-    m.def("spmv_residual", [](const array<i64> &indptr, const array<Index> &indices, const array<Number> &data,
-                              const array<Index> &rows, const array<Number> &x, const array<Number> &b,
-                              array<double> &r, int threads) {
-        const auto a = csr_of(indptr, indices, data, rows);
-        const Number *from = x.data(), *right = b.data();
-        double *to = r.mutable_data();
-        py::gil_scoped_release release;
-        residual(a, from, right, to, threads > 0 ? threads : omp_get_max_threads());
-    }, py::arg("indptr").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-       py::arg("rows").noconvert(), py::arg("x").noconvert(), py::arg("b").noconvert(), py::arg("r").noconvert(),
-       py::arg("threads"));
-    m.def("spmv_atomic", [](const array<Index> &places, const array<Index> &indices, const array<Number> &data,
-                            const array<Number> &x, array<Number> &y, int threads) {
-        const Coo<Number> a{places.data(), indices.data(), data.data(), data.size()};
-        const Number *from = x.data();
-        Number *to = y.mutable_data();
-        py::gil_scoped_release release;
-        add_atomic(a, from, to, threads > 0 ? threads : omp_get_max_threads());
-    }, py::arg("places").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-       py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("threads"));
-    m.def("spmv_units", [](const array<Index> &places, const array<Index> &indices, const array<Number> &data,
-                           const array<Number> &x, array<Number> &y, const array<i64> &units, i64 width) {
-        const Coo<Number> a{places.data(), indices.data(), data.data(), data.size()};
-        const Number *from = x.data();
-        Number *to = y.mutable_data();
-        py::gil_scoped_release release;
-        add_units(a, from, to, units.data(), units.size(), width);
-    }, py::arg("places").noconvert(), py::arg("indices").noconvert(), py::arg("data").noconvert(),
-       py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("units").noconvert(), py::arg("width"));
-}
-
 }  // namespace
 
-void register_spmv(Module &m) {
-    define_products<double>(m);
-    define_products<float>(m);
+template <typename Number>
+void spmv_csr(array<i64> indptr, array<Index> indices, array<Number> data, array<Index> rows, array<Number> x,
+              array<Number> y, int threads) {
+    multiply_csr(csr_of(indptr, indices, data, rows), x.data(), y.mutable_data(), team(threads));
 }
+
+template <typename Number>
+void spmv_merge(array<i64> indptr, array<Index> indices, array<Number> data, array<Index> rows, array<Number> x,
+                array<Number> y, int threads) {
+    multiply_merge(csr_of(indptr, indices, data, rows), x.data(), y.mutable_data(), team(threads));
+}
+
+template <typename Number>
+void spmv_residual(array<i64> indptr, array<Index> indices, array<Number> data, array<Index> rows, array<Number> x,
+                   array<Number> b, array<double> r, int threads) {
+    residual(csr_of(indptr, indices, data, rows), x.data(), b.data(), r.mutable_data(), team(threads));
+}
+
+template <typename Number>
+void spmv_atomic(array<Index> places, array<Index> indices, array<Number> data, array<Number> x, array<Number> y,
+                 int threads) {
+    add_atomic(Coo<Number>{places.data(), indices.data(), data.data(), data.size()}, x.data(), y.mutable_data(),
+               team(threads));
+}
+
+template <typename Number>
+void spmv_units(array<Index> places, array<Index> indices, array<Number> data, array<Number> x, array<Number> y,
+                array<i64> units, i64 width) {
+    add_units(Coo<Number>{places.data(), indices.data(), data.data(), data.size()}, x.data(), y.mutable_data(),
+              units.data(), units.size(), width);
+}
+
+#define FPNA_SPMV(NUMBER)                                                                                            \
+    template void spmv_csr(array<i64>, array<Index>, array<NUMBER>, array<Index>, array<NUMBER>, array<NUMBER>, int); \
+    template void spmv_merge(array<i64>, array<Index>, array<NUMBER>, array<Index>, array<NUMBER>, array<NUMBER>,    \
+                             int);                                                                                   \
+    template void spmv_residual(array<i64>, array<Index>, array<NUMBER>, array<Index>, array<NUMBER>, array<NUMBER>, \
+                                array<double>, int);                                                                 \
+    template void spmv_atomic(array<Index>, array<Index>, array<NUMBER>, array<NUMBER>, array<NUMBER>, int);         \
+    template void spmv_units(array<Index>, array<Index>, array<NUMBER>, array<NUMBER>, array<NUMBER>, array<i64>, i64);
+FPNA_SPMV(double)
+FPNA_SPMV(float)

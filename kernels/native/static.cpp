@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "kernels.hpp"
 #include "levels.hpp"
-#include "native.hpp"
 
 namespace {
 
@@ -147,11 +147,11 @@ i64 largest(const std::vector<i64> &table, i64 at, i64 n) {
     return most;
 }
 
-class Program {
+class Program final : public StaticProgram {
 public:
-    Program(const array<i64> &operations, array<float> constants, const array<i64> &tables, i64 input, i64 output, i64 arena,
-            i64 tile)
-        : constants_(std::move(constants)), tables_(tables.data(), tables.data() + tables.size()), arena_(arena), tile_(tile),
+    Program(const array<i64> &operations, const array<float> &constants, const array<i64> &tables, i64 input, i64 output,
+            i64 arena, i64 tile)
+        : constants_(constants), tables_(tables.data(), tables.data() + tables.size()), arena_(arena), tile_(tile),
           size_{arena, input, output, i64(constants_.size())} {
         if (operations.ndim() != 2 || operations.shape(1) != WORDS)
             throw std::invalid_argument("operations: expected (n, " + std::to_string(WORDS) + ")");
@@ -166,7 +166,7 @@ public:
     }
 
     // x: (samples, input), y: (samples, output); scratch: (threads, arena)
-    void run(const array<float> &x, array<float> &y, array<float> &scratch, int threads, int level) const {
+    void run(array<float> x, array<float> y, array<float> scratch, int threads, int level) const override {
         const i64 samples = x.ndim() ? x.shape(0) : -1;
         if (samples < 0 || x.size() != samples * size_[INPUT]) throw std::invalid_argument("x: expected (samples, input)");
         if (y.ndim() < 1 || y.shape(0) != samples || y.size() != samples * size_[OUTPUT])
@@ -179,7 +179,6 @@ public:
         const i64 tile = std::max<i64>(1, std::min(tile_, (samples + threads - 1) / threads));
         const i64 tiles = (samples + tile - 1) / tile;
         const int team = int(std::min<i64>(threads, tiles));
-        py::gil_scoped_release release;
 #pragma omp parallel num_threads(team) if (team > 1)
         {
             const DefaultEnvironment environment;
@@ -369,33 +368,27 @@ private:
 };
 
 template <std::size_t N>
-py::list names(const char *const (&of)[N], std::size_t n = N) {
-    py::list all;
-    for (std::size_t k = 0; k < n; ++k) all.append(of[k]);
-    return all;
+std::vector<std::string> names(const char *const (&of)[N], std::size_t n = N) {
+    return {of, of + n};
 }
 
 }  // namespace
 
-void register_static(Module &m) {
-    Class<Program>(m, "StaticProgram")
-        .def(py::init<const array<i64> &, array<float>, const array<i64> &, i64, i64, i64, i64>(),
-             py::arg("operations").noconvert(), py::arg("constants").noconvert(), py::arg("tables").noconvert(),
-             py::arg("input"), py::arg("output"), py::arg("arena"), py::arg("tile"))
-        .def("run", &Program::run, py::arg("x").noconvert(), py::arg("y").noconvert(), py::arg("scratch").noconvert(),
-             py::arg("threads"), py::arg("level") = -1);
-    py::dict known;
-    known["codes"] = names(CODE_NAMES);
-    known["spaces"] = names(SPACE_NAMES);
-    known["functions"] = names(FUNCTION_NAMES);
-    known["pairs"] = names(PAIR_NAMES);
-    known["modes"] = names(MODE_NAMES);
-    known["reductions"] = names(REDUCTION_NAMES);
-    known["levels"] = names(LEVEL_NAMES, levels_here());
-    py::list registers;
-    for (int k = 0; k < levels_here(); ++k)
-        registers.append(py::make_tuple(LEVELS[k]->lanes, LEVELS[k]->rows_1, LEVELS[k]->rows_2));
-    known["registers"] = registers;  // (floats of a vector, rows at once with one and with two vectors of columns)
-    known["words"] = WORDS;
-    m.attr("STATIC") = known;
+std::unique_ptr<StaticProgram> static_program(array<i64> operations, array<float> constants, array<i64> tables, i64 input,
+                                              i64 output, i64 arena, i64 tile) {
+    return std::make_unique<Program>(operations, constants, tables, input, output, arena, tile);
+}
+
+StaticNames static_names() {
+    StaticNames known{{{"codes", names(CODE_NAMES)},
+                       {"spaces", names(SPACE_NAMES)},
+                       {"functions", names(FUNCTION_NAMES)},
+                       {"pairs", names(PAIR_NAMES)},
+                       {"modes", names(MODE_NAMES)},
+                       {"reductions", names(REDUCTION_NAMES)},
+                       {"levels", names(LEVEL_NAMES, levels_here())}},
+                      {},
+                      WORDS};
+    for (int k = 0; k < levels_here(); ++k) known.registers.push_back({LEVELS[k]->lanes, LEVELS[k]->rows_1, LEVELS[k]->rows_2});
+    return known;
 }

@@ -2,8 +2,8 @@
 //
 // Every block is computed by the same instructions whoever owns it: one thread per block, dot products in the
 // fixed 64-lane order of lanes.hpp. So the bits of a block depend on the block alone.
+#include "kernels.hpp"
 #include "lanes.hpp"
-#include "native.hpp"
 #include "../include/pointwise.hpp"
 
 #include <cstring>
@@ -35,24 +35,6 @@ void require_same(const Shape &a, const Shape &b, const char *name) {
         throw std::invalid_argument(std::string(name) + ": blocks differ in number or shape from the first field's");
 }
 
-// ---- copies -------------------------------------------------------------------------------------------------
-
-void copy_runs(const array<double> &src, array<double> &dst, const array<i64> &runs) {
-    const double *from = src.data();
-    double *to = dst.mutable_data();
-    const i64 *run = runs.data();
-    for (i64 k = 0, n = runs.shape(0); k < n; ++k, run += 5) {
-        const double *a = from + run[0];
-        double *b = to + run[1];
-        const i64 count = run[2], sa = run[3], sb = run[4];
-        if (sa == 1 && sb == 1) {
-            std::memcpy(b, a, count * sizeof(double));
-        } else {
-            for (i64 i = 0; i < count; ++i) b[i * sb] = a[i * sa];
-        }
-    }
-}
-
 // ---- conjugate gradients ------------------------------------------------------------------------------------
 
 FPNA_CLONES
@@ -64,28 +46,6 @@ void update_block(double alpha, double beta, const double *u, const double *w, d
     }
 }
 
-void cg_update(double alpha, double beta, const array<double> &u, const array<double> &w, array<double> &p,
-               array<double> &s, array<double> &x, i64 x_pad, array<double> &r, i64 r_pad, int threads) {
-    const Shape rs = shape_of(r, r_pad, "r"), xs = shape_of(x, x_pad, "x"), us = shape_of(u, 0, "u");
-    require_same(rs, xs, "x");
-    require_same(rs, us, "u");
-    require_same(rs, shape_of(w, 0, "w"), "w");
-    require_same(rs, shape_of(p, 0, "p"), "p");
-    require_same(rs, shape_of(s, 0, "s"), "s");
-    double *rd = r.mutable_data(), *pd = p.mutable_data(), *sd = s.mutable_data(), *xd = x.mutable_data();
-    const double *ud = u.data(), *wd = w.data();
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        const DefaultEnvironment environment;
-#pragma omp for schedule(static)
-        for (i64 b = 0; b < rs.blocks; ++b) {
-            const i64 at = us.interior(b);
-            update_block(alpha, beta, ud + at, wd + at, pd + at, sd + at, xd + xs.interior(b), xs.pitch(),
-                         rd + rs.interior(b), rs.pitch(), rs.rows, rs.columns);
-        }
-    }
-}
-
 // r = b - A x
 FPNA_CLONES
 void residual_block(const double *b, const double *x, i64 xp, double *r, i64 rp, i64 rows, i64 columns,
@@ -93,24 +53,6 @@ void residual_block(const double *b, const double *x, i64 xp, double *r, i64 rp,
     for (i64 j = 0; j < rows; ++j, b += columns, x += xp, r += rp) {
 #pragma GCC ivdep
         for (i64 i = 0; i < columns; ++i) r[i] = b[i] - minus_laplacian(x + i, xp, inverse_h2);
-    }
-}
-
-void poisson_residual(const array<double> &b, const array<double> &x, i64 x_pad, array<double> &r, i64 r_pad,
-                      double inverse_h2, int threads) {
-    const Shape rs = shape_of(r, r_pad, "r"), xs = shape_of(x, x_pad, "x"), bs = shape_of(b, 0, "b");
-    require_same(rs, xs, "x");
-    require_same(rs, bs, "b");
-    if (x_pad < 1) throw std::invalid_argument("x: the Laplacian needs a halo of at least 1");
-    const double *bd = b.data(), *xd = x.data();
-    double *rd = r.mutable_data();
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    {
-        const DefaultEnvironment environment;
-#pragma omp for schedule(static)
-        for (i64 k = 0; k < rs.blocks; ++k)
-            residual_block(bd + bs.interior(k), xd + xs.interior(k), xs.pitch(), rd + rs.interior(k), rs.pitch(), rs.rows,
-                           rs.columns, inverse_h2);
     }
 }
 
@@ -256,8 +198,75 @@ void require_coarse(const Shape &fine, const Shape &coarse, i64 factor, i64 degr
         throw std::invalid_argument(std::string(name) + ": expected blocks of the first field's, coarser by the factor");
 }
 
-void smooth_restrict(const array<double> &r, i64 pad, array<double> &z, array<double> &coarse, i64 coarse_pad, i64 factor,
-                     double inverse_h2, double inverse_theta, const array<double> &coefficients, int threads) {
+FPNA_CLONES
+double dot_block(const double *a, i64 ap, const double *b, i64 bp, i64 rows, i64 columns) {
+    Lanes lanes;
+    for (i64 j = 0; j < rows; ++j, a += ap, b += bp) lanes.add_products(a, b, columns);
+    return lanes.total();
+}
+
+}  // namespace
+
+// ---- arrays -------------------------------------------------------------------------------------------------
+
+void copy_runs(array<double> src, array<double> dst, array<i64> runs) {
+    const double *from = src.data();
+    double *to = dst.mutable_data();
+    const i64 *run = runs.data();
+    for (i64 k = 0, n = runs.shape(0); k < n; ++k, run += 5) {
+        const double *a = from + run[0];
+        double *b = to + run[1];
+        const i64 count = run[2], sa = run[3], sb = run[4];
+        if (sa == 1 && sb == 1) {
+            std::memcpy(b, a, count * sizeof(double));
+        } else {
+            for (i64 i = 0; i < count; ++i) b[i * sb] = a[i * sa];
+        }
+    }
+}
+
+void cg_update(double alpha, double beta, array<double> u, array<double> w, array<double> p,
+               array<double> s, array<double> x, i64 x_pad, array<double> r, i64 r_pad, int threads) {
+    const Shape rs = shape_of(r, r_pad, "r"), xs = shape_of(x, x_pad, "x"), us = shape_of(u, 0, "u");
+    require_same(rs, xs, "x");
+    require_same(rs, us, "u");
+    require_same(rs, shape_of(w, 0, "w"), "w");
+    require_same(rs, shape_of(p, 0, "p"), "p");
+    require_same(rs, shape_of(s, 0, "s"), "s");
+    double *rd = r.mutable_data(), *pd = p.mutable_data(), *sd = s.mutable_data(), *xd = x.mutable_data();
+    const double *ud = u.data(), *wd = w.data();
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (i64 b = 0; b < rs.blocks; ++b) {
+            const i64 at = us.interior(b);
+            update_block(alpha, beta, ud + at, wd + at, pd + at, sd + at, xd + xs.interior(b), xs.pitch(),
+                         rd + rs.interior(b), rs.pitch(), rs.rows, rs.columns);
+        }
+    }
+}
+
+void poisson_residual(array<double> b, array<double> x, i64 x_pad, array<double> r, i64 r_pad,
+                      double inverse_h2, int threads) {
+    const Shape rs = shape_of(r, r_pad, "r"), xs = shape_of(x, x_pad, "x"), bs = shape_of(b, 0, "b");
+    require_same(rs, xs, "x");
+    require_same(rs, bs, "b");
+    if (x_pad < 1) throw std::invalid_argument("x: the Laplacian needs a halo of at least 1");
+    const double *bd = b.data(), *xd = x.data();
+    double *rd = r.mutable_data();
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    {
+        const DefaultEnvironment environment;
+#pragma omp for schedule(static)
+        for (i64 k = 0; k < rs.blocks; ++k)
+            residual_block(bd + bs.interior(k), xd + xs.interior(k), xs.pitch(), rd + rs.interior(k), rs.pitch(), rs.rows,
+                           rs.columns, inverse_h2);
+    }
+}
+
+void smooth_restrict(array<double> r, i64 pad, array<double> z, array<double> coarse, i64 coarse_pad, i64 factor,
+                     double inverse_h2, double inverse_theta, array<double> coefficients, int threads) {
     const Shape rs = shape_of(r, pad, "r"), cs = shape_of(coarse, coarse_pad, "coarse");
     require_same(rs, shape_of(z, pad, "z"), "z");
     const Smoother by = smoother_of(rs, inverse_h2, inverse_theta, coefficients);
@@ -276,9 +285,9 @@ void smooth_restrict(const array<double> &r, i64 pad, array<double> &z, array<do
     }
 }
 
-void prolong_smooth(const array<double> &r, i64 pad, const array<double> &z, const array<double> &e, i64 e_pad, i64 factor,
-                    array<double> &u, i64 u_pad, array<double> &w, array<double> &dots, double inverse_h2,
-                    double inverse_theta, const array<double> &coefficients, int threads) {
+void prolong_smooth(array<double> r, i64 pad, array<double> z, array<double> e, i64 e_pad, i64 factor,
+                    array<double> u, i64 u_pad, array<double> w, array<double> dots, double inverse_h2,
+                    double inverse_theta, array<double> coefficients, int threads) {
     const Shape rs = shape_of(r, pad, "r"), es = shape_of(e, e_pad, "e"), us = shape_of(u, u_pad, "u"),
                 ws = shape_of(w, 0, "w");
     require_same(rs, shape_of(z, pad, "z"), "z");
@@ -305,40 +314,11 @@ void prolong_smooth(const array<double> &r, i64 pad, const array<double> &z, con
     }
 }
 
-FPNA_CLONES
-double dot_block(const double *a, i64 ap, const double *b, i64 bp, i64 rows, i64 columns) {
-    Lanes lanes;
-    for (i64 j = 0; j < rows; ++j, a += ap, b += bp) lanes.add_products(a, b, columns);
-    return lanes.total();
-}
-
-void block_dots(const array<double> &a, i64 a_pad, const array<double> &b, i64 b_pad, array<double> &out) {
+void block_dots(array<double> a, i64 a_pad, array<double> b, i64 b_pad, array<double> out) {
     const Shape as = shape_of(a, a_pad, "a"), bs = shape_of(b, b_pad, "b");
     require_same(as, bs, "b");
     if (out.ndim() != 1 || out.shape(0) != as.blocks) throw std::invalid_argument("out: expected (blocks,)");
     for (i64 k = 0; k < as.blocks; ++k)
         out.mutable_data()[k] =
             dot_block(a.data() + as.interior(k), as.pitch(), b.data() + bs.interior(k), bs.pitch(), as.rows, as.columns);
-}
-
-}  // namespace
-
-void register_stencil(Module &m) {
-    // noconvert: a silent conversion would write into a copy.
-    m.def("copy_runs", &copy_runs, py::arg("src").noconvert(), py::arg("dst").noconvert(),
-          py::arg("runs").noconvert());
-    m.def("cg_update", &cg_update, py::arg("alpha"), py::arg("beta"), py::arg("u").noconvert(),
-          py::arg("w").noconvert(), py::arg("p").noconvert(), py::arg("s").noconvert(), py::arg("x").noconvert(),
-          py::arg("x_pad"), py::arg("r").noconvert(), py::arg("r_pad"), py::arg("threads"));
-    m.def("poisson_residual", &poisson_residual, py::arg("b").noconvert(), py::arg("x").noconvert(), py::arg("x_pad"),
-          py::arg("r").noconvert(), py::arg("r_pad"), py::arg("inverse_h2"), py::arg("threads"));
-    m.def("smooth_restrict", &smooth_restrict, py::arg("r").noconvert(), py::arg("pad"), py::arg("z").noconvert(),
-          py::arg("coarse").noconvert(), py::arg("coarse_pad"), py::arg("factor"), py::arg("inverse_h2"),
-          py::arg("inverse_theta"), py::arg("coefficients").noconvert(), py::arg("threads"));
-    m.def("prolong_smooth", &prolong_smooth, py::arg("r").noconvert(), py::arg("pad"), py::arg("z").noconvert(),
-          py::arg("e").noconvert(), py::arg("e_pad"), py::arg("factor"), py::arg("u").noconvert(), py::arg("u_pad"),
-          py::arg("w").noconvert(), py::arg("dots").noconvert(), py::arg("inverse_h2"), py::arg("inverse_theta"),
-          py::arg("coefficients").noconvert(), py::arg("threads"));
-    m.def("block_dots", &block_dots, py::arg("a").noconvert(), py::arg("a_pad"), py::arg("b").noconvert(),
-          py::arg("b_pad"), py::arg("out").noconvert());
 }

@@ -10,8 +10,8 @@
 
 #include "arrivals.hpp"
 #include "../include/compensated.hpp"
+#include "kernels.hpp"
 #include "lanes.hpp"
-#include "native.hpp"
 
 namespace {
 
@@ -182,28 +182,27 @@ void in_seeded_orders(Terms terms, std::size_t n, std::size_t unit, std::size_t 
     }
 }
 
-// ---- binding ------------------------------------------------------------------------------------------------
+// ---- arrays -------------------------------------------------------------------------------------------------
 
-const void *data_of(const py::array &x, std::size_t size, const char *name) {
-    if (x.ndim() != 1 || std::size_t(x.itemsize()) != size || !(x.flags() & py::array::c_style))
+const void *data_of(const Array &x, std::size_t size, const char *name) {
+    if (x.ndim() != 1 || std::size_t(x.itemsize()) != size || !x.contiguous())
         throw std::invalid_argument(std::string(name) + ": expected a contiguous vector of elements of " +
                                     std::to_string(size) + " bytes");
     return x.data();
 }
 
 template <typename Element, typename F>
-auto with_terms_of(const py::array &x, const py::object &other, F &&f) {
+auto with_terms_of(const Array &x, const OtherFactor &y, const F &f) {
     const auto *a = static_cast<const Element *>(data_of(x, sizeof(Element), "x"));
     const std::size_t n = x.size();
-    if (other.is_none()) return f(Elements<Element>{a}, n);
-    const auto y = py::cast<py::array>(other);
-    if (y.size() != x.size()) throw std::invalid_argument("y: expected as many elements as x has");
-    return f(Products<Element>{a, static_cast<const Element *>(data_of(y, sizeof(Element), "y"))}, n);
+    if (!y) return f(Elements<Element>{a}, n);
+    if (y->size() != x.size()) throw std::invalid_argument("y: expected as many elements as x has");
+    return f(Products<Element>{a, static_cast<const Element *>(data_of(*y, sizeof(Element), "y"))}, n);
 }
 
 // f(terms, n), terms: the elements of x or, where there is a y, the products of both; element: the type of both.
-template <typename F>
-py::object with_terms(const py::array &x, const py::object &y, const std::string &element, F &&f) {
+template <typename Result, typename F>
+Result with_terms(const Array &x, const OtherFactor &y, const std::string &element, const F &f) {
     if (element == "float64") return with_terms_of<double>(x, y, f);
     if (element == "float32") return with_terms_of<float>(x, y, f);
     if (element == "float16") return with_terms_of<float16>(x, y, f);
@@ -220,88 +219,75 @@ constexpr bool are_products<Products<Element>> = true;
 // threads = 0: as many as OpenMP would take.
 int or_default(int threads) { return threads > 0 ? threads : omp_get_max_threads(); }
 
-template <typename F>
-py::object unlocked(F &&f) {
-    double sum;
-    {
-        py::gil_scoped_release release;
-        sum = f();
-    }
-    return py::float_(sum);
-}
-
-// A function of (x, y, element) and of one more argument, where the order takes one.
-template <typename... Argument, typename Order>
-void define(Module &m, const char *name, Order order) {
-    m.def(name, [order](const py::array &x, const py::object &y, const std::string &element, Argument... argument) {
-        return with_terms(x, y, element, [&](auto terms, std::size_t n) {
-            return unlocked([&] { return order(terms, n, argument...); });
-        });
-    });
-}
-
-py::object partials(const py::array &x, const py::object &y, const std::string &element, std::size_t segment,
-                    std::size_t width, int threads) {
-    if (width == 0 || width > MOST_LANES || (width & (width - 1)) || segment == 0)
-        throw std::invalid_argument("width: expected a power of two up to 1024, and a segment above 0");
-    return with_terms(x, y, element, [&](auto terms, std::size_t n) -> py::object {
-        array<Sum<decltype(terms)>> p(segments_of(n, segment));
-        auto *to = p.mutable_data();
-        {
-            py::gil_scoped_release release;
-            partial_sums(terms, n, segment, width, or_default(threads), to);
-        }
-        return std::move(p);
-    });
-}
-
-py::object samples(const py::array &x, const std::string &element, std::size_t unit, std::size_t resident,
-                   const array<std::uint64_t> &seeds, int threads) {
-    return with_terms(x, py::none(), element, [&](auto terms, std::size_t n) -> py::object {
-        array<Sum<decltype(terms)>> sums(seeds.size());
-        auto *to = sums.mutable_data();
-        const auto *from = seeds.data();
-        const std::ptrdiff_t count = seeds.size();
-        {
-            py::gil_scoped_release release;
-            in_seeded_orders(terms, n, unit, resident, from, count, or_default(threads), to);
-        }
-        return std::move(sums);
-    });
-}
-
-array<std::int64_t> arrivals(std::size_t units, std::size_t resident, std::uint64_t seed) {
-    array<std::int64_t> order(units);
-    std::int64_t *to = order.mutable_data();
-    in_order_of_arrival(units, resident, seed, [&](std::size_t unit) { *to++ = unit; });
-    return order;
-}
-
 }  // namespace
 
-void register_sums(Module &m) {
-    define<std::size_t>(m, "sum_lanes", [](auto t, std::size_t n, std::size_t width) { return in_lanes(t, n, width); });
-    define<>(m, "sum_left_to_right", [](auto t, std::size_t n) { return left_to_right(t, n); });
-    define<>(m, "sum_pairwise", [](auto t, std::size_t n) { return pairwise(t, n); });
-    define<>(m, "sum_kahan", [](auto t, std::size_t n) { return compensated<Kahan>(t, n); });
-    define<>(m, "sum_neumaier", [](auto t, std::size_t n) { return compensated<Neumaier>(t, n); });
-    define<int>(m, "sum_omp_reduction",
-                [](auto t, std::size_t n, int threads) { return omp_reduction(t, n, or_default(threads)); });
-    define<int>(m, "sum_omp_ordered",
-                [](auto t, std::size_t n, int threads) { return omp_ordered(t, n, or_default(threads)); });
-    define<int>(m, "sum_omp_atomic",
-                [](auto t, std::size_t n, int threads) { return omp_atomic(t, n, or_default(threads)); });
-    m.def("dot2", [](const py::array &x, const py::object &y, const std::string &element) {
-        return with_terms(x, y, element, [&](auto terms, std::size_t n) -> py::object {
-            if constexpr (are_products<decltype(terms)>) return unlocked([&] { return dot2(terms, n); });
-            throw std::invalid_argument("y: expected a second factor");
-        });
+double sum_lanes(const Array &x, const OtherFactor &y, const std::string &element, std::size_t width) {
+    return with_terms<double>(x, y, element, [=](auto t, std::size_t n) { return in_lanes(t, n, width); });
+}
+
+double sum_left_to_right(const Array &x, const OtherFactor &y, const std::string &element) {
+    return with_terms<double>(x, y, element, [](auto t, std::size_t n) { return left_to_right(t, n); });
+}
+
+double sum_pairwise(const Array &x, const OtherFactor &y, const std::string &element) {
+    return with_terms<double>(x, y, element, [](auto t, std::size_t n) { return pairwise(t, n); });
+}
+
+double sum_kahan(const Array &x, const OtherFactor &y, const std::string &element) {
+    return with_terms<double>(x, y, element, [](auto t, std::size_t n) { return compensated<Kahan>(t, n); });
+}
+
+double sum_neumaier(const Array &x, const OtherFactor &y, const std::string &element) {
+    return with_terms<double>(x, y, element, [](auto t, std::size_t n) { return compensated<Neumaier>(t, n); });
+}
+
+double sum_omp_reduction(const Array &x, const OtherFactor &y, const std::string &element, int threads) {
+    return with_terms<double>(x, y, element,
+                              [=](auto t, std::size_t n) { return omp_reduction(t, n, or_default(threads)); });
+}
+
+double sum_omp_ordered(const Array &x, const OtherFactor &y, const std::string &element, int threads) {
+    return with_terms<double>(x, y, element, [=](auto t, std::size_t n) { return omp_ordered(t, n, or_default(threads)); });
+}
+
+double sum_omp_atomic(const Array &x, const OtherFactor &y, const std::string &element, int threads) {
+    return with_terms<double>(x, y, element, [=](auto t, std::size_t n) { return omp_atomic(t, n, or_default(threads)); });
+}
+
+double dot2(const Array &x, const OtherFactor &y, const std::string &element) {
+    return with_terms<double>(x, y, element, [](auto terms, std::size_t n) -> double {
+        if constexpr (are_products<decltype(terms)>) return dot2(terms, n);
+        throw std::invalid_argument("y: expected a second factor");
     });
-    m.def("sum_aligned", [](array<double> p) { return aligned_tree(p.mutable_data(), p.size()); },
-          py::arg("p").noconvert());
-    m.def("sum_aligned", [](array<float> p) { return double(aligned_tree(p.mutable_data(), p.size())); },
-          py::arg("p").noconvert());
-    m.def("sum_partials", partials);
-    m.def("sum_samples", samples);
-    m.def("arrivals", arrivals);
+}
+
+double sum_aligned(array<double> p) { return aligned_tree(p.mutable_data(), p.size()); }
+
+double sum_aligned(array<float> p) { return aligned_tree(p.mutable_data(), p.size()); }
+
+MadeSums sum_partials(const Array &x, const OtherFactor &y, const std::string &element, std::size_t segment,
+                      std::size_t width, int threads) {
+    if (width == 0 || width > MOST_LANES || (width & (width - 1)) || segment == 0)
+        throw std::invalid_argument("width: expected a power of two up to 1024, and a segment above 0");
+    return with_terms<MadeSums>(x, y, element, [&](auto terms, std::size_t n) {
+        Made<Sum<decltype(terms)>> p(segments_of(n, segment));
+        partial_sums(terms, n, segment, width, or_default(threads), p.data());
+        return MadeSums(std::move(p));
+    });
+}
+
+MadeSums sum_samples(const Array &x, const std::string &element, std::size_t unit, std::size_t resident,
+                     array<std::uint64_t> seeds, int threads) {
+    return with_terms<MadeSums>(x, {}, element, [&](auto terms, std::size_t n) {
+        Made<Sum<decltype(terms)>> sums(seeds.size());
+        in_seeded_orders(terms, n, unit, resident, seeds.data(), seeds.size(), or_default(threads), sums.data());
+        return MadeSums(std::move(sums));
+    });
+}
+
+Made<std::int64_t> arrivals(std::size_t units, std::size_t resident, std::uint64_t seed) {
+    Made<std::int64_t> order(units);
+    std::int64_t *to = order.data();
+    in_order_of_arrival(units, resident, seed, [&](std::size_t unit) { *to++ = unit; });
+    return order;
 }

@@ -7,8 +7,6 @@
 // numbers that are up to 48 binades apart, each of two more slices 51 binades more, for four operations and one.
 #include "../include/superaccumulator.hpp"
 
-#include <pybind11/stl.h>
-
 #include <algorithm>
 #include <memory>
 #include <type_traits>
@@ -16,6 +14,7 @@
 
 #include "binades.hpp"
 #include "cascade.hpp"
+#include "kernels.hpp"
 #include "tiles.hpp"
 
 namespace {
@@ -214,8 +213,6 @@ void add_column(long long *w, const double *x, std::size_t n, std::size_t stride
     words.finish();
 }
 
-using words_t = py::array_t<long long, py::array::c_style>;
-
 struct Sum {
     long long words[WORDS] = {};
 
@@ -237,26 +234,7 @@ void add_pairs(Sum *sums, const std::vector<Terms<Element>> &pairs, std::size_t 
 }
 
 template <typename Element>
-void add_products(words_t words, const std::vector<array<Element>> &a, const std::vector<array<Element>> &b,
-                  int threads) {
-    std::vector<Terms<Element>> pairs;
-    for (std::size_t k = 0; k < a.size(); ++k) pairs.push_back({a[k].data(), b[k].data()});
-    auto *into = reinterpret_cast<Sum *>(words.mutable_data());
-    const std::size_t n = a.empty() ? 0 : a[0].size();
-    const auto merge = [&](Sum *to, const Sum *sums) {
-        for (std::size_t k = 0; k < pairs.size(); ++k) to[k] += sums[k];
-    };
-    py::gil_scoped_release release;
-    const auto sums = in_parts(
-        n, pairs.size() * sizeof(Element), threads, std::vector<Sum>(pairs.size()),
-        [&](auto &part, std::size_t begin, std::size_t end) { add_pairs(part.data(), pairs, begin, end); },
-        [&](auto &total, const auto &part) { merge(total.data(), part.data()); });
-    merge(into, sums.data());
-    for (std::size_t k = 0; k < pairs.size(); ++k) carry(into[k].words);
-}
-
-template <typename Element>
-Accumulator<Element> exact(const Terms<Element> &terms, std::size_t n, int threads) {
+Accumulator<Element> exact_of(const Terms<Element> &terms, std::size_t n, int threads) {
     Sum total = in_parts(
         n, sizeof(Element), threads, Sum{},
         [&](Sum &sum, std::size_t begin, std::size_t end) { add(sum.words, terms, begin, end); },
@@ -275,27 +253,44 @@ void round_all(const long long *words, std::size_t n, Float *out) {
 
 }  // namespace
 
-void register_superaccumulator(Module &m) {
-    // Flat arrays; the shapes are checked in kernels/exact/superaccumulator.py.
-    m.def("exact_add", [](words_t words, array<double> x) {
-        const std::size_t sums = words.size() / WORDS, rows = sums ? x.size() / sums : 0;
-        long long *w = words.mutable_data();
-        const double *from = x.data();
-        py::gil_scoped_release release;
-        for (std::size_t c = 0; c < sums; ++c, w += WORDS) add_column(w, from + c, rows, sums);
-    }, py::arg("words").noconvert(), py::arg("x").noconvert());
-    m.def("exact_add_products", &add_products<double>, py::arg("words").noconvert(), py::arg("a").noconvert(),
-          py::arg("b").noconvert(), py::arg("threads"));
-    m.def("exact_add_products", &add_products<float>, py::arg("words").noconvert(), py::arg("a").noconvert(),
-          py::arg("b").noconvert(), py::arg("threads"));
-    m.def("exact_carry", [](words_t words) {
-        long long *w = words.mutable_data();
-        for (py::ssize_t c = 0; c < words.size() / WORDS; ++c) carry(w + c * WORDS);
-    }, py::arg("words").noconvert());
-    m.def("exact_round", [](words_t words, const py::array &out) {
-        with_type_of(out, [&](auto zero) {
-            round_all(words.data(), out.size(), mutable_pointer<decltype(zero)>(out));
-        }, "sums");
-    }, py::arg("words").noconvert(), py::arg("out"));
-    define_order_free(m, "exact", [](auto terms, std::size_t n, int threads) { return exact(terms, n, threads); });
+void exact_add(array<long long> words, array<double> x) {
+    const std::size_t sums = words.size() / WORDS, rows = sums ? x.size() / sums : 0;
+    long long *w = words.mutable_data();
+    for (std::size_t c = 0; c < sums; ++c, w += WORDS) add_column(w, x.data() + c, rows, sums);
+}
+
+template <typename Element>
+void exact_add_products(array<long long> words, const std::vector<array<Element>> &a, const std::vector<array<Element>> &b,
+                        int threads) {
+    std::vector<Terms<Element>> pairs;
+    for (std::size_t k = 0; k < a.size(); ++k) pairs.push_back({a[k].data(), b[k].data()});
+    auto *into = reinterpret_cast<Sum *>(words.mutable_data());
+    const std::size_t n = a.empty() ? 0 : a[0].size();
+    const auto merge = [&](Sum *to, const Sum *sums) {
+        for (std::size_t k = 0; k < pairs.size(); ++k) to[k] += sums[k];
+    };
+    const auto sums = in_parts(
+        n, pairs.size() * sizeof(Element), threads, std::vector<Sum>(pairs.size()),
+        [&](auto &part, std::size_t begin, std::size_t end) { add_pairs(part.data(), pairs, begin, end); },
+        [&](auto &total, const auto &part) { merge(total.data(), part.data()); });
+    merge(into, sums.data());
+    for (std::size_t k = 0; k < pairs.size(); ++k) carry(into[k].words);
+}
+
+template void exact_add_products(array<long long>, const std::vector<array<double>> &, const std::vector<array<double>> &, int);
+template void exact_add_products(array<long long>, const std::vector<array<float>> &, const std::vector<array<float>> &, int);
+
+void exact_carry(array<long long> words) {
+    long long *w = words.mutable_data();
+    for (std::ptrdiff_t c = 0; c < words.size() / WORDS; ++c) carry(w + c * WORDS);
+}
+
+void exact_round(array<long long> words, const Array &out) {
+    with_type_of(out, [&](auto zero) {
+        round_all(words.data(), out.size(), mutable_pointer<decltype(zero)>(out));
+    }, "sums");
+}
+
+double exact(const Array &x, const OtherFactor &y, const std::string &element, int threads) {
+    return order_free(x, y, element, [threads](auto terms, std::size_t n) { return exact_of(terms, n, threads); });
 }

@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "arrays.hpp"
 #include "cut.hpp"
-#include "native.hpp"
 
 constexpr std::size_t TILE = 2048;        // numbers: 16 KiB, which stay in the first cache
 constexpr std::size_t ENOUGH = 64 * 1024;  // bytes per thread that are worth waking it
@@ -83,32 +83,25 @@ State in_parts(std::size_t n, std::size_t bytes, int threads, const State &empty
 }
 
 template <typename Element>
-Terms<Element> terms_of(const py::array &x, const py::object &y) {
-    const auto data = [](const py::array &a, const char *name) {
-        if (a.ndim() != 1 || a.itemsize() != sizeof(Element) || !(a.flags() & py::array::c_style))
+Terms<Element> terms_of(const Array &x, const std::optional<Array> &y) {
+    const auto data = [](const Array &a, const char *name) {
+        if (a.ndim() != 1 || a.itemsize() != sizeof(Element) || !a.contiguous())
             throw std::invalid_argument(std::string(name) + ": expected a contiguous vector of elements of " +
                                         std::to_string(sizeof(Element)) + " bytes");
         return static_cast<const Element *>(a.data());
     };
-    if (y.is_none()) return {data(x, "x"), nullptr};
-    const auto other = py::cast<py::array>(y);
-    if (other.size() != x.size()) throw std::invalid_argument("y: expected as many elements as x has");
-    return {data(x, "x"), data(other, "y")};
+    if (!y) return {data(x, "x"), nullptr};
+    if (y->size() != x.size()) throw std::invalid_argument("y: expected as many elements as x has");
+    return {data(x, "x"), data(*y, "y")};
 }
 
-// Makes name(x, y, element, threads) of sum(terms, n, threads); y is None or the other factors, `element` the type of
-// both.
+// sum(terms, n); y: the other factors, if any; `element`: the type of both.
 template <typename Sum>
-void define_order_free(Module &m, const char *name, Sum sum) {
-    m.def(name, [sum](const py::array &x, const py::object &y, const std::string &element, int threads) {
-        const auto of = [&](auto terms) {
-            py::gil_scoped_release release;
-            return double(sum(terms, std::size_t(x.size()), threads));
-        };
-        if (element == "float64") return of(terms_of<double>(x, y));
-        if (element == "float32") return of(terms_of<float>(x, y));
-        if (element == "float16") return of(terms_of<float16>(x, y));
-        if (element == "bfloat16") return of(terms_of<bfloat16>(x, y));
-        throw std::invalid_argument("element " + element + ": expected float64, float32, float16 or bfloat16");
-    }, py::arg("x"), py::arg("y"), py::arg("element"), py::arg("threads") = 0);
+double order_free(const Array &x, const std::optional<Array> &y, const std::string &element, const Sum &sum) {
+    const std::size_t n = x.size();
+    if (element == "float64") return sum(terms_of<double>(x, y), n);
+    if (element == "float32") return sum(terms_of<float>(x, y), n);
+    if (element == "float16") return sum(terms_of<float16>(x, y), n);
+    if (element == "bfloat16") return sum(terms_of<bfloat16>(x, y), n);
+    throw std::invalid_argument("element " + element + ": expected float64, float32, float16 or bfloat16");
 }

@@ -4,15 +4,14 @@
 // Steps are element-wise, so neither tiles nor threads enter their bits; a dot product of a block is added in the fixed
 // 64-lane order of lanes.hpp by one thread.
 #include <omp.h>
-#include <pybind11/stl.h>
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include "kernels.hpp"
 #include "lanes.hpp"
-#include "native.hpp"
 
 namespace {
 
@@ -60,16 +59,16 @@ FPNA_CLONES void update(const Term<Float> *terms, Float *to, i64 from, i64 n) {
 }
 
 template <typename Float>
-using Update = void (*)(const Term<Float> *, Float *, i64, i64);
+using Function = void (*)(const Term<Float> *, Float *, i64, i64);
 
 template <typename Float, unsigned COUNT, unsigned... PAIRS>
-Update<Float> update_of(unsigned pairs, std::integer_sequence<unsigned, PAIRS...>) {
-    const Update<Float> all[] = {update<Float, COUNT, PAIRS>...};
+Function<Float> update_of(unsigned pairs, std::integer_sequence<unsigned, PAIRS...>) {
+    const Function<Float> all[] = {update<Float, COUNT, PAIRS>...};
     return all[pairs];
 }
 
 template <typename Float, unsigned COUNT = 1>
-Update<Float> update_of(std::size_t count, unsigned pairs) {
+Function<Float> update_of(std::size_t count, unsigned pairs) {
     if constexpr (COUNT < MOST_TERMS) {
         if (count > COUNT) return update_of<Float, COUNT + 1>(count, pairs);
     }
@@ -82,16 +81,13 @@ FPNA_CLONES void add_products(Lanes &lanes, const Float *x, const Float *y, i64 
 }
 
 template <typename Float>
-class Fused {
+class Update final : public Fused {
   public:
-    using CodedTerm = std::tuple<double, int, int, std::vector<int>>;  // number, scalar or -1, vector, second vector
-    using CodedStep = std::tuple<int, std::vector<CodedTerm>>;         // target, terms
-
     // All that is given here was checked by kernels/vectors/fused.py.
-    Fused(std::vector<array<Float>> vectors, const std::vector<CodedStep> &steps,
-          const std::vector<std::pair<int, int>> &dots, std::vector<i64> starts, int threads)
-        : vectors(std::move(vectors)), starts(std::move(starts)), threads(threads) {
-        const auto at = [this](int place) { return this->vectors[place].data(); };
+    Update(const std::vector<array<Float>> &vectors, const std::vector<CodedStep> &steps,
+           const std::vector<std::pair<int, int>> &dots, const std::vector<i64> &starts, int threads)
+        : vectors(vectors.size()), starts(starts), threads(threads) {
+        const auto at = [&](int place) { return vectors[place].data(); };
         for (const auto &[target, coded] : steps) {
             unsigned pairs = 0;
             const std::size_t first = terms.size();
@@ -100,21 +96,18 @@ class Fused {
                 terms.push_back({Float(number), at(x), others.empty() ? nullptr : at(others[0])});
                 factors.push_back({Float(number), scalar});
             }
-            this->steps.push_back({this->vectors[target].mutable_data(), first, update_of<Float>(coded.size(), pairs)});
+            this->steps.push_back({vectors[target].mutable_data(), first, update_of<Float>(coded.size(), pairs)});
         }
         for (const auto &[x, y] : dots) this->dots.push_back({at(x), at(y)});
-        const i64 count = std::max<i64>(1, this->vectors.size());
+        const i64 count = std::max<i64>(1, vectors.size());
         tile = std::max<i64>(LEAST_TILE, TILES / i64(sizeof(Float)) / count / Lanes::WIDTH * Lanes::WIDTH);
     }
 
-    // partials: (blocks, dots), or None where there are no dots; values: of the scalars.
-    void run(const py::object &partials, const std::vector<double> &values) {
+    void run(const std::optional<array<double>> &partials, const std::vector<double> &values) override {
         for (std::size_t k = 0; k < terms.size(); ++k)
             if (factors[k].scalar >= 0) terms[k].by = factors[k].number * Float(values[factors[k].scalar]);
-        double *out =
-            partials.is_none() ? nullptr : py::reinterpret_borrow<array<double>>(partials).mutable_data();
-        py::gil_scoped_release release;
-        const i64 bytes = starts.back() * i64(vectors.size() * sizeof(Float));
+        double *out = partials ? partials->mutable_data() : nullptr;
+        const i64 bytes = starts.back() * i64(vectors * sizeof(Float));
         const int team = int(std::min<i64>(threads, std::max<i64>(1, bytes / ENOUGH)));
         if (team == 1) return run_part(0, 1, out);
 #pragma omp parallel num_threads(team)
@@ -132,7 +125,7 @@ class Fused {
     struct Step {
         Float *to;
         std::size_t first;  // of its terms
-        Update<Float> update;
+        Function<Float> update;
     };
     struct Dot {
         const Float *x, *y;
@@ -163,7 +156,7 @@ class Fused {
         }
     }
 
-    std::vector<array<Float>> vectors;  // keeps their memory
+    std::size_t vectors;  // how many
     std::vector<i64> starts;
     int threads;
     std::vector<Step> steps;
@@ -173,18 +166,15 @@ class Fused {
     i64 tile;
 };
 
-template <typename Float>
-void define(Module &m, const char *name) {
-    using F = Fused<Float>;
-    Class<F>(m, name)
-        .def(py::init<std::vector<array<Float>>, const std::vector<typename F::CodedStep> &,
-                      const std::vector<std::pair<int, int>> &, std::vector<i64>, int>())
-        .def("run", &F::run);
-}
-
 }  // namespace
 
-void register_vectors(Module &m) {
-    define<double>(m, "FusedFloat64");
-    define<float>(m, "FusedFloat32");
+template <typename Float>
+std::unique_ptr<Fused> fuse(const std::vector<array<Float>> &vectors, const std::vector<CodedStep> &steps,
+                            const std::vector<std::pair<int, int>> &dots, const std::vector<std::int64_t> &starts, int threads) {
+    return std::make_unique<Update<Float>>(vectors, steps, dots, starts, threads);
 }
+
+template std::unique_ptr<Fused> fuse(const std::vector<array<double>> &, const std::vector<CodedStep> &,
+                                     const std::vector<std::pair<int, int>> &, const std::vector<std::int64_t> &, int);
+template std::unique_ptr<Fused> fuse(const std::vector<array<float>> &, const std::vector<CodedStep> &,
+                                     const std::vector<std::pair<int, int>> &, const std::vector<std::int64_t> &, int);

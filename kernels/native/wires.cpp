@@ -10,7 +10,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "native.hpp"
+#include "kernels.hpp"
 
 using std::sqrt;
 #include "../include/codes.hpp"
@@ -558,37 +558,31 @@ void decode_cells(const Plan &plan, const u8 *data, float *out) {
 
 template <Decode Codec::*DECODE>
 void decode(const std::string &name, int n, const std::string &scale, const array<u8> &data, const array<i64> &starts,
-            const array<bool> &plain, array<float> out) {
+            const array<bool> &plain, const array<float> &out) {
     const Plan plan(name, n, scale, starts, plain);
     plan.require(out.size(), data.size());
-    const u8 *from = data.data();
-    float *to = out.mutable_data();
-    py::gil_scoped_release release;
-    decode_cells<DECODE>(plan, from, to);
+    decode_cells<DECODE>(plan, data.data(), out.mutable_data());
 }
 
 }  // namespace
 
-void register_wires(Module &m) {
-    m.def(
-        "encode_cells",
-        [](const std::string &name, int n, const std::string &scale, const array<float> &x, const array<i64> &starts,
-           const array<bool> &plain, array<u8> out) {
-            const Plan plan(name, n, scale, starts, plain);
-            plan.require(x.size(), out.size());
-            const float *from = x.data();
-            u8 *to = out.mutable_data();
-            py::gil_scoped_release release;
-            for (std::size_t c = 0; c < plan.count; to += plan.nbytes(c++))
-                encode_cell(plan.plain[c] ? FLOATS : *plan.codec, plan.plain[c] ? Scale::NONE : plan.scale,
-                            from + plan.starts[c], plan.size(c), to);
-        },
-        py::arg("name"), py::arg("n"), py::arg("scale"), py::arg("x").noconvert(), py::arg("starts").noconvert(),
-        py::arg("plain").noconvert(), py::arg("out").noconvert(), "The cells of x as bytes; see kernels.wires.codecs.");
-    m.def("decode_cells", &decode<&Codec::decode>, py::arg("name"), py::arg("n"), py::arg("scale"),
-          py::arg("data").noconvert(), py::arg("starts").noconvert(), py::arg("plain").noconvert(),
-          py::arg("out").noconvert(), "The elements that bytes stand for.");
-    m.def("decode_add_cells", &decode<&Codec::add>, py::arg("name"), py::arg("n"), py::arg("scale"),
-          py::arg("data").noconvert(), py::arg("starts").noconvert(), py::arg("plain").noconvert(),
-          py::arg("into").noconvert(), "Adds the elements that bytes stand for.");
+void encode_cells(const std::string &name, int n, const std::string &scale, array<float> x, array<i64> starts,
+                  array<bool> plain, array<u8> out) {
+    const Plan plan(name, n, scale, starts, plain);
+    plan.require(x.size(), out.size());
+    const float *from = x.data();
+    u8 *to = out.mutable_data();
+    for (std::size_t c = 0; c < plan.count; to += plan.nbytes(c++))
+        encode_cell(plan.plain[c] ? FLOATS : *plan.codec, plan.plain[c] ? Scale::NONE : plan.scale, from + plan.starts[c],
+                    plan.size(c), to);
+}
+
+void decode_cells(const std::string &name, int n, const std::string &scale, array<u8> data, array<i64> starts,
+                  array<bool> plain, array<float> out) {
+    decode<&Codec::decode>(name, n, scale, data, starts, plain, out);
+}
+
+void decode_add_cells(const std::string &name, int n, const std::string &scale, array<u8> data, array<i64> starts,
+                      array<bool> plain, array<float> into) {
+    decode<&Codec::add>(name, n, scale, data, starts, plain, into);
 }
