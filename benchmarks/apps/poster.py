@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.frames import load
+from analysis.load.watch import Watch
 from analysis.page.sections import Shown, Table, lines_of
 from analysis.page.terminal import printer
 from analysis.page.text import interval
@@ -23,6 +24,7 @@ from analysis.studies.learning.paired import FEWEST, Difference, difference
 from analysis.studies.learning.prices import BEST, Basis, bases, measured
 from analysis.studies.learning.runs import WIDEST, Trainings, trainings
 from analysis.studies.learning.tables import points, signed
+from benchmarks.harness.results import add_quiet
 
 # Top accuracies, %, and the wires or policies that are the same here.
 PUBLISHED = {"float": 73.6, "fp8": 71.9, "Table-1": 60.1, "Fastest": 72.3, "AdaPrec": 74.4}
@@ -148,7 +150,11 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("runs", nargs="+", metavar="RUN")
-    compared = poster(trainings(load(parser.parse_args().runs)))
+    add_quiet(parser)
+    asked = parser.parse_args()
+    watch = Watch(asked.quiet)
+    compared = poster(trainings(load(asked.runs, watch=watch)))
+    watch.clear()
     say = printer()
     for part in [sentence(compared), *tables(compared)]:
         say(part)
