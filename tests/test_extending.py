@@ -1,5 +1,6 @@
 """docs/extending.md, followed: on a copy of the tree, in no other places than it names."""
 
+import json
 import os
 import re
 import shutil
@@ -129,6 +130,45 @@ def fingerprint(printed):
     """The line of what an application prints that has it."""
     (line,) = [line for line in printed.splitlines() if line.startswith("FINGERPRINT")]
     return line
+
+
+TASK = ("--data", "blobs", "--batch", "32", "--set", "training.micro=8", "--set", "model.hidden=16", "--steps", "2",
+        "--guarantee", "layout", "--quiet")  # fmt: skip
+
+
+def trained(tree, tmp_path, application, one, two):
+    """A model learns on 2 ranks from the command line, and by `fpna` on one: with one hash."""
+    alone = python(tree, "-m", "fpna", application, *TASK, *one, "--out", tmp_path / "one")
+    argv = ["-m", f"miniapps.{application}", *TASK, *two, "--out", tmp_path / "two"]
+    several = run_mpi(2, argv, cwd=tree, env={"PYTHONPATH": str(tree)})
+    assert several.returncode == 0, several.stderr
+    assert fingerprint(alone) == fingerprint(several.stdout)
+
+
+def test_a_training_model(tree, tmp_path):
+    (model,) = blocks("A training model")
+    put(tree / "miniapps/training/models/deep.py", model)
+    deep = ("--model", "deep", "--set", "model.depth=2")
+    assert "deep: As many hidden layers" in python(tree, "-m", "fpna", "training", "--help")
+    trained(tree, tmp_path, "training", (*deep, "--checkpoint-every", "1"), deep)
+    checkpoint = tmp_path / "one/checkpoints/repeat-0-step-000001.h5"
+    again = python(
+        tree, "-m", "fpna", "training", *TASK, *deep, "--restart", checkpoint, "--out", tmp_path / "again"
+    )
+    (first,) = json.loads((tmp_path / "one" / "result.json").read_text())["fingerprints"]
+    assert fingerprint(again).endswith(f"={first}")
+    asked = ("--data", "blobs", "--set", "model.hidden=16", "--requests", "3", "--weights", tmp_path / "one")
+    answered = python(tree, "-m", "fpna", "inference", *deep, *asked, "--out", tmp_path / "answers")
+    assert "VERIFICATION: PASS" in answered
+
+
+def test_a_mesh_model(tree, tmp_path):
+    (model,) = blocks("A mesh model")
+    put(tree / "miniapps/partition/models/autoencoder.py", model)
+    cut = ("--model", "autoencoder", "--axes", "batch,hidden", "--recipe")
+    trained(tree, tmp_path, "mesh", (*cut, "dp", "--mesh", "data=1"), (*cut, "tp", "--mesh", "model=2"))
+    explained = python(tree, "-m", "fpna", "partition", "explain", "autoencoder", "--recipe", "tp")
+    assert explained.startswith("autoencoder, tp: ")
 
 
 def test_a_site(tree, tmp_path):
