@@ -22,10 +22,12 @@ from kernels.guarantees import LEVELS, meets
 SPANS_LAYOUTS = tuple(level for level in LEVELS if meets(level, "layout"))
 
 # Options by their effect (`miniapps.trace.schema.EFFECTS`), which the trace states. IN_LABEL: what they ask for is in
-# the label, as what ran. FREE: `layout` promises independence of them. CHOSEN: what a guarantee chooses; all others
-# must be equal for the times of two guarantees to be compared. NO_CONDITION: what follows from them is recorded too.
+# the label, as what ran. LAYOUT: which rank does what. FREE: `layout` promises independence of them. CHOSEN: what a
+# guarantee chooses; all others must be equal for the times of two guarantees to be compared. NO_CONDITION: what follows
+# from them is recorded too.
 IN_LABEL = ("reduction",)
-FREE = ("ownership", "threads")
+LAYOUT = ("ownership", "spread")
+FREE = (*LAYOUT, "threads")
 CHOSEN = (*IN_LABEL, "replay", "guarantee")
 NO_CONDITION = ("source", "restart")
 UNSET = (None, "", 0, False)  # values of factors that say nothing
@@ -249,6 +251,11 @@ def _options(config: str) -> dict[str, Any]:
 def effects(options: str) -> dict[str, str]:
     """{option: effect} of what the trace states of options (JSON)."""
     return {key: stated.get("effect", "") for key, stated in json.loads(options).items()}
+
+
+def calibrates(options: str) -> bool:
+    """Whether a run measured its machine, by what the trace states of its options (JSON)."""
+    return "machine" in effects(options).values()
 
 
 def of_effect(method: str, options: str, *wanted: str) -> dict[str, Any]:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from jobs.applications import options as known_options
+from miniapps import applications
+
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("kernels", "miniapps", "analysis", "jobs", "fpna")
 # Who may import whom among the top packages.
@@ -109,6 +112,48 @@ def test_the_analysis_knows_files_and_promises_alone():
         if other != "miniapps" and not other.startswith(OPEN_TO["analysis"])
     ]
     assert not wrong
+
+
+def test_the_analysis_compares_nothing_with_the_name_of_an_application():
+    """What a trace states decides: its options' effects and records, its names, its promises."""
+    known = set(applications.names())
+    wrong = [
+        f"{name}, line {node.lineno}: {ast.unparse(node)}"
+        for name, tree in modules()
+        if name.startswith("analysis")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Compare) and known & strings_of(node, tree)
+    ]
+    assert known and not wrong
+
+
+def strings_of(comparison: ast.Compare, tree: ast.Module) -> set[object]:
+    """The constants in a comparison, those that stand under a name at the top of the module too."""
+    top = {
+        target.id: statement.value
+        for statement in tree.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    sides = [comparison.left, *comparison.comparators]
+    sides += [top[side.id] for side in sides if isinstance(side, ast.Name) and side.id in top]
+    plain = (side for side in sides if isinstance(side, ast.Constant | ast.Tuple | ast.List | ast.Set))
+    return {node.value for side in plain for node in ast.walk(side) if isinstance(node, ast.Constant)}
+
+
+def test_the_analysis_asks_for_no_option_by_its_key():
+    """What an option is for, its effect says. Studies may know the options that the runs they are about recorded."""
+    options = {key for name in applications.names() for key in known_options(name)}
+    keys = {key for key in options if not key.startswith("run.")}
+    wrong = {
+        f"{name}: {node.value}"
+        for name, tree in modules()
+        if name.startswith("analysis") and not name.startswith("analysis.studies.")
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in keys
+    }
+    assert keys and not wrong
 
 
 def test_argparse_is_in_the_commands_of_kernels_alone():

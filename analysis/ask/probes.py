@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
+from analysis import studies
 from analysis.divergence.cause import cause
 from analysis.divergence.classes import Cause
 from analysis.divergence.compare import NothingInCommon, compare
@@ -20,7 +21,7 @@ from analysis.divergence.points import Comparison
 from analysis.groups import FREE, UNSET, effects, factors, grouped, of_effect
 from analysis.headline import headline
 from analysis.lint import conditions, sampling, timing
-from analysis.lint.finding import Experiment
+from analysis.lint.experiment import Experiment
 from analysis.lint.rules import name_of
 from analysis.load.frames import Frames
 from analysis.load.timeline import WAITING
@@ -206,21 +207,13 @@ def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
 
 
 def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
-    """What kinds of records there are, and what is unusual in them."""
-    kinds = {
-        "sums": "sums",
-        "solves": "solves",
-        "trainings": "learning",
-        "audits": "audits",
-        "answers": "answers",
-    }
-    yield from (fact for fact, study in kinds.items() if overview.study(study))
-    if solves := overview.study("solves"):
-        table = solves.recorded.solves
-        if (table["converged"] < 1).any():
-            yield "not converged"
-        if table["iterations"].nunique() > 1:
-            yield "other iterations"
+    """Which studies have something to say, and what is unusual in it; and what is unusual in all runs."""
+    for name in studies.names():
+        about = studies.about(name)
+        asked = hasattr(about, "ANSWERS") and not hasattr(about, "FACT")
+        if asked and (found := overview.study(name)) is not None:
+            yield name
+            yield from studies.study(name).facts(found)
     if known.late:
         yield "one rank late"
     if max(known.waiting.values(), default=0.0) > WAITED:

@@ -13,8 +13,10 @@ from functools import cache, partial
 from importlib.util import find_spec
 from typing import Any
 
+from analysis import studies
 from analysis.ask.paths import all_paths, path_of, paths_of, shortened, with_checkpoints, with_repeats
 from analysis.ask.probes import ENVIRONMENT, METHOD, RANKS, REPEATS, RESTART, SAME, Evidence, cells
+from analysis.groups import calibrates
 from analysis.runs import Id, ids, label
 from analysis.sentences import place
 from analysis.verdict import counted, ranks
@@ -23,7 +25,6 @@ from miniapps.untrusted.text import printable
 ANALYSIS = ("python", "-m", "analysis")
 # That `variability --by` takes, the most telling first.
 FACTORS = ("ordering", "guarantee", "kernel", "ranks")
-CALIBRATION = "calibrate"  # the application whose runs say what a machine can do
 
 
 @dataclass(frozen=True)
@@ -168,42 +169,18 @@ def of_all(known: Evidence, command: str, because: str, *more: str, **slots: Any
     return Question(command, argv, because, {"runs": runs} | slots)
 
 
-# Commands for records of one kind: the fact that says that there are some, a reason, and what the command answers.
-RECORDED = {
-    "nodes": (
-        "several nodes", "ranks were on several nodes",
-        "Communication between nodes, network, bandwidth, placement of ranks on hosts.",
-    ),
-    "sums": (
-        "sums", "ways of adding up were compared",
-        "The sum of floating-point numbers depends on the order of summation: accuracy and cost of pairwise, "
-        "compensated, parallel and exact reductions.",
-    ),
-    "learning": (
-        "trainings", "accuracy and loss were recorded",
-        "Accuracy and loss of a training vary with the seed, the wire or compression of gradients; the model does not "
-        "reach the published accuracy.",
-    ),
-    "audits": (
-        "audits", "operations of PyTorch were audited",
-        "Which operation of PyTorch is nondeterministic, and does the documentation say so.",
-    ),
-    "answers": (
-        "answers", "answers of a network to requests were recorded",
-        "The output of a network depends on the batch size or on the other requests in the batch: inference is not "
-        "batch invariant.",
-    ),
-}  # fmt: skip
+def recorded(known: Evidence, study: str) -> Question | None:
+    """The command of a study that says what it answers, where the runs have something for it."""
+    about = studies.about(study)
+    if getattr(about, "FACT", study) not in known.facts:
+        return None
+    unusual = [fact for fact in getattr(about, "UNUSUAL", ()) if fact in known.facts]
+    return of_all(known, study, ": ".join(filter(None, [about.RECORDED, ", ".join(unusual)])))
 
 
-def recorded(known: Evidence, command: str) -> Question | None:
-    """The command for records of a kind, where there are some."""
-    fact, because, _ = RECORDED[command]
-    return of_all(known, command, because) if fact in known.facts else None
-
-
-for command, (_, _, answers) in RECORDED.items():
-    register(command, answers, partial(recorded, command=command))
+for study in studies.names():
+    if answers := getattr(studies.about(study), "ANSWERS", ""):
+        register(study, answers, partial(recorded, study=study))
 
 
 @template("cause", "miniapps.cause.command")
@@ -295,18 +272,6 @@ def slow(known: Evidence) -> Question | None:
         parts.append(f"ranks of {label(run)} wait {share:.0%} of the time")
     because = "; ".join(parts) or f"times were recorded of {counted(len(timed), 'run')}"
     return of_all(known, "scaling", because, **slots)
-
-
-@template("solves")
-def solving(known: Evidence) -> Question | None:
-    """The linear solver, conjugate gradient, GMRES does not converge, stagnates, needs other numbers of iterations; the
-    residual."""
-    if "solves" not in known.facts:
-        return None
-    because = "residuals were recorded by iteration"
-    because += ", and a solve did not converge" if "not converged" in known.facts else ""
-    because += ", and the numbers of iterations differ" if "other iterations" in known.facts else ""
-    return of_all(known, "solves", because)
 
 
 @template("lint")
@@ -414,7 +379,8 @@ def verifying(known: Evidence) -> Question | None:
 def predicting(known: Evidence) -> Question | None:
     """How long would it take on more ranks or with another ordering: prediction from a calibration."""
     runs = known.frames.runs
-    measured, others = runs[runs["app"] == CALIBRATION], runs[runs["app"] != CALIBRATION]
+    calibrating = runs["options"].map(calibrates).astype(bool)
+    measured, others = runs[calibrating], runs[~calibrating]
     if measured.empty or others.empty:
         return None
     paths = paths_of(known, ids(others))

@@ -28,7 +28,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.groups import CHOSEN, FREE, differing_factors, effects, factors, of_effect
+from analysis.groups import CHOSEN, FREE, LAYOUT, differing_factors, effects, factors, of_effect
 from analysis.load.frames import Frames
 from analysis.runs import Id
 from miniapps.trace import layouts
@@ -97,7 +97,7 @@ def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
     configs = [json.loads(run["config"]) for run in (a, b)]
     variants = [set(json.loads(run["promises"])) for run in (a, b)]
     methods = [factors(run["method"], run["options"], FREE) for run in (a, b)]
-    owners = [of_effect(run["method"], run["options"], "ownership") for run in (a, b)]
+    owners = [of_effect(run["method"], run["options"], *LAYOUT) for run in (a, b)]
     stated = json.loads(a["options"]) | json.loads(b["options"])
     differing = [key for key in stated if _of(configs[0], key) != _of(configs[1], key)]
     restarts = [key for key in differing if stated[key].get("effect") == "restart"]

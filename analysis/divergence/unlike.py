@@ -9,7 +9,7 @@ import pandas as pd
 from analysis.divergence.points import Comparison
 from analysis.divergence.recorded import value_text
 from analysis.environment import short
-from analysis.groups import FREE, IN_LABEL, SPANS_LAYOUTS, differing_factors, factors
+from analysis.groups import FREE, IN_LABEL, LAYOUT, SPANS_LAYOUTS, differing_factors, factors
 from analysis.load.frames import Frames
 from analysis.runs import label
 from miniapps.system.scope import NOT_SET, apart, mixed
@@ -38,7 +38,7 @@ def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
     """(factor, its value in a, in b) of methods that differ and may change bits. Rank counts and owners are not among
     them: the guarantees of sums cover these."""
     promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
-    left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else ("ownership",)))
+    left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else LAYOUT))
     one, other = (
         {"guarantee": run["guarantee"], "ordering": run["ordering"]}
         | factors(run["method"], run["options"], left_out)

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from analysis.environment import by_environment, several
-from analysis.lint.finding import COST, GROUPS, NOTE, TIMES, WARNING, Experiment, Finding, listed
+from analysis.limits import NOTE, WARNING, Limit
+from analysis.lint.experiment import COST, GROUPS, TIMES, Experiment, listed
 from kernels.guarantees import SCOPE
 from miniapps.system.scope import AMONG, HANDLES, OF_RANKS
 
@@ -19,14 +20,14 @@ NEEDED = {
 }
 
 
-def mixed_environments(experiment: Experiment) -> Iterator[Finding]:
+def mixed_environments(experiment: Experiment) -> Iterator[Limit]:
     """Launches of one problem with other libraries, compilers' work or processors are compared (rule 9)."""
     for (app, _), same in experiment.launches.groupby(["app", "problem"], sort=False):
         for key in dict.fromkeys(key for flat in same["flat"] for key in flat if key.startswith(TELLING)):
             values = dict.fromkeys(flat.get(key, "not recorded") for flat in same["flat"])
             if len(values) > 1:
                 groups = same["group"].drop_duplicates()
-                yield Finding(
+                yield Limit(
                     WARNING, GROUPS, listed(groups),
                     f"{key} is not the same in all launches of {app}: {listed(values)}",
                     "promises hold for one kind of processor and one set of libraries; repeat what differs, or "
@@ -34,13 +35,13 @@ def mixed_environments(experiment: Experiment) -> Iterator[Finding]:
                 )  # fmt: skip
 
 
-def outside_the_promise(experiment: Experiment) -> Iterator[Finding]:
+def outside_the_promise(experiment: Experiment) -> Iterator[Limit]:
     """Runs that a guarantee would have equal are of several environments, for which it promises nothing (rule 9)."""
     for (_, cell), same in experiment.runs.groupby(["group", "cell"], sort=False):
         guarantee = same["guarantee"].iloc[0]
         if entries := several(same, guarantee):
             count = len(by_environment(same, guarantee))
-            yield Finding(
+            yield Limit(
                 WARNING, GROUPS, cell,
                 f"{count} environment{'s' * (count != 1)} among {len(same)} runs: {listed(entries)}",
                 f"{guarantee} holds for one {', one set of '.join(SCOPE[guarantee])}; repeat the runs in one "
@@ -48,11 +49,11 @@ def outside_the_promise(experiment: Experiment) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def past_the_wrapper(experiment: Experiment) -> Iterator[Finding]:
+def past_the_wrapper(experiment: Experiment) -> Iterator[Limit]:
     """Packages took the MPI handle of a wrapped communicator: their sums do not keep its guarantee (rule 9)."""
     for row in experiment.launches.itertuples():
         if names := row.flat.get(HANDLES):
-            yield Finding(
+            yield Limit(
                 WARNING, GROUPS, row.run,
                 f"{names.replace(AMONG, '; ')}: sums over the MPI handle of a communicator that was to keep "
                 f"{row.guarantee} are the MPI library's",
@@ -61,18 +62,18 @@ def past_the_wrapper(experiment: Experiment) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def mixed_nodes(experiment: Experiment) -> Iterator[Finding]:
+def mixed_nodes(experiment: Experiment) -> Iterator[Limit]:
     """Launches of one group and rank count ran on different numbers of nodes (rule 9)."""
     for (group, size), same in experiment.launches.groupby(["group", "size"], sort=False):
         counts = sorted({_count(flat.get("node", "")) for flat in same["flat"]} - {0})
         if len(counts) > 1:
-            yield Finding(
+            yield Limit(
                 WARNING, TIMES, f"{group} on {size} ranks", f"ran on {', '.join(map(str, counts))} nodes",
                 "times over one node and over several are not of one distribution; analyse them apart",
             )  # fmt: skip
 
 
-def one_allocation(experiment: Experiment) -> Iterator[Finding]:
+def one_allocation(experiment: Experiment) -> Iterator[Limit]:
     """All launches shared one allocation, so that the placement of ranks was never sampled (rule 9)."""
     timed = experiment.launches[experiment.launches["run"].isin(experiment.timed["run"])]
     for (app, _), same in timed.groupby(["app", "problem"], sort=False):
@@ -81,24 +82,24 @@ def one_allocation(experiment: Experiment) -> Iterator[Finding]:
             continue
         what = f"allocation {known.pop()}" if known else "no batch allocation, on one machine"
         count = f"{len(same)} launches" if len(same) > 1 else "1 launch"
-        yield Finding(
+        yield Limit(
             NOTE, TIMES, app, f"{count} in {what}: times hold for this placement only",
             "submit the campaign several times (such as an array of jobs) before speaking of the machine",
         )  # fmt: skip
 
 
-def not_recorded(experiment: Experiment) -> Iterator[Finding]:
+def not_recorded(experiment: Experiment) -> Iterator[Limit]:
     """Threads, processor or frequency are unknown, without which times cannot be repeated (rule 9)."""
     for key, name in NEEDED.items():
         without = [row.run for row in experiment.launches.itertuples() if not row.flat.get(key)]
         if without:
-            yield Finding(
+            yield Limit(
                 NOTE, TIMES, listed(without), f"{name} is not recorded",
                 "note it beside the runs; where the frequency may change, times vary with temperature and load",
             )  # fmt: skip
 
 
-def oversubscribed(experiment: Experiment) -> Iterator[Finding]:
+def oversubscribed(experiment: Experiment) -> Iterator[Limit]:
     """More threads than cores: ranks take turns, and times are those of the scheduler (rule 9)."""
     launches = []
     for row in experiment.launches.itertuples():
@@ -107,7 +108,7 @@ def oversubscribed(experiment: Experiment) -> Iterator[Finding]:
             unless = "" if row.flat.get("affinity") else ", unless each rank is bound to cores of its own"
             launches.append(f"{row.run}: {shared[0]} threads on {shared[1]} cores{unless}")
     if launches:
-        yield Finding(
+        yield Limit(
             WARNING, COST, listed(launches),
             "ranks share cores: collectives wait for ranks that do not run, and no time says what the code needs",
             "no more ranks times threads than cores; the bits are not concerned",

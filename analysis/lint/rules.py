@@ -6,16 +6,17 @@ from collections.abc import Callable, Iterator
 
 import pandas as pd
 
+from analysis import studies
+from analysis.limits import SEVERITIES, Limit
 from analysis.lint import conditions, records, sampling, timing
-from analysis.lint.finding import SEVERITIES, Experiment, Finding
+from analysis.lint.experiment import Experiment
 from analysis.overview import Overview
 
-RULES: tuple[Callable[[Experiment], Iterator[Finding]], ...] = (
+RULES: tuple[Callable[[Experiment], Iterator[Limit]], ...] = (
     sampling.only_one_sample,
     sampling.missing_base_case,
     sampling.few_repeats,
     sampling.wide_interval,
-    sampling.extrapolated,
     sampling.mean_of_ratios,
     conditions.mixed_environments,
     conditions.outside_the_promise,
@@ -44,15 +45,24 @@ def lint(overview: Overview) -> pd.DataFrame:
     concerned, `where` the runs or groups, `found` what is so, and `remedy` what to do.
     """
     experiment = Experiment(overview)
+    found = [(rule, limit) for rule in RULES for limit in rule(experiment)]
+    found += _of_studies(overview)
     rows = [
-        (name_of(rule), f.severity, f.section, f.where, f.fact, f.remedy)
-        for rule in RULES
-        for f in rule(experiment)
+        (name_of(rule), limit.severity, limit.section, limit.where, limit.fact, limit.remedy)
+        for rule, limit in found
     ]
     frame = pd.DataFrame(rows, columns=list(FINDINGS)).astype("str")
     return frame.sort_values("severity", key=lambda x: x.map(SEVERITIES.index), kind="stable").reset_index(
         drop=True
     )
+
+
+def _of_studies(overview: Overview) -> Iterator[tuple[Callable, Limit]]:
+    """The rules of studies, each with what it finds in the runs that the study is about."""
+    for name in studies.names():
+        rules = studies.study(name).rules
+        if rules and (known := overview.study(name)) is not None:
+            yield from ((rule, limit) for rule in rules for limit in rule(known))
 
 
 def name_of(rule: Callable) -> str:

@@ -6,42 +6,32 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from analysis.lint.finding import (
-    COST,
-    ERROR,
-    GROUPS,
-    NOTE,
-    SOLVES,
-    VARIABILITY,
-    WARNING,
-    Experiment,
-    Finding,
-    listed,
-)
+from analysis.limits import ERROR, NOTE, WARNING, Limit
+from analysis.lint.experiment import COST, GROUPS, VARIABILITY, Experiment, listed
 from analysis.statistics import CONFIDENCE, median_interval
 
 FEWEST = 6  # numbers below which order statistics give no 95 % interval of a median
 SMALL = 0.01  # the relative difference of two times that one should be able to tell
 
 
-def missing_base_case(experiment: Experiment) -> Iterator[Finding]:
+def missing_base_case(experiment: Experiment) -> Iterator[Limit]:
     """Several rank counts, but none of them 1: a speedup has no serial base (rule 1)."""
     for group, same in experiment.timed.groupby("group", sort=False):
         sizes = sorted(set(same["size"].tolist()))
         if len(sizes) > 1 and sizes[0] > 1:
-            yield Finding(
+            yield Limit(
                 WARNING, COST, group,
                 f"timed on {', '.join(map(str, sizes))} ranks, never on 1",
                 f"run it on 1 rank too, or say that every speedup is relative to {sizes[0]} ranks",
             )  # fmt: skip
 
 
-def few_repeats(experiment: Experiment) -> Iterator[Finding]:
+def few_repeats(experiment: Experiment) -> Iterator[Limit]:
     """Fewer than 6 times: no interval of their median at 95 % exists (rule 5)."""
     few = [(name, len(same)) for name, same in experiment.samples() if len(same) < FEWEST]
     if few:
         least, most = min(n for _, n in few), max(n for _, n in few)
-        yield Finding(
+        yield Limit(
             WARNING, COST, listed(name for name, _ in few),
             f"{least if least == most else f'{least} to {most}'} times each: no 95 % interval of a median exists, so "
             "that no difference of two medians is shown to be one",
@@ -49,7 +39,7 @@ def few_repeats(experiment: Experiment) -> Iterator[Finding]:
         )  # fmt: skip
 
 
-def wide_interval(experiment: Experiment) -> Iterator[Finding]:
+def wide_interval(experiment: Experiment) -> Iterator[Limit]:
     """The interval of a median is so wide that a difference of 1 % cannot be seen (rule 7)."""
     wide = []
     for name, same in experiment.samples():
@@ -66,28 +56,14 @@ def wide_interval(experiment: Experiment) -> Iterator[Finding]:
             )
     if wide:
         wide.sort(reverse=True)
-        yield Finding(
+        yield Limit(
             NOTE, COST, listed(text for _, text, _ in wide),
             "the 95 % interval of the median is wider than ± 1 %: a difference of 1 % cannot be told",
             f"about {max(n for _, _, n in wide):,} repeats for ± 1 %, or claim only what the intervals allow",
         )  # fmt: skip
 
 
-def extrapolated(experiment: Experiment) -> Iterator[Finding]:
-    """A fitted growth is used beyond the iterations that it was fitted to (rule 12)."""
-    solves = experiment.overview.study("solves")
-    if solves is None:
-        return
-    for row in solves.growth.itertuples(index=False):
-        if not row.first <= row.predicted <= row.last and np.isfinite(row.predicted):
-            yield Finding(
-                WARNING, SOLVES, f"{row.family}, {row.case}",
-                f"the fit of iterations {row.first:g} to {row.last:g} is used at iteration {row.predicted:.0f}",
-                "read the prediction as an extrapolation; compare it with what was observed",
-            )  # fmt: skip
-
-
-def mean_of_ratios(experiment: Experiment) -> Iterator[Finding]:
+def mean_of_ratios(experiment: Experiment) -> Iterator[Limit]:
     """V_ermv is a mean of ratios, which a single element near zero can rule (rules 3 and 4)."""
     ruled = dict.fromkeys(
         pairs.name
@@ -96,25 +72,25 @@ def mean_of_ratios(experiment: Experiment) -> Iterator[Finding]:
         if (pairs.metrics["v_ermv"] > 0).any()
     )
     if ruled:
-        yield Finding(
+        yield Limit(
             NOTE, VARIABILITY, listed(ruled),
             "V_ermv, as published, is an arithmetic mean of ratios: an element near zero can make up all of it",
             "read the largest ULP and V_c beside it, and do not average V_ermv further",
         )  # fmt: skip
 
 
-def only_one_sample(experiment: Experiment) -> Iterator[Finding]:
+def only_one_sample(experiment: Experiment) -> Iterator[Limit]:
     """Nothing complete, or nothing to compare: no statement on equality follows (rule 5)."""
     runs = experiment.runs
     if runs.empty:
-        yield Finding(
+        yield Limit(
             ERROR, GROUPS, "all runs", "no run is complete: nothing can be concluded",
             "see the reasons among what was left out, and repeat the runs",
         )  # fmt: skip
         return
     alone = [cell for cell, same in runs.groupby("cell", sort=False) if len(same) < 2]
     if alone:
-        yield Finding(
+        yield Limit(
             WARNING, GROUPS, listed(alone), "one run each: whether it repeats is not known",
             f"at least 2 runs; {_runs_for(0.05)} to exclude at {CONFIDENCE:.0%} that 5 % of runs differ",
         )  # fmt: skip

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from analysis.lint.finding import COST, NOTE, TIMES, WARNING, Experiment, Finding, listed
+from analysis.limits import NOTE, WARNING, Limit
+from analysis.lint.experiment import COST, TIMES, Experiment, listed
 
 WARM = 1.1  # the first repeat over the median of the others, above which it is taken for a warm-up
 REPEATS = 3  # of a launch, below which its first cannot be told from the others
@@ -19,7 +20,7 @@ OVERHEAD = 0.01  # of wall time
 CHANCE = 0.05
 
 
-def warm_up_included(experiment: Experiment) -> Iterator[Finding]:
+def warm_up_included(experiment: Experiment) -> Iterator[Limit]:
     """The first repeat of a launch is much slower than the others: it holds the warm-up (rule 10)."""
     slow = []
     for run, same in experiment.timed.groupby("run", sort=False):
@@ -30,14 +31,14 @@ def warm_up_included(experiment: Experiment) -> Iterator[Finding]:
                 slow.append((ratio, run))
     if slow:
         slow.sort(reverse=True)
-        yield Finding(
+        yield Limit(
             WARNING, COST, listed(f"{run} ({ratio:.2f} times the others)" for ratio, run in slow),
             "the first repeat took longest: caches, libraries and connections were set up in it",
             "compare medians, or leave the first repeat of each launch out and say so",
         )  # fmt: skip
 
 
-def unstable_times(experiment: Experiment) -> Iterator[Finding]:
+def unstable_times(experiment: Experiment) -> Iterator[Limit]:
     """Times scatter by more than 10 %: one number does not describe them (rule 8)."""
     wide = []
     for name, same in experiment.samples():
@@ -47,27 +48,27 @@ def unstable_times(experiment: Experiment) -> Iterator[Finding]:
                 wide.append(((high - low) / median, name, len(same)))
     if wide:
         wide.sort(reverse=True)
-        yield Finding(
+        yield Limit(
             WARNING, TIMES, listed(f"{name} ({width:.0%} of the median, n = {n})" for width, name, n in wide),
             "half of the times lie further apart than 10 % of their median",
             "show the points; look for other jobs on the nodes, frequency changes and shared cores",
         )  # fmt: skip
 
 
-def several_clusters(experiment: Experiment) -> Iterator[Finding]:
+def several_clusters(experiment: Experiment) -> Iterator[Limit]:
     """Times fall into clusters: a median describes none of them (rule 8)."""
     split = []
     for name, same in experiment.samples():
         if edges := gap(same["wall_s"].to_numpy()):
             split.append(f"{name} (none between {edges[0]:.3g} s and {edges[1]:.3g} s, n = {len(same)})")
     if split:
-        yield Finding(
+        yield Limit(
             WARNING, TIMES, listed(split), "the times fall into two clusters",
             "find what tells the clusters apart (node, first repeats, placement) and report each",
         )  # fmt: skip
 
 
-def order_not_shuffled(experiment: Experiment) -> Iterator[Finding]:
+def order_not_shuffled(experiment: Experiment) -> Iterator[Limit]:
     """Launches of a configuration ran one after the other: drift of the machine looks like a difference (rule 9)."""
     timed = experiment.launches[experiment.launches["run"].isin(experiment.timed["run"])]
     for (app, _), same in timed.groupby(["app", "problem"], sort=False):
@@ -79,20 +80,20 @@ def order_not_shuffled(experiment: Experiment) -> Iterator[Finding]:
         counts = configurations.value_counts().tolist()
         blocks = int((configurations != configurations.shift()).sum())
         if blocks == len(counts) and contiguous_by_chance(counts) <= CHANCE:
-            yield Finding(
+            yield Limit(
                 NOTE, COST, app,
                 f"{len(same)} launches of {len(counts)} configurations ran one configuration after the other",
                 "shuffle the launches, so that what drifts with time does not look like a configuration",
             )  # fmt: skip
 
 
-def tracing_overhead(experiment: Experiment) -> Iterator[Finding]:
+def tracing_overhead(experiment: Experiment) -> Iterator[Limit]:
     """Tracing took more than 1 % of the wall time, by its own account (rule 10)."""
     timed = experiment.timed.groupby("run", sort=False).agg(wall=("wall_s", "sum"), own=("tracing_s", "max"))
     share = (timed["own"] / timed["wall"]).sort_values(ascending=False)
     heavy = share[share > OVERHEAD]
     if len(heavy):
-        yield Finding(
+        yield Limit(
             WARNING, TIMES, listed(f"{run} ({part:.1%})" for run, part in heavy.items()),
             "tracing took more than 1 % of the wall time",
             "read shares of regions with care; for whole times repeat with --trace off, or with larger problems",

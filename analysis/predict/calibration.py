@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from analysis.groups import calibrates
 from analysis.load.guard import read_run
 from analysis.predict.cores import cores_of
 from analysis.predict.measured import hash_of_run
@@ -78,10 +80,8 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
     environments = []
     for trace in read_run(path, tables=["events", "values"]):
         head = trace.attributes
-        if head["app"] != "calibrate":
-            raise TraceError(
-                f"{path}: a run of {head['app']}, no calibration; make one: python -m miniapps.calibrate"
-            )
+        if not calibrates(json.dumps(head.get("options", {}))):
+            raise TraceError(f"{path}: a run of {head['app']}, no calibration; make one: fpna calibrate")
         if not head["complete"]:
             raise TraceError(f"{path}: the calibration did not come to its end; make another one")
         first = head if head["rank"] == 0 else first

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.groups import CHOSEN, conditions, grouped
+from analysis.groups import CHOSEN, LAYOUT, conditions, grouped
 from analysis.load.frames import Frames
 from analysis.load.guard import read_run
 from analysis.predict.cores import cores_of
@@ -64,7 +64,7 @@ def measured(frames: Frames) -> Measured:
     for why, own in left_out.items():
         if len(own):
             notes.append(f"{counted(len(own), 'run')} left out, since they {why}")
-    runs["alike"] = conditions(runs, but=("ownership",))
+    runs["alike"] = conditions(runs, but=LAYOUT)
     runs["beside"] = conditions(runs, but=CHOSEN)
     good = runs[runs["complete"] & ~runs["faulty"] & ~samples(runs)]
     for run, own in good.groupby("run", sort=False):

@@ -26,7 +26,7 @@ from analysis.predict.orderings import offered, unpriced
 from analysis.predict.search import ENUMERATED as MOST
 from analysis.predict.search import KEPT
 from analysis.predict.skeleton import Skeleton
-from analysis.predict.target import MESH, Unreachable
+from analysis.predict.target import Unreachable, mesh_of
 from kernels.guarantees import LEVELS, meets
 
 DIMENSIONS = ("ordering", "ranks", "guarantee", "threads", "mesh")
@@ -55,7 +55,7 @@ class Strategy:
 
     def of(self, runs: Sequence[Skeleton]) -> list[Skeleton]:
         """Those of `runs` with its threads and its mesh."""
-        return [run for run in runs if (_threads(run), _mesh(run)) == (self.threads, self.mesh)]
+        return [run for run in runs if (_threads(run), mesh_of(run)) == (self.threads, self.mesh)]
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ def strategies(
         "ranks": sorted(set(ranks)),
         "ordering": list(orderings),
         "threads": sorted({_threads(run) for run in runs}),
-        "mesh": sorted({_mesh(run) for run in runs}),
+        "mesh": sorted({mesh_of(run) for run in runs}),
     }
     for name, values in choices.items():
         if name not in dimensions and len(values) > 1:
@@ -177,7 +177,3 @@ def _fields(strategy: Strategy) -> tuple[str, int, str, int, str]:
 def _threads(run: Skeleton) -> int:
     value = run.attributes["method"].get(THREADS)
     return value if isinstance(value, int) else 1
-
-
-def _mesh(run: Skeleton) -> str:
-    return str(run.attributes["method"].get(MESH) or "")

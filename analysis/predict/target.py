@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from analysis.groups import LAYOUT
 from analysis.predict import counts
 from analysis.predict.laws import varied
 from analysis.predict.prediction import method_hash
@@ -19,7 +20,6 @@ from kernels.guarantees import meets
 from miniapps.trace.head import label_of, problem_hash
 
 LARGEST = 2**63  # of a number among options
-MESH = "mesh.mesh"  # the factor of a method that says over which mesh of ranks a program is spread
 
 
 class Unreachable(Exception):
@@ -127,7 +127,7 @@ def target(
     if blocks and size > blocks:
         raise Unreachable(f"--ranks {size}: the problem has {blocks} blocks, and every rank needs one")
     method = dict(first["method"])
-    if size != program.size and (mesh := method.get(MESH)):
+    if size != program.size and (mesh := mesh_of(program)):
         raise Unreachable(
             f"--ranks {size}: the run is of a mesh of {program.size} ranks ({mesh}), and what another mesh would "
             "compute is not modelled; record a run on that mesh"
@@ -220,10 +220,21 @@ def _require_told(chosen: Sequence[Skeleton], apart: Sequence[str], sizes: Mappi
             )
 
 
+def mesh_of(run: Skeleton) -> str:
+    """The mesh of ranks over which the program of a run is spread, as its options name it; empty where none is."""
+    stated = run.attributes.get("options", {})
+    of_mesh = (
+        value
+        for key, value in run.attributes["method"].items()
+        if stated.get(key, {}).get("effect") == "spread"
+    )
+    return next((str(value) for value in of_mesh if value), "")
+
+
 def alike(run: Skeleton, but: Collection[str] = ()) -> str:
     """What runs must share for the costs of one to say something about another; options of the effects `but` aside."""
     stated = run.attributes.get("options", {})
-    effects = ("size", "until", "ownership", *but)
+    effects = ("size", "until", *LAYOUT, *but)
     free = {key for key, each in stated.items() if each.get("effect") in effects}
     problem = {k: v for k, v in run.attributes.get("problem_options", {}).items() if k not in free}
     method = {k: v for k, v in run.attributes["method"].items() if k not in free}

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.attempts import repeated
 from analysis.environment import differences
-from analysis.lint.finding import SEVERITIES
+from analysis.limits import SEVERITIES
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table
 from analysis.verdict import counted

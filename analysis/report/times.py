@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from analysis.groups import grouped
 from analysis.lint.conditions import sharing
-from analysis.lint.finding import Experiment
+from analysis.lint.experiment import Experiment
 from analysis.load.frames import Frames
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table

@@ -1,8 +1,11 @@
 """Studies: what runs of one kind say, each a package of this one.
 
 Its front is light and says what the study is for: `SUMMARY`, `DETAIL` and `EXAMPLES` for the help, `NEEDS`, what a run
-must have recorded, and where it has options `add_options(parser)`. Its module `study` has `STUDY`, a `contract.Study`.
-The command line, CSV files, documents and their documentation, and the report ask for that alone.
+must have recorded, and where it has options `add_options(parser)`. Where `ask` shall name it, `ANSWERS` has the words
+of people who would ask, `RECORDED` what there is then in the runs; `UNUSUAL`, where it has that, the facts that the
+study may find, and `FACT` one of `ask` that says more than that the study has something to say. Its module `study` has
+`STUDY`, a `contract.Study`. The command line, CSV files, documents and their documentation, and the report ask for that
+alone.
 """
 
 from __future__ import annotations

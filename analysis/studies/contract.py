@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pandas as pd
 
 from analysis.headline import Finding
+from analysis.limits import Limit
 from analysis.page.sections import Section, Table
 
 if TYPE_CHECKING:
@@ -61,6 +62,8 @@ class Study(Generic[Known]):
     words      {label of a case: the same in words}
     findings   for the verdict over all runs; judged: (name, verdict, words) of rows below its table of groups
     draw       writes the files that the options ask for, and returns their names
+    rules      of lint: functions that yield what the runs do not support, named as the rule with _ for -
+    facts      what is unusual, of those that its front names as UNUSUAL
     """
 
     read: Callable[[Overview, argparse.Namespace | None], Known]
@@ -74,6 +77,8 @@ class Study(Generic[Known]):
     findings: Callable[[Known], list[Finding]] = lambda known: []
     judged: Callable[[Known], list[tuple[str, str, str]]] = lambda known: []
     draw: Callable[[Known, argparse.Namespace], list[str]] = lambda known, options: []
+    rules: tuple[Callable[[Known], Iterable[Limit]], ...] = ()
+    facts: Callable[[Known], list[str]] = lambda known: []
 
 
 def frame(

@@ -28,6 +28,7 @@ class Calibrate:
         (),
         help="a part to measure; may be repeated; none given: all",
         role="control",
+        effect="machine",
         flag="--what",
         choices=WHAT,
     )

@@ -50,7 +50,7 @@ class Cuts:
         "",
         help="axes of the mesh with their sizes, data=2,model=2; none: one axis of all ranks",
         role="method",
-        effect="ownership",
+        effect="spread",
         flag="--mesh",
     )
     recipe: str = option(

@@ -20,14 +20,15 @@ COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
 
 # What an option is for a promise and for a comparison of times, stated where it is declared.
 Effect = Literal[
-    "reduction", "replay", "guarantee", "ownership", "threads", "device", "fault", "cost", "size", "source", "restart",
-    "until", "fingerprint",
+    "reduction", "replay", "guarantee", "ownership", "spread", "threads", "device", "fault", "cost", "size", "source", "restart",
+    "until", "fingerprint", "machine",
 ]  # fmt: skip
 EFFECTS: dict[Effect, str] = {
     "reduction": "asks how global sums are added; the trace says which were",
     "replay": "repeats recorded orders of arrival and choices",
     "guarantee": "decided by the guarantee where it is not given",
     "ownership": "says which rank has which block: free under layout",
+    "spread": "over which mesh of ranks a program is spread: free under layout",
     "threads": "number of threads: free under layout",
     "device": "where is computed",
     "fault": "injects a fault",
@@ -37,6 +38,7 @@ EFFECTS: dict[Effect, str] = {
     "restart": "from where a run continues",
     "until": "after which step a run stops before its problem ends",
     "fingerprint": "how fingerprints are computed: those of two kinds say nothing of each other",
+    "machine": "what of the machine is measured: its runs are calibrations",
 }
 FINGERPRINTS = ("xxh3", "sha256")
 Decider = Literal["guarantee", "option", "application"]  # of how a reduction adds

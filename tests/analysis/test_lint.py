@@ -11,13 +11,15 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
+from analysis.limits import SEVERITIES
 from analysis.lint import sampling
-from analysis.lint.finding import SEVERITIES, Experiment
+from analysis.lint.experiment import Experiment
 from analysis.lint.rules import RULES, lint, name_of
 from analysis.lint.timing import contiguous_by_chance, gap
 from analysis.load.frames import EXCLUDED, RUNS, load
 from analysis.overview import Overview
 from analysis.report.build import build
+from analysis.studies.solves.rules import extrapolated
 from tests.analysis.stated import options
 from tests.analysis.synthetic import flip_bit, write_run
 
@@ -119,17 +121,13 @@ def test_an_interval_wider_than_a_percent_is_said_with_how_many_repeats_narrow_i
 
 
 def test_a_growth_that_is_used_beyond_its_fit_is_an_extrapolation():
-    class Solved:
-        growth = pd.DataFrame(
-            {"family": "f", "case": "c", "first": [5.0], "last": [20.0], "predicted": [31.0]}
-        )
+    def limits(predicted):
+        rows = {"family": "f", "case": "c", "first": [5.0], "last": [20.0], "predicted": [predicted]}
+        return list(extrapolated(SimpleNamespace(growth=pd.DataFrame(rows))))
 
-    looked = SimpleNamespace(overview=SimpleNamespace(study={"solves": Solved}.get))
-    (finding,) = sampling.extrapolated(looked)
-    assert "iterations 5 to 20 is used at iteration 31" in finding.fact
-    for inside in (20.0, np.nan):
-        Solved.growth = Solved.growth.assign(predicted=inside)
-        assert list(sampling.extrapolated(looked)) == []
+    (limit,) = limits(31.0)
+    assert "iterations 5 to 20 is used at iteration 31" in limit.fact
+    assert limits(20.0) == limits(np.nan) == []
 
 
 def test_a_mean_of_ratios_is_named_where_elements_differ(tmp_path):

@@ -109,7 +109,11 @@ def test_runs_of_two_methods_do_not_go_together(study):
 
 
 def test_a_program_over_a_mesh_is_not_moved_to_another(study):
-    meshed = {**study[0].attributes, "method": study[0].attributes["method"] | {"mesh.mesh": "data=1"}}
+    known = study[0].attributes
+    meshed = known | {
+        "method": known["method"] | {"cuts.over": "data=1"},
+        "options": known["options"] | {"cuts.over": {"effect": "spread"}},
+    }
     with pytest.raises(Unreachable, match="a mesh of 1 ranks"):
         target([replace(study[0], attributes=meshed)], 2, {})
 

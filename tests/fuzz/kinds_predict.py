@@ -121,7 +121,8 @@ def _write_calibration(out: Path) -> None:
     for rank in range(2):
         clock = Clock()
         with mock.patch("time.perf_counter_ns", clock):
-            given = attributes(rank, 2, "none", "direct", app="calibrate", run_id="cal", reductions=stated)
+            given = attributes(rank, 2, "none", "direct", app="calibrate", run_id="cal", reductions=stated,
+                               options={"calibrate.what": {"effect": "machine"}})  # fmt: skip
             tracer = Tracer(out / rank_file(rank), given, size=2)
             names = {name: tracer.name(name, COLLECTIVE) for name, _ in regions} | {
                 "noise": tracer.name("noise", OTHER),

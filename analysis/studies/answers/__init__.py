@@ -11,6 +11,11 @@ EXAMPLES = """\
   python -m analysis answers runs/
   python -m analysis answers runs/static --schedule schedule.svg"""
 NEEDS = "results of images, as `inference` does"
+RECORDED = "answers of a network to requests were recorded"
+ANSWERS = (
+    "The output of a network depends on the batch size or on the other requests in the batch: inference "
+    "is not batch invariant."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -10,3 +10,5 @@ EXAMPLES = """\
   python -m analysis audits runs/audit
   python -m analysis audits runs/of-torch-2.13 runs/of-torch-2.14"""
 NEEDS = "a certificate, as `operations` does"
+RECORDED = "operations of PyTorch were audited"
+ANSWERS = "Which operation of PyTorch is nondeterministic, and does the documentation say so."

@@ -7,3 +7,8 @@ and each at its best."""
 EXAMPLES = """\
   python -m analysis learning runs/"""
 NEEDS = "accuracy and loss by step"
+RECORDED = "accuracy and loss were recorded"
+ANSWERS = (
+    "Accuracy and loss of a training vary with the seed, the wire or compression of gradients; the model "
+    "does not reach the published accuracy."
+)

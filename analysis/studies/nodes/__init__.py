@@ -9,3 +9,6 @@ EXAMPLES = """\
   python -m analysis nodes runs/a
   python -m analysis nodes runs/ --csv tables/"""
 NEEDS = "on which node it was"
+FACT = "several nodes"
+RECORDED = "ranks were on several nodes"
+ANSWERS = "Communication between nodes, network, bandwidth, placement of ranks on hosts."

@@ -6,3 +6,9 @@ Only runs that recorded a residual are used: those of `solver`."""
 EXAMPLES = """\
   python -m analysis solves runs/"""
 NEEDS = "a residual by iteration, as `solver` does"
+UNUSUAL = ("not converged", "other iterations")
+RECORDED = "residuals were recorded by iteration"
+ANSWERS = (
+    "The linear solver, conjugate gradient, GMRES does not converge, stagnates, needs other numbers of "
+    "iterations; the residual."
+)

@@ -7,6 +7,7 @@ import argparse
 from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.studies.contract import Data, Nothing, Study
+from analysis.studies.solves import UNUSUAL
 from analysis.studies.solves.figures import (
     DRAWN,
     drift_figures,
@@ -17,6 +18,7 @@ from analysis.studies.solves.figures import (
 )
 from analysis.studies.solves.growth import GROWTH
 from analysis.studies.solves.pairs import CASES, DECISIONS, PAIRS
+from analysis.studies.solves.rules import extrapolated
 from analysis.studies.solves.runs import SAMPLES, SOLVES, solves
 from analysis.studies.solves.tables import (
     Known,
@@ -40,6 +42,13 @@ def read(overview: Overview, options: argparse.Namespace | None) -> Known:
     if recorded.solves.empty:
         raise Nothing
     return known_of(recorded)
+
+
+def facts(known: Known) -> list[str]:
+    """Those of UNUSUAL that are so."""
+    table = known.recorded.solves
+    so = (table["converged"] < 1).any(), table["iterations"].nunique() > 1
+    return [fact for fact, holds in zip(UNUSUAL, so, strict=True) if holds]
 
 
 def sections(known: Known) -> list[Section]:
@@ -110,4 +119,6 @@ STUDY = Study(
     words=lambda known: known.recorded.words,
     findings=findings,
     judged=changed,
+    rules=(extrapolated,),
+    facts=facts,
 )  # fmt: skip

@@ -11,6 +11,11 @@ EXAMPLES = """\
   python -m analysis sums runs/paper
   python -m analysis sums runs/paper --reference truth --csv tables/"""
 NEEDS = "sums by variant, as `reductions` does"
+RECORDED = "ways of adding up were compared"
+ANSWERS = (
+    "The sum of floating-point numbers depends on the order of summation: accuracy and cost of pairwise, "
+    "compensated, parallel and exact reductions."
+)
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""One finding of a rule, and what rules look at."""
+"""What rules look at, and the sections of the report that they speak of."""
 
 from __future__ import annotations
 
@@ -12,26 +12,10 @@ import pandas as pd
 from analysis.groups import grouped
 from analysis.overview import Overview
 
-# How much a finding limits: the numbers are wrong; a claim does not follow from them; worth knowing.
-ERROR, WARNING, NOTE = "error", "warning", "note"
-SEVERITIES = (ERROR, WARNING, NOTE)
-
-# Sections of the report that findings concern, by their ids.
-GROUPS, VARIABILITY, TIMES, COST, SOLVES = "groups", "variability", "times", "costs", "solves-growth"
+# Sections of the report that limits concern, by their ids.
+GROUPS, VARIABILITY, TIMES, COST = "groups", "variability", "times", "costs"
 
 LISTED = 3  # groups or values named before "and N more"
-
-
-@dataclass(frozen=True)
-class Finding:
-    """`fact` says what is so and `remedy` what to do; `where` names the runs, `section` the id of a part of the
-    report."""
-
-    severity: str
-    section: str
-    where: str
-    fact: str
-    remedy: str
 
 
 @dataclass(frozen=True)
