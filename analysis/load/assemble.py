@@ -15,6 +15,7 @@ from analysis.load.columns import KEY, PAYLOAD, STORED
 from analysis.load.keys import changes, order_by
 from analysis.load.pool import alone
 from analysis.load.rankfile import Head, Piece, joined
+from analysis.load.stated import Stated, packed
 from analysis.load.tree import leaves
 from miniapps.system.scope import flatten
 from miniapps.trace import TraceError, how_to_recover
@@ -33,8 +34,8 @@ SHOWN = 4  # ranks, steps or names listed before "and N more"
 @dataclass
 class Run:
     """One run directory: `rows` for the frame of runs (one per repeat), `tables` of columns, whose `name` counts in
-    `names`, `trees` over the tables in PAYLOAD, and `notes`: (what, path, reason, kept) of all that was
-    left out or is doubtful."""
+    `names`, `trees` over the tables in PAYLOAD, what its ranks have `stated`, and `notes`: (what, path, reason, kept) of
+    all that was left out or is doubtful."""
 
     path: Path
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -42,6 +43,7 @@ class Run:
     tables: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     trees: dict[str, dict[str, np.ndarray]] = field(default_factory=dict)
     notes: list[tuple[str, str, str, str]] = field(default_factory=list)
+    stated: Stated = field(default_factory=Stated)
 
     def note(self, what: str, path: str, reason: str, kept: str) -> None:
         self.notes.append((what, path, reason, kept))
@@ -85,6 +87,7 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
         run.note("empty", shown, f"{shown}: the traces hold no rows; repeat the run", "nothing")
     for repeat, (step, complete) in last.items():
         run.rows.append(_row(ranks, repeat, step, complete, result))
+    run.stated = Stated(packed(head.attributes for head in ranks))
     run.names = list(dict.fromkeys(name for piece in pieces for name in piece.names))
     for table in TABLES:
         columns = _combined(table, pieces, last, run.names)

@@ -3,6 +3,7 @@
     RUN/.analysis/index.json          which directory holds what was read, of which trace files, and hashes of it
     RUN/.analysis/NAME/fpna-cache     the mark of a directory that this program made
     RUN/.analysis/NAME/rows.bin       the hash trees, and the tables of few rows (`analysis.load.packed`)
+    RUN/.analysis/NAME/ranks.json     what each rank states beside its rows
     RUN/.analysis/NAME/*.parquet      the tables of more rows than are read together
 
 Trace files are known by name, size, inode and times: a run that was copied is read again. A cache is believed if this
@@ -35,6 +36,7 @@ from analysis.load.assemble import Run
 from analysis.load.columns import PAYLOAD, STORED
 from analysis.load.packed import packed, size, unpacked, width
 from analysis.load.rows import Rows
+from analysis.load.stated import Stated
 from analysis.load.tree import LEAVES
 from miniapps.trace import SCHEMA
 from miniapps.untrusted import Refused, records
@@ -51,8 +53,8 @@ INDEX_MOST = 2**26  # bytes: the names and notes of a run
 OLD_S = 3600.0  # after which a directory that no index names is nobody's work in progress
 PIECE = 2**22  # bytes hashed at once
 
-ROWS = "rows.bin"
-FILES = (ROWS, *(f"{table}.parquet" for table in STORED))
+ROWS, STATED = "rows.bin", "ranks.json"
+FILES = (ROWS, STATED, *(f"{table}.parquet" for table in STORED))
 _NAME = re.compile(r"[0-9a-f]{32}")
 Name = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
 
@@ -103,19 +105,22 @@ def load(directory: Path, signed: str) -> tuple[Run, dict[str, Rows]] | None:
                 return None
             if set(index.lengths) != set(STORED) or set(index.leaves) != set(PAYLOAD):
                 return None
-            if set(index.files) != {ROWS, *(f"{table}.parquet" for table in _large(index.lengths))}:
+            if set(index.files) != {ROWS, STATED, *(f"{table}.parquet" for table in _large(index.lengths))}:
                 return None
             inner = os.open(index.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
             try:
                 if not all(_is(inner, name, known) for name, known in index.files.items()):
                     return None
-                run = Run(directory, index.rows, index.names, notes=index.notes)
+                kept = directory / DIRECTORY / index.name
+                run = Run(
+                    directory, index.rows, index.names, notes=index.notes, stated=Stated(path=kept / STATED)
+                )
                 with _reading(inner, ROWS) as file:
                     for table, leaves in index.leaves.items():
                         run.trees[table] = unpacked(file.read(size(LEAVES, leaves)), LEAVES, leaves)
             finally:
                 os.close(inner)
-        return run, _rows(directory / DIRECTORY / index.name, index)
+        return run, _rows(kept, index)
     except (OSError, Refused, ValueError, KeyError, TypeError):  # ArrowInvalid is a ValueError
         return None
 
@@ -225,9 +230,9 @@ def _write(place: int, name: str, run: Run) -> dict[str, File]:
             if table not in large
             for piece in packed(run.tables[table], STORED[table])
         ]
-        content = b"".join(small)
-        files[ROWS] = File(len(content), xxhash.xxh3_128_hexdigest(content))
-        _write_file(inner, ROWS, content)
+        for own, content in ((ROWS, b"".join(small)), (STATED, run.stated.text or b"")):
+            files[own] = File(len(content), xxhash.xxh3_128_hexdigest(content))
+            _write_file(inner, own, content)
         for table in large:
             columns, dtypes = run.tables[table], STORED[table]
             arrays = {

@@ -127,6 +127,10 @@ class Frames:
         """The hash tree over the rows of one (run, repeat) of `values` or `fingerprints`."""
         return self.store.leaves(table, run, repeat)
 
+    def stated(self, run: str) -> list[dict[str, Any]]:
+        """What each rank of a run states beside its rows: `analysis.load.stated.KEPT`. Raises TraceError."""
+        return self.store.stated(run)
+
     def columns(self, table: str, run: str, places: list[tuple[int, int]]) -> dict[str, np.ndarray]:
         """As `at`, as columns: where frames would take longer than their contents. Names count as in that run."""
         return self.store.columns(table, run, places)
@@ -264,7 +268,7 @@ def _frames(runs: list[Run], tables: list[dict[str, Rows]], names: list[str]) ->
     known = list(dict.fromkeys(name for own in called for name in own))
     places = {name: place for place, name in enumerate(known)}
     sources = [
-        Source(label, own, run.trees, np.array([places[name] for name in texts], np.int32))
+        Source(label, own, run.trees, np.array([places[name] for name in texts], np.int32), run.stated)
         for (run, own, label), texts in zip(used, called, strict=True)
     ]
     rows = [{"run": label, "path": str(run.path), **row} for run, _, label in used for row in run.rows]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from analysis.load.columns import STORED
 from analysis.load.rows import Rows
+from analysis.load.stated import Stated
 from analysis.load.tree import LEAVES
 from miniapps.trace.schema import NAMED
 
@@ -17,12 +19,14 @@ Id = tuple[str, int]  # (run, repeat)
 
 @dataclass
 class Source:
-    """The tables of one run, the trees over them, and `codes`: what its numbers of names are in all runs."""
+    """The tables of one run, the trees over them, what its ranks have `stated`, and `codes`: what its numbers of names
+    are in all runs."""
 
     label: str
     tables: dict[str, Rows]
     trees: dict[str, dict[str, np.ndarray]]
     codes: np.ndarray
+    stated: Stated
 
 
 @dataclass(frozen=True)
@@ -133,6 +137,10 @@ class Store:
             columns["name"] = source.codes[names] if len(names) else names
             self._leaves[key] = Leaves(**columns)
         return self._leaves[key]
+
+    def stated(self, run: str) -> list[dict[str, Any]]:
+        """What each rank of a run states (`analysis.load.stated`)."""
+        return self._sources[run].stated.ranks()
 
     def rows_read(self, table: str) -> int:
         """How many rows of a table were read from caches so far."""

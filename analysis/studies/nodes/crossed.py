@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
 from analysis.load.frames import Frames
-from analysis.load.guard import read_run
 from analysis.page.text import spans
 from analysis.studies.contract import Column, frame
 from analysis.verdict import counted
 from miniapps.system.scope import AMONG, OF_RANKS
-from miniapps.trace import TraceError
+from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE
 from miniapps.trace.traffic import Flow, flows, hosts
 
@@ -104,8 +104,8 @@ def between_nodes(frames: Frames, most: int | None = None) -> Known:
 
 
 def over_nodes(frames: Frames, run: str, path: str) -> OverNodes:
-    """One run, from the attributes of its traces, and the trees that sums went along. Raises TraceError, OSError."""
-    traces = sorted(read_run(path, tables=["choices"]), key=lambda trace: trace.attributes["rank"])
+    """One run, from what its ranks state, and the trees that sums went along. Raises TraceError, OSError."""
+    traces = _traces(frames, run, Path(path))
     names = hosts(traces)
     nodes = list(dict.fromkeys(names))
     places = [nodes.index(name) for name in names]
@@ -120,6 +120,26 @@ def over_nodes(frames: Frames, run: str, path: str) -> OverNodes:
     slowest = sums["total_ns"].groupby("name", observed=True).max() / 1e9
     seconds = {str(name): float(each) for name, each in slowest.items()}
     return OverNodes(run, nodes, on, flows(traces, places, len(nodes), totals), seconds)
+
+
+def _traces(frames: Frames, run: str, path: Path) -> list[RankTrace]:
+    """The ranks of a run without their rows, but for what the first chose. Raises TraceError."""
+    own = frames.runs[(frames.runs["run"] == run).to_numpy()].iloc[0]
+    choices = frames.of("choices", run, int(own["repeat"]))
+    chosen = {key: choices[key].cat.codes.to_numpy() for key in ("name", "choice")}
+    reductions = json.loads(own["reductions"])
+    if len(known := frames.stated(run)) < own["size"]:
+        missing = own["size"] - len(known)
+        raise TraceError(
+            f"{path}: {missing} of {own['size']} ranks are missing; copy the whole directory again"
+        )
+    return [
+        RankTrace(
+            path, stated | {"environment": {"node": stated["node"]}} | ({} if rank else {"reductions": reductions}),
+            frames.names, {} if rank else {"choices": chosen},
+        )
+        for rank, stated in enumerate(known)
+    ]  # fmt: skip
 
 
 def _several(environment: str) -> bool:

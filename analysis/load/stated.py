@@ -1,0 +1,53 @@
+"""What each rank of a run states beside its rows: its node, regions, partners and messages. Kept with what was read of
+the run, so that nobody opens its traces again for it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from miniapps.trace import TraceError
+from miniapps.untrusted import Refused, read_bytes
+from miniapps.untrusted.text import printable
+
+KEPT = ("rank", "node", "regions", "messages", "partners")
+MOST = 2**30  # bytes of what all ranks of a run state
+
+
+@dataclass(frozen=True)
+class Stated:
+    """The `text` that `packed` made, or the file `path` that holds it."""
+
+    text: bytes | None = None
+    path: Path = Path()
+
+    def ranks(self) -> list[dict[str, Any]]:
+        """KEPT of each rank, in their order; equal values are shared. Raises TraceError where they cannot be read."""
+        try:
+            text = read_bytes(self.path, MOST) if self.text is None else self.text
+        except (OSError, Refused) as error:
+            raise TraceError(
+                f"{printable(str(self.path))}: cannot be read any more ({error}): the traces of this run changed, or "
+                "its cache was removed; run the command again"
+            ) from error
+        known = json.loads(text)
+        columns = {key: [known[key]["values"][i] for i in known[key]["of"]] for key in KEPT}
+        return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+
+
+def packed(attributes: Iterable[Mapping[str, Any]]) -> bytes:
+    """KEPT of the attributes of all ranks as JSON, each different value once."""
+    ranks = sorted(attributes, key=lambda own: own["rank"])
+    rows = [
+        {key: own.get(key, {}) for key in KEPT} | {"node": (own.get("environment") or {}).get("node", "")}
+        for own in ranks
+    ]
+    columns = {}
+    for key in KEPT:
+        values: dict[str, int] = {}
+        of = [values.setdefault(json.dumps(row[key], sort_keys=True), len(values)) for row in rows]
+        columns[key] = {"values": [json.loads(text) for text in values], "of": of}
+    return json.dumps(columns).encode()
