@@ -51,7 +51,8 @@ def target(name: str, arguments: Sequence[str], ranks: int) -> tuple[str, str, s
     own = app(name)
     chosen, config, _ = commandline.parse(own, list(arguments), {})
     own.fill_in(config, chosen, ranks)
-    known, values = commandline.known_options(own), effective(Common(chosen), config)
+    known = commandline.known_options(own)
+    values = effective(known, Common(chosen), config)
     problem = problem_hash(own.name, of_role(known, values, "problem"))
     attributes = {"method": of_role(known, values, "method"), "options": stated(known), "config": values}
     return own.name, problem, method_hash(attributes), ranks

@@ -14,10 +14,7 @@ OTHERS = 2**27  # bytes of messages and libraries
 
 
 def validate(config, options, size: int) -> None:
-    """Raises ChoiceError for a reduction that is none, UsageError for one that has no price of its own and for a
-    device."""
-    if options.device != "cpu":
-        raise UsageError("calibrate: --device cuda is not measured yet; calibrate with --device cpu")
+    """Raises ChoiceError for a reduction that is none, UsageError for one that has no price of its own."""
     for label in config.calibrate.reductions:
         reduction = Reduction.named(label, (1,))
         if reduction.ordering == "arrival":

@@ -35,10 +35,6 @@ def validate(config, options, size: int) -> None:
     """Raises UsageError or ChoiceError naming the option, its allowed values and the remedy."""
     requests, name = config.requests, config.data.name
     require_heard(config.model, of_images())
-    if options.device != "cpu":
-        raise UsageError(
-            f"--device {options.device}: networks are computed on the CPU here; choose --device cpu"
-        )
     if size > requests.count:
         raise UsageError(
             f"{size} ranks for {requests.count} requests: every rank answers at least one; raise --requests, or start "

@@ -14,6 +14,7 @@ APP = App(
     name="operations",
     config=OperationsConfig,
     first="--function",
+    serves=("device",),
     summary="an audit of PyTorch operations: what their bits depend on beside their input, and what their "
     "documentation says of it; a first argument FILE.py:FUNCTION audits a function of yours",
 )

@@ -23,7 +23,7 @@ from miniapps.runner.config import (
     from_settings,
     options,
 )
-from miniapps.runner.options import SHORTHANDS, Common, RunOptions
+from miniapps.runner.options import SERVED, SHORTHANDS, Common, RunOptions
 from miniapps.untrusted.records import TOML_MOST
 from miniapps.untrusted.regular import Refused, read_text
 
@@ -89,8 +89,9 @@ def parse(
 
 
 def known_options(app: Any) -> list[Option]:
-    """The common options, then those of the application."""
-    return options(Common) + options(app.config)
+    """The common options that it serves, then those of the application."""
+    common = [o for o in options(Common) if o.name not in SERVED or o.name in app.serves]
+    return common + options(app.config)
 
 
 def decks(app: Any) -> dict[str, str]:
@@ -145,10 +146,11 @@ def _of_another(app: Any, flag: str) -> str:
     have = [
         f"python -m {other.package}"
         for other in others
-        for o in options(other.config)
+        for o in known_options(other)
         if flag in _spellings(o)
     ]
-    return f": {app.name} has no such option, {' and '.join(have)} has" if have else ""
+    verb = "has" if len(have) == 1 else "have"
+    return f": {app.name} has no such option, {' and '.join(have)} {verb}" if have else ""
 
 
 class _Parser(argparse.ArgumentParser):

@@ -175,12 +175,16 @@ def build(config: type, values: Mapping[str, Any]) -> Any:
     return config(**sections)
 
 
-def effective(*configs: Any) -> dict[str, dict[str, Any]]:
-    """Every option of the given configurations, defaults included: {section: {name: value}} as in JSON."""
-    merged: dict[str, dict[str, Any]] = {}
+def effective(known: Iterable[Option], *configs: Any) -> dict[str, dict[str, Any]]:
+    """The values of the `known` options in the given configurations, defaults included: {section: {name: value}} as in
+    JSON."""
+    held: dict[str, dict[str, Any]] = {}
     for config in configs:
-        merged |= dataclasses.asdict(config)
-    return json.loads(json.dumps(merged))
+        held |= dataclasses.asdict(config)
+    values: dict[str, dict[str, Any]] = {}
+    for o in known:
+        values.setdefault(o.section, {})[o.name] = held[o.section][o.name]
+    return json.loads(json.dumps(values))
 
 
 def of_role(known: Iterable[Option], values: Mapping[str, Mapping[str, Any]], role: str) -> dict[str, Any]:

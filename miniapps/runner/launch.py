@@ -80,7 +80,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     known = commandline.known_options(app)
     recorded = None if only_list or options.replay is None else replayed(options, options.replay)
     app.fill_in(own, options, size)
-    effective = config.effective(Common(options), own)
+    effective = config.effective(known, Common(options), own)
     if only_list:
         from miniapps.runner.listing import listing  # imports all kernels, of which a run may need few
 
@@ -128,10 +128,6 @@ def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fau
     """The faults of a configuration on `size` ranks. Raises UsageError, ChoiceError or BlocksError for one that cannot
     run. What this node has is not looked at: campaigns are checked elsewhere."""
     options.policy.check()
-    if options.duplicate and not app.duplicates:
-        raise UsageError(
-            f"--duplicate {options.duplicate:g}: {app.name} has no blocks that two ranks could compute"
-        )
     require_duplicable(options, size)
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
     if validate := app.part("validate"):

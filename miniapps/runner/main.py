@@ -50,8 +50,8 @@ class App:
     package's modules `run` and `validate`, which are imported when one is asked for.
 
     `package` holds the folder `decks`; `command` is what starts it, `python -m PACKAGE` unless another is given.
-    `duplicates`: whether it computes blocks twice where `--duplicate` asks for it. `first`: the option that a first
-    argument without a dash is the value of.
+    `serves`: which of the common options `miniapps.runner.options.SERVED` it has, others being everybody's. `first`:
+    the option that a first argument without a dash is the value of.
     """
 
     name: str
@@ -64,7 +64,7 @@ class App:
     targets: Callable[[Any, RunOptions, int], Targets] | None = None
     package: str = ""
     command: str = ""
-    duplicates: bool = False
+    serves: tuple[str, ...] = ()
     first: str = ""
 
     def __post_init__(self):

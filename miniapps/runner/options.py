@@ -34,6 +34,9 @@ def _instead() -> dict[str, str]:
     return INSTEAD
 
 
+SERVED = ("device", "duplicate")  # what an application has to do itself: options of those that say they do
+
+
 @dataclass
 class RunOptions:
     """What every application is told apart from its own configuration."""
@@ -194,8 +197,8 @@ class RunOptions:
         flag="--duplicate",
         minimum=0.0,
         maximum=1.0,
-        help="fraction of the blocks that another rank computes again, to name ranks that compute wrong bits (coupled, "
-        "training; 2 ranks or more, guarantee layout)",
+        help="fraction of the blocks that another rank computes again, to name ranks that compute wrong bits (2 "
+        "ranks or more, guarantee layout)",
     )
     log_level: str = option(
         "info",

@@ -13,5 +13,6 @@ from miniapps.solver.config import SolverConfig
 APP = App(
     name="solver",
     config=SolverConfig,
+    serves=("device",),
     summary="distributed Krylov solvers: what the order of addition does to an iteration",
 )

@@ -12,6 +12,6 @@ from miniapps.training.config import TrainingConfig
 APP = App(
     name="training",
     config=TrainingConfig,
-    duplicates=True,
+    serves=("duplicate",),
     summary="data-parallel training of small networks, on images and graphs",
 )

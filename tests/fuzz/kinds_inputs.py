@@ -140,7 +140,7 @@ def _checked(app, argv: list[str]) -> int:
     try:
         options, own, only_list = commandline.parse(app, argv, {})
         app.fill_in(own, options, 1)
-        values = effective(Common(options), own)
+        values = effective(commandline.known_options(app), Common(options), own)
         if only_list:
             tell(listing(app, commandline.known_options(app), values), keep="\n")
         elif options.device == "cpu":

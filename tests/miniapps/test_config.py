@@ -34,7 +34,7 @@ def deck(tmp_path, text):
 def problem(*argv):
     """The hash of the options that define the experiment."""
     options, own = parse(*argv)
-    values = config.effective(Common(options), own)
+    values = config.effective(commandline.known_options(APP), Common(options), own)
     return problem_hash("tiny", config.of_role(commandline.known_options(APP), values, "problem"))
 
 
@@ -158,7 +158,7 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_ignored():
 
 def test_the_effective_configuration_is_complete_and_survives_json():
     options, own = parse("--fault", "kill@step=1,rank=0")
-    values = config.effective(Common(options), own)
+    values = config.effective(commandline.known_options(APP), Common(options), own)
     assert {f"{section}.{name}" for section in values for name in values[section]} == {
         option.key for option in commandline.known_options(APP)
     }

@@ -66,7 +66,9 @@ def test_every_number_has_a_range_which_holds_its_default_and_is_shown(app):
                 config.convert(o, [beyond] * max(1, o.count[0]) if o.many else beyond, "here")
     shown = " ".join(commandline.parser(app, numbers).format_help().split())
     assert all(f"[{o.range}" in shown for o in numbers if o.flag)
-    values = config.effective(*(config.build(cls, {}) for cls in (commandline.Common, app.config)))
+    values = config.effective(
+        commandline.known_options(app), *(config.build(cls, {}) for cls in (commandline.Common, app.config))
+    )
     listed = listing.listing(app, numbers, values)
     assert all(f"[{o.range}" in listed for o in numbers)
 

@@ -128,7 +128,8 @@ class Holding(ABC):
 
     def _problem(self, config) -> dict[str, Any]:
         """The options that a run and the checkpoint that it continues from must share, flat."""
-        return of_role(options(self._config), effective(config), "problem")
+        known = options(self._config)
+        return of_role(known, effective(known, config), "problem")
 
     def _held(self, given: dict[str, Any], where: str) -> Held:
         """The configuration that the options of a checkpoint state. Raises Refused."""

@@ -35,8 +35,6 @@ def validate(config: Any, options: Any, name: str) -> None:
     training = config.training
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"{name} needs torch, which is not installed; pip install torch")
-    if options.device != "cpu":
-        raise UsageError(f"--device {options.device}: {name} computes on the CPU; choose --device cpu")
     if training.batch % training.micro:
         raise UsageError(
             f"training.batch = {training.batch} samples cannot be cut into micro-batches of {training.micro}; choose a "

@@ -90,4 +90,12 @@ def run(ctx: Context) -> Outcome:
     return Outcome({"total": (total, "")}, checks, fingerprint(whole).hex())
 
 
-APP = App("tiny", TinyConfig, "Sums blocks over and over.", run, validate, package="tests.miniapps.tiny")
+APP = App(
+    "tiny",
+    TinyConfig,
+    "Sums blocks over and over.",
+    run,
+    validate,
+    package="tests.miniapps.tiny",
+    serves=("device",),
+)
