@@ -72,10 +72,10 @@ class Pairs:
         count = len(self.words)
         if count * count <= len(self):  # fewer outcomes than pairs
             both = np.divmod(np.arange(count * count), count)
-            known = _metrics(self.kind, self.words, *both)
+            known = metrics_of(self.kind, self.words, *both)
             at = self.left * count + self.right
             return {key: column[at] for key, column in known.items()}
-        return _metrics(self.kind, self.words, self.left, self.right)
+        return metrics_of(self.kind, self.words, self.left, self.right)
 
     def frame(self, categories: dict[str, list[str]]) -> pd.DataFrame:
         """The pairs as rows with the columns PAIRS; texts are categoricals of `categories`."""
@@ -169,7 +169,7 @@ def frame_of(compared: Iterable[Pairs]) -> pd.DataFrame:
     return pd.concat([each.frame(categories) for each in own], ignore_index=True)
 
 
-def _metrics(kind: str, words: np.ndarray, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
+def metrics_of(kind: str, words: np.ndarray, left: np.ndarray, right: np.ndarray) -> dict[str, np.ndarray]:
     """METRICS of pairs (n,) of places in `words` (outcomes, elements, words)."""
     n, elements = len(left), words.shape[1]
     found = {key: np.full(n, np.nan) for key in METRICS[:-1]} | {"undefined": np.zeros(n, np.int64)}

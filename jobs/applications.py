@@ -38,7 +38,7 @@ def check(name: str, arguments: Sequence[str], ranks: int) -> None:
     own = app(name)
     try:
         chosen, config, _ = commandline.parse(own, list(arguments), {})
-        if chosen.device == "cuda" and _no_cuda():
+        if chosen.device == "cuda" and no_cuda():
             return
         own.fill_in(config, chosen, ranks)
         launch.check(own, config, chosen, ranks)
@@ -59,5 +59,5 @@ def target(name: str, arguments: Sequence[str], ranks: int) -> tuple[str, str, s
 
 
 @cache
-def _no_cuda() -> str | None:
+def no_cuda() -> str | None:
     return environment.no_cuda()

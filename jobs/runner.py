@@ -102,7 +102,7 @@ def run(
         state.check(tasks)
         standings = survey(plan.campaign.out, tasks, doubt=say)
         if any(standing.record.open for standing in standings):
-            _recover(state, standings, say)
+            recover_all(state, standings, say)
             standings = survey(plan.campaign.out, tasks)
         forgiven = {
             s.task.id: len(s.record.failures) for s in standings if retry_failed and s.state == FAILED
@@ -224,7 +224,7 @@ def _attempt(
     return f"{line}  (log {shown(log)}" + (f", traces {shown(state.out / moved)})" if moved else ")")
 
 
-def _recover(state: State, standings: Iterable[Standing], say: Callable[[str], None]) -> None:
+def recover_all(state: State, standings: Iterable[Standing], say: Callable[[str], None]) -> None:
     """Settle the attempts whose runner is gone: end what surely is theirs and still runs, and see what they came to."""
     for standing in standings:
         task, begun = standing.task, standing.record.open

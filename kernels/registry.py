@@ -40,7 +40,7 @@ class Variant:
         return self.function(*args, **kwargs)
 
 
-_variants: dict[tuple[str, str, str], Variant] = {}
+VARIANTS: dict[tuple[str, str, str], Variant] = {}
 
 
 def variant(
@@ -59,14 +59,14 @@ def variant(
     """
     known("guarantee", guarantee, LEVELS)
     key = (operation, name, backend)
-    if key in _variants:
+    if key in VARIANTS:
         raise ChoiceError(
             f"{operation} {name!r} ({backend}) is registered already; give the new variant another name"
         )
 
     def register(function: Callable) -> Callable:
         function = guarded(function)
-        _variants[key] = Variant(operation, name, backend, guarantee, why, function, available)
+        VARIANTS[key] = Variant(operation, name, backend, guarantee, why, function, available)
         return function
 
     return register
@@ -74,13 +74,13 @@ def variant(
 
 def operations() -> list[str]:
     """Names of the operations that have variants, in order of registration."""
-    return list(dict.fromkeys(key[0] for key in _variants))
+    return list(dict.fromkeys(key[0] for key in VARIANTS))
 
 
 def variants(operation: str) -> list[Variant]:
     """All variants of an operation, in order of registration; ChoiceError for an unknown operation."""
     known("operation", operation, operations())
-    return [v for v in _variants.values() if v.operation == operation]
+    return [v for v in VARIANTS.values() if v.operation == operation]
 
 
 def get(operation: str, name: str, backend: str | None = None) -> Variant:

@@ -9,7 +9,7 @@ import numpy as np
 
 from miniapps.trace import read
 from miniapps.trace.chain import HEAD, next_head
-from miniapps.trace.checked import _taken
+from miniapps.trace.checked import taken
 from miniapps.trace.heads import chains, checkpoint_file, problem_of_trace
 from miniapps.untrusted.result import RESULT, parts_of, written
 from tests.tampering import altered, reseal
@@ -34,7 +34,7 @@ def forged(run, change=lambda file: None, result=lambda result: None):
     problem, heads, known = problem_of_trace(trace.attributes), {}, []
     for chain in chains(trace):
         head = bytes.fromhex(chain.begin[1])
-        for mark, digests in zip(chain.marks, _taken(trace, chain), strict=True):
+        for mark, digests in zip(chain.marks, taken(trace, chain), strict=True):
             kept = bytes.fromhex(mark.checkpoint or mark.state)
             head = next_head(head, mark.step, digests, kept, problem)
             heads[mark.repeat, mark.step] = head

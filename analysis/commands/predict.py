@@ -114,13 +114,13 @@ def run(options: argparse.Namespace) -> Answer:
         if given and len(machines) > 1:
             raise Usage(f"{option}: is of one machine; give one --machine with it, or none")
     runs = [skeleton(path) for path in find_runs(options.runs)]
-    calibrations = _calibrations(options.calibration)
+    calibrations = calibrations_of(options.calibration)
     found, what_ifs = None, []
 
     def predicted(runs: list, size: int, level: str, reduction: str | None, machine):
         calibration = nearest(calibrations, size)
         chosen = targeted(runs, size, settings, level, reduction, calibration)
-        wrong = _elsewhere(calibration, chosen.program, options)
+        wrong = on_another_machine(calibration, chosen.program, options)
         return predict(
             chosen, calibration, replays=options.replays, clock=options.clock, seed=options.seed, machine=machine,
             elsewhere=wrong,
@@ -288,13 +288,13 @@ def _toml(option: str, path: str) -> dict[str, Any]:
     }
 
 
-def _calibrations(paths: list[str]) -> list:
+def calibrations_of(paths: list[str]) -> list:
     from analysis.predict.calibration import read_calibration
 
     return [read_calibration(path) for path in paths]
 
 
-def _elsewhere(calibration, program, options: argparse.Namespace) -> list[str]:
+def on_another_machine(calibration, program, options: argparse.Namespace) -> list[str]:
     """In what the calibration is of another machine, where that is allowed; raises Usage where it is not."""
     from analysis.predict.calibration import elsewhere, of_another
 

@@ -81,7 +81,7 @@ def first_element(frames: Frames, comparison: Comparison) -> tuple[Element | Non
         _files(Path(row["path"]), run[1], unread)
         for row, run in zip(rows, (comparison.a, comparison.b), strict=True)
     ]
-    element, grid = None, _grid(rows[0]["config"])
+    element, grid = None, grid_of(rows[0]["config"])
     for step, name in sorted(set(kept[0]) & set(kept[1])):
         if step < comparison.first.step - 1:  # a file of step k holds the state that enters step k + 1
             continue
@@ -143,7 +143,7 @@ def _files(run: Path, repeat: int, unread: list[str]) -> dict[tuple[float, str],
     return files
 
 
-def _grid(config: str) -> Grid:
+def grid_of(config: str) -> Grid:
     """The grid in the JSON text `config`; an empty one where it has none, or one of another kind."""
     try:
         return conform(json.loads(config), Config, "config").grid
@@ -173,7 +173,7 @@ def _of_field(path: Path, field: str, x: np.ndarray, y: np.ndarray, grid: Grid) 
     where = np.unravel_index(int(changed[0]), x.shape)
     index = tuple(map(int, where))
     most = int(np.argmax(np.where(np.isnan(ulps), np.inf, ulps)))
-    block, local = _block(field, index, x.shape, grid)
+    block, local = block_of(field, index, x.shape, grid)
     return Element(
         str(Path(*path.parts[-2:]) if path.parent.name in FOLDERS else path.name),
         field, index, block, local, x[where], y[where], float(ulps[0]), len(changed), x.size,
@@ -196,7 +196,7 @@ def _ranks32(x: np.ndarray) -> np.ndarray:
     return np.where(bits & sign, ~bits, bits | sign)
 
 
-def _block(
+def block_of(
     field: str, index: tuple[int, ...], shape: tuple[int, ...], grid: Grid
 ) -> tuple[int, tuple[int, ...]]:
     """(block, index within it) of an element of a grid or of the rows of a matrix; (-1, ()) of anything else."""

@@ -39,7 +39,7 @@ def write(part: Slice, out: Path, mark: Mark | None = None) -> list[Path]:
         with packed as file:
             about = {"program": part.title, "run": part.name, "complete": part.complete}
             file.write(f'{{"displayTimeUnit":"ns","otherData":{json.dumps(about)},"traceEvents":[\n'.encode())
-            lines = _lines(part, mark)
+            lines = event_lines(part, mark)
             separator = b""
             while block := list(itertools.islice(lines, ROWS)):
                 file.write(separator + ",\n".join(block).encode())
@@ -48,7 +48,7 @@ def write(part: Slice, out: Path, mark: Mark | None = None) -> list[Path]:
     return [out]
 
 
-def _lines(part: Slice, mark: Mark | None) -> Iterator[str]:
+def event_lines(part: Slice, mark: Mark | None) -> Iterator[str]:
     ranks, nodes = list(part.attributes), list(dict.fromkeys(map(part.node, part.attributes)))
     # Numbers from 1: viewers take process 0 and thread 0 for the idle task of Linux.
     process = {rank: 1 + nodes.index(part.node(rank)) for rank in ranks}

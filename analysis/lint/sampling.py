@@ -92,10 +92,10 @@ def only_one_sample(experiment: Experiment) -> Iterator[Limit]:
     if alone:
         yield Limit(
             WARNING, GROUPS, listed(alone), "one run each: whether it repeats is not known",
-            f"at least 2 runs; {_runs_for(0.05)} to exclude at {CONFIDENCE:.0%} that 5 % of runs differ",
+            f"at least 2 runs; {runs_for(0.05)} to exclude at {CONFIDENCE:.0%} that 5 % of runs differ",
         )  # fmt: skip
 
 
-def _runs_for(share: float) -> int:
+def runs_for(share: float) -> int:
     """How many equal runs show, with CONFIDENCE, that less than `share` differ."""
     return int(np.ceil(np.log(1 - CONFIDENCE) / np.log(1 - share)))

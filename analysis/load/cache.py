@@ -220,7 +220,7 @@ def _write(place: int, name: str, run: Run) -> dict[str, File]:
     os.mkdir(name, dir_fd=place)
     inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
     try:
-        _write_file(inner, MARK, MARK_TEXT)
+        write_file(inner, MARK, MARK_TEXT)
         files = {}
         large = _large({table: len(run.tables[table]["name"]) for table in STORED})
         small = [piece for table in PAYLOAD for piece in packed(run.trees[table], LEAVES)]
@@ -232,7 +232,7 @@ def _write(place: int, name: str, run: Run) -> dict[str, File]:
         ]
         for own, content in ((ROWS, b"".join(small)), (STATED, run.stated.text or b"")):
             files[own] = File(len(content), xxhash.xxh3_128_hexdigest(content))
-            _write_file(inner, own, content)
+            write_file(inner, own, content)
         for table in large:
             columns, dtypes = run.tables[table], STORED[table]
             arrays = {
@@ -248,7 +248,7 @@ def _write(place: int, name: str, run: Run) -> dict[str, File]:
             )  # fmt: skip
             parquet = memoryview(sink.getvalue())
             files[f"{table}.parquet"] = File(len(parquet), xxhash.xxh3_128_hexdigest(parquet))
-            _write_file(inner, f"{table}.parquet", parquet)
+            write_file(inner, f"{table}.parquet", parquet)
         return files
     finally:
         os.close(inner)
@@ -260,7 +260,7 @@ def _write_index(place: int, index: Index) -> None:
     text = json.dumps(content | {"digest": digest_of(content)}).encode()
     draft = f"index-{secrets.token_hex(8)}"
     try:
-        _write_file(place, draft, text)
+        write_file(place, draft, text)
         os.replace(draft, INDEX, src_dir_fd=place, dst_dir_fd=place)
     except OSError:
         with contextlib.suppress(OSError):
@@ -268,7 +268,7 @@ def _write_index(place: int, index: Index) -> None:
         raise
 
 
-def _write_file(place: int, name: str, content: bytes | memoryview) -> None:
+def write_file(place: int, name: str, content: bytes | memoryview) -> None:
     handle = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644, dir_fd=place)
     with open(handle, "wb") as file:
         file.write(content)

@@ -133,13 +133,13 @@ class Guard:
         return f"it was ended by {_signal(-code)}" if code < 0 else f"it ended with exit code {code}"
 
 
-_shared = Guard()
-atexit.register(_shared.close)
+shared = Guard()
+atexit.register(shared.close)
 
 
 def call(function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
     """As `Guard.call`, in the one other process that this process has for all that is not pooled."""
-    return _shared.call(function, *arguments, nbytes=nbytes)
+    return shared.call(function, *arguments, nbytes=nbytes)
 
 
 def guarded(function: Callable, path: Path, *arguments: Any) -> Any:

@@ -48,7 +48,7 @@ def nodes(options) -> list[dict]:
         for k, link in enumerate(LINKS):
             progress.show(k / len(LINKS), f"links of {link}")
             with cluster(nodes=NODES, link=link, name="predict") as nodes_of_link:
-                rows += _of_link(nodes_of_link, link, root / link, sources, environment)
+                rows += of_link(nodes_of_link, link, root / link, sources, environment)
         progress.clear()
     return rows
 
@@ -63,7 +63,7 @@ def _sources(root: Path) -> list[str]:
     return paths
 
 
-def _of_link(
+def of_link(
     nodes: Cluster, link: str, scratch: Path, sources: list[str], environment: dict[str, str]
 ) -> list[dict]:
     """Calibrate, predict, run and score with links of one rate; the rows."""
@@ -72,7 +72,7 @@ def _of_link(
     ledger.touch()
     asked = [word for name in MEASURED for word in ("--reduction", name)]
     what = ["--what", "collectives", "--what", "noise", *asked, "--budget", str(BUDGET_S), "--no-progress"]
-    _job(nodes, ["miniapps.calibrate", *what, "--out", calibration], CALIBRATED, environment)
+    job(nodes, ["miniapps.calibrate", *what, "--out", calibration], CALIBRATED, environment)
     ranks = ",".join(str(NODES * each) for each in TARGETS)
     for clock in CLOCKS:
         how = ["--calibration", calibration, "--ranks", ranks, "--clock", clock, "--ledger", str(ledger)]
@@ -81,12 +81,12 @@ def _of_link(
     for each in TARGETS:
         runs.append(str(scratch / f"target-{NODES * each}"))
         more = ["--batch", BATCH, "--repeats", str(REPEATS), "--ledger", str(ledger), "--out", runs[-1]]
-        _job(nodes, [*APP, *more], each, environment)
+        job(nodes, [*APP, *more], each, environment)
     scored = json.loads(start(["analysis", "score", str(ledger), *sources, *runs, "--no-cache", "--json"]))
     return [_row(each, link) for each in scored["tables"]["targets"]]
 
 
-def _job(nodes: Cluster, words: list[str], ranks_per_node: int, environment: dict[str, str]) -> None:
+def job(nodes: Cluster, words: list[str], ranks_per_node: int, environment: dict[str, str]) -> None:
     """`python -m WORDS` on all nodes. Raises ClusterError where it fails."""
     command = [sys.executable, "-m", *words]
     with tempfile.TemporaryFile("w+", errors="replace") as output:

@@ -44,22 +44,22 @@ def why_not() -> str:
 
 def ip(*words: str) -> str:
     """What `ip WORDS` prints. Raises ClusterError with the command and what it said."""
-    return _output(["ip", *words])
+    return output(["ip", *words])
 
 
 def ip_batch(namespace: str, lines: Sequence[str]) -> None:
     """`ip` once for many commands in a network namespace, one a line. Raises ClusterError."""
-    _output(["ip", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
+    output(["ip", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
 
 
 def tc_batch(namespace: str, lines: Sequence[str]) -> None:
     """As `ip_batch`, of `tc`."""
-    _output(["tc", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
+    output(["tc", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
 
 
 def links(namespace: str) -> dict[str, dict[str, Any]]:
     """The interfaces of a network namespace by name, as `ip -s -j link` describes them. Raises ClusterError."""
-    described = _output(["ip", "-n", namespace, "-s", "-j", "link", "show"])
+    described = output(["ip", "-n", namespace, "-s", "-j", "link", "show"])
     try:
         return {link["ifname"]: link for link in json.loads(described or "[]")}
     except (ValueError, KeyError, TypeError):
@@ -79,7 +79,7 @@ def processes(namespace: str) -> list[int]:
         return []
 
 
-def _output(command: Sequence[str], given: str | None = None) -> str:
+def output(command: Sequence[str], given: str | None = None) -> str:
     try:
         done = subprocess.run(
             command,

@@ -58,6 +58,7 @@ def _register(name: str, *operations: str) -> None:
 
     @in_order(name, *operations, backend="cupy", available=missing)
     def launched(x, y=None, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
+        """The sum of x, or of its products with y, by one launch; the launch shape is its order."""
         result = queue(name, *_terms(x, y), block, items, grid, dtype).get()
         with np.errstate(all="ignore"):
             return np.cumsum(result)[-1] if name == "tprc" else result[0]  # by the host, left to right
@@ -116,6 +117,7 @@ def _register_order_free(name: str) -> None:
 
     @in_order(name, "sum", "dot", backend="cupy", available=missing)
     def order_free(x, y=None, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
+        """The sum of x, or of its products with y, in units that every order adds up alike."""
         return _rounded(queue_order_free(name, *_terms(x, y), block, items, grid, dtype))
 
 

@@ -40,7 +40,7 @@ def run(ctx) -> Outcome:
             ctx.begin_step(_step(rounds, number, len(cases)), steps, what="case")
             if rounds == 0:
                 calls.append(_calls(ctx, case))
-            _measure(ctx, case, calls[number])
+            measure(ctx, case, calls[number])
         if "noise" in what:
             ctx.begin_step(_step(rounds, len(cases), len(cases)), steps, what="case")
             shares.append(_noise(ctx, noisy))
@@ -73,7 +73,7 @@ def _calls(ctx, case: Case) -> int:
     return ctx.comm.bcast(int(np.clip(SAMPLE_S / once, *CALLS)))
 
 
-def _measure(ctx, case: Case, calls: int) -> None:
+def measure(ctx, case: Case, calls: int) -> None:
     """Time a case `calls` times: an event each, its parameters, and its CPU time per call as values of the step."""
     tracer = ctx.tracer
     clock, event = tracer.clock, tracer.event

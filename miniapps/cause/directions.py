@@ -94,9 +94,7 @@ def judge(
             noise += float(((least[few, None] * weight) ** 2).sum())
             ratio = math.sqrt(max(stays, 0.0) / noise)
             freedom = _freedom(z_a[few] * weight) + _freedom(z_b[few] * weight)
-            likely, rare = (
-                SCALE * _quantile(chance / (2 * len(every)), freedom) for chance in (LIKELY, RARE)
-            )
+            likely, rare = (SCALE * quantile(chance / (2 * len(every)), freedom) for chance in (LIKELY, RARE))
             error = math.sqrt(noise / some) * float(scale[few[0]])
             found.append(Stay(int(name), int(few[0]), error, ratio, likely, rare))
     return max(found, key=lambda stay: stay.ratio / stay.rare, default=None)
@@ -111,7 +109,7 @@ def _freedom(z: np.ndarray) -> float:
     return float(np.clip(len(z) * squares / max(squares, together), 1, len(z)))
 
 
-def _quantile(chance: float, freedom: float) -> float:
+def quantile(chance: float, freedom: float) -> float:
     """The t that |T| exceeds with this chance, T of Student's distribution with so many degrees of freedom, rounded
     down to an even number of at least 2 (Abramowitz and Stegun, 26.7.4)."""
     even = int(np.clip(freedom // 2 * 2, 2, MOST_FREEDOM))

@@ -43,8 +43,8 @@ class Halo:
     def __init__(self, blocks, comm, pad, width, directions, kernels):
         self._kernels = kernels
         self._shape = (len(blocks.own), blocks.by + 2 * pad, blocks.bx + 2 * pad)
-        local, sends, receives = _transfers(blocks, directions)
-        strips = _Strips(blocks, pad, width)
+        local, sends, receives = transfers_of(blocks, directions)
+        strips = Strips(blocks, pad, width)
         xp = kernels.xp
         self._local = xp.asarray(_runs(local, strips, source=strips.edge, target=strips.ghost))
         self._pack = xp.asarray(_runs(_in_order(sends), strips, source=strips.edge))
@@ -104,7 +104,7 @@ class Halo:
         self.messages.free()
 
 
-def _transfers(blocks: Blocks, directions):
+def transfers_of(blocks: Blocks, directions):
     """(local, sends by rank, receives by rank); a transfer is (target block, direction, source block).
 
     Both ends list the transfers of a message by (target block, direction), so nothing need be negotiated.
@@ -124,7 +124,7 @@ def _transfers(blocks: Blocks, directions):
     return local, {r: sorted(t) for r, t in sends.items()}, {r: sorted(t) for r, t in receives.items()}
 
 
-class _Strips:
+class Strips:
     """Where the strips of a block lie in the field array: (offset, distance between rows), and their extent."""
 
     def __init__(self, blocks: Blocks, pad: int, width: int):
@@ -164,7 +164,7 @@ class _Strips:
         return rows * self.pitch + column, self.pitch
 
 
-def _message_parts(messages, strips: _Strips) -> dict:
+def _message_parts(messages, strips: Strips) -> dict:
     """Each rank's part (start, stop) of a message buffer, ranks in ascending order."""
     parts, at = {}, 0
     for peer, transfers in sorted(messages.items()):
@@ -176,7 +176,7 @@ def _message_parts(messages, strips: _Strips) -> dict:
     return parts
 
 
-def _runs(transfers, strips: _Strips, source=None, target=None) -> np.ndarray:
+def _runs(transfers, strips: Strips, source=None, target=None) -> np.ndarray:
     """Runs for `copy_runs`, `(n, 5)`; an end that is None is the message buffer, filled strip by strip."""
     runs, at = [], 0
     for target_block, direction, source_block in transfers:

@@ -93,11 +93,11 @@ def write(log: RawLog, out: Path) -> Unreached:
     Returns the sums that the guarantee did not reach. Raises OSError, and Refused where another trace is in the way.
     """
     target = out / rank_file(log.rank)
-    trace = _Trace(log)
+    trace = LogTrace(log)
     draft = target.with_suffix(DRAFT)
     draft.unlink(missing_ok=True)  # of one who was killed
     try:
-        given = _fill(draft, trace)
+        given = fill(draft, trace)
         back = read(draft)
         if given != (_digests(back), back.names, back.complete):
             raise OSError(errno.EIO, "it was read back otherwise than it was written")
@@ -114,7 +114,7 @@ def write(log: RawLog, out: Path) -> Unreached:
     return trace.unreached
 
 
-def _fill(draft: Path, trace: _Trace) -> tuple[dict[str, bytes], list[str], bool]:
+def fill(draft: Path, trace: LogTrace) -> tuple[dict[str, bytes], list[str], bool]:
     """Write the trace into a new file; what must be read back of it: hashes of the tables, names, whether it is
     whole."""
     log, rows = trace.log, {table: Hasher(table) for table in TABLES}
@@ -156,7 +156,7 @@ def _is_same(path: Path, trace: RankTrace) -> bool:
     return mine == (there.attributes.get("run_id"), there.names, there.complete, _digests(there))
 
 
-class _Trace:
+class LogTrace:
     """The rows of one trace, piece by piece."""
 
     def __init__(self, log: RawLog):
@@ -322,7 +322,7 @@ class _Trace:
             | {
                 "command": shlex.join(log.command),
                 "mpi": environment.library_name(log.library),
-                "sources": _digest(log.command[0]) if log.here else "",
+                "sources": digest_of(log.command[0]) if log.here else "",
             },
             "clock_offset_ns": float(log.offset),
             "clock_drift": 0.0,
@@ -364,7 +364,7 @@ class _Trace:
         return facts
 
 
-def _digest(program: str) -> str:
+def digest_of(program: str) -> str:
     """Of the program's file: what tells two builds apart; empty where it is not to be read."""
     try:
         with open_regular(shutil.which(program) or program, links=True) as file:

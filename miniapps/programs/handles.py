@@ -31,7 +31,7 @@ MOVE = {"h5py": "h5py", "netCDF4": "netCDF4", "adios2": "adios2"}
 CALL = {"mpi4py_fft": "mpi4py-fft", "dedalus": "dedalus", "pylops_mpi": "pylops-mpi"}
 OURS = ("kernels", "miniapps", "fpna")  # which tell communicators apart by it
 
-_taken: dict[str, str] = {}  # by whom, and how
+taken: dict[str, str] = {}  # by whom, and how
 
 
 class HandleWarning(UserWarning):
@@ -54,12 +54,12 @@ def installed(name: str, distribution: str) -> str | None:
 def take(method: str, module: str, stacklevel: int) -> None:
     """Note that code of `module` took the handle by `method`; warn once for each package."""
     who = "the program" if module == "__main__" else module.partition(".")[0]
-    if who in (*OURS, *MOVE, *CALL) or who in _taken:
+    if who in (*OURS, *MOVE, *CALL) or who in taken:
         return
-    _taken[who] = method
+    taken[who] = method
     warnings.warn(PAST.format(names=f"{who} ({method})"), HandleWarning, stacklevel=stacklevel + 1)
 
 
 def told() -> str:
     """Whose sums go past wrapped communicators of this process, as a trace has it: `petsc4py 3.24; solver (py2f)`."""
-    return "; ".join([*loaded(), *(f"{who} ({how})" for who, how in _taken.items() if who not in ADD)])
+    return "; ".join([*loaded(), *(f"{who} ({how})" for who, how in taken.items() if who not in ADD)])

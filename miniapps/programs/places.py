@@ -78,7 +78,7 @@ class Places:
         for file, own in addresses.items():
             before = [address - 1 for address in own]  # a return address is behind its call
             unchanged = file in self.files and self.files[file] == _state(file)
-            lines = _lines(file, before) if unchanged and not _is_interface(file) else [[]] * len(own)
+            lines = lines_of(file, before) if unchanged and not _is_interface(file) else [[]] * len(own)
             symbols = functions_at(file, before) if unchanged else [("", 0)] * len(own)
             names = _demangled([name for name, _ in symbols])
             for address, inlined, name, (_, begin) in zip(own, lines, names, symbols, strict=True):
@@ -152,7 +152,7 @@ def _state(file: str) -> tuple[int, int] | None:
     return (state.st_size, state.st_mtime_ns) if regular else None
 
 
-def _lines(file: str, addresses: list[int]) -> list[list[_Function]]:
+def lines_of(file: str, addresses: list[int]) -> list[list[_Function]]:
     """What debug information says of each address: `function (file.c:12)`; empty where there is none."""
     none: list[list[_Function]] = [[] for _ in addresses]
     try:
@@ -191,7 +191,7 @@ def _line(file: str, function: str, place: str) -> _Function | None:
     source, _, line = place.partition(" (")[0].rpartition(":")
     if function.startswith("?") or "?" in (source[:1], line[:1]) or line in ("", "0"):
         return None
-    name = _tidied(function)
+    name = tidied(function)
     return _Function(name, f"{name} ({Path(source).name}:{line})", file)
 
 
@@ -204,10 +204,10 @@ def _demangled(symbols: list[str]) -> list[str]:
     except (OSError, subprocess.TimeoutExpired):
         return symbols
     lines = done.stdout.split("\n")
-    return [_tidied(line) for line in lines] if len(lines) == len(symbols) else symbols
+    return [tidied(line) for line in lines] if len(lines) == len(symbols) else symbols
 
 
-def _tidied(function: str) -> str:
+def tidied(function: str) -> str:
     """A function without type, parameters and marks of the compiler."""
     name = MARKS.sub("", CLONE.sub("", function))
     if module := MODULE.match(name):

@@ -157,7 +157,7 @@ def options(config: type) -> list[Option]:
     for name, cls in typing.get_type_hints(config).items():
         hints = typing.get_type_hints(cls)
         for field in dataclasses.fields(cls):
-            kind, optional, many = _type(hints[field.name], f"{cls.__name__}.{field.name}")
+            kind, optional, many = type_of(hints[field.name], f"{cls.__name__}.{field.name}")
             fields_of_options.append(
                 Option(name, field.name, kind, optional, many, field.default, **field.metadata)
             )
@@ -355,7 +355,7 @@ def _parse(kind: type, value: Any) -> Any:
     return number if math.isfinite(number) else None
 
 
-def _type(hint: Any, where: str) -> tuple[type, bool, bool]:
+def type_of(hint: Any, where: str) -> tuple[type, bool, bool]:
     """(type, may be None, many) of an annotation."""
     optional = typing.get_origin(hint) in (typing.Union, types.UnionType)
     if optional:

@@ -80,7 +80,7 @@ def check(run: str | os.PathLike, call: Callable[..., Any] = in_this_process) ->
             known, problem = chains(trace), problem_of_trace(trace.attributes)
         _require_known(trace, {chain.repeat for chain in known})
         for chain in known:
-            for number, own in enumerate(_taken(trace, chain)):
+            for number, own in enumerate(taken(trace, chain)):
                 digests.setdefault((chain.repeat, number), []).append(own)
     whole, cut = _over_whole_rows(run, known, ranks)
     done = result if result is not None and result.status == "done" else None
@@ -230,7 +230,7 @@ def _written(run: Path, chain: Chain, call: Callable[..., Any]) -> Broken | None
     return None
 
 
-def _taken(trace: RankTrace, chain: Chain) -> Iterator[bytes]:
+def taken(trace: RankTrace, chain: Chain) -> Iterator[bytes]:
     """The digests of the rows of one rank below each head of a chain; the last takes all that follow."""
     rows = [Rows() for _ in chain.marks]
     bounds = np.array([chain.begin[0], *(mark.step for mark in chain.marks[:-1])])

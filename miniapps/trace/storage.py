@@ -135,11 +135,11 @@ class Storage:
             for key, value in attributes.items()
         }
         hashes = attributes_digest(self._attributes), attributes_digest(self._attributes | text)
-        self._commit(hashes)  # a kill between the next lines leaves attributes with one of the two
+        self.commit(hashes)  # a kill between the next lines leaves attributes with one of the two
         self._attributes |= text
         for key, value in text.items():
             self.file.attrs[key] = value
-        self._commit()
+        self.commit()
 
     def append(self, tables: Mapping[str, Columns], names: list[str]) -> None:
         """Take over rows; what fills chunks is written and committed. `names` are all names so far. Raises ValueError
@@ -151,10 +151,10 @@ class Storage:
             self._names = len(names)
             # Before the rows that refer to them. Committed, before the tail is used again.
             if self._hold("names", {"text": np.frombuffer(lines, np.uint8)}):
-                self._commit()
+                self.commit()
         if any([self._hold(table, columns) for table, columns in tables.items()]):
             self._write_tail("names")  # which the rows refer to
-            self._commit()
+            self.commit()
 
     def write_tails(self, at: tuple[int, int] = (0, 0)) -> None:
         """Write and commit the rows that do not fill a chunk: all that was taken over so far, `at` this repeat and step
@@ -162,7 +162,7 @@ class Storage:
         for table in GROWING:
             self._write_tail(table)
         self._together, self._at = self._totals(), at
-        self._commit()
+        self.commit()
 
     def finish(self, complete: bool, tracer: Mapping[str, Any]) -> str:
         """Move the tails to their tables, write the attributes of the group `tracer`, close and seal; returns the hash
@@ -170,7 +170,7 @@ class Storage:
         for table, held in self._held.items():
             self._write(table, _length(held))
         self._together = self._totals()
-        self._commit()
+        self.commit()
         self.file["tracer"].attrs.update(tracer, bytes=self._sink.size())
         self.file.attrs["complete"] = complete
         self._flush()
@@ -223,7 +223,7 @@ class Storage:
         self._tail_rows[table] = _length(held)
         self._digests[table] = self._hashers[table].digest(held)
 
-    def _commit(self, attributes: tuple[bytes, bytes] | None = None) -> None:
+    def commit(self, attributes: tuple[bytes, bytes] | None = None) -> None:
         """Vouch for what was written. `attributes`: the hashes of these before and after a change."""
         self._flush()
         if attributes is None:

@@ -75,7 +75,7 @@ class Tracer:
         self._flush_ns = 0
         self._period = _period()
         self.event: Callable[..., None] = _no_event if level == "off" else _recorder(self._rows)
-        self.ns_per_event = _measure(self.event, self.clock)
+        self.ns_per_event = cost_of_event(self.event, self.clock)
         self._rows.clear()
         self._events = 0
         # What is said of regions and reductions: attributes that are written with the rows.
@@ -401,7 +401,7 @@ def _recorder(rows: bytearray) -> Callable[..., None]:
     return event
 
 
-def _measure(event: Callable, clock: Callable, count: int = 2000) -> float:
+def cost_of_event(event: Callable, clock: Callable, count: int = 2000) -> float:
     """Nanoseconds per region, two clock reads and the event together: the best of a few short runs."""
     best = float("inf")
     for _ in range(5):

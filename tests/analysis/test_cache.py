@@ -266,7 +266,7 @@ def test_a_run_where_nothing_can_be_written_is_loaded_all_the_same(tmp_path, mon
     def full(*arguments, **options):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(cache, "_write_file", full)
+    monkeypatch.setattr(cache, "write_file", full)
     data = load([run])
     assert len(data.fingerprints) and data.excluded.empty
     assert not list((run / cache.DIRECTORY).glob("*.json"))

@@ -11,7 +11,7 @@ import pytest
 from analysis import comparison
 from analysis.divergence.cause import cause
 from analysis.divergence.compare import compare
-from analysis.divergence.element import _block, _grid, first_element, ulp_between
+from analysis.divergence.element import block_of, first_element, grid_of, ulp_between
 from analysis.load.frames import load
 from benchmarks.apps import first_divergence
 from miniapps.trace import Tracer
@@ -342,7 +342,7 @@ def test_many_files_that_cannot_be_read_are_counted(tmp_path):
 def test_a_grid_that_cannot_be_has_no_blocks(tmp_path, grid):
     """The configuration comes from a trace that someone else may have written."""
     text = json.dumps({"grid": grid})
-    assert _block("psi", (1, 1), (8, 12), _grid(text)) == (-1, ())
+    assert block_of("psi", (1, 1), (8, 12), grid_of(text)) == (-1, ())
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

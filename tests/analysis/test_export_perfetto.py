@@ -152,7 +152,7 @@ def test_nothing_is_written_over_and_nothing_half_written_is_left(tmp_path, monk
         yield "{}"
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(perfetto, "_lines", full)
+    monkeypatch.setattr(perfetto, "event_lines", full)
     with pytest.raises(OSError, match="No space"):
         perfetto.write(part, tmp_path / "new.json")
     assert not (tmp_path / "new.json").exists()

@@ -12,7 +12,7 @@ from analysis.divergence.kinds import kinds, telling
 from analysis.divergence.steps import growth, growths
 from analysis.ends import final, outcomes
 from analysis.load.frames import load
-from analysis.pairs import ALL, METRICS, NEXT, _metrics, of_each_other
+from analysis.pairs import ALL, METRICS, NEXT, metrics_of, of_each_other
 from analysis.runs import ids
 from kernels import bits
 from tests.analysis.campaigns import draw
@@ -72,7 +72,7 @@ def test_metrics_of_pairs_are_those_of_each_pair(elements, odd):
     rng = np.random.default_rng([elements, len(odd)])
     x = rng.choice(np.array([*rng.normal(size=5), -1.5, 1e308, -1e308, 5e-324, *odd]), (12, elements))
     i, j = np.triu_indices(12, 1)
-    found = _metrics("values", x[:, :, None].view(np.uint64), i, j)
+    found = metrics_of("values", x[:, :, None].view(np.uint64), i, j)
     for k, (a, b) in enumerate(zip(x[i], x[j], strict=True)):
         distance = bits.ulp_distance(a, b)
         mean, undefined = bits.v_ermv(a, b)

@@ -98,7 +98,7 @@ def test_a_run_that_nothing_repeats_is_said_to_prove_nothing():
 
 
 def test_how_many_equal_runs_exclude_a_share():
-    n = sampling._runs_for(0.05)
+    n = sampling.runs_for(0.05)
     assert 0.95**n <= 0.05 < 0.95 ** (n - 1)
 
 

@@ -119,7 +119,7 @@ def test_a_script_without_a_main_block_reads_and_is_run_once(tmp_path, given):
 
 def test_a_reading_process_that_cannot_be_started_is_the_trouble_of_no_file(tmp_path, monkeypatch):
     write_run(tmp_path / "run", size=1)
-    monkeypatch.setattr(guard, "_shared", guard.Guard())
+    monkeypatch.setattr(guard, "shared", guard.Guard())
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(guard.NotStarted, match="cannot be started: it ended with exit code 1"):
         load([tmp_path / "run"])

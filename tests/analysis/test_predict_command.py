@@ -43,8 +43,8 @@ def test_the_command_predicts_and_appends(tmp_path, capsys):
 def test_regions_add_up_to_the_printed_time_of_one_clock_that_is_named(
     tmp_path, calibration, monkeypatch, capsys, clock, objective
 ):
-    monkeypatch.setattr("analysis.commands.predict._calibrations", lambda paths: [calibration])
-    monkeypatch.setattr("analysis.commands.predict._elsewhere", lambda *_: ())
+    monkeypatch.setattr("analysis.commands.predict.calibrations_of", lambda paths: [calibration])
+    monkeypatch.setattr("analysis.commands.predict.on_another_machine", lambda *_: ())
     run = write_program(tmp_path / "run", 128, size=2)
     argv = ["predict", str(run), "--calibration", "cal", "--clock", clock, "--objective", objective]
     assert main([*argv, "--json"]) == 0

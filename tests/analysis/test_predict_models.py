@@ -12,7 +12,7 @@ from analysis.predict.communication import between_ranks
 from analysis.predict.kernels import KernelTimes, inside_hull, segment_costs
 from analysis.predict.skeleton import Skeleton, shares_of
 from miniapps.layout.blocks import Blocks
-from miniapps.layout.halo import CORNERS, FACES, _Strips, _transfers
+from miniapps.layout.halo import CORNERS, FACES, Strips, transfers_of
 
 KEY = ("sum", "halo", "work", False)
 ALPHA, BETA, GAMMA = 2e-6, 1e-9, 5e-10
@@ -215,8 +215,8 @@ def test_what_passes_between_blocks_says_what_passes_between_ranks(size, directi
     traffic = np.zeros((size, size))
     for rank in range(size):
         blocks = Blocks(24, 32, 6, 8, size, rank)
-        strips = _Strips(blocks, width, width)
-        for peer, transfers in _transfers(blocks, directions)[1].items():
+        strips = Strips(blocks, width, width)
+        for peer, transfers in transfers_of(blocks, directions)[1].items():
             traffic[rank, peer] = 8 * sum(np.prod(strips.extent(direction)) for _, direction, _ in transfers)
     plan = {"rows": 4, "columns": 4, "bytes": [[*d, 8 * int(np.prod(strips.extent(d)))] for d in directions]}
     assert between_ranks(plan, blocks.owner, size).tolist() == traffic.tolist()

@@ -32,7 +32,7 @@ def test_targets_run_after_they_were_predicted(tmp_path, monkeypatch):
         return json.dumps({"tables": {"targets": [target]}})
 
     monkeypatch.setattr(nodes, "start", start)
-    (row,) = nodes._of_link(launches, "1gbit", tmp_path / "link", ["source"], {"LD_PRELOAD": "sleep"})
+    (row,) = nodes.of_link(launches, "1gbit", tmp_path / "link", ["source"], {"LD_PRELOAD": "sleep"})
     same = {"LD_PRELOAD": "sleep"}  # calibrations and targets wait alike
     assert launches.words == [
         ("miniapps.calibrate", 8, 2, same),
@@ -46,7 +46,7 @@ def test_targets_run_after_they_were_predicted(tmp_path, monkeypatch):
 
 def test_a_job_that_fails_is_told_with_what_it_wrote():
     with pytest.raises(ClusterError, match=r"training ended with 3:\nwhat it wrote"):
-        nodes._job(Launches(3), ["miniapps.training"], 2, {})
+        nodes.job(Launches(3), ["miniapps.training"], 2, {})
 
 
 def test_clusters_are_made_only_where_they_are_asked_for(monkeypatch):

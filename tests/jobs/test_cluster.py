@@ -39,7 +39,7 @@ def nothing_made(monkeypatch, tmp_path):
 
     monkeypatch.setattr(registry, "DIRECTORY", tmp_path / "clusters")
     monkeypatch.setattr(iproute, "why_not", lambda: "")
-    monkeypatch.setattr(iproute, "_output", never)
+    monkeypatch.setattr(iproute, "output", never)
     yield
     assert not (tmp_path / "clusters").exists()
 
@@ -231,7 +231,7 @@ def test_a_failure_while_nodes_are_made_leaves_no_record(monkeypatch, tmp_path):
 
     monkeypatch.setattr(registry, "DIRECTORY", tmp_path / "clusters")
     monkeypatch.setattr(iproute, "why_not", lambda: "")
-    monkeypatch.setattr(iproute, "_output", fail)
+    monkeypatch.setattr(iproute, "output", fail)
     with pytest.raises(ClusterError, match="no more room"):
         nodes.up(2, [], "a")
     assert said[-2][:3] == ["ip", "netns", "add"] and not list((tmp_path / "clusters").iterdir())

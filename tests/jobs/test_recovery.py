@@ -18,7 +18,7 @@ from jobs.launcher import Launcher
 from jobs.plan import plan
 from jobs.processes import identity, why_not_own
 from jobs.records import Process
-from jobs.runner import _recover, run
+from jobs.runner import recover_all, run
 from jobs.state import FAILED, INTERRUPTED, Locked, State, StateError, survey
 from miniapps.untrusted.regular import Refused
 from tests.jobs.campaigns import write
@@ -78,7 +78,7 @@ def forge(state, task, process):
 def recover(state, task):
     """What the next runner says."""
     lines = []
-    _recover(state, survey(state.out, [task], doubt=lines.append), lines.append)
+    recover_all(state, survey(state.out, [task], doubt=lines.append), lines.append)
     return "\n".join(lines)
 
 

@@ -154,7 +154,7 @@ def test_options_that_cannot_be_checked_here_are_said_to_be_unchecked(monkeypatc
 
 
 def test_a_device_that_a_login_node_lacks_is_no_mistake(monkeypatch, capsys):
-    monkeypatch.setattr("jobs.applications._no_cuda", lambda: "no CUDA here")
+    monkeypatch.setattr("jobs.applications.no_cuda", lambda: "no CUDA here")
     assert main([*ARGUMENTS, "--", "--device", "cuda"]) == 0
     assert capsys.readouterr().err == ""
 

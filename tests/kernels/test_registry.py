@@ -11,7 +11,7 @@ from kernels.registry import check, get, operations, variant, variants
 @pytest.fixture
 def twist(monkeypatch):
     """An operation of its own: `left` and `right` on the CPU, `right` also on a device that is not there."""
-    monkeypatch.setattr(registry, "_variants", {})
+    monkeypatch.setattr(registry, "VARIANTS", {})
     variant("twist", "right", backend="moon", guarantee="run", why="cold", available=lambda: "no rocket")(max)
     variant("twist", "right", backend="native", guarantee="run", why="cold")(max)
     variant("twist", "left", backend="native", guarantee="exact", why="one way only")(min)

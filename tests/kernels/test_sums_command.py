@@ -64,7 +64,7 @@ def test_the_list_names_every_variant_with_its_promise(capsys):
 
 def test_the_list_says_why_a_backend_cannot_run_here(capsys, monkeypatch):
     absent = registry.Variant("sum", "lanes", "moon", "run", "cold", max, lambda: "no rocket")
-    monkeypatch.setitem(registry._variants, ("sum", "lanes", "moon"), absent)
+    monkeypatch.setitem(registry.VARIANTS, ("sum", "lanes", "moon"), absent)
     text = printed(capsys, "list")
     assert re.search(r"^lanes +moon +run +no +cold$", text, re.MULTILINE)
     assert "Not here: moon: no rocket" in text
@@ -91,7 +91,7 @@ def test_parameters_reach_the_variant(capsys):
 
 def test_a_tree_that_is_not_declared_is_told(capsys, monkeypatch):
     reverse = registry.Variant("sum", "lanes", "native", "run", "wrong", lambda x: np.cumsum(x[::-1])[-1])
-    monkeypatch.setitem(registry._variants, ("sum", "lanes", "native"), reverse)
+    monkeypatch.setitem(registry.VARIANTS, ("sum", "lanes", "native"), reverse)
     text = printed(capsys, "tree", "lanes", "-n", "3", code=3)
     assert "(x[0] + (x[1] + x[2]))\nNOT THE TREE that the order declares.\n" in text
 
@@ -102,7 +102,7 @@ def test_an_order_of_chance_breaks_a_promise_only_where_there_is_one(capsys, mon
     chance = registry.Variant(
         "sum", "spa", "moon", promise, "dice", lambda x: np.cumsum(rng.permutation(x))[-1]
     )
-    monkeypatch.setitem(registry._variants, ("sum", "spa", "moon"), chance)
+    monkeypatch.setitem(registry.VARIANTS, ("sum", "spa", "moon"), chance)
     text = printed(capsys, "tree", "spa", "--backend", "moon", "-n", "50", code=code)
     assert "does not repeat" in " ".join(text.split())
     assert ("Nothing else is promised: dice." in text) == (promise == "none")
@@ -216,7 +216,7 @@ def test_more_threads_than_cores_are_warned_of(capsys, monkeypatch):
 
 @pytest.mark.parametrize("value, off", [(1.0, 0), (np.nextafter(1, 2), 1), (1 - 2.0**-53, -1), (-0.0, None)])
 def test_distances_are_counted_in_ulp(monkeypatch, value, off):
-    monkeypatch.setattr(registry, "_variants", {})
+    monkeypatch.setattr(registry, "VARIANTS", {})
     registry.variant("sum", "exact", backend="a", guarantee="run", why="x")(
         lambda x: 1.0 if off is not None else 0.0
     )
@@ -230,7 +230,7 @@ def test_a_variant_that_refuses_the_array_says_so(capsys, monkeypatch):
         raise TypeError("not these")
 
     monkeypatch.setitem(
-        registry._variants, ("sum", "no", "here"), registry.Variant("sum", "no", "here", "run", "", refuse)
+        registry.VARIANTS, ("sum", "no", "here"), registry.Variant("sum", "no", "here", "run", "", refuse)
     )
     assert re.search(
         r"^no +here +run +refused: not these$",

@@ -15,7 +15,7 @@ from miniapps.calibrate import APP, bandwidth
 from miniapps.calibrate.cases import Case
 from miniapps.calibrate.collectives import counts, spread_over
 from miniapps.calibrate.noise import shares
-from miniapps.calibrate.run import _measure
+from miniapps.calibrate.run import measure
 from miniapps.runner.main import main
 
 
@@ -127,7 +127,7 @@ def test_what_is_sent_is_written_before_each_call(monkeypatch):
     order = []
     ctx = SimpleNamespace(tracer=mock.MagicMock(), comm=MPI.COMM_SELF)
     case = Case("sum", lambda: order.append("sent"), {}, traced=True, prepare=lambda: order.append("written"))
-    _measure(ctx, case, 2)
+    measure(ctx, case, 2)
     assert order == ["written", "sent"] * 2
 
 

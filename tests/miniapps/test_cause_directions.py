@@ -6,7 +6,7 @@ import platform
 import numpy as np
 import pytest
 
-from miniapps.cause.directions import Launched, _quantile, judge
+from miniapps.cause.directions import Launched, judge, quantile
 
 MODES = {"x86_64": (0, 0x800, 0x400), "aarch64": (0, 0x400000, 0x800000)}.get(
     platform.machine()
@@ -116,4 +116,4 @@ def test_where_rounding_changes_nothing_it_tells_nothing():
 
 @pytest.mark.parametrize(("freedom", "t"), [(2, 9.925), (4, 4.604), (7.9, 3.707), (10, 3.169)])
 def test_quantiles_are_those_of_tables(freedom, t):
-    assert _quantile(0.01, freedom) == pytest.approx(t, rel=1e-3)
+    assert quantile(0.01, freedom) == pytest.approx(t, rel=1e-3)

@@ -214,4 +214,4 @@ def test_an_option_of_an_unknown_type_or_role_is_a_mistake_of_the_program():
     with pytest.raises(ValueError, match="problem, method, control"):
         config.option(1, help="", role="other")
     with pytest.raises(TypeError, match="an option is int, float"):
-        config._type(dict[str, int], "Work.table")
+        config.type_of(dict[str, int], "Work.table")

@@ -25,7 +25,7 @@ FEW += ["--guarantee", "layout", "--closure", "online", "--set", "closure.every=
 def test_one_hash_of_a_whole_run_by_every_instruction_set(tmp_path, monkeypatch):
     """Weights are taken anew after every step, so the chosen set must last."""
     key = ("inference", "static", "native")
-    variant, networks, hashes = registry._variants[key], [], set()
+    variant, networks, hashes = registry.VARIANTS[key], [], set()
     for level in LEVELS:
 
         def forced(*arguments, level=level, **options):
@@ -33,7 +33,7 @@ def test_one_hash_of_a_whole_run_by_every_instruction_set(tmp_path, monkeypatch)
             networks[-1].level = LEVELS.index(level)
             return networks[-1]
 
-        monkeypatch.setitem(registry._variants, key, replace(variant, function=forced))
+        monkeypatch.setitem(registry.VARIANTS, key, replace(variant, function=forced))
         assert main(APP, [*FEW, "--out", str(tmp_path / level)], MPI.COMM_SELF) == 0
         hashes |= set(json.loads((tmp_path / level / "result.json").read_text())["fingerprints"])
     assert len(hashes) == 1

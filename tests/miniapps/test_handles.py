@@ -18,7 +18,7 @@ from miniapps.programs import handles
 @pytest.fixture(autouse=True)
 def nobody(monkeypatch):
     """Nobody took a handle in this process yet."""
-    monkeypatch.setattr(handles, "_taken", {})
+    monkeypatch.setattr(handles, "taken", {})
 
 
 @pytest.fixture
@@ -103,6 +103,6 @@ def test_lint_names_runs_whose_promise_packages_went_past(tmp_path, monkeypatch)
     )
     assert "fpna run --guarantee exact" in row.remedy
     monkeypatch.delitem(sys.modules, "petsc4py")
-    handles._taken.clear()
+    handles.taken.clear()
     alone = [recorded(tmp_path / "none", "none", True), recorded(tmp_path / "kept", "layout", False)]
     assert not (lint(Overview(load(alone)))["rule"] == "past-the-wrapper").any()

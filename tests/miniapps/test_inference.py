@@ -62,7 +62,7 @@ def test_an_answer_that_depends_on_the_request_is_noticed_and_fails_the_promise(
         return lambda x: np.tile(np.float32([1.0, 2.0]) + np.float32(2.0**-20) * (len(x) == 7), (len(x), 1))
 
     key = ("inference", "static", "native")
-    monkeypatch.setitem(registry._variants, key, replace(registry._variants[key], function=leaky))
+    monkeypatch.setitem(registry.VARIANTS, key, replace(registry.VARIANTS[key], function=leaky))
     code, result = answered(tmp_path / "run", "--guarantee", "layout")
     assert code == 3 and result["fom"]["images_with_several_results"]["value"] > 0
     assert result["fom"]["largest_ulp"]["value"] == 8.0

@@ -316,7 +316,7 @@ def ranks(rank, size):
 def failed(error, tmp_path, seen):
     """result.json, and the message, of rank 0 of 3 that fails while rank 1 is the process with the id `seen`."""
     pids = [os.getpid(), seen, 2**30]  # rank 2 cannot be seen from here
-    node = SimpleNamespace(allgather=lambda own: [(r, pid, peers._alive(pid)) for r, pid in enumerate(pids)])
+    node = SimpleNamespace(allgather=lambda own: [(r, pid, peers.alive(pid)) for r, pid in enumerate(pids)])
     processes = peers.peers_of(node, 0)
     assert sorted(processes) == [0, 1]
     context = SimpleNamespace(

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from miniapps.programs.elf import functions_at
-from miniapps.programs.places import GENERATED, Place, Places, _tidied
+from miniapps.programs.places import GENERATED, Place, Places, tidied
 
 ROOT = Path(__file__).parents[2]
 PRELOAD = ROOT / "miniapps/programs/preload"
@@ -153,7 +153,7 @@ def test_lines_of_python(lines, expected):
     ],
 )  # fmt: skip
 def test_names_of_functions_without_what_compilers_add(symbol, name):
-    assert _tidied(symbol) == name
+    assert tidied(symbol) == name
 
 
 @pytest.mark.parametrize(

@@ -312,7 +312,7 @@ def test_a_log_whose_trace_is_there_is_removed_and_another_is_not(tmp_path):
 @pytest.mark.parametrize("how", ["lost", "changed", "raises"])
 def test_a_trace_that_does_not_come_back_as_it_was_written_costs_no_log(how, tmp_path, monkeypatch):
     path = write_raw(tmp_path / "raw-00000.log", rows(), texts=TEXTS)
-    fill = calltrace._fill
+    fill = calltrace.fill
 
     def filled(draft, trace):
         given = fill(draft, trace)
@@ -324,7 +324,7 @@ def test_a_trace_that_does_not_come_back_as_it_was_written_costs_no_log(how, tmp
             given[0]["events"] = bytes(16)
         return given
 
-    monkeypatch.setattr(calltrace, "_fill", filled)
+    monkeypatch.setattr(calltrace, "fill", filled)
     with pytest.raises(OSError):
         observing.convert(path)
     assert path.exists() and path.with_suffix(".txt").exists() and not list(tmp_path.glob("*.h5"))
@@ -333,8 +333,8 @@ def test_a_trace_that_does_not_come_back_as_it_was_written_costs_no_log(how, tmp
 def test_files_that_a_copied_log_names_are_not_opened(tmp_path, monkeypatch):
     """addr2line and others see the files of this user's own program alone."""
     asked = []
-    monkeypatch.setattr(places, "_lines", lambda file, at: asked.append(file) or [[] for _ in at])
-    monkeypatch.setattr(calltrace, "_digest", lambda program: asked.append(program) or "")
+    monkeypatch.setattr(places, "lines_of", lambda file, at: asked.append(file) or [[] for _ in at])
+    monkeypatch.setattr(calltrace, "digest_of", lambda program: asked.append(program) or "")
     target = tmp_path / "secret"
     target.write_bytes(b"\x7fELF")
     size, modified = target.stat().st_size, target.stat().st_mtime_ns
@@ -343,7 +343,7 @@ def test_files_that_a_copied_log_names_are_not_opened(tmp_path, monkeypatch):
     for here in (False, True):
         asked.clear()
         log = rawlog.read(write_raw(tmp_path / "raw-00000.log", rows(), texts=texts, here=here))
-        calltrace._Trace(log).attributes()
+        calltrace.LogTrace(log).attributes()
         assert (str(target) in asked) is here and bool(asked) is here
 
 

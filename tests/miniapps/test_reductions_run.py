@@ -10,10 +10,11 @@ from mpi4py import MPI
 
 from kernels import registry
 from kernels.sums import emulated, worst
-from miniapps.reductions import data, run
+from miniapps.reductions import data
 from miniapps.reductions.checks import roundoff
 from miniapps.reductions.parts import Parts
 from miniapps.reductions.record import Record
+from miniapps.reductions.run import run
 from miniapps.reductions.study import Batch
 from miniapps.reductions.validate import validate
 from miniapps.runner.context import Context
@@ -49,7 +50,7 @@ def registered(name, guarantee, function):
     try:
         yield
     finally:
-        del registry._variants["sum", name, "native"]
+        del registry.VARIANTS["sum", name, "native"]
 
 
 @pytest.mark.parametrize("guarantee", ["none", "run", "layout", "exact"])

@@ -308,7 +308,7 @@ def test_a_full_disk_is_one_clear_error_after_which_the_program_ends(tmp_path):
     ("number", "error"), [(signal.SIGTERM, interrupts.Terminated), (signal.SIGINT, KeyboardInterrupt)]
 )
 def test_a_signal_that_comes_during_a_flush_is_raised_after_it(tmp_path, monkeypatch, number, error):
-    commit = storage.Storage._commit
+    commit = storage.Storage.commit
 
     def interrupted(self):
         signal.raise_signal(number)
@@ -317,7 +317,7 @@ def test_a_signal_that_comes_during_a_flush_is_raised_after_it(tmp_path, monkeyp
     t = tracer(tmp_path / "rank-00000.h5")
     handlers = [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT)]
     with monkeypatch.context() as patch:
-        patch.setattr(storage.Storage, "_commit", interrupted)
+        patch.setattr(storage.Storage, "commit", interrupted)
         t.value("energy", 1.0)
         with pytest.raises(error), interrupts.raising():
             t.flush()
