@@ -34,8 +34,8 @@ SHOWN = 4  # ranks, steps or names listed before "and N more"
 @dataclass
 class Run:
     """One run directory: `rows` for the frame of runs (one per repeat), `tables` of columns, whose `name` counts in
-    `names`, `trees` over the tables in PAYLOAD, what its ranks have `stated`, and `notes`: (what, path, reason, kept) of
-    all that was left out or is doubtful."""
+    `names`, `trees` over the tables in PAYLOAD, what its ranks have `stated`, and `notes`: (what, path, reason, kept)
+    of all that was left out or is doubtful."""
 
     path: Path
     rows: list[dict[str, Any]] = field(default_factory=list)

@@ -38,6 +38,16 @@ class Stated:
         return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
+def partners_of(ranks: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, list[int]]]:
+    """{name of a region: {rank: ranks with which it exchanges data there}} of what `ranks` state; regions that wait for
+    all are not in it."""
+    by_region: dict[str, dict[int, list[int]]] = {}
+    for own in ranks:
+        for name, others in own["partners"].items():
+            by_region.setdefault(name, {})[own["rank"]] = others
+    return by_region
+
+
 def packed(attributes: Iterable[Mapping[str, Any]]) -> bytes:
     """KEPT of the attributes of all ranks as JSON, each different value once."""
     ranks = sorted(attributes, key=lambda own: own["rank"])

@@ -13,7 +13,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.guard import read_run
-from miniapps.trace import RankTrace, TraceError, traffic
+from analysis.load.stated import partners_of
+from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, KINDS, WAIT
 
 TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "kind": "category",
@@ -37,61 +38,58 @@ def timeline(
     Sorted by rank and start, outer regions first. Events that end before they start are left out. Raises TraceError
     where a rank is missing or cannot be read.
     """
-    pieces = [_of_rank(trace) for trace in read_run(run, tables=["events"], ranks=ranks)]
-    names = list(dict.fromkeys(name for piece in pieces for name in piece["name"].cat.categories))
-    for piece in pieces:
-        piece["name"] = piece["name"].cat.set_categories(names)
+    pieces: list[dict[str, np.ndarray]] = []
+    names: dict[str, int] = {}
+    first: list[int] = []
+    for trace in read_run(run, tables=["events"], ranks=ranks):
+        columns = _of_rank(trace, names)
+        first += columns["start"][:1].tolist()  # by start: of the first event
+        keep = np.ones(len(columns["start"]), bool)
+        if repeat is not None:
+            keep &= columns["repeat"] == repeat
+        if steps is not None:
+            keep &= np.isin(columns["step"], list(steps))
+        pieces.append(columns if keep.all() else {key: column[keep] for key, column in columns.items()})
     if not pieces:
         raise TraceError(
             f"{run}: none of the ranks {sorted(ranks or ())}; a run has the ranks of its rank-*.h5"
         )
-    events = pd.concat(pieces, ignore_index=True)
-    origin = events["start"].min() if len(events) else 0
-    events[["start", "end"]] -= origin
-    keep = np.ones(len(events), bool)
-    if repeat is not None:
-        keep &= (events["repeat"] == repeat).to_numpy()
-    if steps is not None:
-        keep &= events["step"].isin(list(steps)).to_numpy()
-    return events[keep].reset_index(drop=True).astype(TIMELINE)
+    # Column by column, so that beside the frame itself one column is in memory.
+    events = {key: np.concatenate([piece.pop(key) for piece in pieces]) for key in TIMELINE}
+    for key in ("start", "end"):
+        events[key] -= min(first, default=0)
+    events["name"] = pd.Categorical.from_codes(events["name"], list(names))
+    events["kind"] = pd.Categorical.from_codes(events["kind"], KINDS)
+    return pd.DataFrame(events, copy=False)
 
 
 def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
     """{name of a region: {rank: ranks with which it exchanges data there}}; regions that wait for all are not in it."""
-    by_region: dict[str, dict[int, list[int]]] = {}
-    for trace in read_run(run, tables=()):
-        for name, ranks in trace.attributes.get("partners", {}).items():
-            by_region.setdefault(name, {})[trace.attributes["rank"]] = ranks
-    return by_region
+    stated = (trace.attributes for trace in read_run(run, tables=()))
+    return partners_of({"partners": {}} | own for own in stated)
 
 
-def hosts(run: str | os.PathLike) -> list[str]:
-    """The name of the node of each rank, "" where its trace does not say."""
-    return traffic.hosts(sorted(read_run(run, tables=()), key=lambda trace: trace.attributes["rank"]))
-
-
-def _of_rank(trace: RankTrace) -> pd.DataFrame:
+def _of_rank(trace: RankTrace, names: dict[str, int]) -> dict[str, np.ndarray]:
+    """The events of a rank as the columns TIMELINE, by start; `name` counts in `names`, which gets those that are new,
+    and `kind` in KINDS."""
     events, attributes = trace.tables["events"], trace.attributes
+    codes = np.array([names.setdefault(name, len(names)) for name in trace.names], np.int32)
     index = np.flatnonzero(events["end"] >= events["start"])
     stated = attributes.get("regions", {})
     kinds = np.array([KINDS.index(stated.get(name, COMPUTE)) for name in trace.names], np.int8)
     first = int(events["start"][index[0]]) if len(index) else 0
     start, end = (_on_rank_0(events[key][index], first, attributes) for key in ("start", "end"))
-    frame = pd.DataFrame(
-        {
-            "rank": attributes["rank"],
-            **{key: events[key][index] for key in ("repeat", "step")},
-            "name": pd.Categorical.from_codes(events["name"][index], trace.names),
-            "kind": pd.Categorical.from_codes(kinds[events["name"][index]], KINDS),
-            "start": start,
-            "end": end,
-            **{key: events[key][index] for key in ("bytes", "flops")},
-            "index": index,
-        }
-    )
     # Of two that begin and end together the one around the other ended, and was recorded, after it.
-    frame = frame.iloc[np.lexsort((-frame["index"], -end, start))]
-    return frame.assign(depth=_depths(frame["start"].to_numpy(), frame["end"].to_numpy()))
+    order = np.lexsort((-index, -end, start))
+    index, start, end = index[order], start[order], end[order]
+    name = events["name"][index]
+    return {
+        "rank": np.full(len(index), attributes["rank"], np.int32),
+        **{key: events[key][index].astype(np.int32) for key in ("repeat", "step")},
+        "name": codes[name] if len(codes) else name, "kind": kinds[name] if len(kinds) else name.astype(np.int8),
+        "start": start, "end": end, **{key: events[key][index] for key in ("bytes", "flops")},
+        "index": index.astype(np.int64), "depth": _depths(start, end),
+    }  # fmt: skip
 
 
 def _on_rank_0(ns: np.ndarray, first: int, attributes: dict) -> np.ndarray:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -12,7 +11,8 @@ import pandas as pd
 from analysis.divergence.cause import cause
 from analysis.divergence.points import Comparison
 from analysis.load.frames import Frames
-from analysis.load.timeline import partners, timeline
+from analysis.load.stated import partners_of
+from analysis.load.timeline import timeline
 from analysis.overview import Overview
 from analysis.page import svg
 from analysis.page.sections import Section
@@ -130,7 +130,7 @@ def _chosen(frames: Frames, run: Id, path: str, owner: int, step: int) -> list[i
     if size <= RANKS:
         return list(range(size))
     near = [owner]
-    for by_rank in partners(Path(path)).values():
+    for by_rank in partners_of(frames.stated(run[0])).values():
         near += by_rank.get(owner, [])
     events = frames.of("events", *run)
     kinds = json.loads(rows["regions"].iloc[0])

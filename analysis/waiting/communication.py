@@ -37,13 +37,13 @@ def collectives(waits: Waits) -> pd.DataFrame:
     ranks (1e9 bytes per second and rank).
     """
     table = waits.table
-    by = table.groupby(table["name"].astype("str"), sort=False)
+    by = table.groupby("name", sort=False, observed=True)
     sums = by[["own", "late", "bytes"]].sum()
     mean, late = sums["own"] / waits.size / 1e9, sums["late"] / waits.size / 1e9
     rest = (mean - late).clip(lower=0.0)
     frame = pd.DataFrame(
         {
-            "name": sums.index, "calls": (by.size() / waits.size).to_numpy(), "mean_s": mean.to_numpy(),
+            "name": sums.index.astype("str"), "calls": (by.size() / waits.size).to_numpy(), "mean_s": mean.to_numpy(),
             "share": (mean * 1e9 / waits.wall).to_numpy(), "late_s": late.to_numpy(), "rest_s": rest.to_numpy(),
             "late_share": (late / mean).where(mean > 0).to_numpy(), "bytes": sums["bytes"].to_numpy(),
             "gb_per_s": (sums["bytes"] / (rest * waits.size) / 1e9).where(rest > 0).to_numpy(),
@@ -91,7 +91,7 @@ def _reasons(waits: Waits, held: pd.DataFrame) -> dict[int, tuple[str, float]]:
     for rank, own in cost.groupby("who"):
         rank = int(rank)
         posted = table["posted"].to_numpy()[waits.rows[own["group"].to_numpy(), rank]]
-        ends = np.sort(table["end"].to_numpy()[(table["rank"] == rank).to_numpy()])
+        ends = np.sort(table["end"].to_numpy()[waits.by_rank[rank]])
         k = np.searchsorted(ends, posted, side="right") - 1
         begin = np.where(k >= 0, ends[np.maximum(k, 0)], min(waits.begin[rank], posted.min()))
         order = np.argsort(posted, kind="stable")

@@ -37,7 +37,7 @@ def links(waits: Waits, hosts: Sequence[str]) -> pd.DataFrame:
     rest = (table["own"] - table["late"]).clip(lower=0).to_numpy(float)
     rest = np.where(waits.rows >= 0, rest[waits.rows], np.inf)
     excess = rest - rest.min(axis=1, keepdims=True)
-    name_of = table.drop_duplicates("group")["name"].astype("str").to_numpy()
+    name_of = waits.name_of
     wrong = float((table["last"] - table["end"]).max())
     everywhere = np.ones((waits.size, len(nodes)), bool)
     rows = []

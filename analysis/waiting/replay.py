@@ -74,10 +74,9 @@ def replay(waits: Waits) -> np.ndarray:
     rank, posted, end = (table[key].to_numpy() for key in ("rank", "posted", "end"))
     group = table["group"].to_numpy()
     first = np.searchsorted(group, np.arange(len(waits.rows) + 1))
-    names = table["name"].astype(str).to_numpy()[first[:-1]] if len(table) else []
+    names = waits.name_of
     useful: Mapping[str, np.ndarray] = {key: np.empty(len(table), np.int64) for key in ("post", "end")}
-    for r in range(waits.size):
-        mine = np.flatnonzero(rank == r)
+    for r, mine in enumerate(waits.by_rank):
         useful["post"][mine] = waits.useful(r, posted[mine])
         useful["end"][mine] = waits.useful(r, end[mine])
     done = np.zeros(waits.size, np.int64)  # useful time spent

@@ -18,6 +18,7 @@ from __future__ import annotations
 import graphlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
@@ -66,6 +67,19 @@ class Waits:
         """ns from the first event of any rank to the last."""
         return int(self.finish.max())
 
+    @cached_property
+    def by_rank(self) -> list[np.ndarray]:
+        """The rows of `table` that are of each rank, ascending."""
+        rank = self.table["rank"].to_numpy()
+        return np.split(
+            np.argsort(rank, kind="stable"), np.cumsum(np.bincount(rank, minlength=self.size))[:-1]
+        )
+
+    @cached_property
+    def name_of(self) -> np.ndarray:
+        """The name of each group, as text."""
+        return _name_of(self.table)
+
     def useful(self, rank: int, times: np.ndarray) -> np.ndarray:
         """ns of useful time that `rank` had spent at `times`."""
         at, spent, waiting = self.busy[rank]
@@ -100,7 +114,7 @@ def waits(events: pd.DataFrame, size: int, partners: Partners) -> Waits:
     finish = np.maximum.reduceat(end, first)
     busy = _busy(start, end, waiting, parent, np.append(first, len(ranks)))
     table = _table(events, names, code, waiting, parent)
-    some = set(events.loc[events["kind"].isin(WITH_PARTNERS), "name"].astype("str").unique())
+    some = set(events.loc[events["kind"].isin(WITH_PARTNERS), "name"].unique().astype("str"))
     groups = int(table["group"].max()) + 1 if len(table) else 0
     rows = np.full((groups, size), -1)
     rows[table["group"], table["rank"]] = np.arange(len(table))
@@ -169,9 +183,15 @@ def _padded(of: Mapping[int, list[int]], size: int) -> np.ndarray:
     return np.array([[*row, *[rank] * (width - len(row))] for rank, row in enumerate(every)], np.int64)
 
 
+def _name_of(table: pd.DataFrame) -> np.ndarray:
+    group = table["group"].to_numpy()
+    first = np.flatnonzero(np.append(True, group[1:] != group[:-1])[: len(group)])
+    return table["name"].iloc[first].astype("str").to_numpy(object)
+
+
 def _arrivals(table: pd.DataFrame, rows: np.ndarray, partners: dict[str, np.ndarray]) -> pd.DataFrame:
     posted = np.where(rows >= 0, table["posted"].to_numpy()[rows] if len(table) else 0, NONE)
-    of_group = table.drop_duplicates("group")["name"].astype(str).to_numpy()
+    of_group = _name_of(table)
     size = rows.shape[1]
     last, who = np.empty_like(rows), np.empty_like(rows)
     for name in dict.fromkeys(of_group):

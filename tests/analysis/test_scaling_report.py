@@ -10,7 +10,7 @@ from analysis.overview import Overview
 from analysis.regions import cost_summary, costs
 from analysis.report.build import build
 from analysis.report.figures import cost_figures
-from analysis.studies.scaling.known import known_of, median_runs
+from analysis.studies.scaling.known import OPENED, known_of, median_runs
 from analysis.studies.scaling.study import STUDY
 from analysis.studies.scaling.tables import efficiency_tables
 from miniapps.trace import Tracer
@@ -95,12 +95,10 @@ def test_the_trace_of_the_median_run_is_replayed(results):
 
 
 def test_what_would_take_too_long_is_left_out_and_said(frames):
-    results = known_of(frames, ranks=4)
+    results = known_of(frames, events=12)  # 3 of each rank
     assert results.traced["efficiencies"]["size"].tolist() == [1, 2, 4]
-    assert results.notes == [
-        "the traces of 1 run with more than 4 ranks or 2,000,000 events were not replayed"
-    ]
-    results = known_of(frames, in_all=10)  # 3 events of 1 rank, 6 of 2
+    assert results.notes == ["the traces of 1 run with more than 12 events were not replayed"]
+    results = known_of(frames, in_all=10 + 3 * OPENED)  # 3 events of 1 rank, 6 of 2
     assert results.traced["efficiencies"]["size"].tolist() == [1, 2]
     assert results.notes[0].startswith("the traces of 2 runs were not replayed, to keep the report quick")
 

@@ -8,7 +8,8 @@ import pandas as pd
 
 from analysis.groups import grouped
 from analysis.load.frames import Frames
-from analysis.load.timeline import hosts, partners, timeline
+from analysis.load.stated import partners_of
+from analysis.load.timeline import timeline
 from analysis.runs import label
 from analysis.studies.contract import Column, frame
 from analysis.studies.scaling.fit import fits
@@ -21,8 +22,8 @@ from analysis.waiting.path import RANKS, REGIONS, composition, critical_path, pa
 from analysis.waiting.waits import Unmatched, waits
 from miniapps.trace import TraceError
 
-MOST_RANKS = 64  # of a run whose trace is replayed
-MOST_EVENTS = 2_000_000  # of a run, all its repeats; reading takes a few seconds
+MOST_EVENTS = 25_000_000  # of a run whose trace is replayed, all its repeats: these take 4 GB
+OPENED = 2000  # events that could be read in the time in which the trace of a rank is opened
 KEYS = {
     "series": Column("str"), "kind": Column("str", "`strong` or `weak`"), "size": Column("int64", "ranks"),
     "run": Column("str"), "repeat": Column("int64"),
@@ -46,16 +47,14 @@ class Known:
     notes: list[str] = field(default_factory=list)
 
 
-def known_of(
-    frames: Frames, ranks: int = MOST_RANKS, events: int = MOST_EVENTS, in_all: int | None = None
-) -> Known:
+def known_of(frames: Frames, events: int = MOST_EVENTS, in_all: int | None = None) -> Known:
     """The scaling of `frames`. Traces are read of the median run of every series and rank count, if it has at most
-    `ranks` ranks and `events` events (in all its repeats), until `in_all` events have been read."""
+    `events` events (in all its repeats), until `in_all` events have been read, each rank counting for OPENED more."""
     runs = grouped(frames.runs)
     points, notes = series(runs, frames.excluded)
     several = scaled(points)
     chosen = median_runs(points)
-    traced, more = _traced(chosen, ranks, events, in_all)
+    traced, more = _traced(frames, chosen, events, in_all)
     labels = list(dict.fromkeys(runs["group"]))
     return Known(points, speedups(several), fits(several), traced, labels, [*notes, *more])
 
@@ -69,7 +68,7 @@ def median_runs(points: pd.DataFrame) -> pd.DataFrame:
     return middle.sort_index(kind="stable").drop_duplicates(["series", "size"]).reset_index(drop=True)
 
 
-def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
+def _traced(frames: Frames, chosen: pd.DataFrame, events: int, in_all: int | None):
     read = 0
     notes: list[str] = []
     known: dict[tuple[str, int], dict[str, pd.DataFrame] | None] = {}
@@ -78,37 +77,38 @@ def _traced(chosen: pd.DataFrame, ranks: int, events: int, in_all: int | None):
     for row in chosen.itertuples(index=False):
         run = (row.run, row.repeat)
         if run not in known:
-            if row.size > ranks or row.events > events:
+            if row.events > events:
                 large += 1
                 known[run] = None
-            elif in_all is not None and read + row.events > in_all:
+            elif in_all is not None and read + row.events + OPENED * row.size > in_all:
                 late += 1
                 known[run] = None
             else:
-                read += row.events
-                known[run] = _of_run(row, notes)
-        tables = known[run]
-        if tables is None:
+                read += row.events + OPENED * row.size
+                known[run] = _of_run(frames, row, notes)
+        of_run = known[run]
+        if of_run is None:
             continue
-        for name, table in tables.items():
+        for name, table in of_run.items():
             keys = {key: getattr(row, key) for key in KEYS}
             pieces[name].append(table.assign(**keys)[[*KEYS, *table.columns]])
     if large:
-        limits = f"more than {ranks} ranks or {events:,} events"
-        notes.append(f"the traces of {counted(large, 'run')} with {limits} were not replayed")
+        notes.append(
+            f"the traces of {counted(large, 'run')} with more than {events:,} events were not replayed"
+        )
     if late:
         advice = "`python -m analysis scaling` does"
         notes.append(
             f"the traces of {counted(late, 'run')} were not replayed, to keep the report quick; {advice}"
         )
-    frames = {name: pd.concat(own, ignore_index=True) for name, own in pieces.items() if own}
-    if "efficiencies" in frames:
-        ordered = frames["efficiencies"].sort_values(["series", "size"], kind="stable", ignore_index=True)
-        frames["efficiencies"] = against_base(ordered)
-    return {name: frame(frames.get(name, []), KEYS | columns) for name, columns in TRACED.items()}, notes
+    tables = {name: pd.concat(own, ignore_index=True) for name, own in pieces.items() if own}
+    if "efficiencies" in tables:
+        ordered = tables["efficiencies"].sort_values(["series", "size"], kind="stable", ignore_index=True)
+        tables["efficiencies"] = against_base(ordered)
+    return {name: frame(tables.get(name, []), KEYS | columns) for name, columns in TRACED.items()}, notes
 
 
-def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
+def _of_run(frames: Frames, row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
     run = label((row.run, row.repeat))
     if row.apart and row.size > 1:
         notes.append(
@@ -116,7 +116,8 @@ def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
         )
         return None
     try:
-        waiting = waits(timeline(row.path, row.repeat), int(row.size), partners(row.path))
+        stated = frames.stated(row.run)
+        waiting = waits(timeline(row.path, row.repeat), int(row.size), partners_of(stated))
     except (TraceError, Unmatched) as error:
         notes.append(f"the trace of {run} was not replayed: {error}")
         return None
@@ -129,7 +130,7 @@ def _of_run(row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
             f"(up to {known['acausal_ns'] / 1000:,.0f} microseconds): the clocks of its nodes do not agree better, or "
             "not every exchange is with all partners of its region"
         )
-    between_nodes = links(waiting, hosts(row.path))
+    between_nodes = links(waiting, [str(own["node"]) for own in stated])
     notes += [f"{run}: {sentence}" for sentence in slow_links(between_nodes)]
     return {
         "efficiencies": pd.DataFrame([known]),
