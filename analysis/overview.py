@@ -12,8 +12,8 @@ from analysis import studies
 from analysis.headline import Finding
 from analysis.load.frames import Frames
 from analysis.pairs import Pairs, pairs
-from analysis.predict.score import Score, score
-from analysis.predict.whatif import WhatIf
+from analysis.predict.choices.whatif import WhatIf
+from analysis.predict.scoring.score import Score, score
 from analysis.runs import Id, samples
 from analysis.studies.contract import Nothing, Study
 from analysis.verdict import Group, judge

@@ -22,11 +22,11 @@ ALLOWED = {
     "jobs": {"miniapps", "kernels"},
     "fpna": {"kernels", "miniapps", "analysis", "jobs"},
 }
-# Of other packages, what `analysis` may know: what a file is, what a promise is, what "different" means, how commands
-# speak, and no application.
+# Of other packages, what `analysis` may know: what a file is, what a promise is, who owns which block, what "different"
+# means, how commands speak, and no application.
 OPEN_TO = {
     "analysis": (
-        "miniapps.trace", "miniapps.untrusted", "miniapps.system.environment",
+        "miniapps.trace", "miniapps.untrusted", "miniapps.system.environment", "miniapps.layout.owners",
         "miniapps.system.figures", "miniapps.system.scope", "miniapps.system.python",
         "kernels.guarantees", "kernels.tree",
         "kernels.VERSION", "kernels.as_json", "kernels.bits", "kernels.sizes",

@@ -170,7 +170,7 @@ def without(frames, what: str) -> Usage:
 
 def read_machines(paths: list[str]) -> list:
     """The machines that the files of --machine describe; raises Usage."""
-    from analysis.predict.machines import read_machine
+    from analysis.predict.costs.machines import read_machine
     from miniapps.untrusted import Refused
 
     machines = []

@@ -1,4 +1,4 @@
-"""`python -m analysis predict`."""
+"""`python -m analysis predict`: no study, for it is about runs that nobody made."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def _replays(text: str) -> int:
 
 def run(options: argparse.Namespace) -> Answer:
     """What the runs lead to."""
+    from analysis.errors import Unreachable
     from analysis.load.find import find_runs
-    from analysis.predict.model import predict
-    from analysis.predict.prices import levels, targeted
-    from analysis.predict.skeleton import skeleton
-    from analysis.predict.target import Unreachable
-    from analysis.predict.whatif import nearest
+    from analysis.predict.choices.prices import levels, targeted
+    from analysis.predict.choices.whatif import nearest
+    from analysis.predict.reading.skeleton import skeleton
+    from analysis.predict.simulation.model import predict
 
     require_directory("--csv", options.csv)
     if options.seed < 0:
@@ -146,10 +146,10 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def _search(runs: list, calibrations: list, options: argparse.Namespace, predicted):
-    """The fastest strategies (`analysis.predict.strategies.Found`)."""
-    from analysis.predict import strategies
-    from analysis.predict.orderings import offered
-    from analysis.predict.whatif import nearest
+    """The fastest strategies (`analysis.predict.choices.strategies.Found`)."""
+    from analysis.predict.choices import strategies
+    from analysis.predict.choices.orderings import offered
+    from analysis.predict.choices.whatif import nearest
 
     if unknown := [name for name in options.search if name not in strategies.DIMENSIONS]:
         raise Usage(
@@ -185,11 +185,11 @@ def _answer(
     import pandas as pd
 
     from analysis.page.sections import Table
-    from analysis.predict.prediction import PERCENTS
-    from analysis.predict.prices import prices
-    from analysis.predict.strategies import INFEASIBLE, STRATEGIES
-    from analysis.predict.whatif import HERE, what_if_frame, what_if_table
-    from analysis.predict.words import price_table, strategy_tables
+    from analysis.predict.choices.prices import prices
+    from analysis.predict.choices.strategies import INFEASIBLE, STRATEGIES
+    from analysis.predict.choices.whatif import HERE, what_if_frame, what_if_table
+    from analysis.predict.choices.words import price_table, strategy_tables
+    from miniapps.untrusted.prediction import PERCENTS
 
     several = len({each.target.guarantee for _, each in answers}) > 1
     rows, regions = [], []
@@ -289,14 +289,14 @@ def _toml(option: str, path: str) -> dict[str, Any]:
 
 
 def calibrations_of(paths: list[str]) -> list:
-    from analysis.predict.calibration import read_calibration
+    from analysis.predict.reading.calibration import read_calibration
 
     return [read_calibration(path) for path in paths]
 
 
 def on_another_machine(calibration, program, options: argparse.Namespace) -> list[str]:
     """In what the calibration is of another machine, where that is allowed; raises Usage where it is not."""
-    from analysis.predict.calibration import elsewhere, of_another
+    from analysis.predict.reading.calibration import elsewhere, of_another
 
     if calibration is None:
         return []
@@ -313,7 +313,7 @@ def _reduction(text: str | None) -> str | None:
 
 
 def _append(path: Path, answers: list) -> list[str]:
-    from analysis.predict.ledger import append
+    from analysis.predict.scoring.ledger import append
     from miniapps.untrusted import Refused
 
     try:

@@ -105,11 +105,11 @@ def _what_if(frames, options: argparse.Namespace, machines: list):
     """Predictions of the runs of `frames`, of those whose steps can be replayed."""
     from dataclasses import replace
 
-    from analysis.predict.calibration import read_calibration
-    from analysis.predict.skeleton import skeleton
-    from analysis.predict.speeds import require_memory
-    from analysis.predict.target import Unreachable
-    from analysis.predict.whatif import what_if
+    from analysis.errors import Unreachable
+    from analysis.predict.choices.whatif import what_if
+    from analysis.predict.costs.speeds import require_memory
+    from analysis.predict.reading.calibration import read_calibration
+    from analysis.predict.reading.skeleton import skeleton
     from miniapps.trace import TraceError
 
     known, runs, notes = [read_calibration(path) for path in options.calibration], [], []

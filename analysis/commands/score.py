@@ -1,4 +1,4 @@
-"""`python -m analysis score`."""
+"""`python -m analysis score`: no study, for it has a ledger beside the runs and an exit code for its verdict."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Answer:
     """How good the predictions were."""
-    from analysis.predict.score import PASSED, score
-    from analysis.predict.tables import all_tables, exported, price_sentences, sentences
+    from analysis.predict.scoring.score import PASSED, score
+    from analysis.predict.scoring.tables import all_tables, exported, price_sentences, sentences
 
     try:
         ledger = read_ledger(options.ledger)

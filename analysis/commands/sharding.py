@@ -1,4 +1,4 @@
-"""`python -m analysis sharding`."""
+"""`python -m analysis sharding`: no study, for it chooses what to run next, by a file of times beside one run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.load.find import find_runs
     from analysis.load.guard import read_run
     from analysis.page.sections import Table
-    from analysis.predict import sharding
+    from analysis.predict.choices import sharding
     from miniapps.untrusted.lookups import read_measured
     from miniapps.untrusted.regular import Refused
 

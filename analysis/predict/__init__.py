@@ -1,1 +1,1 @@
-"""Time per step, predicted before a run and scored after it."""
+"""Time per step, predicted and scored: choices import simulation, costs, reading, in order; scoring imports reading."""

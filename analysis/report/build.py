@@ -19,8 +19,8 @@ from analysis.overview import Overview
 from analysis.page.sections import SIGNS, Section, filled, verdicts
 from analysis.page.svg import GLYPHS, SERIES, Figure
 from analysis.page.words import in_words
-from analysis.predict.sections import predict_sections
-from analysis.predict.whatif import WhatIf, what_if_sections
+from analysis.predict.choices.whatif import WhatIf, what_if_sections
+from analysis.predict.scoring.sections import predict_sections
 from analysis.report.equality import first_sections, groups_sections, variability_sections
 from analysis.report.launches import (
     environment_sections,

@@ -1,6 +1,6 @@
 """Ranks that work, wait for each other and go on: the simulation forward in time, and its case of a free network.
 
-With the costs of a network and the work of other ranks it predicts (`analysis.predict.replay`); on a network that costs
+With the costs of a network and the work of other ranks it predicts (`analysis.predict`); on a network that costs
 nothing, with the work as measured, it says what a run would have taken without its communication (`replay`).
 """
 

@@ -3,9 +3,9 @@
     python -m benchmarks.apps.dlrm --json benchmarks/results/dlrm.json
 
 DLRMs are drawn at random: 2 to 6 tables of 100 to 100,000 rows with bags of 1 to 32, 8 to 64 columns, batches of 128 to
-1,024, Zipf's exponents up to 1.2. Some of them calibrate: rates of work (analysis.predict.lookups) are fitted to their
+1,024, Zipf's exponents up to 1.2. Some of them calibrate: rates of work (`lookups`) are fitted to their
 steps. Of the others each is stepped under the five uniform shardings, mixed ones, and the one that the search over all
-(analysis.predict.search) says is the fastest, beside each other in shuffled turns; the prediction sees the histogram
+(`search`, there) says is the fastest, beside each other in shuffled turns; the prediction sees the histogram
 of their rows alone.
 
 A row for each clock: `wall` time, and `cpu`, what the step would take on processors of its own
@@ -30,9 +30,9 @@ import numpy as np
 from mpi4py import MPI
 from msgspec import convert
 
-from analysis.predict import sharding
-from analysis.predict.lookups import Load
-from analysis.predict.sharding import CLOCKS
+from analysis.predict.choices import sharding
+from analysis.predict.choices.lookups import Load
+from analysis.predict.choices.sharding import CLOCKS
 from benchmarks.harness.launching import mpirun, output_of
 from benchmarks.harness.results import add_quiet, machine, report
 from kernels.progress import Progress

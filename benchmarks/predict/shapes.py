@@ -14,8 +14,8 @@ PLACES = {"inside": False, "outside": True}  # of the hull of the shapes that we
 
 def shapes(options) -> list[dict]:
     """A row per kernel and place of the shapes left out: inside the hull of those it is fitted to, or outside."""
-    from analysis.predict.calibration import read_calibration
-    from analysis.predict.kernels import DIMS, KernelTimes
+    from analysis.predict.costs.kernel_times import DIMS, KernelTimes
+    from analysis.predict.reading.calibration import read_calibration
 
     rows = []
     with tempfile.TemporaryDirectory() as directory:

@@ -9,8 +9,8 @@ import numpy as np
 
 def speed(options) -> list[dict]:
     """Seconds of 200 replays of 64 ranks with 1,000 waits per step."""
-    from analysis.predict.noise import Noise
-    from analysis.predict.replay import Step, Wait, simulate
+    from analysis.predict.simulation.noise import Noise
+    from analysis.predict.simulation.replay import Step, Wait, simulate
 
     size, waits, replays = 64, 1000, 200
     rng = np.random.default_rng(1)

@@ -5,8 +5,8 @@ from unittest import mock
 import numpy as np
 import pandas as pd
 
-from analysis.predict import calibration as calibrations
-from analysis.predict.skeleton import skeleton
+from analysis.predict.reading import calibration as calibrations
+from analysis.predict.reading.skeleton import skeleton
 from miniapps.trace import Tracer
 from miniapps.trace.head import problem_hash
 from miniapps.trace.schema import COLLECTIVE, OTHER, rank_file

@@ -2,8 +2,8 @@
 
 from unittest import mock
 
-from analysis.predict.ledger import append
-from analysis.predict.measured import hash_of_run
+from analysis.predict.reading.measured import hash_of_run
+from analysis.predict.scoring.ledger import append
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
 from miniapps.untrusted.ledger import read_ledger

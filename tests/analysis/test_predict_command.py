@@ -80,7 +80,7 @@ def test_ranks_that_wait_for_each_other_are_not_predicted_from_a_calibration_of_
     tmp_path, capsys, monkeypatch
 ):
     monkeypatch.setattr(
-        "analysis.predict.calibration.read_calibration", lambda path: replace(calibrated(), size=1)
+        "analysis.predict.reading.calibration.read_calibration", lambda path: replace(calibrated(), size=1)
     )
     run = str(write_program(tmp_path / "run"))
     assert main(["predict", run, "--calibration", "cal", "--any-machine", "--ranks", "2"]) == 2

@@ -2,7 +2,7 @@
 
 import pytest
 
-from analysis.predict.cores import cores_of
+from analysis.predict.reading.cores import cores_of
 
 
 def rank(node, cores, **more):

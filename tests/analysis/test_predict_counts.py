@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from analysis.predict.counts import iterated, law_of, power_law
-from analysis.predict.model import predict
-from analysis.predict.skeleton import skeleton
-from analysis.predict.target import target
+from analysis.predict.reading.skeleton import skeleton
+from analysis.predict.simulation.counts import iterated, law_of, power_law
+from analysis.predict.simulation.model import predict
+from analysis.predict.simulation.target import target
 from tests.analysis.predict_programs import STEPS, write_program
 
 

@@ -7,10 +7,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.predict.laws import LAW, laws_of, varied
-from analysis.predict.model import predict
-from analysis.predict.skeleton import Skeleton
-from analysis.predict.target import Unreachable, target
+from analysis.errors import Unreachable
+from analysis.predict.costs.laws import LAW, laws_of, varied
+from analysis.predict.reading.skeleton import Skeleton
+from analysis.predict.simulation.model import predict
+from analysis.predict.simulation.target import target
 from miniapps.trace.head import problem_hash
 from tests.analysis.synthetic import attributes
 

@@ -8,10 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from analysis.predict.ledger import append
-from analysis.predict.prediction import from_json, method_hash, quantiles_of
+from analysis.predict.scoring.ledger import append
+from analysis.predict.simulation.model import quantiles_of
 from miniapps.untrusted import Refused
 from miniapps.untrusted.ledger import LINE_MOST, START, hash_of, line_of, read_ledger
+from miniapps.untrusted.prediction import from_json, method_hash
 from tests.analysis.predict_runs import predicted, write_ledger
 
 
@@ -195,7 +196,7 @@ def test_a_row_that_cannot_be_written_whole_leaves_the_ledger_as_it_was(ledger, 
     def full(handle):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("analysis.predict.ledger.os.fsync", full)
+    monkeypatch.setattr("analysis.predict.scoring.ledger.os.fsync", full)
     with pytest.raises(OSError, match="No space"):
         append(ledger, predicted(1))
     assert ledger.read_bytes() == before

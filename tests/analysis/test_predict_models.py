@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from analysis.predict.calibration import Calibration
-from analysis.predict.collectives import Collectives, Link, bus, zones
-from analysis.predict.communication import between_ranks
-from analysis.predict.kernels import KernelTimes, inside_hull, segment_costs
-from analysis.predict.skeleton import Skeleton, shares_of
+from analysis.predict.costs.collectives import Collectives, Link, bus, zones
+from analysis.predict.costs.kernel_times import KernelTimes, inside_hull
+from analysis.predict.costs.segments import segment_costs
+from analysis.predict.reading.calibration import Calibration
+from analysis.predict.reading.skeleton import Skeleton, shares_of
+from analysis.predict.simulation.communication import between_ranks
 from miniapps.layout.blocks import Blocks
 from miniapps.layout.halo import CORNERS, FACES, Strips, transfers_of
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from analysis.predict.noise import Noise, Quiet, Waiting, shared_out, turns_of
-from analysis.predict.replay import MOST, Step, Wait, chosen_steps, simulate
+from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
+from analysis.predict.simulation.replay import MOST, Step, Wait, chosen_steps, simulate
 
 ONE = np.ones(1)
 

@@ -10,15 +10,15 @@ import pytest
 from analysis.__main__ import main
 from analysis.load.frames import load
 from analysis.overview import Overview
-from analysis.predict import baselines
-from analysis.predict.figures import series_of
-from analysis.predict.ledger import append
-from analysis.predict.measured import hash_of_run, measured
-from analysis.predict.price_score import floor_of_ratios
-from analysis.predict.score import crps, floor_of, methods, score
-from analysis.predict.sections import predict_sections
-from analysis.predict.skeleton import skeleton
-from analysis.predict.tables import names
+from analysis.predict.reading.measured import hash_of_run, measured
+from analysis.predict.reading.skeleton import skeleton
+from analysis.predict.scoring import baselines
+from analysis.predict.scoring.figures import series_of
+from analysis.predict.scoring.ledger import append
+from analysis.predict.scoring.price_score import floor_of_ratios
+from analysis.predict.scoring.score import crps, floor_of, methods, score
+from analysis.predict.scoring.sections import predict_sections
+from analysis.predict.scoring.tables import names
 from miniapps.trace import TraceError
 from miniapps.untrusted.ledger import read_ledger
 from tests.analysis.predict_runs import predicted, write_ledger, write_steps, write_study

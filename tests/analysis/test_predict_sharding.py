@@ -8,9 +8,9 @@ import pytest
 from mpi4py import MPI
 
 from analysis.__main__ import main as analysis
-from analysis.predict import lookups, search
-from analysis.predict.lookups import SHARDINGS, WORK, Load
-from analysis.predict.sharding import options
+from analysis.predict.choices import lookups, search
+from analysis.predict.choices.lookups import SHARDINGS, WORK, Load
+from analysis.predict.choices.sharding import options
 from miniapps.dlrm import APP
 from miniapps.embeddings.histogram import described
 from miniapps.embeddings.sharding import Table

@@ -5,9 +5,9 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from analysis.predict.model import predict
-from analysis.predict.skeleton import skeleton
-from analysis.predict.target import target
+from analysis.predict.reading.skeleton import skeleton
+from analysis.predict.simulation.model import predict
+from analysis.predict.simulation.target import target
 from miniapps.trace import TraceError, Tracer
 from tests.analysis.predict_programs import CALLS, STEPS, write_program
 from tests.analysis.predict_runs import write_steps

@@ -7,12 +7,12 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.predict import calibration as calibrations
-from analysis.predict.machines import machine_of
-from analysis.predict.model import predict
-from analysis.predict.skeleton import skeleton
-from analysis.predict.speeds import memory_bound
-from analysis.predict.target import target
+from analysis.predict.costs.machines import machine_of
+from analysis.predict.costs.speeds import memory_bound
+from analysis.predict.reading import calibration as calibrations
+from analysis.predict.reading.skeleton import skeleton
+from analysis.predict.simulation.model import predict
+from analysis.predict.simulation.target import target
 from miniapps.untrusted.ledger import read_ledger
 from tests.analysis.predict_programs import (
     calibrated,

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from analysis.predict.kernels import SegmentCost, segment_costs
-from analysis.predict.model import predict
-from analysis.predict.skeleton import skeleton
-from analysis.predict.spread import (
+from analysis.predict.costs.segments import SegmentCost, segment_costs
+from analysis.predict.reading.skeleton import skeleton
+from analysis.predict.simulation.model import predict
+from analysis.predict.simulation.spread import (
     LEAST_SPREAD,
     OTHER_RANKS,
     REPEATS,
@@ -19,7 +19,7 @@ from analysis.predict.spread import (
     fit_error,
     spread_of,
 )
-from analysis.predict.target import target
+from analysis.predict.simulation.target import target
 from tests.analysis.predict_programs import write_program
 
 NAN = float("nan")

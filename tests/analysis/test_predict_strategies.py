@@ -7,14 +7,15 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
-from analysis.predict import strategies
-from analysis.predict.model import predict
-from analysis.predict.orderings import offered
-from analysis.predict.prediction import method_hash
-from analysis.predict.prices import levels, prices, targeted
-from analysis.predict.skeleton import skeleton
-from analysis.predict.target import Unreachable, target
+from analysis.errors import Unreachable
+from analysis.predict.choices import strategies
+from analysis.predict.choices.orderings import offered
+from analysis.predict.choices.prices import levels, prices, targeted
+from analysis.predict.reading.skeleton import skeleton
+from analysis.predict.simulation.model import predict
+from analysis.predict.simulation.target import target
 from miniapps.untrusted.ledger import read_ledger
+from miniapps.untrusted.prediction import method_hash
 from tests.analysis.predict_programs import (
     REDUCTION,
     calibrated,

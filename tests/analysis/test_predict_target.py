@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from analysis.predict import calibration as calibrations
-from analysis.predict.model import predict
-from analysis.predict.target import Unreachable, target
+from analysis.errors import Unreachable
+from analysis.predict.reading import calibration as calibrations
+from analysis.predict.simulation.model import predict
+from analysis.predict.simulation.target import target
 from miniapps.trace.head import problem_hash
 from tests.analysis.predict_programs import (
     CALLS,

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from analysis.__main__ import main
-from analysis.predict.ledger import append
+from analysis.predict.scoring.ledger import append
 from miniapps.untrusted import Refused
 from miniapps.untrusted.ledger import line_of
 from miniapps.untrusted.text import tell

@@ -10,7 +10,7 @@ from pathlib import Path
 from unittest import mock
 
 from analysis.__main__ import main
-from analysis.predict.measured import hash_of_run
+from analysis.predict.reading.measured import hash_of_run
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, OTHER, rank_file
 from tests.analysis.predict_programs import REDUCTION, write_program

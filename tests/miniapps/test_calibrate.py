@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from mpi4py import MPI
 
-from analysis.predict.calibration import read_calibration
-from analysis.predict.kernels import DIMS, KernelTimes
+from analysis.predict.costs.kernel_times import DIMS, KernelTimes
+from analysis.predict.reading.calibration import read_calibration
 from kernels.allreduce import Reduction
 from kernels.allreduce.cost import cost
 from miniapps.calibrate import APP, bandwidth

@@ -51,8 +51,8 @@ REASONS = {
     "the current directory, to come back to": ("miniapps/system/figures.py:_elsewhere",),
     "opened to be written, or a directory to write in": (
         "analysis/load/cache.py:_write_file",
-        "analysis/predict/ledger.py:append",
-        "analysis/predict/ledger.py:_sync_directory",
+        "analysis/predict/scoring/ledger.py:append",
+        "analysis/predict/scoring/ledger.py:_sync_directory",
         "jobs/files.py:to_append",
         "kernels/commands/entry.py:_Descriptor.write",
         "kernels/commands/entry.py:_own_streams",

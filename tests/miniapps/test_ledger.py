@@ -6,7 +6,7 @@ import os
 import pytest
 
 from analysis.__main__ import main
-from analysis.predict.ledger import append
+from analysis.predict.scoring.ledger import append
 from miniapps.trace import rank_files, read
 from miniapps.untrusted.ledger import START, read_ledger
 from miniapps.untrusted.prediction import method_hash

@@ -5,7 +5,7 @@ import json
 import numpy as np
 
 from analysis.__main__ import main
-from analysis.predict.calibration import read_calibration
+from analysis.predict.reading.calibration import read_calibration
 from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
 

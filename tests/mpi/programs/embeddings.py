@@ -7,8 +7,8 @@ from itertools import chain
 import numpy as np
 from sections import COMM, report, section
 
-from analysis.predict import lookups
-from analysis.predict.lookups import Load
+from analysis.predict.choices import lookups
+from analysis.predict.choices.lookups import Load
 from miniapps.embeddings.bags import Bags
 from miniapps.embeddings.sharding import SHARDINGS, Table, parse, place
 from miniapps.embeddings.steps import Problem, asked, shardings

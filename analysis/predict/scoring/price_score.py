@@ -1,4 +1,4 @@
-"""Predicted prices of guarantees against those of the runs that came after them (`analysis.predict.prices`)."""
+"""Predicted prices of guarantees against those of the runs that came after them (`analysis.predict.choices.prices`)."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Ranks of one program do the same, with other numbers of blocks: a segment is known by the wait before it, the wait after
 it, its region, and whether it is of the first step, which has in it what is done once. All segments of one such *key*
-cost a + b w on a rank that has w of the work (`analysis.predict.kernels`). Iterations need no term of their own: each
+cost a + b w on a rank that has w of the work (`costs.segments`). Iterations need no term of their own: each
 has its own segments.
 """
 
@@ -19,9 +19,10 @@ import pandas as pd
 
 from analysis.load.guard import read_run
 from analysis.load.timeline import partners, timeline
-from analysis.predict.measured import hash_of_run, require_forward, timed
+from analysis.predict.reading.measured import hash_of_run, require_forward, timed
 from analysis.waiting.waits import Unmatched, Waits, waits
 from analysis.waiting.within import between
+from miniapps.layout.owners import contiguous_owner
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COMPUTE, CPU_TIME, THREAD_TIME
 
@@ -155,12 +156,10 @@ def sizes_of(config: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
 
 
 def shares_of(blocks: int, size: int) -> np.ndarray:
-    """(size,) of the work that each rank has: contiguous runs of nearly as many blocks, the first ranks one more; equal
-    shares where the number of blocks is not known."""
+    """(size,) of the work that each rank has, by the blocks that it owns; equal where their number is not known."""
     if not blocks:
         return np.full(size, 1.0 / size)
-    base, extra = divmod(blocks, size)
-    return (base + (np.arange(size) < extra)) / blocks
+    return np.bincount(contiguous_owner(blocks, size), minlength=size) / blocks
 
 
 def _require_sound(trace, path: str | os.PathLike) -> None:

@@ -11,19 +11,17 @@ from typing import Any
 
 import numpy as np
 
+from analysis.errors import Unreachable
 from analysis.groups import LAYOUT
-from analysis.predict import counts
-from analysis.predict.laws import varied
-from analysis.predict.prediction import method_hash
-from analysis.predict.skeleton import Skeleton, label, shares_of, sizes_of, work_of
+from analysis.predict.costs.laws import varied
+from analysis.predict.reading.skeleton import Skeleton, label, shares_of, sizes_of, work_of
+from analysis.predict.simulation import counts
 from kernels.guarantees import meets
+from miniapps.layout.owners import contiguous_owner
 from miniapps.trace.head import label_of, problem_hash
+from miniapps.untrusted.prediction import method_hash
 
 LARGEST = 2**63  # of a number among options
-
-
-class Unreachable(Exception):
-    """The runs given do not lead to this target; the message says why and what would."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Target:
     from. `guarantee` is its level. `reduction` is the label of its reductions where it is not that of the program: of
     all, or of those alone that do not promise `lifted`. `law`: from which the number of its iterations is, which have
     the share `iterating` of the work. `varied`: options whose `sizes` differ and whose laws the runs tell apart, none
-    where the product of all sizes, `work`, is what costs go with (`analysis.predict.laws`)."""
+    where the product of all sizes, `work`, is what costs go with (`analysis.predict.costs.laws`)."""
 
     program: Skeleton
     runs: Sequence[Skeleton]
@@ -69,8 +67,7 @@ class Target:
     @property
     def owners(self) -> np.ndarray:
         """(blocks,) rank of each block."""
-        base, extra = divmod(self.blocks, self.size)
-        return np.repeat(np.arange(self.size), base + (np.arange(self.size) < extra))
+        return contiguous_owner(self.blocks, self.size)
 
 
 def target(

@@ -25,7 +25,7 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import curve_fit, nnls
 
-from analysis.predict.calibration import Calibration
+from analysis.predict.reading.calibration import Calibration
 from miniapps.trace.head import label_of
 
 COUNTS = ("messages", "bytes", "additions")
@@ -105,7 +105,7 @@ class Link:
 class Collectives:
     """Seconds that collectives and exchanges take on a calibration's machine; `extrapolated` gathers what was asked
     for and not measured. `turns`: the share of a core that a rank has over that of a rank of the calibration
-    (`analysis.predict.noise.turns_of`): what ranks do for messages takes turns, what links carry does not."""
+    (`simulation.noise.turns_of`): what ranks do for messages takes turns, what links carry does not."""
 
     calibration: Calibration
     link: Link | None = None

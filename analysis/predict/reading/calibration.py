@@ -12,8 +12,8 @@ import pandas as pd
 
 from analysis.groups import calibrates
 from analysis.load.guard import read_run
-from analysis.predict.cores import cores_of
-from analysis.predict.measured import hash_of_run
+from analysis.predict.reading.cores import cores_of
+from analysis.predict.reading.measured import hash_of_run
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE
 

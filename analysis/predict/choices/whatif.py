@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 import pandas as pd
 
+from analysis.errors import Unreachable
 from analysis.page import svg
 from analysis.page.axes import plain_ticks
 from analysis.page.sections import Section, Table
 from analysis.page.svg import Figure, figure_of
-from analysis.predict.calibration import Calibration, elsewhere, of_another
-from analysis.predict.machines import Machine
-from analysis.predict.model import Answer, predict
-from analysis.predict.skeleton import Skeleton
-from analysis.predict.target import Unreachable, alike, target
+from analysis.predict.costs.machines import Machine
+from analysis.predict.reading.calibration import Calibration, elsewhere, of_another
+from analysis.predict.reading.skeleton import Skeleton
+from analysis.predict.simulation.model import Answer, predict
+from analysis.predict.simulation.target import alike, target
 
 HERE = "as calibrated"
 TITLE = "What if"

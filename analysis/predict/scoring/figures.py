@@ -10,9 +10,9 @@ import pandas as pd
 from analysis.page import svg
 from analysis.page.axes import plain_ticks
 from analysis.page.svg import Figure, figure_of
-from analysis.predict.baselines import NAMES
-from analysis.predict.score import COLUMN, Score
-from analysis.predict.tables import method_words, names
+from analysis.predict.scoring.baselines import NAMES
+from analysis.predict.scoring.score import COLUMN, Score
+from analysis.predict.scoring.tables import method_words, names
 
 DRAWN = 24  # targets of a figure
 SERIES = 7  # colours and markers

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.predict.noise import Noise, Quiet, Waiting
+from analysis.predict.simulation.noise import Noise, Quiet, Waiting
 from analysis.waiting.replay import forward
 
 MOST = 20_000_000  # waits of all steps, ranks and replays that are simulated: some seconds

@@ -18,10 +18,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.predict.counts import Law
-from analysis.predict.kernels import SegmentCost
-from analysis.predict.skeleton import Key, Skeleton
-from analysis.predict.target import alike
+from analysis.predict.costs.segments import SegmentCost
+from analysis.predict.reading.skeleton import Key, Skeleton
+from analysis.predict.simulation.counts import Law
+from analysis.predict.simulation.target import alike
 
 SPREAD = 0.05  # of the logarithm of a run's time from run to run, where nothing measured it
 LEAST_SPREAD = 0.02  # two runs in quiet moments

@@ -19,7 +19,7 @@ import pandas as pd
 from analysis.groups import CHOSEN, LAYOUT, conditions, grouped
 from analysis.load.frames import Frames
 from analysis.load.guard import read_run
-from analysis.predict.cores import cores_of
+from analysis.predict.reading.cores import cores_of
 from analysis.runs import samples
 from analysis.verdict import counted
 from miniapps.trace import RankTrace, TraceError

@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.stats import t as student
 
-from analysis.predict.skeleton import Skeleton
+from analysis.predict.reading.skeleton import Skeleton
 
 FEWEST_RATIO, MOST_RATIO = 1e-3, 1e3  # beyond which no program is made longer or shorter
 Node = tuple[int, bool, bool]

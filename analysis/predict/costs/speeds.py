@@ -10,11 +10,11 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from analysis.predict.calibration import Calibration
-from analysis.predict.kernels import SegmentCost
-from analysis.predict.machines import Machine
-from analysis.predict.skeleton import Key, Skeleton, label
-from analysis.predict.target import Unreachable
+from analysis.errors import Unreachable
+from analysis.predict.costs.machines import Machine
+from analysis.predict.costs.segments import SegmentCost
+from analysis.predict.reading.calibration import Calibration
+from analysis.predict.reading.skeleton import Key, Skeleton, label
 
 
 def at_speeds(

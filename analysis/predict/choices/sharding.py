@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.predict import lookups
-from analysis.predict.lookups import FLOAT, SHARDINGS, Load, Rates
-from analysis.predict.search import Answer, search
+from analysis.predict.choices import lookups
+from analysis.predict.choices.lookups import FLOAT, SHARDINGS, Load, Rates
+from analysis.predict.choices.search import Answer, search
 from miniapps.trace import RankTrace
 from miniapps.trace.records import (
     ASKED,

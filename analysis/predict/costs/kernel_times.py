@@ -1,8 +1,4 @@
-"""What work costs: segments of a program as fixed + per work, kernels of any shape by a Gaussian process.
-
-A segment on a rank with w of the work takes a + b w. The fixed part is what does not shrink: calls, loops over
-iterations, what every rank does alike. It follows from runs whose ranks have different shares of the work; of one run
-alone it is what the calibration says that a node costs at least.
+"""What kernels of any shape cost: a sum of plain terms, and a Gaussian process.
 
 A kernel's time is about fixed + flops / rate + bytes / bandwidth, none negative, by relative least squares. How far it
 lies from that is smooth in the logarithms of its dims, with steps of cache and vector lengths that no formula has: a
@@ -18,78 +14,11 @@ the padded operations, and what a call of oneDNN with a larger window takes, are
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
 
 import numpy as np
-import pandas as pd
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linprog, minimize, nnls
-
-from analysis.predict.skeleton import Key, Skeleton
-
-TRIMMED = (0.02, 0.98)  # quantiles within which the residuals of a key are kept
-TWO, ONE = "fixed + per work", "fixed from the calibration"  # from what a cost is
-
-
-@dataclass(frozen=True)
-class SegmentCost:
-    """Seconds `fixed` + `per_work` w of a segment on a rank with w of the work; `residuals` (n,) are factors of mean 1
-    by which single ones lay off. `how`: from what, in words."""
-
-    fixed: float
-    per_work: float
-    residuals: np.ndarray
-    how: str
-
-    def seconds(self, work: np.ndarray) -> np.ndarray:
-        """Of ranks with so much work."""
-        return self.fixed + self.per_work * work
-
-    def faster(self, speed: float) -> SegmentCost:
-        """The same on cores of so many times the speed, all of it."""
-        return replace(self, fixed=self.fixed / speed, per_work=self.per_work / speed)
-
-
-def segment_costs(runs: Sequence[Skeleton], program: Skeleton, least: float) -> dict[Key, SegmentCost]:
-    """The cost of every key of `runs`; `least` (s) is the fixed part of a segment where one share of work is known.
-
-    What the `program`, one of them, took itself is kept: other runs, made at another moment at another rate of the
-    machine, say only how a segment depends on the work.
-    """
-    rows = pd.concat(
-        [run.segments.assign(work=run.share, run=i) for i, run in enumerate(runs)], ignore_index=True
-    )
-    costs = {}
-    for key, own in rows.groupby("key", sort=False):
-        by = own.groupby("work")["ns"].mean() / 1e9
-        fixed, per_work, how = _fit(by.index.to_numpy(float), by.to_numpy(float), least)
-        if program.share in by.index and (fitted := fixed + per_work * program.share) > 0:
-            rate = float(by[program.share]) / fitted
-            fixed, per_work = fixed * rate, per_work * rate
-        costs[key] = SegmentCost(fixed, per_work, residuals_of(own), how)
-    return costs
-
-
-def residuals_of(own: pd.DataFrame) -> np.ndarray:
-    """(n,) factors of mean 1 by which the segments of one key, rows of `run`, `work` and `ns`, lie off their mean."""
-    usual = own.groupby(["run", "work"])["ns"].transform("mean")
-    residuals = (own["ns"] / usual.where(usual > 0)).fillna(1.0).to_numpy()
-    low, high = np.quantile(residuals, TRIMMED)
-    residuals = np.clip(residuals, low, high)
-    return residuals / max(residuals.mean(), 1e-12)
-
-
-def _fit(work: np.ndarray, seconds: np.ndarray, least: float) -> tuple[float, float, str]:
-    """Fixed and per work, neither negative, by relative least squares."""
-    if len(work) == 1:
-        fixed = min(least, float(seconds[0]))
-        return fixed, (float(seconds[0]) - fixed) / work[0], ONE
-    weight = 1.0 / np.maximum(seconds, 1e-12)
-    scale = work.max()  # in the range of the other column
-    (fixed, per_work), _ = nnls(np.stack([weight, weight * work / scale], axis=1), np.ones(len(work)))
-    return float(fixed), float(per_work / scale), TWO
-
 
 ALONE, SMALL_WINDOW = 20_480, 3  # numbers of one image, and its window, that torch does not give to oneDNN
 VECTORS = (8, 16)  # channels that oneDNN pads to: of the input, of the output

@@ -1,7 +1,7 @@
 """The price of each guarantee: how many times as long a step takes under it as under the weakest one.
 
 Predicted by replays of both that share their draws of the machine, and scored by runs of both
-(`analysis.predict.price_score`). What ranks compute by
+(`analysis.predict.scoring.price_score`). What ranks compute by
 themselves is other work under another guarantee, so that a price comes from a run under it. Of a guarantee without a
 run there is one where traces show no other difference than in the reductions: these get one of the calibration that
 promises enough, and the prediction is marked. Under `layout` and above ranks compute block by block, below they do
@@ -17,13 +17,14 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
+from analysis.errors import Unreachable
 from analysis.groups import CHOSEN, SPANS_LAYOUTS
-from analysis.predict.calibration import Calibration
-from analysis.predict.collectives import Collectives
-from analysis.predict.model import Answer
-from analysis.predict.orderings import offered, promising
-from analysis.predict.skeleton import Skeleton
-from analysis.predict.target import Target, Unreachable, alike, target
+from analysis.predict.choices.orderings import offered, promising
+from analysis.predict.costs.collectives import Collectives
+from analysis.predict.reading.calibration import Calibration
+from analysis.predict.reading.skeleton import Skeleton
+from analysis.predict.simulation.model import Answer
+from analysis.predict.simulation.target import Target, alike, target
 from kernels.guarantees import LEVELS, meets
 
 PRICES = ("ranks", "clock", "guarantee", "weakest", "price", "low", "high", "told", "extrapolated")

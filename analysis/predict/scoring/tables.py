@@ -9,7 +9,7 @@ import pandas as pd
 
 from analysis.page.sections import Table
 from analysis.page.text import interval, number
-from analysis.predict.score import FLOOR_MOST, NOT_TESTABLE, Score, methods
+from analysis.predict.scoring.score import FLOOR_MOST, NOT_TESTABLE, Score, methods
 from analysis.verdict import counted
 from miniapps.untrusted.ledger import Ledger
 

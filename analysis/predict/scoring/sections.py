@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from analysis.overview import Overview
 from analysis.page.sections import Section, folded
-from analysis.predict.figures import error_figures, measured_figures
-from analysis.predict.tables import all_tables, sentences
+from analysis.predict.scoring.figures import error_figures, measured_figures
+from analysis.predict.scoring.tables import all_tables, sentences
 from analysis.verdict import counted
 
 TITLE = "Predicted and measured times"

@@ -17,8 +17,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.load.frames import Frames
-from analysis.predict import baselines, price_score
-from analysis.predict.measured import hash_of_run, measured
+from analysis.predict.reading.measured import hash_of_run, measured
+from analysis.predict.scoring import baselines, price_score
 from analysis.runs import label
 from analysis.verdict import counted
 from miniapps.untrusted.ledger import START, Ledger, Row

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from analysis.predict.collectives import Collectives
-from analysis.predict.target import Target
+from analysis.predict.costs.collectives import Collectives
+from analysis.predict.simulation.target import Target
 from miniapps.trace.schema import COLLECTIVE
 
 ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8}

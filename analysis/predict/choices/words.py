@@ -9,7 +9,7 @@ from analysis.page.text import interval, number
 
 
 def price_table(prices: pd.DataFrame) -> list[tuple[str, Table]]:
-    """Predicted prices of guarantees (`analysis.predict.prices.prices`); nothing without any."""
+    """Predicted prices of guarantees (`analysis.predict.choices.prices.prices`); nothing without any."""
     columns = ("guarantee", "against", "ranks", "price", "80 % of it", "told from 1", "extrapolated")
     rows = [
         (p.guarantee, p.weakest, p.ranks, f"x {number(p.price)}", interval(p.low, p.high), "yes" if p.told else "no",
@@ -20,7 +20,7 @@ def price_table(prices: pd.DataFrame) -> list[tuple[str, Table]]:
 
 
 def strategy_tables(table: pd.DataFrame, infeasible: pd.DataFrame) -> list[tuple[str, Table]]:
-    """The fastest strategies, and why others cannot be (`analysis.predict.strategies.Found`)."""
+    """The fastest strategies, and why others cannot be (`analysis.predict.choices.strategies.Found`)."""
     choices = [
         name
         for name in ("guarantee", "ranks", "ordering", "threads", "mesh")

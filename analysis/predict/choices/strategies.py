@@ -1,7 +1,7 @@
 """All strategies in the product of a few choices, each replayed from the same seed: the fastest ones, and which cannot
 be told from the best.
 
-Every strategy is replayed, up to MOST of them (`analysis.predict.search` bounds branches instead, which sums of items
+Every strategy is replayed, up to MOST of them (`search` bounds branches instead, which sums of items
 allow; a replayed step is no such sum). Replay k of each meets the same rate of the machine (common random numbers), so
 that two strategies are compared replay by replay: one is *told* from the best where at least nine of ten of its replays
 are slower than the same ones of the best, so that the 80 % interval of their ratio lies above 1.
@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
-from analysis.predict.calibration import Calibration
-from analysis.predict.model import Answer
-from analysis.predict.orderings import offered, unpriced
-from analysis.predict.search import ENUMERATED as MOST
-from analysis.predict.search import KEPT
-from analysis.predict.skeleton import Skeleton
-from analysis.predict.target import Unreachable, mesh_of
+from analysis.errors import Unreachable
+from analysis.predict.choices.orderings import offered, unpriced
+from analysis.predict.choices.search import ENUMERATED as MOST
+from analysis.predict.choices.search import KEPT
+from analysis.predict.reading.calibration import Calibration
+from analysis.predict.reading.skeleton import Skeleton
+from analysis.predict.simulation.model import Answer
+from analysis.predict.simulation.target import mesh_of
 from kernels.guarantees import LEVELS, meets
 
 DIMENSIONS = ("ordering", "ranks", "guarantee", "threads", "mesh")

@@ -19,8 +19,9 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from analysis.predict.kernels import SegmentCost, inside_hull, residuals_of
-from analysis.predict.skeleton import Key, Skeleton
+from analysis.predict.costs.kernel_times import inside_hull
+from analysis.predict.costs.segments import SegmentCost, residuals_of
+from analysis.predict.reading.skeleton import Key, Skeleton
 
 SQUARE = 2
 LAW = "law of sizes"

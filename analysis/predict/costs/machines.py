@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from analysis.predict.collectives import Link
+from analysis.predict.costs.collectives import Link
 from miniapps.untrusted import Refused
 from miniapps.untrusted.records import parse_toml
 from miniapps.untrusted.regular import read_text

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pandas as pd
 
-from analysis.predict.calibration import Calibration
-from analysis.predict.collectives import Collectives
-from analysis.predict.communication import Communication
-from analysis.predict.kernels import ONE, SegmentCost, segment_costs
-from analysis.predict.laws import laws_of
-from analysis.predict.machines import Machine
-from analysis.predict.noise import Noise, Quiet, Waiting, shared_out, turns_of
-from analysis.predict.prediction import Prediction, quantiles_of
-from analysis.predict.replay import Replays, Step, Wait, chosen_steps, simulate
-from analysis.predict.skeleton import Key
-from analysis.predict.speeds import at_speeds
-from analysis.predict.spread import spread_of
-from analysis.predict.target import Target, Unreachable
+from analysis.errors import Unreachable
+from analysis.predict.costs.collectives import Collectives
+from analysis.predict.costs.laws import laws_of
+from analysis.predict.costs.machines import Machine
+from analysis.predict.costs.segments import ONE, SegmentCost, segment_costs
+from analysis.predict.costs.speeds import at_speeds
+from analysis.predict.reading.calibration import Calibration
+from analysis.predict.reading.skeleton import Key
+from analysis.predict.simulation.communication import Communication
+from analysis.predict.simulation.noise import Noise, Quiet, Waiting, shared_out, turns_of
+from analysis.predict.simulation.replay import Replays, Step, Wait, chosen_steps, simulate
+from analysis.predict.simulation.spread import spread_of
+from analysis.predict.simulation.target import Target
+from miniapps.untrusted.prediction import PERCENTS, Prediction
 
 MODEL = "replay-5"
 NOTHING = np.ones(1)
@@ -262,3 +263,12 @@ def _regions(
     rows = [(region, s, ", ".join(hows.get(region, {}))) for region, s in seconds.items()]
     table = pd.DataFrame(rows, columns=["region", "seconds", "how"])
     return table.sort_values("seconds", ascending=False, kind="stable", ignore_index=True)
+
+
+def quantiles_of(seconds: Iterable[float]) -> tuple[float, ...]:
+    """The quantiles of PERCENTS of `seconds` per step, one of each replay; raises ValueError where there are none, or
+    one is no number."""
+    samples = np.asarray(list(seconds), float)
+    if not samples.size or not np.isfinite(samples).all():
+        raise ValueError(f"{samples.size} replays, of which {np.isfinite(samples).sum()} gave a time")
+    return tuple(np.quantile(samples, np.array(PERCENTS) / 100).tolist())

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from analysis.predict.calibration import Calibration
-from analysis.predict.collectives import LIBRARY, measured
+from analysis.predict.costs.collectives import LIBRARY, measured
+from analysis.predict.reading.calibration import Calibration
 from kernels.guarantees import LEVELS, meets
 from miniapps.trace.head import label_of
 

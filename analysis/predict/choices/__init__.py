@@ -1,0 +1,1 @@
+"""What to choose, by predictions: guarantees, orderings, machines, shardings."""

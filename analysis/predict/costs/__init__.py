@@ -1,0 +1,1 @@
+"""What work and messages cost, as functions of sizes, ranks and machines."""

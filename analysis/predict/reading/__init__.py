@@ -1,0 +1,1 @@
+"""What runs and calibrations recorded, as predictions read it."""

@@ -1,0 +1,1 @@
+"""Predictions of a ledger beside what runs took."""
