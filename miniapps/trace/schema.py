@@ -20,8 +20,8 @@ COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
 
 # What an option is for a promise and for a comparison of times, stated where it is declared.
 Effect = Literal[
-    "reduction", "replay", "guarantee", "ownership", "spread", "threads", "device", "fault", "cost", "size", "source", "restart",
-    "until", "fingerprint", "machine",
+    "reduction", "replay", "guarantee", "ownership", "spread", "threads", "device", "fault", "cost", "size", "source",
+    "restart", "until", "fingerprint", "machine",
 ]  # fmt: skip
 EFFECTS: dict[Effect, str] = {
     "reduction": "asks how global sums are added; the trace says which were",

@@ -36,10 +36,10 @@ class Prediction:
     What it is of, as traces have it: `app`, `problem` (the attribute of this name), `method` (`method_hash`), `ranks`,
     and `mesh`, the axes of a mesh of ranks with their sizes ("" without one; `method` has it, too).
     `quantiles`: seconds per step of a run, of PERCENTS, ascending. A run's seconds per step are its time from the
-    beginning of its first step to the end of its last one over the number of steps (`analysis.predict.reading.measured`).
+    beginning of its first step to the end of its last one over the number of steps.
     `regions`: the median seconds per step of each region, without the regions inside it, mean over ranks.
     `clock`: whether these are seconds of the wall clock or of the processors. `model`: name and version of the model.
-    `traces`: hashes of the runs that it was made from (`analysis.predict.reading.measured.hash_of_run`); `calibration`: the
+    `traces`: hashes of the runs that it was made from (of their files); `calibration`: the
     same of the calibration, "" without one. `extrapolated`: what lies outside of what was measured, a name each.
 
     Raises ValueError for quantiles that descend or are no positive numbers, and for regions that are no numbers.
