@@ -20,8 +20,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 settings.register_profile(
     "tests", max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-# Properties that leave the number of their examples open get 30 of them in `make test`, and 50 in `make test-all`.
-settings.register_profile("quick", settings.get_profile("tests"), max_examples=30)
+# Properties that leave the number of their examples open get 15 of them in `make test`, and 50 in `make test-all`.
+settings.register_profile("quick", settings.get_profile("tests"), max_examples=15)
 
 # Files whose tests take longest begin first, so that no worker is left alone with one at the end. Those that start many
 # ranks stay with one worker: ranks that wait for each other take all cores.

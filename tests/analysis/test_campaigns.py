@@ -125,7 +125,7 @@ def check(place, app, runs, campaigns, seed):
 
 @pytest.mark.parametrize("app, kinds", [("own", 5), ("calls", 3)])
 def test_no_drawn_verdict_is_false(tmp_path, app, kinds):
-    assert len(check(tmp_path, app, 24, 60, seed=1)) >= kinds
+    assert len(check(tmp_path, app, 24, 30, seed=1)) >= kinds
 
 
 @pytest.mark.slow

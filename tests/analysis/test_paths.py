@@ -63,7 +63,7 @@ def path(rng, most):
     return [name for _ in range(rng.randint(1, 4)) for name in [INNER] * rng.randint(1, most) + [NORM]]
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_calls_are_compared_up_to_the_step_where_the_paths_part(seed, tmp_path):
     """Where two runs make other calls is no reason to compare nothing before it: a sum that differs there is named, and
     what comes later is not compared, whatever its bits."""
@@ -97,8 +97,14 @@ def test_a_solver_that_iterates_more_often_differs_where_its_first_sum_does(tmp_
     assert capsys.readouterr().out.startswith("DIFFERS")
 
 
-@pytest.mark.parametrize("operation", ["sum", "prod", "max", "land", ""])
-@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "MPI_INTEGER8", "MPI_C_BOOL"])
+@pytest.mark.parametrize(
+    ("operation", "dtype"),
+    [
+        *((operation, "float64") for operation in ("sum", "prod", "max", "land", "")),
+        *(("sum", dtype) for dtype in ("float32", "int32", "MPI_INTEGER8", "MPI_C_BOOL")),
+        ("prod", "float32"), ("max", "float32"), ("prod", "int32"), ("", "int32"),
+    ],
+)  # fmt: skip
 def test_an_order_is_blamed_only_where_an_order_can_matter(operation, dtype, tmp_path):
     """The total of whole numbers, a logical one and the largest are the same in every order, on any number of ranks."""
     for name, ranks in (("a", 2), ("b", 4)):
@@ -122,7 +128,7 @@ def test_equal_bits_up_to_where_the_paths_part_are_said_to_be_no_more(tmp_path, 
     assert "from step 0 on, the two make other calls" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize("seed", range(8))
 def test_sums_over_few_ranks_shift_no_call_of_all_ranks(seed, tmp_path):
     """Two ranks are all ranks of one run: a sum over two of them is a step there, and none in the other run. It is left
     out by itself, and the first call of all ranks that differs is named, by the steps of both runs."""
@@ -150,7 +156,7 @@ def test_sums_over_few_ranks_shift_no_call_of_all_ranks(seed, tmp_path):
     assert called["got_differing"].sum() == sum(i >= differs for i in of_all)
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(6))
 def test_arrays_whose_length_depends_on_the_ranks_are_left_out_one_by_one(seed, tmp_path):
     rng = random.Random(seed)
     names = [rng.choice((INNER, NORM)) for _ in range(rng.randint(2, 12))]

@@ -52,7 +52,7 @@ def covered(program, rng, trials, launches, between, within):
 
 @pytest.mark.parametrize(("launches", "between", "within"), [(2, 0.1, 0.0), (3, 0.2, 0.05), (5, 0.05, 0.05)])
 def test_intervals_cover_four_of_five_runs_of_known_spread(program, launches, between, within):
-    trials = 150
+    trials = 60
     inside = covered(program, np.random.default_rng(launches), trials, launches, between, within)
     low, high = binom.ppf([0.0005, 0.9995], trials, 0.8)
     assert low <= inside <= high

@@ -18,15 +18,16 @@ def sections(program):
     return re.findall(r"^@section\ndef (\w+)", (PROGRAMS / program).read_text(), re.MULTILINE)
 
 
-def layouts(*often, slow=(), others=(3,)):
+def layouts(*often, slow=(), others=(3,), slow_others=()):
     """Decorator: the arguments `library` and `size`. The first library runs on all sizes, those of `slow` and whatever
-    repeats it as slow tests. Each other library, on which no order of ours depends, runs on `others` alone."""
+    repeats it as slow tests. Each other library, on which no order of ours depends, runs on `others` alone, and as slow
+    tests on `slow_others`: the program of an application is the same whatever library is below."""
     sizes = (*often, *slow)
     quick = {(LIBRARIES[0], size) for size in often}
     cases = [(LIBRARIES[0], size) for size in sizes]
     for library in LIBRARIES[1:]:
         quick |= {(library, size) for size in others}
-        cases += [(library, size) for size in others]
+        cases += [(library, size) for size in (*others, *slow_others)]
     marked = [case if case in quick else pytest.param(*case, marks=pytest.mark.slow) for case in cases]
     return pytest.mark.parametrize(("library", "size"), marked)
 

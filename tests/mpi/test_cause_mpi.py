@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.harness.launching import mpirun
+from fpna.command import main
 from tests.launch import ROOT, environment, run_mpi, run_python
 
 PROGRAMS = ROOT / "benchmarks" / "causes"
@@ -129,12 +130,15 @@ def test_messages_come_in_the_order_of_the_first_run(tmp_path, program):
     assert said["replay"] and said["verdict"] != "not rounding", said
 
 
-def test_mistakes_are_sentences(tmp_path):
+def test_mistakes_are_sentences(tmp_path, monkeypatch, capfd):
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+
     def said(*words):
-        run = run_python(["-m", "fpna", "cause", *words])
-        first, *output = run.stderr.splitlines()
-        assert run.returncode == 2 and (" ended with " in first or not output)
-        return run.stderr
+        assert main(["cause", *words]) == 2
+        text = capfd.readouterr().err
+        first, *output = text.splitlines()
+        assert " ended with " in first or not output
+        return text
 
     words = [sys.executable, str(PROGRAMS / "program.py"), "grouping", "0", "203", "2", "1", "0.3"]
     for name in "ab":

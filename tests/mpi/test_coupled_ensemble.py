@@ -53,7 +53,7 @@ def test_a_member_has_the_bits_of_a_run_of_its_own(ensemble, tmp_path):
     assert "member step/s" in text
 
 
-@layouts(3, slow=(1, 4, 8))
+@layouts(3, slow=(1, 4, 8), others=(), slow_others=(3,))
 def test_an_ensemble_has_one_hash(ensemble, tmp_path, library, size):
     state = re.compile(r"FINGERPRINT state=(\w+)")
     _, text = coupled(size, "--ensemble", "3", "--seed", "5", out=tmp_path / "run", library=library)

@@ -22,6 +22,6 @@ def reference(tmp_path_factory):
     return answers(1, out=tmp_path_factory.mktemp("reference") / "run")
 
 
-@layouts(3, slow=(8,))
+@layouts(3, slow=(8,), others=(), slow_others=(3,))
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size):
     assert answers(size, "--shuffle-blocks", "5", out=tmp_path / "run", library=library) == reference

@@ -37,7 +37,9 @@ def run(app, n, *options, out, by=on_ranks, library="mpich"):
     return re.findall(r"FINGERPRINT state=(\w+)", done.stdout), choices[choices["name"] == "shares"]
 
 
-@pytest.mark.parametrize("app", APPS)
+@pytest.mark.parametrize(
+    "app", [pytest.param(app, marks=[pytest.mark.slow] * (app != "coupled")) for app in APPS]
+)
 def test_a_slow_rank_gives_blocks_away_and_the_bits_stay(tmp_path, app):
     alone, _ = run(app, 1, out=tmp_path / "alone")
     slow = ["--fault", "slow@step=1,rank=1,factor=15"]

@@ -78,6 +78,7 @@ def test_a_fault_on_three_ranks_is_named_on_two(tmp_path):
     assert wrong[0].startswith("NOT VERIFIED: step 3, vorticity, block 5: other bits (from step 2 to step 4")
 
 
+@pytest.mark.slow
 def test_a_training_over_a_mesh_agrees_on_one_rank_and_on_another_mesh(tmp_path):
     heads = ran(4, GPT, tmp_path / "run", *MESH)
     assert verified(1, tmp_path / "run")[1] == 0
