@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 from math import isfinite
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +27,9 @@ from miniapps.trace import fingerprint
 from miniapps.trace.records import INPUT
 from miniapps.trace.schema import COMPUTE, EXCHANGE
 
+if TYPE_CHECKING:
+    from miniapps.runner.context import Context
+
 LOADED = 8  # steps whose lookups are counted
 TEST_BLOCKS = 8  # of the calls that evaluate, those whose samples are looked up together
 
@@ -36,7 +39,7 @@ class DlrmTrainer(ParallelTrainer):
 
     REMEDY = "choose a smaller --rate, or a smaller embeddings.rate_ratio"
 
-    def __init__(self, ctx):
+    def __init__(self, ctx: Context):
         config = ctx.config
         training, embeddings = config.training, config.embeddings
         kinds = {"interact": COMPUTE, LOOKUP: COMPUTE, SCATTER: COMPUTE} | dict.fromkeys(MESSAGES, EXCHANGE)

@@ -45,6 +45,7 @@ def validate(config: Any, options: Any, size: int) -> None:
                     f"embeddings.{name}: says what --data zipf draws, and --data {data} is read; choose --data zipf, "
                     "or leave it out"
                 )
+    HOLDING.require(config)
     checks.validate(config, options, "dlrm")
     checks.require_blocks(training, size)
     if training.seconds:

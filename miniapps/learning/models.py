@@ -71,8 +71,9 @@ def require_heard(section: Any, found: Mapping[str, Any]) -> None:
             )
 
 
-def require_data(name: str, data: str, fits: Mapping[str, Sequence[str]]) -> None:
-    """Raise UsageError for samples that the model `name` cannot learn; `fits`: by model those that it can."""
+def require_data(config: Any, fits: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError for samples that the model of a configuration cannot learn; `fits`: by model those it can."""
+    name, data = config.model.name, config.data.name
     if data not in fits[name]:
         others = [f"--model {other}" for other, can in fits.items() if data in can]
         raise UsageError(

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import product
 from math import isfinite, nan
 from statistics import median
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -33,6 +33,9 @@ from miniapps.partition.showing.stages import stages_of
 from miniapps.trace.records import INPUT, NODE, STAGES
 from miniapps.trace.schema import CORE_RATE, MODEL_FLOPS, UTILISATION
 
+if TYPE_CHECKING:
+    from miniapps.runner.context import Context
+
 WEIGHTS = "weights."  # fingerprints of a parameter, by block
 STAGED = 256  # ranks, up to which the stages of the plan are recorded: counting what travels takes a while for more
 TESTED = 4  # batches of an evaluation, at most
@@ -42,7 +45,7 @@ class MeshTrainer(Trainer):
     """A model over the mesh of all ranks; each holds its parts of parameters, buffers and states. Collective to
     make."""
 
-    def __init__(self, ctx):
+    def __init__(self, ctx: Context):
         super().__init__(ctx, {})
         config = ctx.config
         self.data = images.share(ctx.comm, load(config) if ctx.rank == 0 else None, Data)

@@ -8,9 +8,8 @@ from kernels.guarantees import ChoiceError, known
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
-from miniapps.learning.models import require_data, require_heard
+from miniapps.learning.models import require_heard
 from miniapps.mesh.checkpoint import HOLDING
-from miniapps.mesh.config import SAMPLES
 from miniapps.mesh.problem import counts, deck, load, mesh_of, names
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
@@ -38,12 +37,8 @@ def complete_mesh(config: Any, size: int) -> None:
     known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(model.RECIPES))
     carriers = model.RECIPES[config.mesh.recipe]
     config.mesh.axes = config.mesh.axes or ",".join(carriers)
-    fits = {known: SAMPLES[each.LEARNS] for known, each in models.every().items()}
-    require_data(config.model.name, config.data.name, fits)  # before there is a deck
-    try:
-        axes = chosen(model, deck(config), names(config))
-    except AxisError as error:
-        raise ChoiceError(f"--blocks: {error}") from error
+    HOLDING.require(config)
+    axes = chosen(model, deck(config), names(config))
     # In whatever order they were given: one experiment.
     config.mesh.axes = ",".join(axis.name for axis in axes)
     if not config.mesh.mesh:

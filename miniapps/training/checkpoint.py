@@ -12,6 +12,7 @@ from kernels.allreduce.accumulate import order_free
 from kernels.allreduce.coding import coding
 from miniapps.learning.course.checkpoint import Arrays, Expected, Held, Holding
 from miniapps.learning.course.options import SAMPLES
+from miniapps.learning.models import require_data
 from miniapps.training import models
 from miniapps.training.config import TrainingConfig
 from miniapps.untrusted.regular import Refused
@@ -22,6 +23,10 @@ WIRE, ROWS = "feedback.wire", "feedback.rows"
 
 class Weights(Holding):
     """With feedback the options to be shared are more, for what it keeps belongs to a wire."""
+
+    def require(self, config) -> None:
+        super().require(config)
+        require_data(config, {name: model.DATA for name, model in models.every().items()})
 
     def tensors(self, config) -> dict[str, tuple[int, ...]]:
         model = models.model(config.model.name)

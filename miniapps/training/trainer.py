@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isfinite
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,13 +24,16 @@ from miniapps.training import models
 from miniapps.training.policies.choosing import candidates
 from miniapps.training.policies.judged import JudgedTrainer
 
+if TYPE_CHECKING:
+    from miniapps.runner.context import Context
+
 SAMPLED = 256  # weights, or outputs, evenly spaced, that are recorded by value
 
 
 class ModelTrainer(JudgedTrainer):
     """A model of `miniapps.training.models` on this rank; every rank holds the same weights. Collective to make."""
 
-    def __init__(self, ctx):
+    def __init__(self, ctx: Context):
         config = ctx.config
         training, model = config.training, models.model(config.model.name)
         shapes = model.shapes(config.model, model.edge(config.data.name))

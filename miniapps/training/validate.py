@@ -9,7 +9,7 @@ from kernels.allreduce.coding import coding
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
-from miniapps.learning.models import require_data, require_heard
+from miniapps.learning.models import require_heard
 from miniapps.learning.samples.images import held_out
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
@@ -34,7 +34,7 @@ def validate(config: Any, options: Any, size: int) -> None:
     training, name = config.training, config.data.name
     model = models.model(config.model.name)
     require_heard(config.model, models.every())
-    require_data(config.model.name, name, {known: each.DATA for known, each in models.every().items()})
+    HOLDING.require(config)
     model.validate(config, options)
     checks.validate(config, options, "training")
     count, _ = model.counts(name)

@@ -9,9 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from kernels.guarantees import ChoiceError
 from miniapps.checkpoints import file, restart
 from miniapps.checkpoints.file import Checkpoint, Head, Kind
 from miniapps.errors import UsageError
+from miniapps.learning.course.checks import require_cut
 from miniapps.learning.course.trainer import Trainer
 from miniapps.learning.optimisers import OPTIMISERS
 from miniapps.learning.weights import combined, fingerprints
@@ -46,9 +48,13 @@ class Holding(ABC):
         )
         self._config = config
 
+    def require(self, config) -> None:
+        """Raise UsageError or ChoiceError for options that do not fit each other, so that there is no such problem."""
+        require_cut(config.training)
+
     @abstractmethod
     def tensors(self, config) -> dict[str, tuple[int, ...]]:
-        """{name: shape} of weights and biases. Raises UsageError or ChoiceError for what is no problem."""
+        """{name: shape} of weights and biases."""
 
     def buffers(self, config) -> Expected:
         """Of what else changes from step to step."""
@@ -137,11 +143,13 @@ class Holding(ABC):
         if missing := [key for key in known if key not in given]:
             raise Refused(f"{where}: it does not state {missing[0]}; it is none of ours: leave it out")
         try:
-            values = {key: convert(option, given[key], where) for key, option in known.items()}
-        except UsageError as error:
-            raise Refused(f"{error}; it is none of ours: leave it out") from None
-        more = {key: value for key, value in given.items() if key not in known}
-        return Held(build(self._config, values), more)
+            config = build(
+                self._config, {key: convert(o, given[key], "its options") for key, o in known.items()}
+            )
+            self.require(config)
+        except (UsageError, ChoiceError) as error:
+            raise Refused(f"{where}: {error}; it is none of ours: leave it out") from None
+        return Held(config, {key: value for key, value in given.items() if key not in known})
 
     def _state(self, held: Held) -> Expected:
         """Of weights, what the optimiser keeps, and buffers."""

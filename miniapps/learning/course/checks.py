@@ -35,15 +35,19 @@ def validate(config: Any, options: Any, name: str) -> None:
     training = config.training
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"{name} needs torch, which is not installed; pip install torch")
-    if training.batch % training.micro:
-        raise UsageError(
-            f"training.batch = {training.batch} samples cannot be cut into micro-batches of {training.micro}; choose a "
-            "multiple of training.micro"
-        )
     if training.last > training.steps:
         raise UsageError(
             f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
             f"{training.steps}, or raise --steps, which is another problem"
+        )
+
+
+def require_cut(training: Any) -> None:
+    """Raise UsageError for a batch that micro-batches do not fill."""
+    if training.batch % training.micro:
+        raise UsageError(
+            f"training.batch = {training.batch} samples cannot be cut into micro-batches of {training.micro}; choose a "
+            "multiple of training.micro"
         )
 
 
