@@ -31,7 +31,7 @@ def blocks(heading, page="extending"):
     """The pieces of files in a section of a page, in their order."""
     text = (ROOT / "docs" / f"{page}.md").read_text()
     section = re.split(rf"^## {heading}$", text, flags=re.MULTILINE)[1].split("\n## ")[0]
-    return re.findall(r"```(?:python|cuda|toml)\n(.*?)```", section, flags=re.DOTALL)
+    return re.findall(r"```(?:python|cuda|cpp|toml)\n(.*?)```", section, flags=re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -104,6 +104,52 @@ def test_a_sum(tree):
     append(tree / "kernels/cuda/sums.cu", on_gpu)
     append(sums / "cupy.py", registered)
     assert python(tree, "-c", TWINS, beside=ROOT / "tests/cuda_on_host").split() == ["True"] * 3
+
+
+WIRES = """
+import cupy, ml_dtypes, numpy as np
+from kernels.wires import cells_of, codec, cuda
+
+x = np.float32(np.random.default_rng(1).standard_normal(5000)) * np.float32(2.0) ** np.arange(-12, 13, 0.005)[:5000]
+x = x.astype(np.float32)
+there, data = codec("e3m4"), np.empty(5000, np.uint8)
+cells = cells_of(5000)
+there.encode(x, cells, data)
+print(bool((data == x.astype(ml_dtypes.float8_e3m4).view(np.uint8)).all()))
+print(bool((there.over(x, cells) == x.astype(ml_dtypes.float8_e3m4).astype(np.float32)).all()))
+out = cupy.empty(5000, cupy.uint8)
+cuda.Planned(there, cells).encode(cupy.asarray(x), out)
+print(bool((out.get() == data).all()))
+"""
+
+
+def compile_again(tree, source):
+    """Compile one source of the extension as it is in the copy, and link it with the others as they were built."""
+    objects = next((ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}/kernels/native"), Path())
+    built = {path.stem: objects / f"{path.stem}.o" for path in (ROOT / "kernels/native").glob("*.cpp")}
+    if not built[source].exists():
+        pytest.skip("the extension was not built here (make environment)")
+    compiler, place = os.environ.get("CXX", "c++"), tree / "kernels" / "native"
+    flags = ["-O1", "-fPIC", "-fopenmp", "-ffp-contract=off", "-std=c++17"]
+    subprocess.run([compiler, *flags, "-c", place / f"{source}.cpp", "-o", place / "new.o"], check=True)
+    built[source] = place / "new.o"
+    (extension,) = (tree / "kernels").glob("_native*.so")
+    extension.unlink()
+    subprocess.run([compiler, "-shared", "-fopenmp", *built.values(), "-o", extension], check=True)
+
+
+def test_a_wire(tree, tmp_path):
+    defined, listed, struct, cast, row = blocks("A wire")
+    put(tree / "kernels/wires/reference.py", f"    {defined}", '    "e4m3": Format')
+    put(tree / "kernels/wires/codecs.py", f"    {listed}", '    "e4m3": "Cast')
+    put(tree / "kernels/include/codes.hpp", struct, "// A whole number of BITS bits")
+    put(tree / "kernels/native/wires.cpp", cast, "FPNA_CAST(e4m3,")
+    put(tree / "kernels/native/wires.cpp", f"    {row}", "    FPNA_HALVES_ROW(e4m3,")
+    compile_again(tree, "wires")
+    assert python(tree, "-c", WIRES, beside=ROOT / "tests/cuda_on_host").split() == ["True"] * 3
+    trained = run_mpi(2, ["-m", "miniapps.training", "--data", "blobs", "--steps", "2", "--wire", "e3m4:scale=tensor", "--out",
+                          tmp_path / "run"], cwd=tree, env={"PYTHONPATH": str(tree)})  # fmt: skip
+    assert trained.returncode == 0, trained.stderr
 
 
 def test_an_application(tree, tmp_path):

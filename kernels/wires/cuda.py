@@ -10,18 +10,11 @@ from functools import partial
 from kernels.cuda import kernel
 from kernels.wires.cells import Cells
 from kernels.wires.codecs import Codec
+from kernels.wires.reference import FORMATS, INTEGERS
 
 THREADS = 256  # of a block, which has a cell
-TYPES = {
-    "float16": "Cast<AsFloat16>",
-    "bfloat16": "Cast<AsBfloat16>",
-    "e4m3": "Cast<AsE4m3>",
-    "e5m2": "Cast<AsE5m2>",
-    "fp8": "Cast<AsFp8>",
-    "int8": "Whole<7>",
-    "int16": "Whole<15>",
-    "sign": "Sign",
-}
+TYPES = {name: f"Cast<As{name.capitalize()}>" for name in FORMATS}
+TYPES |= {name: f"Whole<{bits}>" for name, bits in INTEGERS.items()} | {"sign": "Sign"}
 
 
 class Planned:
