@@ -147,8 +147,8 @@ def test_a_wire(tree, tmp_path):
     put(tree / "kernels/native/wires.cpp", f"    {row}", "    FPNA_HALVES_ROW(e4m3,")
     compile_again(tree, "wires")
     assert python(tree, "-c", WIRES, beside=ROOT / "tests/cuda_on_host").split() == ["True"] * 3
-    trained = run_mpi(2, ["-m", "miniapps.training", "--data", "blobs", "--steps", "2", "--wire", "e3m4:scale=tensor", "--out",
-                          tmp_path / "run"], cwd=tree, env={"PYTHONPATH": str(tree)})  # fmt: skip
+    few = ["--data", "blobs", "--steps", "2", "--wire", "e3m4:scale=tensor", "--out", tmp_path / "run"]
+    trained = run_mpi(2, ["-m", "miniapps.training", *few], cwd=tree, env={"PYTHONPATH": str(tree)})
     assert trained.returncode == 0, trained.stderr
 
 
