@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.analysis.synthetic import write_run
+from tests.analysis.synthetic import write_run, write_timed
 from tests.launch import run_mpi
 
 FEW = ("--set", "problem.sizes=100", "--set", "method.samples=2", "--set", "method.variants=sptr")
@@ -250,3 +250,6 @@ def test_a_study(tree, tmp_path):
     python(tree, "-m", "fpna", "report", run, "-o", tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text()
     assert '<section id="lengths">' in html and "Seconds of each launch" in html
+    short = write_timed(tmp_path / "short", lambda rank, step: [("step", 0.2, [])])
+    assert "too-short" in python(tree, "-m", "fpna", "lint", short)
+    assert "analysis lengths" in python(tree, "-m", "fpna", "ask", "duration of a launch", run)
