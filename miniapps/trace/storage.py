@@ -96,25 +96,14 @@ class Storage:
         self._held: dict[str, Columns] = {}  # rows that do not fill a chunk yet
         for table, columns in GROWING.items():
             self._held[table] = {}
+            ends, tails = self.file.create_group(table), tail.create_group(table)
             for column, name in columns.items():
                 more = (size,) if column == "ranks" else ()
-                chunk = (chunk_rows(table, size), *more)
+                shape = (chunk_rows(table, size), *more)
                 dtype = np.dtype(name).newbyteorder("<")
                 self._held[table][column] = np.empty((0, *more), dtype)
-                self._main[table, column] = self.file.create_dataset(
-                    f"{table}/{column}",
-                    shape=(0, *more),
-                    maxshape=(None, *more),
-                    chunks=chunk,
-                    dtype=dtype,
-                    shuffle=True,
-                    compression="gzip",
-                    compression_opts=1,
-                )
-                # Without fill the unused part of a tail is a hole in the file.
-                self._tail[table, column] = tail.create_dataset(
-                    f"{table}/{column}", shape=chunk, dtype=dtype, fill_time="never"
-                )
+                self._main[table, column] = _growing(ends, column, dtype, shape)
+                self._tail[table, column] = _with_holes(tails, column, dtype, shape)
         self._names = 0  # that were handed over
         self._rows = dict.fromkeys(GROWING, 0)
         self._tail_rows = dict.fromkeys(GROWING, 0)
@@ -238,6 +227,33 @@ class Storage:
     def _flush(self) -> None:
         self.file.flush()
         self._sink.check()
+
+
+# As `create_dataset`, which takes as long again to make of its words what stands here: a file has a hundred columns.
+
+
+def _growing(group, column: str, dtype: np.dtype, chunk: tuple[int, ...]):
+    """An empty dataset that grows by chunks of this shape, shuffled and deflated."""
+    from h5py import Dataset, h5d, h5p, h5s, h5t
+
+    properties = h5p.create(h5p.DATASET_CREATE)
+    properties.set_obj_track_times(False)
+    properties.set_chunk(chunk)
+    properties.set_shuffle()
+    properties.set_deflate(1)
+    space = h5s.create_simple((0, *chunk[1:]), (h5s.UNLIMITED, *chunk[1:]))
+    return Dataset(h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties))
+
+
+def _with_holes(group, column: str, dtype: np.dtype, shape: tuple[int, ...]):
+    """A dataset that is not filled: what is not written of it is a hole in the file."""
+    from h5py import Dataset, h5d, h5p, h5s, h5t
+
+    properties = h5p.create(h5p.DATASET_CREATE)
+    properties.set_obj_track_times(False)
+    properties.set_fill_time(h5d.FILL_TIME_NEVER)
+    space = h5s.create_simple(shape)
+    return Dataset(h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties))
 
 
 def _length(columns: Columns) -> int:
