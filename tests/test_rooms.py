@@ -236,3 +236,18 @@ def test_kernels_in_cpp_know_no_python():
             if f"#include <{header}" in path.read_text()
         }
         assert found == files
+
+
+# Where each package or module has its own class of this name, as a contract asks.
+CONTRACTS = {"Deck", "Known", "Options", "Preconditioner", "Sizes"}
+
+
+def test_a_name_of_a_class_means_one_thing_in_its_room():
+    """In packages two deep, such as `miniapps.partition` with all that is below it; each study is a room."""
+    places: dict[tuple[str, str], list[str]] = {}
+    for name, tree in modules():
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                depth = 3 if name.startswith("analysis.studies.") else 2
+                places.setdefault((".".join(name.split(".")[:depth]), node.name), []).append(name)
+    assert not {key: where for key, where in places.items() if len(where) > 1 and key[1] not in CONTRACTS}

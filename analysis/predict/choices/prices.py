@@ -23,7 +23,7 @@ from analysis.predict.choices.orderings import offered, promising
 from analysis.predict.costs.collectives import Collectives
 from analysis.predict.reading.calibration import Calibration
 from analysis.predict.reading.skeleton import Skeleton
-from analysis.predict.simulation.model import Answer
+from analysis.predict.simulation.model import Predicted
 from analysis.predict.simulation.target import Target, alike, target
 from kernels.guarantees import LEVELS, meets
 
@@ -97,7 +97,7 @@ def _quickest(moved: Target, labels: Sequence[str], calibration: Calibration) ->
     return min(seconds, key=lambda label: seconds[label], default=None)
 
 
-def prices(answers: Sequence[Answer]) -> pd.DataFrame:
+def prices(answers: Sequence[Predicted]) -> pd.DataFrame:
     """The price of each guarantee among `answers`, which are replays from one seed: a row per rank count and guarantee
     but the weakest, columns PRICES. `price` is the ratio of the medians; four of five replays, each compared with the
     same replay of the weakest guarantee, are within `low` to `high`; `told`: 1 is not in between."""

@@ -24,7 +24,7 @@ Z80 = 1.2815515655446004  # standard deviations of an interval of 80 %
 
 
 @dataclass(frozen=True)
-class Strategy:
+class Assignment:
     """An option of each item, by its place, and its predicted `seconds`, within `low` to `high` in 80 % of cases.
     `apart`: whether it can be told from the best one."""
 
@@ -36,18 +36,18 @@ class Strategy:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Assignments:
     """The `best` strategies, fastest first; `looked` at so many (of nodes, where branches were left out), `exact`
     unless there were too many."""
 
-    best: list[Strategy]
+    best: list[Assignment]
     looked: int
     exact: bool
 
 
 def search(
     costs: Sequence[np.ndarray], fixed: float = 0.0, spread: float = 0.0, apart: float = 0.0, keep: int = KEPT
-) -> Answer:
+) -> Assignments:
     """The `keep` fastest strategies for items with `costs[i]` float64 (options, ranks), seconds.
 
     `spread`: the standard deviation of the logarithm of a prediction; `apart`: of the ratio of two. Raises ValueError
@@ -67,9 +67,9 @@ def search(
         total = fixed + seconds
         told = bool(np.log(total / first) > 2 * apart) if first > 0 else total > first
         best.append(
-            Strategy(options, total, total * np.exp(-Z80 * spread), total * np.exp(Z80 * spread), told)
+            Assignment(options, total, total * np.exp(-Z80 * spread), total * np.exp(Z80 * spread), told)
         )
-    return Answer(best, looked, exact)
+    return Assignments(best, looked, exact)
 
 
 def _every(costs: list[np.ndarray], keep: int) -> tuple[list[tuple[float, tuple[int, ...]]], int, bool]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from analysis.predict.choices import lookups
 from analysis.predict.choices.lookups import FLOAT, SHARDINGS, Load, Rates
-from analysis.predict.choices.search import Answer, search
+from analysis.predict.choices.search import Assignments, search
 from miniapps.trace import RankTrace
 from miniapps.trace.records import (
     ASKED,
@@ -130,7 +130,7 @@ def options(ranks: int, order: str, layout: bool) -> list[tuple[str, int]]:
     return [(name, rank) for name in names for rank in range(ranks if name == "table" else 1)]
 
 
-def fastest(model: Model, of_tables: Sequence[Load], names: Sequence[tuple[str, int]]) -> Answer:
+def fastest(model: Model, of_tables: Sequence[Load], names: Sequence[tuple[str, int]]) -> Assignments:
     """The fastest choices among `names` for each table; places of the answer are those of `names`."""
     costs = [model.costs(load, names) for load in of_tables]
     return search(costs, model.rates.step, model.rates.spread, model.rates.apart)

@@ -26,7 +26,7 @@ from analysis.predict.choices.search import ENUMERATED as MOST
 from analysis.predict.choices.search import KEPT
 from analysis.predict.reading.calibration import Calibration
 from analysis.predict.reading.skeleton import Skeleton
-from analysis.predict.simulation.model import Answer
+from analysis.predict.simulation.model import Predicted
 from analysis.predict.simulation.target import mesh_of
 from kernels.guarantees import LEVELS, meets
 
@@ -65,12 +65,12 @@ class Found:
     per strategy that cannot be predicted, columns INFEASIBLE. `replayed` strategies were compared, `alike` of them
     beside the best cannot be told from it. `own`: answers with the runs' own reductions, for prices of guarantees."""
 
-    best: list[Answer]
+    best: list[Predicted]
     table: pd.DataFrame
     infeasible: pd.DataFrame
     replayed: int
     alike: int
-    own: list[Answer] = field(default_factory=list)
+    own: list[Predicted] = field(default_factory=list)
 
 
 def strategies(
@@ -120,16 +120,16 @@ def infeasible(strategy: Strategy, calibration: Calibration | None) -> str:
 
 def search(
     given: Sequence[Strategy],
-    answer: Callable[[Strategy], Answer],
+    answer: Callable[[Strategy], Predicted],
     nearest: Callable[[int], Calibration | None],
-    objective: Callable[[Answer], float],
+    objective: Callable[[Predicted], float],
     keep: int = KEPT,
 ) -> Found:
     """Replay all strategies and compare them by `objective`, seconds. `answer` predicts one, from one seed for all;
     `nearest` is the calibration for a rank count. Raises Unreachable where none can be predicted."""
     refused: list[tuple] = []
-    kept: list[tuple[float, int, Strategy, Answer]] = []
-    own: list[Answer] = []
+    kept: list[tuple[float, int, Strategy, Predicted]] = []
+    own: list[Predicted] = []
     values: list[float] = []
     samples: list[np.ndarray] = []
     for strategy in given:

@@ -15,7 +15,7 @@ from analysis.page.svg import Figure, figure_of
 from analysis.predict.costs.machines import Machine
 from analysis.predict.reading.calibration import Calibration, elsewhere, of_another
 from analysis.predict.reading.skeleton import Skeleton
-from analysis.predict.simulation.model import Answer, predict
+from analysis.predict.simulation.model import Predicted, predict
 from analysis.predict.simulation.target import alike, target
 
 HERE = "as calibrated"
@@ -45,7 +45,7 @@ def what_if(
     """Predictions in wall time of `runs` on their own rank counts, of each method by itself, as calibrated and on each
     of `machines`. Runs of another machine or software than their calibration are left out, with a note, unless
     `any_machine`, and then marked."""
-    answers: list[tuple[Machine | None, Answer]] = []
+    answers: list[tuple[Machine | None, Predicted]] = []
     notes: dict[str, None] = {}
     groups: dict[tuple[str, str], list[Skeleton]] = {}
     for run in sorted(runs, key=lambda run: -run.work):
@@ -78,7 +78,7 @@ def what_if(
     return WhatIf(what_if_frame(answers), list(notes))
 
 
-def what_if_frame(answers: Sequence[tuple[Machine | None, Answer]]) -> pd.DataFrame:
+def what_if_frame(answers: Sequence[tuple[Machine | None, Predicted]]) -> pd.DataFrame:
     """A row per machine, problem and rank count: `machine`, `app`, `problem`, `method`, `guarantee`, `ranks`, `clock`,
     `median_s`, `low_s`, `high_s` (80 % of runs), `ratio` of the median to that as calibrated, `extrapolated`."""
     rows = []

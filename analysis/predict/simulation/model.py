@@ -32,7 +32,7 @@ NOT_MEASURED = (
 
 
 @dataclass(frozen=True)
-class Answer:
+class Predicted:
     """A prediction, and what it was made of: `regions`, a row per region: `region`, `seconds` per step by the
     prediction's clock, mean over ranks, without noise and the spread between runs, `how`; the
     `replays`; the `target`."""
@@ -64,7 +64,7 @@ def predict(
     seed: int = 1,
     machine: Machine | None = None,
     elsewhere: Sequence[str] = (),
-) -> Answer:
+) -> Predicted:
     """The time per step of `target`. `elsewhere`: in what the calibration's machine differs from that of the runs.
 
     Raises Unreachable where something has no price: several ranks without a calibration of collectives.
@@ -139,7 +139,7 @@ def predict(
         extrapolated=tuple(notes.extrapolated),
         remarks=tuple(notes.remarks),
     )
-    return Answer(prediction, regions, result, target)
+    return Predicted(prediction, regions, result, target)
 
 
 def _prices(
