@@ -14,7 +14,7 @@ from analysis.divergence.calls import CALLS
 from analysis.divergence.steps import GROWTH
 from analysis.headline import BADGES, badge
 from analysis.load.frames import Frames
-from analysis.page.sections import Mark, Table
+from analysis.page.sections import Mark, Shown, Table, lines_of
 from analysis.page.text import below, number
 from analysis.regions import regions, summary
 from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight
@@ -75,79 +75,89 @@ def alone(groups: list[Group]) -> list[str]:
     ]
 
 
+VARIABILITY = (
+    Shown("name", lambda row: row.name),
+    Shown("of", lambda row: "blocks" if row.kind == "fingerprints" else "values"),
+    Shown("step", lambda row: row.step, number=True),
+    Shown("against", lambda row: row.against),
+    Shown("pairs", lambda row: row.pairs, number=True),
+    Shown("distinct", lambda row: f"{row.distinct} of {row.runs}", number=True),
+    Shown("effective", lambda row: number(row.effective), number=True),
+    Shown("max |V_s|", lambda row: number(row.v_s_max), number=True),
+    Shown("V_ermv", lambda row: number(row.v_ermv_mean), number=True),
+    Shown("V_c", lambda row: number(row.v_c_mean), number=True),
+    Shown("max ULP", lambda row: number(row.ulp_max), number=True),
+    Shown("undefined", lambda row: row.undefined or "", number=True),
+    Shown("p at 95 %", lambda row: below(row.bound), number=True),
+)
+
+
 def variability_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
     """(cell, table) of what `variability` returned: runs that are judged against each other. Folded where no difference
     was seen."""
-    columns = ("name", "of", "step", "against", "pairs", "distinct", "effective", "max |V_s|", "V_ermv",
-               "V_c", "max ULP", "undefined", "p at 95 %")  # fmt: skip
-    tables = []
-    for cell, same in frame.groupby("cell", sort=False):
-        rows = [
-            (
-                row.name,
-                "blocks" if row.kind == "fingerprints" else "values", row.step, row.against, row.pairs,
-                f"{row.distinct} of {row.runs}", number(row.effective), number(row.v_s_max),
-                number(row.v_ermv_mean), number(row.v_c_mean), number(row.ulp_max), row.undefined or "",
-                below(row.bound),
-            )
-            for row in same.itertuples(index=False)
-        ]  # fmt: skip
-        equal = not (same["v_c_max"] > 0).any()
-        tables.append((cell, Table(columns, rows, (columns[2], *columns[4:]), folded=equal)))
-    return tables
+    return [
+        (cell, lines_of(same, VARIABILITY, folded=not (same["v_c_max"] > 0).any()))
+        for cell, same in frame.groupby("cell", sort=False)
+    ]
+
+
+OF_LEVELS = (
+    Shown("against", lambda row: row.against),
+    Shown("distinct", lambda row: _distinct(row)),
+    Shown("effective", lambda row: number(row.effective), number=True),
+    Shown("pairs that differ", lambda row: f"{row.differing} of {row.pairs}", number=True),
+    Shown("max |V_s|", lambda row: number(row.v_s_max), number=True),
+    Shown("V_ermv", lambda row: number(row.v_ermv_max), number=True),
+    Shown("V_c", lambda row: number(row.v_c_max), number=True),
+    Shown("max ULP", lambda row: number(row.ulp_max), number=True),
+    Shown("undefined", lambda row: row.undefined or "", number=True),
+    Shown("no difference seen", lambda row: row.note.partition(";")[0]),
+)
 
 
 def factor_table(frame: pd.DataFrame, factor: str) -> tuple[str, Table]:
     """What `factors.by_factor` returned."""
-    columns = ("app", factor, "against", "distinct", "effective", "pairs that differ", "max |V_s|", "V_ermv", "V_c",
-               "max ULP", "undefined", "no difference seen")  # fmt: skip
-    rows = [
-        (
-            row.app, row.level, row.against,
-            f"{row.distinct:.0f} in {row.runs} runs" + (f", {row.cells} cells" if row.cells > 1 else "")
-            if row.distinct == row.distinct else f"{row.runs} run{'s' * (row.runs != 1)}",
-            number(row.effective), f"{row.differing} of {row.pairs}", number(row.v_s_max), number(row.v_ermv_max),
-            number(row.v_c_max), number(row.ulp_max), row.undefined or "",
-            row.note.partition(";")[0],
-        )
-        for row in frame.itertuples(index=False)
-    ]  # fmt: skip
-    left_out = int(factor == "app")
-    title = f"Variability by {factor}: largest over names, at the last step"
-    return title, Table(columns[left_out:], [row[left_out:] for row in rows], columns[-8:-1])
+    app = [] if factor == "app" else [Shown("app", lambda row: row.app)]
+    columns = (*app, Shown(factor, lambda row: row.level), *OF_LEVELS)
+    return f"Variability by {factor}: largest over names, at the last step", lines_of(frame, columns)
+
+
+def _distinct(row: Any) -> str:
+    if row.distinct != row.distinct:
+        return f"{row.runs} run{'s' * (row.runs != 1)}"
+    return f"{row.distinct:.0f} in {row.runs} runs" + (f", {row.cells} cells" if row.cells > 1 else "")
+
+
+TRANSPORT = (
+    Shown("from", lambda row: row.a),
+    Shown("to", lambda row: row.b),
+    Shown("name", lambda row: row.name),
+    Shown("step", lambda row: row.step, number=True),
+    Shown("runs", lambda row: f"{row.runs_a}, {row.runs_b}", number=True),
+    Shown("W1", lambda row: number(row.w1), number=True),
+    Shown("of its deviation", lambda row: number(row.w1 / row.scale) if row.scale else "", number=True),
+    Shown("p", lambda row: number(row.p), number=True),
+    Shown("above at deciles", lambda row: row.above),
+    Shown("below at deciles", lambda row: row.below),
+)
+SHIFT = (
+    Shown("quantile", lambda row: f"{row.quantile:.1f}", number=True),
+    Shown("from", lambda row: f"{row.start:.6g}", number=True),
+    Shown("to", lambda row: f"{row.end:.6g}", number=True),
+    Shown("shift", lambda row: number(row.shift), number=True),
+    Shown("low", lambda row: number(row.low), number=True),
+    Shown("high", lambda row: number(row.high), number=True),
+)
 
 
 def transport_tables(distances: pd.DataFrame, shifts: pd.DataFrame) -> list[tuple[str, Table]]:
     """What `transport.transport` returned: the distances, then a table of the shift function for each value whose band
     leaves zero somewhere."""
-    columns = (
-        "from",
-        "to",
-        "name",
-        "step",
-        "runs",
-        "W1",
-        "of its deviation",
-        "p",
-        "above at deciles",
-        "below at deciles",
-    )
-    rows = [
-        (row.a, row.b, row.name, row.step, f"{row.runs_a}, {row.runs_b}", number(row.w1),
-         number(row.w1 / row.scale) if row.scale else "", number(row.p), row.above, row.below)
-        for row in distances.itertuples(index=False)
-    ]  # fmt: skip
-    tables = [("Transport from cell to cell", Table(columns, rows, columns[3:8]))]
+    tables = [("Transport from cell to cell", lines_of(distances, TRANSPORT))]
     telling = distances[(distances["above"] != "") | (distances["below"] != "")]
     for row in telling.itertuples(index=False):
         own = shifts[(shifts["a"] == row.a) & (shifts["b"] == row.b) & (shifts["name"] == row.name)]
-        texts = [
-            (f"{each.quantile:.1f}", f"{each.start:.6g}", f"{each.end:.6g}",
-             number(each.shift), number(each.low), number(each.high))
-            for each in own.itertuples(index=False)
-        ]  # fmt: skip
-        heads = ("quantile", "from", "to", "shift", "low", "high")
-        tables.append((f"Shift of {row.name}: {row.a} to {row.b}", Table(heads, texts, heads)))
+        tables.append((f"Shift of {row.name}: {row.a} to {row.b}", lines_of(own, SHIFT)))
     return tables
 
 
@@ -276,14 +286,14 @@ def run_tables(shown: dict[str, pd.DataFrame]) -> Iterator[tuple[str, Table]]:
             (r.repeat, "yes" if r.complete else "NO", r.last_step, number(r.wall_s), r.state or "-")
             for r in repeats.itertuples(index=False)
         ]
-        yield "Repeats", Table(heads, repeated, heads[2:4])
+        yield "Repeats", Table(heads, repeated, ("last step", "wall time, s"))
         heads = ("table", "name", "rows", "steps", "blocks")
         recorded = shown["recorded"]
         rows_of_names: list[tuple[object, ...]] = [
             (r.table, r.name, r.rows, r.steps, r.blocks or "-")
             for r in recorded[recorded["run"] == run].itertuples(index=False, name="Row")
         ]
-        yield "Recorded", Table(heads, rows_of_names, heads[2:])
+        yield "Recorded", Table(heads, rows_of_names, ("rows", "steps", "blocks"))
         yield from _lacking_tables(shown["lacking"][shown["lacking"]["run"] == run])
         medians = shown["regions"][shown["regions"]["run"] == run]
         if len(medians):
@@ -331,7 +341,7 @@ def _lacking_tables(lacking: pd.DataFrame) -> Iterator[tuple[str, Table]]:
     if len(unreached):
         heads = ("sum", "why", "calls of all ranks")
         rows = list(zip(unreached["call"], unreached["why"], unreached["calls"], strict=True))
-        yield "Sums that the guarantee did not reach", Table(heads, rows, heads[2:])
+        yield "Sums that the guarantee did not reach", Table(heads, rows, ("calls of all ranks",))
 
 
 def _recorded(frames: Frames, run: str) -> Iterator[tuple[object, ...]]:

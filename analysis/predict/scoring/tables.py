@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.page.sections import Table
+from analysis.page.sections import Shown, Table, lines_of, table_of
 from analysis.page.text import interval, number
 from analysis.predict.scoring.score import FLOOR_MOST, NOT_TESTABLE, Score, methods
 from analysis.verdict import counted
@@ -108,101 +108,121 @@ def method_words(target: Any, beside: pd.DataFrame) -> list[str]:
     return words + ([f"method {target.method[:6]}"] if alike > 1 or not words else [])
 
 
+# Of what a target is called, and its row.
+TARGET = (
+    Shown("line", lambda name, row: row.row, number=True),
+    Shown("target", lambda name, row: name),
+    Shown("runs", lambda name, row: row.runs, number=True),
+    Shown("predicted, ms per step", lambda name, row: number(1e3 * row.median_s), number=True),
+    Shown("80 % interval", lambda name, row: interval(1e3 * row.low_s, 1e3 * row.high_s), number=True),
+    Shown("measured", lambda name, row: number(1e3 * row.measured_s), number=True),
+    Shown("error", lambda name, row: f"{row.error:.1%}", number=True),
+    Shown("floor", lambda name, row: _percent(row.floor, FLOOR_MOST), number=True),
+    Shown("bias", lambda name, row: f"{row.bias:+.1%}", number=True),
+    Shown("within", lambda name, row: f"{row.inside} of {row.runs}"),
+    Shown("extrapolated", lambda name, row: row.extrapolated),
+)
+
+
 def target_tables(score: Score) -> list[tuple[str, Table]]:
     """Predicted and measured times of every target, its error beside its floor."""
-    columns = ("line", "target", "runs", "predicted, ms per step", "80 % interval", "measured", "error", "floor",
-               "bias", "within", "extrapolated")  # fmt: skip
     known = names(score.targets)
-    rows = [
-        (
-            t.row, known[t.row], t.runs, number(1e3 * t.median_s), interval(1e3 * t.low_s, 1e3 * t.high_s),
-            number(1e3 * t.measured_s), f"{t.error:.1%}", _percent(t.floor, FLOOR_MOST), f"{t.bias:+.1%}",
-            f"{t.inside} of {t.runs}", t.extrapolated,
-        )
-        for t in score.targets.itertuples(index=False)
-    ]  # fmt: skip
-    return [("Predicted and measured", Table(columns, rows, (columns[0], *columns[2:9])))] if rows else []
+    rows = [(known[row.row], row) for row in score.targets.itertuples(index=False)]
+    return [("Predicted and measured", table_of(rows, TARGET))] if rows else []
+
+
+PRICE_ERRORS = (
+    Shown("guarantee", lambda row: row.guarantee),
+    Shown("", lambda row: row.kind),
+    Shown("prices", lambda row: row.targets, number=True),
+    Shown("error", lambda row: f"{row.error:.1%}", number=True),
+    Shown("floor", lambda row: _percent(row.floor, FLOOR_MOST), number=True),
+    Shown("verdict", lambda row: row.verdict),
+)
+# Of what a target is called, and the row of its price.
+PRICES = (
+    Shown("guarantee", lambda name, row: row.guarantee),
+    Shown("against", lambda name, row: row.weakest),
+    Shown("target", lambda name, row: name),
+    Shown("predicted", lambda name, row: f"x {number(row.predicted)}", number=True),
+    Shown("measured", lambda name, row: f"x {number(row.measured)}", number=True),
+    Shown("error", lambda name, row: f"{row.error:.1%}", number=True),
+    Shown("floor", lambda name, row: _percent(row.floor, FLOOR_MOST), number=True),
+)
 
 
 def price_tables(score: Score) -> list[tuple[str, Table]]:
     """What guarantees cost, predicted and measured, each beside how far two such prices lie apart."""
-    columns = ("guarantee", "against", "target", "predicted", "measured", "error", "floor")
     known = names(score.targets)
-    rows = [
-        (
-            p.guarantee, p.weakest, known[p.row], f"x {number(p.predicted)}", f"x {number(p.measured)}",
-            f"{p.error:.1%}", _percent(p.floor, FLOOR_MOST),
-        )
-        for p in score.prices.itertuples(index=False)
-    ]  # fmt: skip
+    rows = [(known[row.row], row) for row in score.prices.itertuples(index=False)]
     if not rows:
         return []
-    heads = ("guarantee", "", "prices", "error", "floor", "verdict")
-    errors = [
-        (e.guarantee, e.kind, e.targets, f"{e.error:.1%}", _percent(e.floor, FLOOR_MOST), e.verdict)
-        for e in score.price_errors.itertuples(index=False)
-    ]
     return [
-        ("Price of each guarantee", Table(heads, errors, heads[2:5])),
-        ("Prices, predicted and measured", Table(columns, rows, columns[3:])),
+        ("Price of each guarantee", lines_of(score.price_errors, PRICE_ERRORS)),
+        ("Prices, predicted and measured", table_of(rows, PRICES)),
     ]
+
+
+METHOD = (
+    Shown("predicted by", lambda row: row.method),
+    Shown("targets", lambda row: row.targets, number=True),
+    Shown("error", lambda row: _percent(row.error), number=True),
+    Shown("error of the prediction there", lambda row: _percent(row.prediction_error), number=True),
+    Shown("prediction better for", lambda row: "" if row.method == "prediction" else f"{row.better} of {row.targets}",
+          number=True),
+)  # fmt: skip
 
 
 def method_tables(score: Score) -> list[tuple[str, Table]]:
     """The prediction beside the baselines."""
-    columns = ("predicted by", "targets", "error", "error of the prediction there", "prediction better for")
     return [
-        (
-            f"Beside simple predictions: {kind}",
-            Table(columns, [
-                (
-                    m.method, m.targets, _percent(m.error), _percent(m.prediction_error),
-                    "" if m.method == "prediction" else f"{m.better} of {m.targets}",
-                )
-                for m in own.itertuples(index=False)
-            ], columns[1:]),
-        )
+        (f"Beside simple predictions: {kind}", lines_of(own, METHOD))
         for kind, own in methods(score.targets).groupby("kind")
-    ]  # fmt: skip
+    ]
+
+
+SUMMARY = (
+    Shown("", lambda row: row.kind),
+    Shown("targets", lambda row: row.targets, number=True),
+    Shown("runs", lambda row: row.runs, number=True),
+    Shown("error", lambda row: f"{row.error:.1%}", number=True),
+    Shown("floor", lambda row: _percent(row.floor, FLOOR_MOST), number=True),
+    Shown("within the 80 % interval", lambda row: f"{row.coverage:.0%} ({_between(row)})", number=True),
+    Shown("CRPS over measured", lambda row: f"{row.crps:.1%}", number=True),
+    Shown("verdict", lambda row: row.verdict),
+)
+
+
+def _between(row: Any) -> str:
+    return interval(row.coverage_low, row.coverage_high, "{:.0%}".format)
 
 
 def summary_tables(score: Score) -> list[tuple[str, Table]]:
     """The score in numbers, a row per kind of targets."""
-    columns = (
-        "",
-        "targets",
-        "runs",
-        "error",
-        "floor",
-        "within the 80 % interval",
-        "CRPS over measured",
-        "verdict",
-    )
-    rows = [
-        (
-            own.kind, own.targets, own.runs, f"{own.error:.1%}", _percent(own.floor, FLOOR_MOST),
-            f"{own.coverage:.0%} ({interval(own.coverage_low, own.coverage_high, '{:.0%}'.format)})",
-            f"{own.crps:.1%}", own.verdict,
-        )
-        for own in score.summary.itertuples(index=False)
-    ]  # fmt: skip
-    return [("Score", Table(columns, rows, columns[1:7]))] if rows else []
+    return [("Score", lines_of(score.summary, SUMMARY))] if len(score.summary) else []
+
+
+# Of what a target is called, and the row of its region.
+REGION = (
+    Shown("target", lambda name, row: name),
+    Shown("region", lambda name, row: row.name),
+    Shown("predicted, ms per step", lambda name, row: number(1e3 * row.predicted_s), number=True),
+    Shown("measured", lambda name, row: number(1e3 * row.measured_s), number=True),
+    Shown("ratio", lambda name, row: number(row.ratio), number=True),
+)
 
 
 def region_tables(score: Score) -> list[tuple[str, Table]]:
     """The regions of each target whose prediction differs most from what was measured, in seconds."""
-    columns = ("target", "region", "predicted, ms per step", "measured", "ratio")
     known = names(score.targets)
     off = score.regions[score.regions["measured_s"].notna()]
     off = off.assign(apart=(off["measured_s"] - off["predicted_s"]).abs())
-    rows = []
-    for row, own in off.groupby("row", sort=False):
-        for region in own.nlargest(5, "apart").itertuples(index=False):
-            rows.append(
-                (known[row], region.name, number(1e3 * region.predicted_s), number(1e3 * region.measured_s),
-                 number(region.ratio))
-            )  # fmt: skip
-    return [("Regions that differ most", Table(columns, rows, columns[2:]))] if rows else []
+    rows = [
+        (known[target], region)
+        for target, own in off.groupby("row", sort=False)
+        for region in own.nlargest(5, "apart").itertuples(index=False)
+    ]
+    return [("Regions that differ most", table_of(rows, REGION))] if rows else []
 
 
 def ledger_frame(score: Score, ledger: Ledger) -> pd.DataFrame:
@@ -222,31 +242,23 @@ def ledger_frame(score: Score, ledger: Ledger) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=columns)
 
 
+LEDGER = (
+    Shown("line", lambda row: row.line, number=True),
+    Shown("appended (UTC)", lambda row: row.time[:19].replace("T", " ")),
+    Shown("target", lambda row: f"{row.app}, {counted(row.ranks, 'rank')}"),
+    Shown("problem", lambda row: row.problem),
+    Shown("ms per step", lambda row: number(1e3 * row.median_s), number=True),
+    Shown("80 % interval", lambda row: interval(1e3 * row.low_s, 1e3 * row.high_s), number=True),
+    Shown("model", lambda row: row.model),
+    Shown("runs", lambda row: row.runs or "", number=True),
+    Shown("hash", lambda row: row.hash[:HASH_SHOWN]),
+)
+
+
 def ledger_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
     """The rows of the ledger, the latest first."""
-    columns = (
-        "line",
-        "appended (UTC)",
-        "target",
-        "problem",
-        "ms per step",
-        "80 % interval",
-        "model",
-        "runs",
-        "hash",
-    )
-    frame = ledger_frame(score, ledger).iloc[::-1].head(ROWS_SHOWN)
-    rows = [
-        (
-            r.line, r.time[:19].replace("T", " "), f"{r.app}, {counted(r.ranks, 'rank')}", r.problem,
-            number(1e3 * r.median_s), interval(1e3 * r.low_s, 1e3 * r.high_s), r.model, r.runs or "",
-            r.hash[:HASH_SHOWN],
-        )
-        for r in frame.itertuples(index=False)
-    ]  # fmt: skip
-    return [
-        (f"The ledger {ledger.path}", Table(columns, rows, (columns[0], *columns[4:6], columns[7])))
-    ] * bool(rows)
+    latest = ledger_frame(score, ledger).iloc[::-1].head(ROWS_SHOWN)
+    return [(f"The ledger {ledger.path}", lines_of(latest, LEDGER))] if len(latest) else []
 
 
 def _percent(x: float, limit: float = math.inf) -> str:
