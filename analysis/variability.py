@@ -64,7 +64,8 @@ def variability(
                 if last is None or not last.alike:
                     continue
                 counts = last.counts
-                for against_, some in ({EACH_OTHER: []} | of.get((cell, name, table), {})).items():
+                by_reference: dict[str, list[Pairs]] = {EACH_OTHER: []} | of.get((cell, name, table), {})
+                for against_, some in by_reference.items():
                     count = sum(map(len, some))
                     same = whole and count and not any(each.differing for each in some)
                     tries = len(members) if against_ == EACH_OTHER else count

@@ -56,7 +56,7 @@ def arrangement(frames: Frames, table: str, run: Id) -> bytes:
     tree = frames.leaves(table, *run)
     digest = xxhash.xxh3_128()
     for key in KEYS:
-        digest.update(np.ascontiguousarray(getattr(tree, key)))
+        digest.update(np.ascontiguousarray(getattr(tree, key)).data)
         digest.update(b"|")
     return digest.digest()
 
