@@ -242,7 +242,9 @@ def _growing(group, column: str, dtype: np.dtype, chunk: tuple[int, ...]):
     properties.set_shuffle()
     properties.set_deflate(1)
     space = h5s.create_simple((0, *chunk[1:]), (h5s.UNLIMITED, *chunk[1:]))
-    return Dataset(h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties))
+    return Dataset(
+        h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties)
+    )
 
 
 def _with_holes(group, column: str, dtype: np.dtype, shape: tuple[int, ...]):
@@ -253,7 +255,9 @@ def _with_holes(group, column: str, dtype: np.dtype, shape: tuple[int, ...]):
     properties.set_obj_track_times(False)
     properties.set_fill_time(h5d.FILL_TIME_NEVER)
     space = h5s.create_simple(shape)
-    return Dataset(h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties))
+    return Dataset(
+        h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties)
+    )
 
 
 def _length(columns: Columns) -> int:
