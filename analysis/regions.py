@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
@@ -46,16 +48,17 @@ def regions(frames: Frames) -> pd.DataFrame:
     ).drop(columns=["total", "own", "most"])
 
 
-def summary(table: pd.DataFrame) -> pd.DataFrame:
+def summary(table: pd.DataFrame, each: Sequence[str] = ()) -> pd.DataFrame:
     """Medians over the complete runs of each (group, rank count) of what `regions` returned, with `runs`; the
-    regions with the most exclusive time first."""
+    regions with the most exclusive time first. Of `each` value of these columns apart, in the order of the table."""
     numbers = ["calls", "total_s", "exclusive_s", "max_s", "imbalance", "share"]
-    by = table[table["complete"]].groupby(["group", "size", "name"], sort=False)
+    by = table[table["complete"]].groupby([*each, "group", "size", "name"], sort=False)
     medians = by[numbers].median().assign(runs=by.size()).reset_index()
-    most = medians.groupby("name")["exclusive_s"].transform("max")
-    return medians.assign(most=most).sort_values(
-        ["most", "name", "group", "size"], ascending=[False, True, True, True], kind="stable"
-    ).drop(columns="most").reset_index(drop=True)  # fmt: skip
+    most = medians.groupby([*each, "name"])["exclusive_s"].transform("max")
+    first = medians.groupby(list(each), sort=False).ngroup() if each else 0
+    return medians.assign(first=first, most=most).sort_values(
+        ["first", "most", "name", "group", "size"], ascending=[True, False, True, True, True], kind="stable"
+    ).drop(columns=["first", "most"]).reset_index(drop=True)  # fmt: skip
 
 
 def costs(frames: Frames) -> pd.DataFrame:

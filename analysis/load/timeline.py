@@ -103,6 +103,13 @@ def _on_rank_0(ns: np.ndarray, first: int, attributes: dict) -> np.ndarray:
 
 def _depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     """How many intervals are around each, of those sorted by start and then by falling end."""
+    if (end > start).all():  # all at once, where they nest as calls do
+        known = np.arange(len(start)) - np.searchsorted(np.sort(end), start, side="right")
+        keys = known * len(start) + np.arange(len(start))
+        ordered = np.sort(keys)
+        around = ordered[np.searchsorted(ordered, keys - len(start)) - 1] % max(len(start), 1)
+        if (end <= np.where(known > 0, end[around], end)).all():
+            return known.astype(np.int32)
     depths = np.zeros(len(start), np.int32)
     open_ends: list[int] = []
     for i, (begin, stop) in enumerate(zip(start.tolist(), end.tolist(), strict=True)):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -19,6 +20,10 @@ from analysis.page.text import below, number
 from analysis.regions import regions, summary
 from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight
 
+MOST_RUNS = 12  # of which each is shown
+MOST_KINDS = 3  # of more runs, of which one is shown
+MOST_NAMES = 40  # rows of a table of names; the rest is counted, and all are in CSV and JSON
+MOST_COLUMNS = 12  # names beside each other
 SHARES = 0.005  # by how much rounded shares may add up to more than all
 STATE_SHOWN = 12  # characters of a final state
 GROUPS = ("verdict", "badge", "group", "words", "guarantee", "ordering", "ranks", "runs", "incomplete", "results",
@@ -95,10 +100,19 @@ VARIABILITY = (
 def variability_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
     """(cell, table) of what `variability` returned: runs that are judged against each other. Folded where no difference
     was seen."""
-    return [
-        (cell, lines_of(same, VARIABILITY, folded=not (same["v_c_max"] > 0).any()))
-        for cell, same in frame.groupby("cell", sort=False)
-    ]
+    tables = []
+    for cell, same in frame.groupby("cell", sort=False):
+        few, left = same, same["name"].nunique() - MOST_NAMES
+        if left > 0:
+            far = same.groupby("name", sort=False)[["v_c_max", "ulp_max"]].max().fillna(0.0)
+            ordered = far.sort_values(["v_c_max", "ulp_max"], ascending=False, kind="stable")
+            few = same[same["name"].isin(ordered.index[:MOST_NAMES])]
+        table = lines_of(few, VARIABILITY, folded=not (same["v_c_max"] > 0).any())
+        if left > 0:
+            rest = (f"and {left:,} more names", *[""] * (len(table.columns) - 1))
+            table = replace(table, rows=[*table.rows, rest])
+        tables.append((cell, table))
+    return tables
 
 
 OF_LEVELS = (
@@ -211,6 +225,12 @@ def steps_table(frame: pd.DataFrame, steps: int = 12) -> tuple[str, Table]:
     last = max(1, min(steps, len(known)) - 1)
     chosen = {known[round(i * (len(known) - 1) / last)] for i in range(min(steps, len(known)))}
     names = frame["name"].drop_duplicates().tolist()
+    title = "Growth: blocks that differ, and the largest relative difference of values"
+    if len(names) > MOST_COLUMNS:
+        far = frame.groupby("name", sort=False)["fraction"].max().sort_values(ascending=False, kind="stable")
+        first = set(far.index[:MOST_COLUMNS])
+        title += f"; {MOST_COLUMNS} of {len(names):,} names, those of which the most differs"
+        names = [name for name in names if name in first]
     rows = []
     for step, same in frame[frame["step"].isin(chosen)].groupby("step"):
         cells = {
@@ -221,9 +241,7 @@ def steps_table(frame: pd.DataFrame, steps: int = 12) -> tuple[str, Table]:
         }
         rows.append((step, *(cells.get(name, "") for name in names)))
     columns = ("step", *names)
-    return "Growth: blocks that differ, and the largest relative difference of values", Table(
-        columns, rows, columns
-    )
+    return title, Table(columns, rows, columns)
 
 
 def calls_table(frame: pd.DataFrame, most: int = 12) -> tuple[str, Table]:
@@ -269,8 +287,17 @@ def comparison_frames(
 
 
 def run_tables(shown: dict[str, pd.DataFrame]) -> Iterator[tuple[str, Table]]:
-    """What each run is, its repeats, what it recorded, and its times, from what `run_frames` returned."""
-    for run, repeats in shown["runs"].groupby("run", sort=False):
+    """What each run is, its repeats, what it recorded, and its times, from what `run_frames` returned. Of many runs
+    those of one kind are counted, and the first of each of the first kinds is shown."""
+    runs = shown["runs"]
+    if runs["run"].nunique() > MOST_RUNS:
+        table, first = _kinds_of_runs(runs)
+        yield (
+            f"{runs['run'].nunique():,} runs; of each row the first is shown below, up to {MOST_KINDS}",
+            table,
+        )
+        runs = runs[runs["run"].isin(first)]
+    for run, repeats in runs.groupby("run", sort=False):
         first = repeats.iloc[0]
         method = ", ".join(f"{key}={_plain(value)}" for key, value in json.loads(first["method"]).items())
         rows = [
@@ -293,14 +320,58 @@ def run_tables(shown: dict[str, pd.DataFrame]) -> Iterator[tuple[str, Table]]:
             (r.table, r.name, r.rows, r.steps, r.blocks or "-")
             for r in recorded[recorded["run"] == run].itertuples(index=False, name="Row")
         ]
-        yield "Recorded", Table(heads, rows_of_names, ("rows", "steps", "blocks"))
+        rows_of_names, counted_ = first_names(rows_of_names, lambda row: row[2], "of the most rows")
+        yield f"Recorded{counted_}", Table(heads, rows_of_names, ("rows", "steps", "blocks"))
         yield from _lacking_tables(shown["lacking"][shown["lacking"]["run"] == run])
         medians = shown["regions"][shown["regions"]["run"] == run]
         if len(medians):
             title = "Wall time per region, mean over ranks, median over repeats"
             if medians["share"].sum() > 1.0 + SHARES:
                 title += "; shares add up to more than 100 %, since regions overlap or repeats differ"
-            yield title, region_table(medians)
+            few, counted_ = few_regions(medians)
+            yield title + counted_, region_table(few)
+
+
+def _kinds_of_runs(runs: pd.DataFrame) -> tuple[Table, list[str]]:
+    """Runs counted by what they are, and the first run of each of the first rows."""
+    by = runs.groupby(["app", "problem", "guarantee", "ordering", "size", "method"], sort=False)
+    heads = ("application", "problem", "guarantee", "ordering", "ranks", "runs", "whole", "last step", "wall time, s",
+             "first")  # fmt: skip
+    rows: list[tuple[object, ...]] = []
+    for (app, problem, guarantee, ordering, size, _), same in by:
+        times, steps = (
+            same["wall_s"].dropna(),
+            sorted({int(same["last_step"].min()), int(same["last_step"].max())}),
+        )
+        wall = " to ".join(dict.fromkeys((number(times.min()), number(times.max())))) if len(times) else ""
+        rows.append((app, problem, guarantee, ordering, size, len(same), int(same["complete"].sum()),
+                     " to ".join(map(str, steps)), wall, same["run"].iloc[0]))  # fmt: skip
+    rows.sort(key=lambda row: -int(str(row[5])))
+    first = [str(row[-1]) for row in rows[:MOST_KINDS]]
+    if left := rows[MOST_NAMES:]:
+        rest = sum(int(str(row[5])) for row in left)
+        rows = [*rows[:MOST_NAMES], (f"and {len(left):,} more", "", "", "", "", rest, "", "", "", "")]
+    return Table(heads, rows, ("ranks", "runs", "whole", "last step", "wall time, s")), first
+
+
+def first_names(
+    rows: list[tuple[Any, ...]], weight: Callable[[tuple[Any, ...]], float], what: str
+) -> tuple[list[tuple[Any, ...]], str]:
+    """Of many `rows` the MOST_NAMES of the greatest `weight`, in their order, and what to say of it."""
+    if len(rows) <= MOST_NAMES:
+        return rows, ""
+    most = sorted(range(len(rows)), key=lambda i: -weight(rows[i]))[:MOST_NAMES]
+    return [rows[i] for i in sorted(most)], f": the {MOST_NAMES} {what} among {len(rows):,} names"
+
+
+def few_regions(medians: pd.DataFrame) -> tuple[pd.DataFrame, str]:
+    """The regions of `regions.summary` with the most exclusive time, where there are many, and what to say of it."""
+    names = medians["name"].drop_duplicates()
+    if len(names) <= MOST_NAMES:
+        return medians, ""
+    kept = medians[medians["name"].isin(names.iloc[:MOST_NAMES])]
+    share = kept["exclusive_s"].sum() / max(medians["exclusive_s"].sum(), 1e-300)
+    return kept, f"; the {MOST_NAMES} longest of {len(names):,} regions, {share:.0%} of the time of all"
 
 
 def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:
@@ -311,13 +382,13 @@ def run_frames(frames: Frames) -> dict[str, pd.DataFrame]:
     first = frames.runs.drop_duplicates("run")
     labels = first["run"].tolist()
     lacking = [row for run in first.itertuples(index=False) for row in _lacking(run)]
-    recorded = [row for run in labels for row in _recorded(frames, run)]
-    times = [summary(measured[measured["run"] == run]).assign(run=run) for run in labels]
+    place = {label: i for i, label in enumerate(labels)}
+    measured = measured.sort_values("run", key=lambda runs: runs.map(place), kind="stable")
     return {
         "runs": frames.runs,
-        "recorded": pd.DataFrame(recorded, columns=list(RECORDED), dtype=object),
+        "recorded": _recorded(frames, place),
         "lacking": pd.DataFrame(lacking, columns=list(LACKING), dtype=object),
-        "regions": pd.concat(times, ignore_index=True) if times else pd.DataFrame(columns=["run"]),
+        "regions": summary(measured, ["run"]),
     }
 
 
@@ -344,12 +415,21 @@ def _lacking_tables(lacking: pd.DataFrame) -> Iterator[tuple[str, Table]]:
         yield "Sums that the guarantee did not reach", Table(heads, rows, ("calls of all ranks",))
 
 
-def _recorded(frames: Frames, run: str) -> Iterator[tuple[object, ...]]:
+def _recorded(frames: Frames, place: dict[str, int]) -> pd.DataFrame:
+    """RECORDED of the runs of `place`, which says in what order."""
+    pieces = []
     for table in ("fingerprints", "values", "sizes", "order", "choices", "usage"):
-        frame = getattr(frames, table)
-        for name, same in frame[(frame["run"] == run).to_numpy()].groupby("name", observed=True):
-            blocks = same["block"][same["block"] >= 0].nunique() if "block" in same else 0
-            yield run, table, name, len(same), same["step"].nunique(), blocks
+        rows = getattr(frames, table)
+        by = rows.groupby(["run", "name"], observed=True)
+        counts = by["step"].agg(rows="size", steps="nunique").assign(table=table, blocks=0)
+        if "block" in rows:
+            own = rows[(rows["block"] >= 0).to_numpy()].groupby(["run", "name"], observed=True)
+            counts["blocks"] = own["block"].nunique().reindex(counts.index, fill_value=0)
+        pieces.append(counts.reset_index().astype({"run": "str", "name": "str"}))
+    every = pd.concat(pieces, ignore_index=True)
+    every = every[every["run"].isin(list(place))]
+    ordered = every.sort_values("run", key=lambda runs: runs.map(place), kind="stable", ignore_index=True)
+    return ordered[list(RECORDED)].astype(object)
 
 
 def _plain(value: object) -> str:

@@ -10,7 +10,7 @@ from analysis.lint.experiment import Experiment
 from analysis.load.frames import Frames
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table
-from analysis.page.tables import region_table
+from analysis.page.tables import few_regions, region_table
 from analysis.page.text import interval, number
 from analysis.regions import cost_summary, costs, regions, summary, withheld
 from analysis.report import figures
@@ -34,9 +34,10 @@ def times_sections(overview: Overview) -> list[Section]:
         intro += (
             " A column ends with its number of ranks. Inclusive time is given where other regions are inside."
         )
-    table = replace(region_table(medians), folded=len(medians) > FOLD_FROM)
+    few, counted = few_regions(medians)
+    table = replace(region_table(few), folded=len(few) > FOLD_FROM)
     drawn = figures.time_figures(measured, overview.labels)
-    return [Section("times", "Wall time per region", "", intro, drawn, [("All regions", table)])]
+    return [Section("times", "Wall time per region", "", intro, drawn, [(f"All regions{counted}", table)])]
 
 
 def costs_sections(overview: Overview) -> list[Section]:

@@ -88,8 +88,12 @@ class Waits:
 
     def of_rank(self, rank: int) -> slice:
         """Rows of `events` that are of `rank`."""
-        ranks = self.events["rank"].to_numpy()
-        return slice(*np.searchsorted(ranks, [rank, rank + 1]).tolist())
+        return slice(int(self._bounds[rank]), int(self._bounds[rank + 1]))
+
+    @cached_property
+    def _bounds(self) -> np.ndarray:
+        """Where the events of each rank begin."""
+        return np.append(0, np.cumsum(np.bincount(self.events["rank"].to_numpy(), minlength=self.size)))
 
 
 def waits(events: pd.DataFrame, size: int, partners: Partners) -> Waits:

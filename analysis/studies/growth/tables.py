@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.page.sections import Shown, Table, lines_of
+from analysis.page.tables import MOST_NAMES
 from analysis.page.text import interval, number
 from analysis.power import power_note
 
@@ -23,6 +24,9 @@ def growth_tables(fitted: pd.DataFrame, tolerance: float) -> list[tuple[str, Tab
             some = same[same["kind"] == kind]
             if len(some):
                 title = f"{cell}, against {reference}: {what}"
+                if len(some) > MOST_NAMES:
+                    title += f"; the {MOST_NAMES} largest of {len(some):,} names"
+                    some = some.loc[sorted(some["largest"].fillna(0).nlargest(MOST_NAMES).index)]
                 tables.append((title, law_table(some, "name", unit="step")))
     return tables
 
