@@ -105,7 +105,7 @@ clean:  ## remove what was built; environments (.venv*), runs and reports stay
 
 # The compiler works while pip waits for the network.
 environment:  ## .venv with all that runs need, the extension built
-	@$(MAKE) --no-print-directory -j2 $(VENV)/stamp-extension $(VENV)/stamp-packages
+	@$(MAKE) --no-print-directory -s -j2 $(VENV)/stamp-extension $(VENV)/stamp-packages
 
 $(VENV)/stamp-python:
 	@python=$$(tools/require.sh python); tools/require.sh compiler "$$python" >/dev/null

@@ -69,6 +69,37 @@ std::int64_t in_turn(const In &in, Sums &sums) {
     return NONE_BAD;
 }
 
+// Elements from ... to - 1 of a part that begins at `begin`, in the order of their buckets, from items[first] on; start[b]:
+// where bucket b begins. What is carried of an element is itself, or its place in the part. Returns `to`, or the place of
+// the first index that is out of range. Not inlined: it is the same for all sums of a type.
+template <typename Carried, typename Element, typename Place>
+__attribute__((noinline)) std::int64_t sort_share(const Place *index, std::int64_t bins, const Element *x, std::int64_t begin,
+                                                  std::int64_t from, std::int64_t to, Buckets of, std::int64_t first,
+                                                  std::uint32_t *start, Item<Carried> *items) {
+    using i64 = std::int64_t;
+    std::uint32_t next[MOST_BUCKETS] = {}, before = std::uint32_t(first);
+    for (i64 i = from; i < to; ++i) {
+        if (std::uint64_t(i64(index[i])) >= std::uint64_t(bins)) return i;
+        ++next[i64(index[i]) >> of.shift];
+    }
+    for (i64 b = 0; b < of.count; ++b) {
+        start[b] = before;
+        before += std::exchange(next[b], before);
+    }
+    start[of.count] = before;
+    const std::uint32_t mask = (std::uint32_t(1) << of.shift) - 1;
+    for (i64 i = from; i < to; ++i) {
+        const i64 bin = index[i];
+        Item<Carried> &item = items[next[bin >> of.shift]++];
+        if constexpr (std::is_same_v<Carried, Element>)
+            item.carried = x[i];
+        else
+            item.carried = Carried(i - begin);
+        item.bin = std::uint32_t(bin) & mask;
+    }
+    return to;
+}
+
 template <typename In, typename Sums>
 std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
     using i64 = std::int64_t;
@@ -88,29 +119,9 @@ std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
 #pragma omp for schedule(dynamic) reduction(min : bad)
             for (i64 s = 0; s < shares; ++s) {
                 const i64 from = std::min(in.n, begin + s * share), to = std::min(in.n, from + share);
-                std::uint32_t *start = starts.data() + s * (of.count + 1), next[MOST_BUCKETS] = {};
-                i64 i = from;
-                for (; i < to && in.fits(i); ++i) ++next[in.bin(i) >> of.shift];
-                if (i < to) {
-                    bad = std::min(bad, i);
-                    continue;
-                }
-                std::uint32_t before = std::uint32_t(s * share);
-                for (i64 b = 0; b < of.count; ++b) {
-                    start[b] = before;
-                    before += std::exchange(next[b], before);
-                }
-                start[of.count] = before;
-                const std::uint32_t mask = (std::uint32_t(1) << of.shift) - 1;
-                for (i = from; i < to; ++i) {
-                    const i64 bin = in.bin(i);
-                    Item<Carried> &item = items[next[bin >> of.shift]++];
-                    if constexpr (MOVED)
-                        item.carried = in.x[i];
-                    else
-                        item.carried = Carried(i - begin);
-                    item.bin = std::uint32_t(bin) & mask;
-                }
+                const i64 end = sort_share<Carried>(in.index, in.bins, in.x, begin, from, to, of, s * share,
+                                                    starts.data() + s * (of.count + 1), items.get());
+                if (end < to) bad = std::min(bad, end);
             }
             if (bad < in.n) break;  // all threads see the same
 #pragma omp for schedule(dynamic)

@@ -103,3 +103,15 @@ def test_no_python_headers(checkout, tools):
     executable(tools / "python3", "exit 0")
     executable(tools / "c++", "echo 'fatal error: Python.h: No such file' >&2; exit 1")
     assert "apt install python3-dev" in refusal(make(checkout, tools, "demo"), checkout)
+
+
+def test_the_extension_is_compiled_once_and_a_demo_installs_no_tests(checkout, tools):
+    """What `make demo` would do first: `build_ext` alone compiles; pip is told not to, and fetches no package for tests."""
+    (tools / "make").symlink_to(shutil.which("make"))
+    planned = make(checkout, tools, "-n", "demo")
+    assert planned.returncode == 0, planned.stderr
+    assert planned.stdout.count("build_ext") == 1
+    before, _, after = planned.stdout.partition("export FPNA_EXTENSION=none\n")
+    assert " -e " not in before and after.count(" -e ") == 1 and '-e ".[mpi,torch,analysis]"' in after
+    tests = make(checkout, tools, "-n", ".venv/stamp-tests")
+    assert tests.stdout.count("export FPNA_EXTENSION=none\n") == tests.stdout.count(" -e ") == 2
