@@ -11,6 +11,8 @@ import pytest
 
 from jobs.applications import options as known_options
 from miniapps import applications
+from miniapps.partition import models as meshed
+from miniapps.training import models as parallel
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("kernels", "miniapps", "analysis", "jobs", "fpna")
@@ -251,3 +253,16 @@ def test_a_name_of_a_class_means_one_thing_in_its_room():
                 depth = 3 if name.startswith("analysis.studies.") else 2
                 places.setdefault((".".join(name.split(".")[:depth]), node.name), []).append(name)
     assert not {key: where for key, where in places.items() if len(where) > 1 and key[1] not in CONTRACTS}
+
+
+def test_a_model_is_named_by_its_file_and_as_a_default_alone():
+    names = {name for package in (parallel, meshed) for name in package.names()}
+    rooms = ("learning", "training", "dlrm", "mesh", "partition", "embeddings", "runner")
+    found = {
+        (name, node.value)
+        for name, tree in modules()
+        if name.startswith(tuple(f"miniapps.{room}" for room in rooms)) and ".models." not in name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and node.value in names
+    }
+    assert found == {("miniapps.training.config", "mlp"), ("miniapps.mesh.config", "gpt")}

@@ -145,7 +145,7 @@ class DlrmTrainer(ParallelTrainer):
         """The tables, whole, by name, on rank 0; None on others. Collective."""
         return {shard.placed.table.name: shard.whole(self.ctx.comm) for shard in self.tables.shards}
 
-    def take_buffers(self, arrays: dict[str, np.ndarray]) -> None:
+    def restore_buffers(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from what `buffers` gave, under any sharding."""
         for shard in self.tables.shards:
             shard.take(arrays[shard.placed.table.name])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from miniapps.learning.models import section_of
+from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.runner.config import INT32, SEEDS, option, section
 from miniapps.training import models

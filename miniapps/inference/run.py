@@ -10,7 +10,7 @@ from kernels import bits
 from kernels.registry import get
 from miniapps.inference.weights import weights
 from miniapps.layout.owners import contiguous_owner, shuffled
-from miniapps.learning.samples.images import Data, load, share
+from miniapps.learning.samples.images import Labelled, load, share
 from miniapps.learning.seeds import REQUESTS, generator
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace import fingerprint
@@ -23,7 +23,7 @@ def run(ctx) -> Outcome:
     """Answer the requests of this rank, and compare the answers of all; collective."""
     config, tracer = ctx.config, ctx.tracer
     read = load(config.data.name, config.data.dir, config.seeds.data) if ctx.rank == 0 else None
-    given = share(ctx.comm, read, Data)
+    given = share(ctx.comm, read, Labelled)
     pool = given.test_images[: config.requests.images] * np.float32(1.0 / given.largest)
     labels = given.test_labels[: config.requests.images]
     arrays = ctx.comm.bcast(weights(config) if ctx.rank == 0 else None)

@@ -5,7 +5,7 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.inference.weights import check_weights
-from miniapps.learning.models import require_heard
+from miniapps.learning.discovery import require_heard
 from miniapps.learning.samples.images import COUNTS, load
 from miniapps.runner.faults import Targets
 from miniapps.training.models import of_images

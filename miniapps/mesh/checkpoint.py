@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kernels.guarantees import ChoiceError
 from miniapps.learning.course.checkpoint import Expected, Holding
-from miniapps.learning.models import require_data
+from miniapps.learning.discovery import require_data
 from miniapps.mesh.config import SAMPLES, MeshConfig
 from miniapps.mesh.problem import deck
 from miniapps.partition import models

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from miniapps.checkpoints.options import Checkpoints
 from miniapps.learning.course.options import Seeds, Steps, evaluations
-from miniapps.learning.models import section_of
+from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
 from miniapps.runner.config import option, section

@@ -12,7 +12,7 @@ from kernels.guarantees import known
 from miniapps.errors import UsageError
 from miniapps.learning.samples import images
 from miniapps.learning.samples.batches import Batches
-from miniapps.learning.samples.images import CLASSES, COUNTS, EDGE, Data
+from miniapps.learning.samples.images import CLASSES, COUNTS, EDGE, Labelled
 from miniapps.learning.seeds import generator
 from miniapps.mesh import text
 from miniapps.partition import models
@@ -29,12 +29,12 @@ def counts(config: Any) -> tuple[int, int]:
     return COUNTS[config.data.name]
 
 
-def load(config: Any) -> Data:
+def load(config: Any) -> Labelled:
     """The samples: windows of text as images of one row, or images. Raises UsageError for files that are missing."""
     if config.data.name != "text":
         return images.load(config.data.name, config.data.dir, config.seeds.data)
     learned, tested = text.windows(config.model.tokens)
-    return Data(255, learned, np.zeros(len(learned), np.uint8), tested, np.zeros(len(tested), np.uint8))
+    return Labelled(255, learned, np.zeros(len(learned), np.uint8), tested, np.zeros(len(tested), np.uint8))
 
 
 def task(config: Any) -> Task:
@@ -62,7 +62,7 @@ def deck(config: Any) -> Any:
 class Inputs:
     """The inputs of each step, whole, the same on all ranks: by the seeds and the step alone."""
 
-    def __init__(self, config: Any, data: Data):
+    def __init__(self, config: Any, data: Labelled):
         self._data, self._task, self._seed = data, task(config), config.seeds.data
         self._model = models.model(config.model.name)
         batch = config.training.batch

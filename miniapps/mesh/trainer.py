@@ -17,7 +17,7 @@ from kernels.allreduce.execution.reducer import require_same_bits
 from miniapps.learning.course.trainer import Trainer
 from miniapps.learning.optimisers import optimiser, rate_at
 from miniapps.learning.samples import images
-from miniapps.learning.samples.images import Data
+from miniapps.learning.samples.images import Labelled
 from miniapps.learning.weights import combined, fingerprints
 from miniapps.mesh.problem import Inputs, deck, load, mesh_of, names
 from miniapps.partition import models
@@ -48,7 +48,7 @@ class MeshTrainer(Trainer):
     def __init__(self, ctx: Context):
         super().__init__(ctx, {})
         config = ctx.config
-        self.data = images.share(ctx.comm, load(config) if ctx.rank == 0 else None, Data)
+        self.data = images.share(ctx.comm, load(config) if ctx.rank == 0 else None, Labelled)
         self.inputs = Inputs(config, self.data)
         self.plan, whole, self.flops = ctx.comm.bcast(self._problem() if ctx.rank == 0 else None)
         self.mesh = mesh_of(config, ctx.options, ctx.size)
@@ -145,7 +145,7 @@ class MeshTrainer(Trainer):
             for parts in held
         ]
 
-    def take(self, state: Sequence[Sequence[np.ndarray]]) -> None:
+    def restore(self, state: Sequence[Sequence[np.ndarray]]) -> None:
         """Go on from what `state` gave, on any mesh."""
         own = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
         for arrays, parts in zip(state, own, strict=True):
@@ -161,7 +161,7 @@ class MeshTrainer(Trainer):
             for k in self.learner.buffers
         }
 
-    def take_buffers(self, arrays: dict[str, np.ndarray]) -> None:
+    def restore_buffers(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from what `buffers` gave."""
         for k in self.learner.buffers:
             source = self.plan.sources[k]

@@ -8,7 +8,7 @@ from kernels.guarantees import ChoiceError, known
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
-from miniapps.learning.models import require_heard
+from miniapps.learning.discovery import require_heard
 from miniapps.mesh.checkpoint import HOLDING
 from miniapps.mesh.problem import counts, deck, load, mesh_of, names
 from miniapps.partition import models

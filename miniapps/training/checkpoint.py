@@ -12,7 +12,7 @@ from kernels.allreduce.accumulate import order_free
 from kernels.allreduce.coding import coding
 from miniapps.learning.course.checkpoint import Arrays, Expected, Held, Holding
 from miniapps.learning.course.options import SAMPLES
-from miniapps.learning.models import require_data
+from miniapps.learning.discovery import require_data
 from miniapps.training import models
 from miniapps.training.config import TrainingConfig
 from miniapps.untrusted.regular import Refused

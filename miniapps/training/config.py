@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from miniapps.checkpoints.options import Output
 from miniapps.learning.course.options import ParallelSteps, Seeds, evaluations, target
-from miniapps.learning.models import elsewhere, section_of
+from miniapps.learning.discovery import elsewhere, section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.runner.config import SEEDS, option, section
 from miniapps.training import models

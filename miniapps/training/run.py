@@ -7,11 +7,11 @@ from miniapps.runner.outcome import Outcome
 from miniapps.runner.shares import Shares
 from miniapps.training.checkpoint import HOLDING
 from miniapps.training.policies.adaptive import Adaptive
-from miniapps.training.policies.courses import Course, Fastest, LGreco
+from miniapps.training.policies.courses import Fastest, LGreco, OneWire
 from miniapps.training.trainer import ModelTrainer
 
 COURSES = {
-    "fixed": Course,
+    "fixed": OneWire,
     "fastest": Fastest,
     "lgreco": LGreco,
     "adaprec": Adaptive,

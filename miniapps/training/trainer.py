@@ -57,7 +57,7 @@ class ModelTrainer(JudgedTrainer):
         self._held_out = self.ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
         self._correct = self.ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
 
-    def deal(self, counts: list[int]) -> None:
+    def redistribute(self, counts: list[int]) -> None:
         wires = self.wires
         self.ctx.release()
         self.own_blocks(owner_of(counts))

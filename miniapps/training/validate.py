@@ -9,7 +9,7 @@ from kernels.allreduce.coding import coding
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
-from miniapps.learning.models import require_heard
+from miniapps.learning.discovery import require_heard
 from miniapps.learning.samples.images import held_out
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need

@@ -8,7 +8,7 @@ import pytest
 from miniapps.dlrm.checkpoint import HOLDING as OF_TABLES
 from miniapps.dlrm.config import DlrmConfig
 from miniapps.errors import UsageError
-from miniapps.learning.models import require_heard, section_of
+from miniapps.learning.discovery import require_heard, section_of
 from miniapps.mesh.checkpoint import HOLDING as OF_MESHES
 from miniapps.mesh.config import MeshConfig
 from miniapps.runner.config import option, options

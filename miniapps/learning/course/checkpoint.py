@@ -106,8 +106,8 @@ class Holding(ABC):
             name: _shared(ctx.comm, arrays, name, *expected) for name, expected in self._state(held).items()
         }
         tensors = self.tensors(config)
-        trainer.take([[shared[f"{prefix}{name}"] for name in tensors] for prefix in held.prefixes()])
-        trainer.take_buffers({name: shared[f"{BUFFER}{name}"] for name in self.buffers(config)})
+        trainer.restore([[shared[f"{prefix}{name}"] for name in tensors] for prefix in held.prefixes()])
+        trainer.restore_buffers({name: shared[f"{BUFFER}{name}"] for name in self.buffers(config)})
         step, before = ctx.comm.bcast((step, before))
         ctx.continue_chain(step, before)
         return step

@@ -40,13 +40,13 @@ def run(
         return time.perf_counter() - begin if 0.0 < target <= trainer.accuracy else inf
 
     going = course(trainer, first)
-    while going.another():
+    while going.next_step():
         step += 1
         ctx.begin_step(step, last, trainer.peek)
         try:
             trainer.advance(going.position)
         except NotFinite:
-            if not going.survives():
+            if not going.recovers():
                 raise
         if shares:
             shares.observe()
@@ -60,12 +60,12 @@ def run(
         if config.output.checkpoint_every and step % config.output.checkpoint_every == 0:
             start = ctx.tracer.clock()
             if bits := config.output.checkpoint_bits:
-                trainer.take([[rounded(x, bits) for x in kept] for kept in trainer.state()])
+                trainer.restore([[rounded(x, bits) for x in kept] for kept in trainer.state()])
             holding.save(trainer, step)  # after all that the step records: its head is over it
             ctx.tracer.event(trainer.name["checkpoint"], start)
             counts = shares.decide() if shares and going.position < last else None
             if counts:
-                trainer.deal(counts)
+                trainer.redistribute(counts)
     wall = time.perf_counter() - begin - evaluated
     ctx.end_steps(step + 1)
     trainer.trace_weights()

@@ -18,14 +18,14 @@ class Course:
         self.position, self._first = position, position
         self._excluded = time.perf_counter()
 
-    def another(self) -> bool:
+    def next_step(self) -> bool:
         """Go to the next step; False when there is none. Collective."""
         if self.position >= self.config.training.last:
             return False
         self.position += 1
         return True
 
-    def survives(self) -> bool:
+    def recovers(self) -> bool:
         """Whether the run can go on from somewhere after a gradient that is no number."""
         return False
 
@@ -41,14 +41,14 @@ class Course:
 class Timed(Course):
     """The same, or until the time is over, which is a choice of the run."""
 
-    def another(self) -> bool:
+    def next_step(self) -> bool:
         """Go to the next step; False when there is none. Collective."""
         if self.position >= self.config.training.last:
             return False
         if self.config.training.seconds and self.ctx.choose("time", self._measured) == "over":
             return False
         self.decide()
-        return super().another()
+        return super().next_step()
 
     def decide(self) -> None:
         """What there is to decide before the next step."""

@@ -85,7 +85,7 @@ class Trainer(ABC):
         """Weights, and each state of the optimiser, whole, in the order of the tensors."""
         return state_of(self.optimiser)
 
-    def take(self, state: Sequence[Sequence[np.ndarray]]) -> None:
+    def restore(self, state: Sequence[Sequence[np.ndarray]]) -> None:
         """Go on from what `state` gave."""
         restore(self.optimiser, state)
 
@@ -93,11 +93,11 @@ class Trainer(ABC):
         """What else changes from step to step, whole, by name; only those of rank 0 count."""
         return {}
 
-    def take_buffers(self, arrays: dict[str, np.ndarray]) -> None:
+    def restore_buffers(self, arrays: dict[str, np.ndarray]) -> None:
         """Go on from what `buffers` gave."""
         return
 
-    def deal(self, counts: list[int]) -> None:
+    def redistribute(self, counts: list[int]) -> None:
         """Give every rank a contiguous run of so many micro-batches."""
         raise NotImplementedError("its micro-batches stay where they are")
 

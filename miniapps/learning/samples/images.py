@@ -26,7 +26,7 @@ EVERY = 5  # one of so many images is a test image, where the file does not say 
 
 
 @dataclass(frozen=True)
-class Data:
+class Labelled:
     """Images uint8 (n, edge, edge) and their labels uint8 (n,); `largest`: the value of a white pixel."""
 
     largest: int
@@ -45,7 +45,7 @@ class Data:
         return {name: getattr(self, name) for name in self.arrays() if not name.startswith("test_")}
 
 
-Kind = TypeVar("Kind", bound=Data)
+Kind = TypeVar("Kind", bound=Labelled)
 
 
 def held_out(name: str, count: int) -> np.ndarray:
@@ -54,18 +54,18 @@ def held_out(name: str, count: int) -> np.ndarray:
     return np.arange(count) % HELD_OUT.get(name, 10) == 0
 
 
-def load(name: str, directory: str, seed: int) -> Data:
+def load(name: str, directory: str, seed: int) -> Labelled:
     """The data set `name`, of files in `directory` or where its package has them; blobs are drawn by `seed`.
 
     Raises UsageError naming what is missing or damaged, and the commands that help.
     """
     if name == "blobs":
         return blobs(seed)
-    found: Data = SOURCES[name].read(contents(name, SOURCES[name], directory))
+    found: Labelled = SOURCES[name].read(contents(name, SOURCES[name], directory))
     return found
 
 
-def blobs(seed: int) -> Data:
+def blobs(seed: int) -> Labelled:
     """Ten Gaussian clusters of images, quantised like photographs."""
     rng, edge = generator(seed, BLOBS), EDGE["blobs"]
     centres = rng.uniform(64.0, 192.0, (CLASSES, edge, edge))
@@ -75,7 +75,7 @@ def blobs(seed: int) -> Data:
     return _every_fifth(np.clip(np.rint(images), 0, 255).astype(np.uint8), labels, 255)
 
 
-def share(comm, data: Data | None, kind: type[Kind]) -> Kind:
+def share(comm, data: Labelled | None, kind: type[Kind]) -> Kind:
     """Rank 0's data on every rank, others give None. Collective."""
     given = None if data is None else [np.ascontiguousarray(getattr(data, name)) for name in kind.arrays()]
     arrays = share_arrays(comm, given)
@@ -91,12 +91,12 @@ def idx(content: bytes) -> np.ndarray:
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
 
 
-def _of_idx(contents: dict[str, bytes]) -> Data:
+def _of_idx(contents: dict[str, bytes]) -> Labelled:
     labels, images, test_labels, test_images = (idx(contents[name]) for name in FASHION)
-    return Data(255, images, labels, test_images, test_labels)
+    return Labelled(255, images, labels, test_images, test_labels)
 
 
-def _of_csv(contents: dict[str, bytes], largest: int) -> Data:
+def _of_csv(contents: dict[str, bytes], largest: int) -> Labelled:
     """Rows of pixels, the label last."""
     (content,) = contents.values()
     rows = csv.reader(content.decode("ascii").splitlines())
@@ -105,9 +105,9 @@ def _of_csv(contents: dict[str, bytes], largest: int) -> Data:
     return _every_fifth(table[:, :-1].reshape(-1, edge, edge), table[:, -1], largest)
 
 
-def _every_fifth(images: np.ndarray, labels: np.ndarray, largest: int) -> Data:
+def _every_fifth(images: np.ndarray, labels: np.ndarray, largest: int) -> Labelled:
     test = np.arange(len(labels)) % EVERY == EVERY - 1
-    return Data(largest, images[~test], labels[~test], images[test], labels[test])
+    return Labelled(largest, images[~test], labels[~test], images[test], labels[test])
 
 
 FASHION = {

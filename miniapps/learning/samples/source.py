@@ -28,7 +28,7 @@ class Source:
     inside: str
     package: str
     get: str
-    read: Callable[[dict[str, bytes]], Any]  # of most sets to Data
+    read: Callable[[dict[str, bytes]], Any]  # of most sets to Labelled
     gzipped: bool = True
     instead: str = "--data blobs"  # which needs no files
 

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from miniapps.learning import models
+from miniapps.learning import discovery
 from miniapps.partition.cuts.axes import Axis
 from miniapps.runner.config import option
 
@@ -98,12 +98,12 @@ class MeshModel(ABC):
 
 def names() -> tuple[str, ...]:
     """Of all models."""
-    return models.names(__name__)
+    return discovery.names(__name__)
 
 
 def every() -> dict[str, MeshModel]:
     """All models by name."""
-    return models.every(__name__)
+    return discovery.every(__name__)
 
 
 def model(name: str) -> MeshModel:

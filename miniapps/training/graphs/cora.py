@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from miniapps.learning.samples.images import Data
+from miniapps.learning.samples.images import Labelled
 from miniapps.learning.samples.source import Source, contents
 
 CLASSES = 7  # of papers
@@ -26,7 +26,7 @@ class Graph:
 
 
 @dataclass(frozen=True)
-class Papers(Data):
+class Papers(Labelled):
     """In the place of images the numbers of nodes, int32 (n,); beside them the arrays of a `Graph`."""
 
     features: np.ndarray

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from miniapps.learning import models
+from miniapps.learning import discovery
 from miniapps.learning.samples import images
-from miniapps.learning.samples.images import COUNTS, EDGE, IMAGES, Data
+from miniapps.learning.samples.images import COUNTS, EDGE, IMAGES, Labelled
 from miniapps.runner.config import option
 
 if TYPE_CHECKING:
@@ -56,11 +56,11 @@ class ParallelModel(ABC):
         """Samples to learn from, and to test."""
 
     @abstractmethod
-    def load(self, config: Any) -> Data:
+    def load(self, config: Any) -> Labelled:
         """The samples. Raises UsageError naming what is missing or damaged, and the commands that help."""
 
     @abstractmethod
-    def network(self, config: Any, weights: Sequence[np.ndarray], data: Data, most: int) -> Network:
+    def network(self, config: Any, weights: Sequence[np.ndarray], data: Labelled, most: int) -> Network:
         """What computes losses and gradients, of at most `most` samples in a call."""
 
     @abstractmethod
@@ -96,10 +96,10 @@ class ImageModel(ParallelModel):
     def counts(self, data: str) -> tuple[int, int]:
         return COUNTS[data]
 
-    def load(self, config: Any) -> Data:
+    def load(self, config: Any) -> Labelled:
         return images.load(config.data.name, config.data.dir, config.seeds.data)
 
-    def network(self, config: Any, weights: Sequence[np.ndarray], data: Data, most: int) -> Network:
+    def network(self, config: Any, weights: Sequence[np.ndarray], data: Labelled, most: int) -> Network:
         from miniapps.learning.gradients.network import Network
 
         edge = EDGE[config.data.name]
@@ -114,12 +114,12 @@ class ImageModel(ParallelModel):
 
 def names() -> tuple[str, ...]:
     """Of all models."""
-    return models.names(__name__)
+    return discovery.names(__name__)
 
 
 def every() -> dict[str, ParallelModel]:
     """All models by name."""
-    return models.every(__name__)
+    return discovery.every(__name__)
 
 
 def model(name: str) -> ParallelModel:

@@ -19,7 +19,7 @@ from miniapps.errors import UsageError
 from miniapps.learning.gradients.buckets import Lost
 from miniapps.learning.optimisers import rate_at, restore, state_of
 from miniapps.training.policies.choosing import adaprec
-from miniapps.training.policies.courses import Course
+from miniapps.training.policies.courses import OneWire
 
 if TYPE_CHECKING:
     from miniapps.training.policies.judged import JudgedTrainer
@@ -43,7 +43,7 @@ class State:
 Curve = list[tuple[float, float]]  # (sum of rates, loss of the images that are held out)
 
 
-class Adaptive(Course):
+class Adaptive(OneWire):
     """What AdaPrec says, decided by the clock of rank 0."""
 
     def __init__(self, trainer: JudgedTrainer, position: int):
@@ -61,7 +61,7 @@ class Adaptive(Course):
         self._task: Task | None = None
         self._final = START
 
-    def another(self) -> bool:
+    def next_step(self) -> bool:
         """Go to the next step, maybe of another state."""
         what = self.ctx.choose("task", self._verdict)
         if what != "on" and self._end:
@@ -78,7 +78,7 @@ class Adaptive(Course):
         self._rates += rate_at(self.position, training.steps, training.rate)
         return True
 
-    def survives(self) -> bool:
+    def recovers(self) -> bool:
         """The task is over, and its loss no number, so that the policy steps back."""
         self._spoiled = True
         return True

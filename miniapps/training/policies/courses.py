@@ -21,7 +21,7 @@ LGRECO_EVERY, LGRECO_BLOCKS = 100, 8  # steps between decisions; micro-batches t
 ROUNDS = 5  # all-reduces of which the shortest counts, after one more
 
 
-class Course(Timed):
+class OneWire(Timed):
     """One wire for all tensors, to the last step or until the time is over."""
 
     def __init__(self, trainer: JudgedTrainer, position: int):
@@ -29,7 +29,7 @@ class Course(Timed):
         self.trainer = trainer
 
 
-class Fastest(Course):
+class Fastest(OneWire):
     """For each kind of tensor (matrices, kernels of convolutions) the wire whose all-reduce took the least time, by
     the clock of rank 0."""
 
@@ -64,7 +64,7 @@ class Fastest(Course):
         return wire, least[wire]
 
 
-class LGreco(Course):
+class LGreco(OneWire):
     """Of each tensor one of the wires with the fewest bytes in all at no more error than `--wire`, by gradients of
     micro-batches, which rank 0 computes: they have the bits that the guarantee promises."""
 
