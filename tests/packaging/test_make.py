@@ -106,7 +106,7 @@ def test_no_python_headers(checkout, tools):
 
 
 def test_the_extension_is_compiled_once_and_a_demo_installs_no_tests(checkout, tools):
-    """What `make demo` would do first: `build_ext` alone compiles; pip is told not to, and fetches no package for tests."""
+    """`build_ext` alone compiles before a demo; pip is told not to, and fetches no package for tests."""
     (tools / "make").symlink_to(shutil.which("make"))
     planned = make(checkout, tools, "-n", "demo")
     assert planned.returncode == 0, planned.stderr
