@@ -8,7 +8,7 @@ from tests.mpi.sectioned import PROGRAMS, layouts, reported, sections
 PROGRAM = "allreduce_properties.py"
 
 
-@layouts(1, 4, slow=(2, 3, 8))
+@layouts(1, 4, slow=(3, 8))
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

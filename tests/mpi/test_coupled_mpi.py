@@ -42,14 +42,14 @@ def reference(tmp_path_factory):
     return of
 
 
-@layouts(3, slow=(2, 4, 8), others=(), slow_others=(3,))
+@layouts(3, slow=(2, 8), others=(), slow_others=(3,))
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size):
     by = run_mpi if size == 3 else on_ranks
     prints, _ = coupled(size, "--guarantee", "layout", out=tmp_path / "run", library=library, by=by)
     assert prints == [reference("layout")]
 
 
-@layouts(3, slow=(2, 4, 8), others=())
+@layouts(3, slow=(2, 8), others=())
 def test_one_hash_of_exact_sums_for_any_number_of_ranks(tmp_path, reference, library, size):
     prints, _ = coupled(size, "--guarantee", "exact", out=tmp_path / "run", library=library)
     assert prints == [reference("exact")]

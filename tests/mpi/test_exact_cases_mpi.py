@@ -6,7 +6,7 @@ from tests.mpi.sectioned import PROGRAMS, layouts
 from tests.ranks import on_ranks
 
 
-@layouts(1, 3, slow=(2, 4, 8), others=(2,))
+@layouts(1, 3, slow=(2, 8), others=(2,))
 def test_every_element_is_the_rational_sum_rounded_once(library, size):
     run = on_ranks(
         size, [str(PROGRAMS / "exact_cases.py"), "--cases", "60", "--seed", str(size)], library, timeout=240

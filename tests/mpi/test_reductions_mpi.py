@@ -71,7 +71,7 @@ def reference(tmp_path_factory):
     return of
 
 
-@layouts(1, 3, slow=(2, 4, 8))
+@layouts(1, 3, slow=(2, 8))
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
     options = ["--guarantee", guarantee, *(VARIANTS if guarantee == "layout" else [])]

@@ -50,7 +50,7 @@ def test_a_slow_rank_gives_blocks_away_and_the_bits_stay(tmp_path, app):
     assert all(fast > slow for fast, slow in counts), counts
 
 
-@layouts(3, slow=(2, 4, 8))
+@layouts(3, slow=(2, 8))
 def test_moving_ownership_at_random_keeps_the_bits(tmp_path, library, size):
     even, _ = run("coupled", size, out=tmp_path / "even")
     moved, choices = run(

@@ -73,7 +73,7 @@ def reference(tmp_path_factory):
     return of
 
 
-@layouts(3, slow=(2, 4, 8))
+@layouts(3, slow=(2, 8))
 @pytest.mark.parametrize("guarantee", ["layout", "exact"])
 def test_one_history_for_any_number_of_ranks(tmp_path, reference, library, size, guarantee):
     options = ["--guarantee", guarantee, "--preconditioner=chebyshev"]

@@ -50,7 +50,7 @@ def reference(tmp_path_factory):
 
 
 @pytest.mark.parametrize("model", MODELS)
-@layouts(3, slow=(2, 4, 8), others=(), slow_others=(3,))
+@layouts(3, slow=(2, 8), others=(), slow_others=(3,))
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, model):
     by = run_mpi if size == 3 and model == "mlp" else on_ranks
     prints, _ = training(size, *LAYOUT, *MODELS[model], out=tmp_path / "run", library=library, by=by)
