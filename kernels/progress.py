@@ -12,14 +12,14 @@ WIDTH = 40
 
 
 class Progress:
-    """Shows on `stream` (default: stderr) how far the work called `what` has come; nothing in the first ten seconds
+    """Shows on `stream` (default: stderr) how far the work called `what` has come; nothing in the `first` seconds
     where that is no terminal, and nothing at all where `quiet`."""
 
-    def __init__(self, what: str, stream: TextIO | None = None, quiet: bool = False):
+    def __init__(self, what: str, stream: TextIO | None = None, quiet: bool = False, first: float | None = None):
         self.what, self.stream, self.quiet = what, stream or sys.stderr, quiet
         self.terminal = self.stream.isatty()
         self._begin = time.monotonic()
-        self._shown = self._begin - (REDRAW_S if self.terminal else 0)
+        self._shown = self._begin - (REDRAW_S if self.terminal else 0 if first is None else LINE_S - first)
         self._drawn = False
 
     def show(self, done: float, text: str) -> None:

@@ -12,12 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from analysis.commands.answer import Answer, Bold
-from analysis.commands.choice import loaded, require_same_problem, require_usable, select, split, warn
+from analysis.commands.choice import (
+    loaded,
+    none_usable,
+    require_same_problem,
+    require_usable,
+    select,
+    split,
+    warn,
+)
 from analysis.errors import Usage
 from analysis.export import FORMATS
 from miniapps.untrusted.text import tell
 
-SUMMARY = "the events of a run for other tools: Perfetto, Vampir, Extra-P, simulators"
+SUMMARY = "runs for other tools: Perfetto, Vampir, Extra-P, simulators, Parquet for queries"
 MOST_SECONDS = 9_000_000_000  # about what 63 bits hold in nanoseconds
 DETAIL = "\n".join([
     "FORMAT is one of", "",
@@ -28,7 +36,8 @@ DETAIL = "\n".join([
 EXAMPLES = """\
   python -m analysis export perfetto runs/a -o a.json.gz --steps 10-12
   python -m analysis export perfetto runs/a -o a.json --against runs/b
-  python -m analysis export extrap runs/coupled-p* -o coupled.jsonl"""
+  python -m analysis export extrap runs/coupled-p* -o coupled.jsonl
+  python -m analysis export parquet runs/ -o tables"""
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -72,7 +81,7 @@ def run(options: argparse.Namespace) -> Answer:
             f"-o {options.output}: no directory {options.output.absolute().parent}; make it, or name another"
         )
     try:
-        return (_models if options.format == "extrap" else _events)(options, module)
+        return WRITTEN.get(options.format, _events)(options, module)
     except (NothingToExport, TraceError) as error:
         raise Usage(str(error)) from error
     except OSError as error:
@@ -120,6 +129,29 @@ def _models(options: argparse.Namespace, module) -> Answer:
     shown = [f"Written to {options.output}: {used} run{'s' if used != 1 else ''}; {module.OPEN_WITH}"]
     notes = [f"Note: {note}." for note in module.notes(points)]
     return Answer(None, {"exported": _exported(rows)}, shown, notes, files=[str(options.output)])
+
+
+def _tables(options: argparse.Namespace, module) -> Answer:
+    """The tables of several runs."""
+    from analysis.load.watch import Watch
+
+    asked = ("ranks", "steps", "repeat", "begin", "end")
+    if any(getattr(options, name) is not None for name in asked):
+        raise Usage(
+            "parquet takes whole runs: leave out --ranks, --steps, --repeat, --from and --to, and query"
+        )
+    frames = loaded(options, options.runs)
+    warn(frames)
+    if frames.runs.empty:
+        raise none_usable(options)
+    files = module.write(frames, options.output, Watch(options.quiet, options.verbose))
+    count = frames.runs["run"].nunique()
+    shown = [f"Written to {options.output}: {len(files)} tables of {count:,} run{'s' if count != 1 else ''}; "
+             f"{module.OPEN_WITH}"]  # fmt: skip
+    return Answer(frames, {}, shown, files=list(map(str, files)))
+
+
+WRITTEN = {"extrap": _models, "parquet": _tables}
 
 
 def _runs(given: list[str]) -> list[tuple[Path, int | None]]:

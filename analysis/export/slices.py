@@ -13,11 +13,13 @@ import pandas as pd
 
 from analysis.export.tables import distinct
 from analysis.load.guard import read_run
-from analysis.load.timeline import WITH_PARTNERS, timeline
+from analysis.load.timeline import WITH_PARTNERS, Seen, timeline
 from analysis.page.text import spans
 from miniapps.trace.head import orderings
 from miniapps.trace.schema import COLLECTIVE
 from miniapps.untrusted.text import printable
+
+MOST_EVENTS = 12_000_000  # of one export: all are in memory, since collectives are matched over ranks
 
 
 class NothingToExport(Exception):
@@ -100,21 +102,33 @@ def slice_of(run: Path, selection: Selection = Selection()) -> Slice:
     """
     heads = {trace.attributes["rank"]: trace.attributes for trace in read_run(run, tables=())}
     ranks = _chosen("rank", selection.ranks, list(heads), run)
-    # All ranks are read, whichever are wanted, since times count from the first event of the run.
-    events = timeline(run)
-    if events.empty:
-        raise NothingToExport(f"{run}: no events, as with --trace off; repeat the run with --trace regions")
-    steps = _chosen("step", selection.steps, np.unique(events["step"]).tolist(), run)
     repeat = None if selection.repeat is None else [range(selection.repeat, selection.repeat + 1)]
-    repeats = _chosen("repeat", repeat, np.unique(events["repeat"]).tolist(), run)
-    longest = int(events["end"].max())
-    keep = np.ones(len(events), bool)
-    for column, asked, chosen in (
-        ("rank", selection.ranks, ranks), ("step", selection.steps, steps), ("repeat", repeat, repeats),
-    ):  # fmt: skip
-        if asked is not None:
-            keep &= events[column].isin(chosen).to_numpy()
-    events = events[keep]
+    asked = {"rank": selection.ranks, "step": selection.steps, "repeat": repeat}
+    total = 0
+
+    def kept(columns: dict[str, np.ndarray]) -> np.ndarray:
+        nonlocal total
+        keep = np.ones(len(columns["start"]), bool)
+        for key, parts in asked.items():
+            if parts is not None:
+                own = columns[key]
+                keep &= np.any([(own >= part.start) & (own < part.stop) for part in parts], axis=0)
+        total += int(keep.sum())
+        if total > MOST_EVENTS:
+            raise NothingToExport(
+                f"{run}: more than {MOST_EVENTS:,} events, which would take more than 4 GB of memory; choose some with "
+                "--steps, --ranks or --repeat"
+            )
+        return keep
+
+    # All ranks are read, whichever are wanted, since times count from the first event of the run.
+    seen = Seen()
+    events = timeline(run, kept=kept, seen=seen)
+    if not seen.events or seen.begin is None or seen.end is None:
+        raise NothingToExport(f"{run}: no events, as with --trace off; repeat the run with --trace regions")
+    steps = _chosen("step", selection.steps, sorted(seen.steps), run)
+    _chosen("repeat", repeat, sorted(seen.repeats), run)
+    longest = seen.end - seen.begin
     by = ["rank", "repeat", "step", "name"]
     events = _between(events.assign(call=events.groupby(by, observed=True).cumcount()), selection)
     if events.empty:

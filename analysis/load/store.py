@@ -104,6 +104,11 @@ class Store:
             )
         return self._parts[key]
 
+    def whole(self, table: str, run: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
+        """(columns, codes) of a run's table, not kept: its names count in that run, `codes` says where in `names`."""
+        source = self._sources[run]
+        return source.tables[table].whole(), source.codes
+
     def columns(self, table: str, run: str, places: list[tuple[int, int]]) -> dict[str, np.ndarray]:
         """As `at`, as columns; names count as in that run."""
         return self._sources[run].tables[table].at(places)

@@ -7,7 +7,8 @@ steps) reads it here, from the trace itself, for the ranks and steps in question
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -24,13 +25,39 @@ WITH_PARTNERS = (EXCHANGE, WAIT)  # kinds of regions that wait for some ranks
 WAITING = (COLLECTIVE, *WITH_PARTNERS)  # for others at all
 
 
+@dataclass
+class Seen:
+    """What all ranks recorded, whatever of it was asked for: `steps` and `repeats`, `events`, and when the first began
+    and the last ended, on the clock of rank 0."""
+
+    steps: set[int] = field(default_factory=set)
+    repeats: set[int] = field(default_factory=set)
+    events: int = 0
+    begin: int | None = None
+    end: int | None = None
+
+    def add(self, columns: dict[str, np.ndarray]) -> None:
+        """Count the events of one more rank."""
+        if not len(columns["start"]):
+            return
+        self.steps.update(np.unique(columns["step"]).tolist())
+        self.repeats.update(np.unique(columns["repeat"]).tolist())
+        self.events += len(columns["start"])
+        begin, end = int(columns["start"][0]), int(columns["end"].max())  # sorted by start
+        self.begin = begin if self.begin is None else min(begin, self.begin)
+        self.end = end if self.end is None else max(end, self.end)
+
+
 def timeline(
     run: str | os.PathLike,
     repeat: int | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
+    kept: Callable[[dict[str, np.ndarray]], np.ndarray] | None = None,
+    seen: Seen | None = None,
 ) -> pd.DataFrame:
-    """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE.
+    """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE. Of
+    the columns of each rank those of the mask `kept` are kept; `seen` is told of all of them.
 
     `start` and `end` are ns on the clock of rank 0, less the start of the first event of all ranks in the run that were
     read; `index` is the place of the event in its rank's trace, which the column `after` of values and fingerprints
@@ -40,11 +67,11 @@ def timeline(
     """
     pieces: list[dict[str, np.ndarray]] = []
     names: dict[str, int] = {}
-    first: list[int] = []
+    seen = Seen() if seen is None else seen
     for trace in read_run(run, tables=["events"], ranks=ranks):
         columns = _of_rank(trace, names)
-        first += columns["start"][:1].tolist()  # by start: of the first event
-        keep = np.ones(len(columns["start"]), bool)
+        seen.add(columns)
+        keep = np.ones(len(columns["start"]), bool) if kept is None else kept(columns)
         if repeat is not None:
             keep &= columns["repeat"] == repeat
         if steps is not None:
@@ -57,7 +84,7 @@ def timeline(
     # Column by column, so that beside the frame itself one column is in memory.
     events = {key: np.concatenate([piece.pop(key) for piece in pieces]) for key in TIMELINE}
     for key in ("start", "end"):
-        events[key] -= min(first, default=0)
+        events[key] -= seen.begin or 0
     events["name"] = pd.Categorical.from_codes(events["name"], list(names))
     events["kind"] = pd.Categorical.from_codes(events["kind"], KINDS)
     return pd.DataFrame(events, copy=False)

@@ -10,13 +10,14 @@ from kernels.progress import Progress
 from miniapps.untrusted.text import tell
 
 NAME = "analysis"
+FIRST_S = 1.0  # after which the first line is said where there is no terminal
 
 
 class Watch:
     """Shows the progress of long work on stderr, unless `quiet`; if `verbose` every file and run too."""
 
     def __init__(self, quiet: bool = True, verbose: bool = False):
-        self.progress = None if quiet else Progress(NAME)
+        self.progress = None if quiet else Progress(NAME, first=FIRST_S)
         self.verbose = verbose
         self._files = self._of_files = self._runs = self._of_runs = 0
 
@@ -25,7 +26,7 @@ class Watch:
         self._files, self._of_files, self._runs, self._of_runs = 0, files, 0, runs
         if self.progress:
             self.clear()
-            self.progress = Progress(NAME)  # what is left is of reading alone
+            self.progress = Progress(NAME, first=FIRST_S)  # what is left is of reading alone
 
     def read(self, files: int, seconds: Mapping[Path, float]) -> None:
         """So many more files were read, those that could be in so many seconds each."""

@@ -33,7 +33,7 @@ def main(argv=None) -> None:
     """Write campaigns where they are missing, measure, and report."""
     parser = parts_parser("analysis.large", __doc__, PARTS, 3)
     parser.add_argument("--scratch", type=Path, default=Path("runs/benchmark-analysis"), help="(%(default)s)")
-    parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)
+    parser.add_argument("--measure", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     asked = parser.parse_args(argv)
     if asked.measure:
         print(json.dumps(_measured(asked.measure)))

@@ -1,0 +1,87 @@
+"""The tables of runs as Parquet, for one's own queries: DuckDB, Polars, pandas, R.
+
+A directory with `runs.parquet`, a row per (run, repeat), and a file per table of `analysis.load.columns.STORED`, which
+begin with the column `run`; names are text, orders of arrival lists of ranks. One run at a time is in memory.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from analysis.export.tables import texts
+from analysis.load.columns import STORED
+from analysis.load.frames import Frames
+from analysis.load.watch import Watch
+from miniapps.trace.schema import NAMED
+from miniapps.untrusted.text import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PACKAGES = ()
+OPEN_WITH = "query it with DuckDB, Polars or pandas"
+GROUP = 2**18  # rows that are written together
+
+
+def existing(out: Path) -> Path | None:
+    """What `write` would write over."""
+    return out if out.exists() else None
+
+
+def write(frames: Frames, out: Path, watch: Watch) -> list[Path]:
+    """Write all tables of `frames` into the new directory `out`; its files. Raises OSError."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    out.mkdir()
+    try:
+        texts(frames.runs).to_parquet(out / "runs.parquet", index=False)
+        runs = frames.runs["run"].drop_duplicates().tolist()
+        names = pa.array(list(map(printable, frames.names)), pa.string())
+        for k, (table, dtypes) in enumerate(STORED.items()):
+            schema = pa.schema([("run", pa.string()), *((key, _type(key, of)) for key, of in dtypes.items())])
+            with pq.ParquetWriter(out / f"{table}.parquet", schema, compression="zstd") as writer:
+                pieces: list[pa.Table] = []
+                for i, run in enumerate(runs):
+                    watch.step(
+                        k * len(runs) + i, len(STORED) * len(runs), f"{table} of run {i + 1} of {len(runs)}"
+                    )
+                    pieces.append(_rows(frames, table, run, names, schema))
+                    if sum(map(len, pieces)) >= GROUP or i + 1 == len(runs):
+                        writer.write_table(pa.concat_tables(pieces), GROUP)
+                        pieces = []
+        watch.clear()
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        raise
+    return sorted(out.glob("*.parquet"))
+
+
+def _type(key: str, dtype: str) -> pa.DataType:
+    import pyarrow as pa
+
+    if key in NAMED:
+        return pa.string()
+    return pa.list_(pa.uint16()) if dtype == "object" else pa.from_numpy_dtype(np.dtype(dtype))
+
+
+def _rows(frames: Frames, table: str, run: str, names: pa.Array, schema: pa.Schema) -> pa.Table:
+    """The rows of all repeats of a run, not kept."""
+    import pyarrow as pa
+
+    columns, codes = frames.store.whole(table, run)
+    arrays = {}
+    for key in STORED[table]:
+        rows = columns[key]
+        if key in NAMED:
+            arrays[key] = names.take(pa.array(codes[rows] if len(rows) else rows))
+        elif key == "ranks":
+            arrays[key] = pa.array([np.frombuffer(row, "<u2") for row in rows], schema.field(key).type)
+        else:
+            arrays[key] = pa.array(rows)
+    count = len(columns["repeat"])
+    return pa.table({"run": pa.repeat(pa.scalar(printable(run)), count), **arrays}, schema)
