@@ -15,7 +15,9 @@ class Progress:
     """Shows on `stream` (default: stderr) how far the work called `what` has come; nothing in the `first` seconds
     where that is no terminal, and nothing at all where `quiet`."""
 
-    def __init__(self, what: str, stream: TextIO | None = None, quiet: bool = False, first: float | None = None):
+    def __init__(
+        self, what: str, stream: TextIO | None = None, quiet: bool = False, first: float | None = None
+    ):
         self.what, self.stream, self.quiet = what, stream or sys.stderr, quiet
         self.terminal = self.stream.isatty()
         self._begin = time.monotonic()

@@ -4,7 +4,7 @@ The campaigns are written by the storage of the real trace writer (`benchmarks.a
 --scratch, and read once before anything is measured. Every command runs in a process of its own; said are its CPU time
 (its own and that of the processes that it started), its wall time and the largest of its processes.
 
-- campaigns: 1,000, 2,000, 5,000 and 10,000 runs of 2 ranks and 10 steps in one cell, every run with bits of its own.
+- campaigns: 1,000, 3,000 and 10,000 runs of 2 ranks and 10 steps in one cell, every run with bits of its own.
 - ranks: one run on 8,192 ranks; ranks-16384: one on 16,384.
 - scaling: one run on 1,024 ranks with 2 x 10^7 events.
 - events: one run on 512 ranks with 10^8 events.
@@ -108,7 +108,7 @@ def names_rows(asked) -> list[dict]:
 
 
 PARTS = {
-    **{f"campaigns-{runs}": partial(campaign_rows, runs) for runs in (1000, 2000, 5000, 10000)},
+    **{f"campaigns-{runs}": partial(campaign_rows, runs) for runs in (1000, 3000, 10000)},
     "ranks": partial(ranks_rows, 8192), "ranks-16384": partial(ranks_rows, 16384),
     "scaling": scaling_rows, "events": events_rows, "names": names_rows,
 }  # fmt: skip
