@@ -155,9 +155,13 @@ def test_certificates_differ_in_what_differs(run, tmp_path):
         refused("dot") | {"name": "dot backward", "direction": "backward"},
         case("new"),
     ]
-    path = write_audit(tmp_path / "b", cases, [statement("put_", "throws")], torch="2.14.0", device="cuda")
+    machine = {"cpu": "a", "cores": 2, "accelerator": "one"}
+    path = write_audit(
+        tmp_path / "b", cases, [statement("put_", "throws")], torch="2.14.0", device="cuda", machine=machine
+    )
     assert list(differences(first, read_certificate(path / "certificate.json"))) == [
         ("torch", "2.13.0", "2.14.0"),
+        ("accelerator", "", "one"),
         ("device", "cpu", "cuda"),
         ("statement", "torch.dot", "gone"),
         ("take backward: bits by one thread", "00000000", "11111111"),
