@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from miniapps.checkpoints.options import Checkpoints
 from miniapps.embeddings.sums import ORDERS
-from miniapps.learning.course.options import ParallelSteps, Seeds, evaluations, target
+from miniapps.learning.course.options import ParallelSteps, Seeds, directory, evaluations, samples, target
 from miniapps.runner.config import HUGE, INT32, option, section
 
 RATED = ("ml-100k", "zipf")
@@ -16,20 +16,13 @@ RATED = ("ml-100k", "zipf")
 class Data:
     """Samples with dense numbers and bags of rows."""
 
-    name: str = option(
+    name: str = samples(
         "zipf",
-        help="ml-100k (80,000 + 20,000 ratings of films, of the package recbole), or zipf, drawn at random, which "
-        "needs no files",
-        choices=RATED,
-        flag="--data",
-        effect="source",
+        RATED,
+        "ml-100k (80,000 + 20,000 ratings of films, of the package recbole), or zipf, drawn at random, which needs no "
+        "files",
     )
-    dir: str = option(
-        "",
-        role="control",
-        flag="--data-dir",
-        help="directory of the files; none: where packages install them",
-    )
+    dir: str = directory()
 
 
 @dataclass

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from miniapps.learning.course.options import directory, samples
 from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.runner.config import INT32, SEEDS, option, section
@@ -24,20 +25,8 @@ def _backends() -> list[str]:
 class Images:
     """Images and their labels."""
 
-    name: str = option(
-        "fashion",
-        help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 of "
-        "8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files",
-        choices=IMAGES,
-        flag="--data",
-        effect="source",
-    )
-    dir: str = option(
-        "",
-        role="control",
-        flag="--data-dir",
-        help="directory of the files; none: where packages install them",
-    )
+    name: str = samples("fashion", IMAGES)
+    dir: str = directory()
 
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from miniapps.checkpoints.options import Checkpoints
-from miniapps.learning.course.options import Seeds, Steps, evaluations
+from miniapps.learning.course.options import IMAGES_SAID, Seeds, Steps, directory, evaluations, samples
 from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
@@ -19,21 +19,10 @@ SAMPLES = {"images": IMAGES, "text": ("text",)}  # --data, by what a model learn
 class Data:
     """Images and their labels, or text."""
 
-    name: str = option(
-        "text",
-        help="text: the help topics that Python brings, byte by byte; or images: Fashion-MNIST (60,000 + 10,000 of "
-        "28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 of 8 x 8), or blobs, drawn at random (2,048 + 512 "
-        "of 8 x 8); text and blobs need no files",
-        choices=(*IMAGES, "text"),
-        flag="--data",
-        effect="source",
+    name: str = samples(
+        "text", (*IMAGES, "text"), f"text: the help topics that Python brings, byte by byte; or {IMAGES_SAID}"
     )
-    dir: str = option(
-        "",
-        role="control",
-        flag="--data-dir",
-        help="directory of the files; none: where packages install them",
-    )
+    dir: str = directory()
 
 
 if TYPE_CHECKING:

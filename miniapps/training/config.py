@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from miniapps.checkpoints.options import Output
-from miniapps.learning.course.options import ParallelSteps, Seeds, evaluations, target
+from miniapps.learning.course.options import (
+    IMAGES_SAID,
+    ParallelSteps,
+    Seeds,
+    directory,
+    evaluations,
+    samples,
+    target,
+)
 from miniapps.learning.discovery import elsewhere, section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.runner.config import SEEDS, option, section
@@ -32,21 +40,10 @@ def _data() -> list[str]:
 class Data:
     """What is learned: images, or the nodes of a graph."""
 
-    name: str = option(
-        "fashion",
-        help="images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 of "
-        "8 x 8), or blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files; or a graph: cora (2,708 "
-        "papers, 140 to learn from, 1,000 to test)",
-        choices=_data,
-        flag="--data",
-        effect="source",
+    name: str = samples(
+        "fashion", _data, f"{IMAGES_SAID}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test)"
     )
-    dir: str = option(
-        "",
-        role="control",
-        flag="--data-dir",
-        help="directory of the files; none: where packages install them",
-    )
+    dir: str = directory()
     features: str = option(
         "raw",
         help="cora: the words of a paper as they are, 0 or 1, whose first sum is exact; or each row divided by its sum",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from miniapps.runner.config import HUGE, INT32, SEEDS, option
+
+Choices = tuple[str, ...] | Callable[[], list[str]]
 
 SAMPLES = 2**20  # of a batch, at most
 
@@ -115,6 +118,27 @@ class Seeds:
     init: int | None = option(None, help="initial weights; none: --seed", minimum=0, maximum=SEEDS)
     data: int | None = option(
         None, help="order of the samples, and those that are drawn; none: --seed", minimum=0, maximum=SEEDS
+    )
+
+
+IMAGES_SAID = (
+    "images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 of 8 x 8), or "
+    "blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files"
+)
+
+
+def samples(default: str, choices: Choices, said: str = IMAGES_SAID) -> Any:
+    """The option that says what is learned from; `said`: which sets there are."""
+    return option(default, help=said, choices=choices, flag="--data", effect="source")
+
+
+def directory() -> Any:
+    """The option that says where the files of samples are."""
+    return option(
+        "",
+        role="control",
+        flag="--data-dir",
+        help="directory of the files; none: where packages install them",
     )
 
 
