@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
 import pandas as pd
 
 from analysis.groups import grouped
-from analysis.load.frames import Frames
+from analysis.load.frames import SILENT, Frames
 from analysis.load.stated import partners_of
 from analysis.load.timeline import timeline
+from analysis.load.watch import Watch
 from analysis.runs import label
 from analysis.studies.contract import Column, frame
 from analysis.studies.scaling.fit import fits
@@ -47,14 +49,16 @@ class Known:
     notes: list[str] = field(default_factory=list)
 
 
-def known_of(frames: Frames, events: int = MOST_EVENTS, in_all: int | None = None) -> Known:
+def known_of(
+    frames: Frames, events: int = MOST_EVENTS, in_all: int | None = None, watch: Watch = SILENT
+) -> Known:
     """The scaling of `frames`. Traces are read of the median run of every series and rank count, if it has at most
     `events` events (in all its repeats), until `in_all` events have been read, each rank counting for OPENED more."""
     runs = grouped(frames.runs)
     points, notes = series(runs, frames.excluded)
     several = scaled(points)
     chosen = median_runs(points)
-    traced, more = _traced(frames, chosen, events, in_all)
+    traced, more = _traced(frames, chosen, events, in_all, watch)
     labels = list(dict.fromkeys(runs["group"]))
     return Known(points, speedups(several), fits(several), traced, labels, [*notes, *more])
 
@@ -68,7 +72,7 @@ def median_runs(points: pd.DataFrame) -> pd.DataFrame:
     return middle.sort_index(kind="stable").drop_duplicates(["series", "size"]).reset_index(drop=True)
 
 
-def _traced(frames: Frames, chosen: pd.DataFrame, events: int, in_all: int | None):
+def _traced(frames: Frames, chosen: pd.DataFrame, events: int, in_all: int | None, watch: Watch):
     read = 0
     notes: list[str] = []
     known: dict[tuple[str, int], dict[str, pd.DataFrame] | None] = {}
@@ -85,7 +89,7 @@ def _traced(frames: Frames, chosen: pd.DataFrame, events: int, in_all: int | Non
                 known[run] = None
             else:
                 read += row.events + OPENED * row.size
-                known[run] = _of_run(frames, row, notes)
+                known[run] = _of_run(frames, row, notes, watch)
         of_run = known[run]
         if of_run is None:
             continue
@@ -108,16 +112,27 @@ def _traced(frames: Frames, chosen: pd.DataFrame, events: int, in_all: int | Non
     return {name: frame(tables.get(name, []), KEYS | columns) for name, columns in TRACED.items()}, notes
 
 
-def _of_run(frames: Frames, row, notes: list[str]) -> dict[str, pd.DataFrame] | None:
+def _of_run(frames: Frames, row, notes: list[str], watch: Watch) -> dict[str, pd.DataFrame] | None:
     run = label((row.run, row.repeat))
     if row.apart and row.size > 1:
         notes.append(
             f"{run}: its arrays are dealt whole (method.split), so that its ranks never wait for each other"
         )
         return None
+    read = 0
+
+    def every(columns: dict[str, np.ndarray]) -> np.ndarray:
+        nonlocal read
+        watch.step(read, int(row.size), f"reading rank {read + 1} of {row.size} of {run}")
+        read += 1
+        return np.ones(len(columns["start"]), bool)
+
     try:
         stated = frames.stated(row.run)
-        waiting = waits(timeline(row.path, row.repeat), int(row.size), partners_of(stated))
+        events = timeline(row.path, row.repeat, kept=every).drop(columns="flops")
+        watch.clear()
+        waiting = waits(events, int(row.size), partners_of(stated))
+        del events
     except (TraceError, Unmatched) as error:
         notes.append(f"the trace of {run} was not replayed: {error}")
         return None

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 
 from analysis.errors import Usage
+from analysis.load.frames import SILENT
+from analysis.load.watch import Watch
 from analysis.overview import Overview
 from analysis.page.sections import Section, folded
 from analysis.studies.contract import Data, Study
@@ -38,7 +40,8 @@ IN_ALL = 1_000_000  # events read for the report
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
     """Raises Usage where no run can be used; the report says so in a section."""
-    known = known_of(overview.frames, in_all=None if options else IN_ALL)
+    watch = Watch(options.quiet, options.verbose) if options else SILENT
+    known = known_of(overview.frames, in_all=None if options else IN_ALL, watch=watch)
     if options and known.points.empty:
         why = "; ".join(known.notes) or "there is none"
         raise Usage(f"no complete run with times ({why}); repeat one to its end without --trace off")
