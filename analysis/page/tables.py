@@ -22,7 +22,7 @@ from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight
 
 MOST_RUNS = 12  # of which each is shown
 MOST_KINDS = 3  # of more runs, of which one is shown
-MOST_NAMES = 40  # rows of a table of names; the rest is counted, and all are in CSV and JSON
+MOST_NAMES = 100  # rows of a table of names; the rest is counted, and all are in CSV and JSON
 MOST_COLUMNS = 12  # names beside each other
 SHARES = 0.005  # by how much rounded shares may add up to more than all
 STATE_SHOWN = 12  # characters of a final state
