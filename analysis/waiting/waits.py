@@ -222,7 +222,7 @@ def _order(table: pd.DataFrame, size: int) -> list[tuple[int, bool, bool]]:
     n = len(table)
     times = np.concatenate([table["posted"], table["end"]])
     rank, group, index = (np.tile(table[key].to_numpy(), 2) for key in ("rank", "group", "index"))
-    kind = np.repeat([0, 1], n)
+    kind = np.repeat(np.array([0, 1], np.int8), n)
     sequence = np.lexsort([kind, index, times, rank])
     node, by = (2 * group + kind)[sequence], rank[sequence]
     adjacent = np.zeros(len(node), bool)

@@ -129,10 +129,13 @@ def _of_run(frames: Frames, row, notes: list[str], watch: Watch) -> dict[str, pd
 
     try:
         stated = frames.stated(row.run)
-        events = timeline(row.path, row.repeat, kept=every).drop(columns="flops")
+        # Under no name here, so that columns are gone once `waits` has others in their place.
+        waiting = waits(
+            timeline(row.path, row.repeat, kept=every).drop(columns="flops"),
+            int(row.size),
+            partners_of(stated),
+        )
         watch.clear()
-        waiting = waits(events, int(row.size), partners_of(stated))
-        del events
     except (TraceError, Unmatched) as error:
         notes.append(f"the trace of {run} was not replayed: {error}")
         return None
