@@ -1,6 +1,6 @@
 """Runs of all kinds, of several problems, some cut off or damaged, mixed at random: every study reads them and draws.
 
-    .venv/bin/python -m tests.analysis.mixed_studies --cases 200 [--seed 1] [--also DIR]
+.venv/bin/python -m tests.analysis.mixed_studies --cases 200 [--seed 1] [--also DIR]
 """
 
 import argparse
