@@ -34,7 +34,9 @@ def differences(a: Certificate, b: Certificate) -> Iterator[tuple[str, str, str]
             yield key, a.software.get(key, ""), b.software.get(key, "")
     for key in ("cpu", "cores", "accelerator"):
         if a.machine.get(key) != b.machine.get(key):
-            first, other = ("" if each.machine.get(key) is None else str(each.machine[key]) for each in (a, b))
+            first, other = (
+                "" if each.machine.get(key) is None else str(each.machine[key]) for each in (a, b)
+            )
             yield key, first, other
     for key in ("device", "seed", "runs"):
         if getattr(a, key) != getattr(b, key):
