@@ -11,6 +11,7 @@ could not be read.) A file that is closed is sealed by a hash of all its bytes (
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import io
 import json
@@ -42,19 +43,75 @@ class Sink(io.FileIO):
 
     The HDF5 library cannot give up a file that it cannot write: it tries again when it is closed, and when
     the process ends, and crashes.
+
+    What HDF5 writes is held until it flushes, and then written from the end of the file to its beginning. New nodes of
+    its trees get places behind the old ones that point to them, so that a node is in the file before what leads to it,
+    wherever the process is killed. (HDF5 writes them in any order: a tree that had just grown could not be read.)
     """
 
     error: OSError | None = None
 
+    def __init__(self, path: Path, mode: str):
+        super().__init__(path, mode)
+        self._held: dict[int, bytes] = {}  # by place in the file; none overlaps another
+        self._places: list[int] = []  # of these, ascending
+
     def write(self, data) -> int:
-        """Write all of `data`, or, after an error, nothing."""
-        rest = memoryview(data)
+        """Hold `data` for the place that was sought."""
+        place, size = self.tell(), len(memoryview(data).cast("B"))
+        for other in self._overlapping(place, size):
+            before = self._held[other]
+            self._drop_held(other)
+            if other < place:
+                self._hold(other, before[: place - other])
+            if other + len(before) > place + size:
+                self._hold(place + size, before[place + size - other :])
+        self._hold(place, bytes(data))
+        self.seek(place + size)
+        return size
+
+    def readinto(self, buffer) -> int:
+        """Read what the file has, and what is held for it."""
+        place, into = self.tell(), memoryview(buffer).cast("B")
+        count = super().readinto(into) or 0
+        for other in self._overlapping(place, len(into)):
+            held = self._held[other]
+            begin, end = max(place, other), min(place + len(into), other + len(held))
+            into[begin - place : end - place] = held[begin - other : end - other]
+            count = max(count, end - place)
+        self.seek(place + count)
+        return count
+
+    def flush(self) -> None:
+        """Write all that is held, or, after an error, nothing."""
+        for place in reversed(self._places):
+            self.put(place, self._held[place])
+        self._held.clear()
+        self._places.clear()
+
+    def put(self, place: int, data: bytes) -> None:
+        """Write `data` at its place, or, after an error, nothing."""
         try:
-            while self.error is None and rest:
-                rest = rest[super().write(rest) :]
+            while self.error is None and data:
+                written = os.pwrite(self.fileno(), data, place)
+                place, data = place + written, data[written:]
         except OSError as error:
             self.error = error
-        return len(data)
+
+    def _hold(self, place: int, data: bytes) -> None:
+        self._held[place] = data
+        bisect.insort(self._places, place)
+
+    def _drop_held(self, place: int) -> None:
+        del self._held[place]
+        del self._places[bisect.bisect_left(self._places, place)]
+
+    def _overlapping(self, place: int, size: int) -> list[int]:
+        last = bisect.bisect_left(self._places, place + size)
+        first = last
+        while first and self._places[first - 1] + len(self._held[self._places[first - 1]]) > place:
+            first -= 1
+        return self._places[first:last]
 
     def truncate(self, size: int | None = None) -> int:
         """Set the size of the file, or, after an error, leave it."""
@@ -164,7 +221,9 @@ class Storage:
         self.file.attrs["complete"] = complete
         self._flush()
         self.file.close()
+        self._sink.flush()
         digest = seal(self._sink)
+        self._sink.flush()
         self._sink.check()
         self._sink.close()
         return digest

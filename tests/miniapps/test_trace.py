@@ -529,3 +529,33 @@ def test_a_fingerprint_is_of_the_bits_not_of_the_memory_layout():
 def test_ranks_find_how_far_their_clocks_are_ahead():
     run = on_ranks(3, [PROGRAMS / "clocks.py"])
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_what_is_held_is_read_back_and_written_from_the_end_of_the_file(tmp_path, monkeypatch):
+    """Drawn writes that overlap, beside a file in memory; a flush now and then."""
+    rng, before, places = np.random.default_rng(4), storage.Sink.put, []
+
+    def put(sink, place, data):
+        places.append(place)
+        before(sink, place, data)
+
+    monkeypatch.setattr(storage.Sink, "put", put)
+    with storage.Sink(tmp_path / "file", "x+") as sink, io.BytesIO() as like:
+        for _ in range(2000):
+            place, size = int(rng.integers(400)), int(rng.integers(1, 60))
+            data = rng.bytes(size)
+            kind = rng.integers(12)
+            for file in (sink, like):
+                file.seek(place)
+                if kind < 8:
+                    file.write(data)
+            if kind in (8, 9, 10):
+                own, other = bytearray(size), bytearray(size)
+                assert sink.readinto(own) == like.readinto(other)
+                assert own == other
+            elif kind == 11:
+                sink.flush()
+                assert places == sorted(places, reverse=True)
+                places.clear()
+        sink.flush()
+        assert (tmp_path / "file").read_bytes() == like.getvalue()
