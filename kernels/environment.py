@@ -20,8 +20,11 @@ F = TypeVar("F", bound=Callable[..., Any])
 def guarded(function: F) -> F:
     """Decorator: `function`, or a method, runs in the default environment, and its caller has its own afterwards.
 
-    A call takes some tens of nanoseconds more. The work of other threads that `function` starts is not covered.
+    A call takes some tens of nanoseconds more. The work of other threads that `function` starts is not covered. A
+    function that was decorated before stays as it is.
     """
+    if isinstance(function, _native.guarded):
+        return function
     made: Any = functools.update_wrapper(_native.guarded(function), function)
     return made
 

@@ -447,7 +447,7 @@ def nodes(root, rng):
 def write_case(root: Path, name: str, seed: int, number: int) -> Case:
     """The case `number` of the kind `name` of that `seed`, in the new directory `root`."""
     root.mkdir(parents=True)
-    with mock.patch("miniapps.trace.writer._measure", return_value=100.0):
+    with mock.patch("miniapps.trace.writer.cost_of_event", return_value=100.0):
         return KINDS[name](root, np.random.default_rng([seed, list(KINDS).index(name), number]))
 
 

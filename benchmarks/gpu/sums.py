@@ -102,7 +102,8 @@ def _rows(operation: str, n: int, shape, names, asked) -> list[dict]:
 def _queued(operation: str, name: str, arrays, shape):
     """A call that leaves its result on the device; `tprc`, whose result is made by the host, waits for it."""
     if name == "tprc":
-        return lambda: gpu.tprc(*arrays, *shape)
+        total = registry.get(operation, name, "cupy")
+        return lambda: total(*arrays, **dict(zip(("block", "items", "grid"), shape, strict=True)))
     if name == "cu":
         return lambda: gpu.cu_queue(operation, arrays)
     if name in ORDER_FREE:

@@ -128,11 +128,12 @@ def in_order(
 
     One that is a sum and a dot product takes `(x, y=None)`: it adds the elements of `x`, or its products with `y`.
     A TypeError or ValueError that the function raises will begin with the operation, the order and the backend, where
-    it does not already. Returns the function as the last of the operations.
+    it does not already.
     """
     order = ORDERS[known("order of additions", name, ORDERS)]
 
     def register(function: Callable) -> Callable:
+        named = _named(function, [f"{operation} {name!r} ({backend}): " for operation in operations])
         for operation in operations:
             named = variant(
                 operation,
@@ -141,20 +142,23 @@ def in_order(
                 guarantee=order.guarantee,
                 why=order.why,
                 available=available,
-            )(_named(function, f"{operation} {name!r} ({backend}): "))
+            )(named)
         return named
 
     return register
 
 
-def _named(function: Callable, who: str) -> Callable:
+def _named(function: Callable, who: list[str]) -> Callable:
+    """`function`, whose errors begin with who raised them: the last of `who` where there is a `y`."""
+
     @wraps(function)
     def named(*args, **kwargs):
         try:
             return function(*args, **kwargs)
         except (TypeError, ValueError) as error:
-            if type(error) not in (TypeError, ValueError) or str(error).startswith(who):
+            mine = who[len(args) > 1 or "y" in kwargs] if len(who) > 1 else who[0]
+            if type(error) not in (TypeError, ValueError) or str(error).startswith(mine):
                 raise  # a class of its own says enough, and may be made otherwise
-            raise type(error)(f"{who}{error}") from error
+            raise type(error)(f"{mine}{error}") from error
 
     return named
