@@ -50,7 +50,7 @@ def texts(frame: pd.DataFrame, change: Callable[[str], str] = printable) -> pd.D
     """`frame` with `change` made to all its texts and to the names of its columns, which stay different."""
     changed = frame.set_axis(distinct(map(change, map(str, frame.columns))), axis=1)
     for column in changed.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in changed.dtypes]]:
-        if isinstance(changed[column].dtype, pd.CategoricalDtype):  # of which there are fewer than rows
+        if isinstance(changed[column].dtype, pd.CategoricalDtype):  # a category stands in many rows
             known = changed[column].cat.categories.astype(object).map(_changed(change))
             codes = changed[column].cat.codes.to_numpy()
             changed[column] = np.append(np.asarray(known, object), np.nan)[codes]

@@ -56,8 +56,8 @@ def timeline(
     kept: Callable[[dict[str, np.ndarray]], np.ndarray] | None = None,
     seen: Seen | None = None,
 ) -> pd.DataFrame:
-    """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE. Of
-    the columns of each rank those of the mask `kept` are kept; `seen` is told of all of them.
+    """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE.
+    `kept(columns)` gives the mask of a rank's events to keep; `seen` counts all events, also those left out.
 
     `start` and `end` are ns on the clock of rank 0, less the start of the first event of all ranks in the run that were
     read; `index` is the place of the event in its rank's trace, which the column `after` of values and fingerprints

@@ -6,8 +6,8 @@ bytes        bytes that cross between nodes in a step, by recipe, beside those t
              recipe runs on a cluster of four network namespaces (docs/cluster.md) with one rank per node, under
              `layout`, so that all that ranks send crosses between nodes. The kernel counts what leaves each interface;
              headers of packets are subtracted, and so is what two readings of the counters send. What planned messages
-             state (reshards, halos) stands beside what `explain` counts of them. Exit code 3 where a recipe is further
-             than 5 % from what is counted
+             state (reshards, halos) stands beside what `explain` counts of them. Exit code 3 if the kernel counts over
+             5 % more or less than `explain` does
 model        each model on one and two ranks along batch: time per step under layout over that under none; on one rank
              that under none over eager torch; processor time, the ways in turn; all-reduces, and bytes that a rank
              sends per step

@@ -69,8 +69,8 @@ DIRECTIONS = ("up", "down")  # in which all arithmetic of a launch may be rounde
 
 
 @dataclass(frozen=True)
-class Called:
-    """What communicators of one number are called, and how many calls of this rank came before the first of them."""
+class NamedCommunicator:
+    """The `name` of the communicators with one number; `born`: calls of this rank before the first of them."""
 
     name: str
     born: int
@@ -94,7 +94,7 @@ class RawLog:
     places: Places = field(default_factory=Places)
     types: dict[int, str] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
-    communicators: dict[int, Called] = field(default_factory=dict)
+    communicators: dict[int, NamedCommunicator] = field(default_factory=dict)
     counted: list[str] = field(default_factory=list)
     python_sites: set[int] = field(default_factory=set)
     unseen: dict[str, int] = field(default_factory=dict)
@@ -307,7 +307,7 @@ def _take(line: bytes, log: RawLog, where: str) -> None:
         case {"type": int(number)}:
             log.types[number] = name
         case {"comm": int(number), "born": int(born)}:
-            log.communicators[number] = Called(name, born)
+            log.communicators[number] = NamedCommunicator(name, born)
         case {"python_sum": int(site)}:
             log.python_sites.add(site)
         case {"counted": list(names)}:

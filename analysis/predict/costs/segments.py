@@ -17,13 +17,13 @@ from scipy.optimize import nnls
 from analysis.predict.reading.skeleton import Key, Skeleton
 
 TRIMMED = (0.02, 0.98)  # quantiles within which the residuals of a key are kept
-TWO, ONE = "fixed + per work", "fixed from the calibration"  # from what a cost is
+TWO, ONE = "fixed + per work", "fixed from the calibration"  # what a cost was fitted to
 
 
 @dataclass(frozen=True)
 class SegmentCost:
-    """Seconds `fixed` + `per_work` w of a segment on a rank with w of the work; `residuals` (n,) are factors of mean 1
-    by which single ones lay off. `how`: from what, in words."""
+    """Seconds `fixed` + `per_work` w of a segment on a rank with w of the work; `residuals` (n,) are
+    the measured times over their mean. `how`: what the cost was fitted to, in words."""
 
     fixed: float
     per_work: float
@@ -60,7 +60,7 @@ def segment_costs(runs: Sequence[Skeleton], program: Skeleton, least: float) -> 
 
 
 def residuals_of(own: pd.DataFrame) -> np.ndarray:
-    """(n,) factors of mean 1 by which the segments of one key, rows of `run`, `work` and `ns`, lie off their mean."""
+    """(n,) times of the segments of one key, over the mean of their run and work. Columns `run`, `work`, `ns`."""
     usual = own.groupby(["run", "work"])["ns"].transform("mean")
     residuals = (own["ns"] / usual.where(usual > 0)).fillna(1.0).to_numpy()
     low, high = np.quantile(residuals, TRIMMED)

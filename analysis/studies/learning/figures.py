@@ -1,4 +1,4 @@
-"""The figures of the trainings: SVG of what is Known."""
+"""Figures of the study of learning: accuracy, prices of wires, decisions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figures of the scaling: SVG of what is Known. Every run is a point; a fit is drawn where it was measured."""
+"""Figures of the study of scaling. Every run is a point; a fit is drawn where it was measured."""
 
 from __future__ import annotations
 
