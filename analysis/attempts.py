@@ -1,4 +1,4 @@
-"""Attempts of a campaign that failed and were repeated with success (docs/campaigns.md says where they lie)."""
+"""Attempts of a campaign that failed and were repeated with success (docs/how-to/campaigns.md says where they lie)."""
 
 from __future__ import annotations
 

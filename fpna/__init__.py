@@ -15,8 +15,8 @@
 `ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
 `fpna.torch` operators of PyTorch whose sums have a chosen order, forward and backward (`import fpna.torch`)
 `discover`   the order in which a function adds, from its values alone; `expression` writes it down
-`kernels` and `miniapps` hold the rest, and docs/own-programs.md explains it. Names are imported when they are used:
-`import fpna` starts no MPI.
+`kernels` and `miniapps` hold the rest, and docs/tutorials/own-programs.md explains it. Names are imported when they are
+used: `import fpna` starts no MPI.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Sums of PyTorch in a chosen order, forward and backward, in place of torch.index_add and its kin; see docs/torch.md.
+"""Sums of PyTorch in a chosen order, forward and backward, in place of torch.index_add and kin: docs/how-to/torch.md.
 
     import fpna.torch
 

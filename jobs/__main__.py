@@ -35,7 +35,7 @@ DONE, NOT_DONE, BAD_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 DESCRIPTION = """\
 A campaign is a TOML file: which applications, on how many ranks, with which options, how often. It is checked before
 anything runs, run here or by a batch system, interrupted and resumed without repeating what is finished, and ends in a
-report. See docs/campaigns.md.
+report. See docs/how-to/campaigns.md.
 """
 EXAMPLES = """\
 examples:
@@ -80,14 +80,14 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
         "--predictions", type=Path, metavar="FILE",
         help="also the predicted times per step: from a ledger, or from one prediction (.json)",
     )  # fmt: skip
-    add_json(subparser, "docs/campaigns.md")
+    add_json(subparser, "docs/how-to/campaigns.md")
     subparser = command("local", "run the campaign on this machine")
     subparser.add_argument(
         "--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)"
     )
     _add_retry(subparser)
     subparser = command("status", "show what is done, failed, running and left", site=False)
-    add_json(subparser, "docs/campaigns.md")
+    add_json(subparser, "docs/how-to/campaigns.md")
     subparser = command("collect", "report on the runs, with python -m analysis report")
     subparser.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
     subparser.add_argument(

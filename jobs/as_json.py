@@ -1,4 +1,4 @@
-"""Plan and status for programs: what docs/campaigns.md describes, as values that JSON holds."""
+"""Plan and status for programs: what docs/how-to/campaigns.md describes, as values that JSON holds."""
 
 from __future__ import annotations
 

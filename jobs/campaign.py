@@ -1,7 +1,7 @@
 """Campaigns: a TOML file that says which applications to run, on how many ranks, how often, read and checked.
 
 Everything that can be found wrong is found here, before a job waits in a queue for hours; every error names the
-line of the file. See docs/campaigns.md for the keys.
+line of the file. See docs/how-to/campaigns.md for the keys.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class _Reader:
         self.known(content, TOP, (), "a campaign")
         for key in ("name", "out", "runs"):
             if key not in content:
-                raise CampaignError(f"{self.path}: {key} is missing; see docs/campaigns.md")
+                raise CampaignError(f"{self.path}: {key} is missing; see docs/how-to/campaigns.md")
         name = self.text_of(content, "name", ())
         if not NAME.fullmatch(name):
             self.fail(

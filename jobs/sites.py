@@ -64,7 +64,7 @@ class Additions:
 
 @dataclass(frozen=True)
 class Site:
-    """One machine; the fields are those of its file, see docs/sites.md."""
+    """One machine; the fields are those of its file, see docs/how-to/sites.md."""
 
     name: str
     source: str  # what names it on the command line: the name, or the file's full path

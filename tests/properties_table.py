@@ -1,10 +1,10 @@
-"""The tables of docs/allreduce.md, as far as tests compare with them."""
+"""The tables of docs/explanation/allreduce.md, as far as tests compare with them."""
 
 from pathlib import Path
 
 from kernels.allreduce.instruments.properties import PROPERTIES
 
-DOCS = Path(__file__).resolve().parent.parent / "docs" / "allreduce.md"
+DOCS = Path(__file__).resolve().parent.parent / "docs" / "explanation" / "allreduce.md"
 
 
 def rows(text):

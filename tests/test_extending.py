@@ -1,4 +1,4 @@
-"""docs/extending.md, followed: on a copy of the tree, in no other places than it names."""
+"""docs/how-to/extending.md, followed: on a copy of the tree, in no other places than it names."""
 
 import json
 import os
@@ -27,7 +27,7 @@ deck = "L"
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def blocks(heading, page="extending"):
+def blocks(heading, page="how-to/extending"):
     """The pieces of files in a section of a page, in their order."""
     text = (ROOT / "docs" / f"{page}.md").read_text()
     section = re.split(rf"^## {heading}$", text, flags=re.MULTILINE)[1].split("\n## ")[0]
@@ -36,12 +36,12 @@ def blocks(heading, page="extending"):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A copy of the packages and of docs/json.md."""
+    """A copy of the packages and of docs/reference/json.md."""
     copy = tmp_path_factory.mktemp("tree")
     for name in ("fpna", "kernels", "miniapps", "analysis", "jobs"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "docs").mkdir()
-    shutil.copy(ROOT / "docs" / "json.md", copy / "docs")
+    (copy / "docs" / "reference").mkdir(parents=True)
+    shutil.copy(ROOT / "docs" / "reference" / "json.md", copy / "docs" / "reference")
     return copy
 
 
@@ -218,7 +218,7 @@ def test_a_mesh_model(tree, tmp_path):
 
 
 def test_a_site(tree, tmp_path):
-    (site,) = blocks("A site of one's own", "sites")
+    (site,) = blocks("A site of one's own", "how-to/sites")
     put(tmp_path / "ours.toml", site)
     put(tree / "jobs/sites/theirs.toml", site)
     fits = "[sites.theirs]\nranks_per_node = 2\n[sites.ours]\nranks_per_node = 2\n"
@@ -238,7 +238,7 @@ def test_a_study(tree, tmp_path):
     new.mkdir()
     (new / "__init__.py").write_text(front)
     (new / "study.py").write_text(study)
-    page = tree / "docs" / "json.md"
+    page = tree / "docs" / "reference" / "json.md"
     page.write_text(page.read_text() + "\n### lengths\n\n<!-- lengths -->\n<!-- /lengths -->\n")
     python(tree, "-m", "analysis.studies.documentation", page)
     assert "| `wall_s` | number, s | first event to last, longest rank |" in page.read_text()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 KEPT = {path.name for path in (ROOT / "benchmarks/results").iterdir() if not path.name.endswith(".raw.json")}
-PAGES = {str(path): path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+PAGES = {str(path): path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))}
 DATED = re.compile(r"[\w-]+-20\d\d-\d\d-\d\d\.json")
 
 

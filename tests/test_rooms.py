@@ -1,4 +1,4 @@
-"""The walls: which package may import which. docs/architecture.md says what each room is for."""
+"""The walls: which package may import which. docs/explanation/architecture.md says what each room is for."""
 
 from __future__ import annotations
 

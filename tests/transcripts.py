@@ -1,4 +1,5 @@
-"""Transcripts in docs/allreduce.md: `python -m tests.transcripts` runs their commands again and writes what they print.
+"""Transcripts in docs/explanation/allreduce.md: `python -m tests.transcripts` runs their commands again
+and writes what they print.
 
 They are the indented lines behind `$ python -m kernels.allreduce`, but for commands that need MPI; of `draw` the
 pictures are written.
@@ -13,7 +14,7 @@ from pathlib import Path
 from kernels.commands.allreduce import main
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "allreduce.md"
+PAGE = ROOT / "docs" / "explanation" / "allreduce.md"
 PICTURES = ROOT / "docs" / "pictures" / "allreduce"
 _COMMAND = re.compile(r"    \$ python -m kernels\.allreduce(?: +(?!properties|identify)(.*))?$")
 

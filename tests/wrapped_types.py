@@ -1,4 +1,5 @@
-"""The tables of types in docs/own-programs.md: `python -m tests.wrapped_types` tries every cell again and writes them.
+"""The tables of types in docs/tutorials/own-programs.md: `python -m tests.wrapped_types` tries every cell again
+and writes them.
 
 tests/mpi/programs/wrapped_types.py does so on two ranks of MPICH: every type of NumPy, torch and MPI x reduction x
 operation x guarantee, against exact arithmetic.
@@ -10,7 +11,7 @@ from pathlib import Path
 from tests.launch import run_mpi
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "docs" / "own-programs.md"
+PAGE = ROOT / "docs" / "tutorials" / "own-programs.md"
 PROGRAM = ROOT / "tests" / "mpi" / "programs" / "wrapped_types.py"
 BEGIN, END = "<!-- types -->\n", "<!-- /types -->\n"
 LEVELS = ("none", "run", "layout", "exact")

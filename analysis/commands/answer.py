@@ -69,7 +69,7 @@ def give(answer: Answer, options: argparse.Namespace) -> int:
 
 
 def as_json(answer: Answer, command: str, written: Sequence[str] = ()) -> str:
-    """The document of docs/json.md."""
+    """The document of docs/reference/json.md."""
     verdict = answer.verdict
     return document(
         SCHEMA,

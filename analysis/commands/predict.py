@@ -17,7 +17,8 @@ SUMMARY = "how long a step will take on other ranks, decks, orderings or guarant
 DETAIL = """\
 The steps of a traced run are replayed on other ranks: its work priced as fixed + per work, from runs of several sizes,
 its messages and the noise of the machine from a calibration (python -m miniapps.calibrate). With --ledger the
-predictions are appended to a ledger, which an application started with --ledger vouches for. See docs/predict.md."""
+predictions are appended to a ledger, which an application started with --ledger vouches for. See
+docs/how-to/predict.md."""
 EXAMPLES = """\
   python -m analysis predict runs/deck runs/half --calibration cal --ranks 1,2
   python -m analysis predict runs/deck --calibration cal --ranks 2 --ordering ring --ledger predictions.jsonl

@@ -16,7 +16,7 @@ SUMMARY = (
 DETAIL = """\
 What the steps of a run ask of each table, which `dlrm` records, is priced by steps of random tables
 that were timed on as many ranks (mpirun -n P python -m miniapps.embeddings FILE). All shardings of all tables are
-searched. --out writes the fastest for `dlrm --sharding auto --choice FILE`. See docs/dlrm.md."""
+searched. --out writes the fastest for `dlrm --sharding auto --choice FILE`. See docs/explanation/dlrm.md."""
 EXAMPLES = """\
   python -m analysis sharding runs/dlrm --times lookups.json
   python -m analysis sharding runs/dlrm --times lookups.json --out choice.json"""

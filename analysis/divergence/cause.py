@@ -127,7 +127,10 @@ def _next(scene: Scene, shown: Cause) -> str:
             return "repeat the run: a bug shows again, a fault of memory or of the network does not"
         return f"look for a bug, or another input, in or before {shown.name} of step {shown.step}"
     if scene.a["size"] != scene.b["size"]:
-        return "a difference of this size needs no bug; fpna.wrap with rows makes sums equal (docs/own-programs.md)"
+        return (
+            "a difference of this size needs no bug; fpna.wrap with rows makes sums equal "
+            "(docs/tutorials/own-programs.md)"
+        )
     if shown.kind in (COLLECTIVE, ORDER):
         return "a difference of this size needs no bug; a guarantee fixes the order of sums (--guarantee run)"
     return (

@@ -1,4 +1,4 @@
-"""Whether rounding can make a difference, judged from the sizes of the numbers (docs/trace.md#sizes).
+"""Whether rounding can make a difference, judged from the sizes of the numbers (docs/reference/trace.md#sizes).
 
 The amplification of a difference d is A = |d| / (u S), with the unit roundoff u of the type and the sum S of the
 absolute values of all numbers that were added, over ranks and elements (of a product: of the totals). The verdict:

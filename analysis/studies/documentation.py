@@ -1,4 +1,4 @@
-"""The tables of studies as docs/json.md has them: `python -m analysis.studies.documentation docs/json.md` writes it."""
+"""The tables of studies in docs/reference/json.md: `python -m analysis.studies.documentation FILE` writes them."""
 
 from __future__ import annotations
 

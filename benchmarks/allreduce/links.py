@@ -1,4 +1,4 @@
-"""All-reduces along packed trees beside others, over nodes with links of chosen rates; as root (docs/cluster.md).
+"""All-reduces along packed trees beside others, over nodes with links of chosen rates; as root: docs/how-to/cluster.md.
 
     python -m benchmarks.allreduce.links --json benchmarks/results/links.json
     python -m benchmarks.allreduce.links slow --rounds 9

@@ -2,10 +2,10 @@
 
     python -m benchmarks.allreduce nodes --nodes 4 --ranks-per-node 2 --link 1gbit --json out.json
 
-The nodes share the cores of this machine and their links are those of its kernel (docs/cluster.md): times that wait for
-a link's rate mean something, latencies are not those of a machine. Every launch is a job of its own. The bound is that
-of bandwidth: with m nodes, 2 (m - 1) / m n bytes must leave every node (Patarasuk, Yuan 2009, theorem 1, with nodes as
-processes) at the rate of its link; headers, another 5 %, are not in the bound.
+The nodes share the cores of this machine and their links are those of its kernel (docs/how-to/cluster.md): times that
+wait for a link's rate mean something, latencies are not those of a machine. Every launch is a job of its own. The bound
+is that of bandwidth: with m nodes, 2 (m - 1) / m n bytes must leave every node (Patarasuk, Yuan 2009, theorem 1, with
+nodes as processes) at the rate of its link; headers, another 5 %, are not in the bound.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 links that are emulated in their place.
 
     python -m benchmarks.allreduce.wires node --json benchmarks/results/allreduce-wires.json
-    python -m benchmarks.allreduce.wires 200mbit 1gbit           # as root: a cluster of namespaces (docs/cluster.md)
+    python -m benchmarks.allreduce.wires 200mbit 1gbit           # as root: docs/how-to/cluster.md
 
 | part | ranks | what is compared |
 |---|---|---|

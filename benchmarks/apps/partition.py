@@ -3,7 +3,7 @@
     python -m benchmarks.apps.partition model utilisation --json benchmarks/results/partition.json
 
 bytes        bytes that cross between nodes in a step, by recipe, beside those that `explain` counts (root only): each
-             recipe runs on a cluster of four network namespaces (docs/cluster.md) with one rank per node, under
+             recipe runs on a cluster of four network namespaces (docs/how-to/cluster.md) with one rank per node, under
              `layout`, so that all that ranks send crosses between nodes. The kernel counts what leaves each interface;
              headers of packets are subtracted, and so is what two readings of the counters send. What planned messages
              state (reshards, halos) stands beside what `explain` counts of them. Exit code 3 if the kernel counts over

@@ -1,8 +1,8 @@
 """A prediction for 64 ranks on 4 nodes from a calibration on 8, at two rates of their links.
 
-The nodes are network namespaces that share the cores of this machine (docs/cluster.md), so that 64 ranks take turns on
-these. Ranks that wait sleep, in calibrations and targets alike: `tests/sched_yield.cpp` is preloaded. Gradients of a
-megabyte are added up by orderings whose bytes between nodes wait for the links.
+The nodes are network namespaces that share the cores of this machine (docs/how-to/cluster.md), so that 64 ranks take
+turns on these. Ranks that wait sleep, in calibrations and targets alike: `tests/sched_yield.cpp` is preloaded.
+Gradients of a megabyte are added up by orderings whose bytes between nodes wait for the links.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
     with cluster(nodes=2, link="1gbit") as nodes:
         ended = nodes.run([sys.executable, "-m", "miniapps.coupled"], ranks=4, ranks_per_node=2)
 
-See docs/cluster.md for what it is and what it is not.
+See docs/how-to/cluster.md for what it is and what it is not.
 """
 
 from jobs.cluster.errors import ClusterError as ClusterError

@@ -34,7 +34,7 @@ DESCRIPTION = f"""\
 Several nodes on this machine: network namespaces with host names n1, n2, ..., addresses and links of a chosen rate,
 across which MPICH and Open MPI launch. Linux, root only; nothing passes to or from the network of the machine.
 
-{textwrap.fill(WHAT_IT_IS + " See docs/cluster.md.", 118)}
+{textwrap.fill(WHAT_IT_IS + " See docs/how-to/cluster.md.", 118)}
 """
 EXAMPLES = """\
 examples:
@@ -93,7 +93,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     )
     run.add_argument("words", nargs="+", metavar="-- COMMAND", help="the program and its options")
     status = command("status", "show all clusters: nodes, links, bytes at their interfaces")
-    add_json(status, "docs/cluster.md")
+    add_json(status, "docs/how-to/cluster.md")
     command("down", "end what runs in the nodes, and remove them", quiet="only what goes wrong")
     for name, help in (("cut", "pull the cable of a node"), ("restore", "put the cable of a node back")):
         one = command(name, help, quiet="only what goes wrong")

@@ -4,7 +4,7 @@
     total = reducer(contributions)      # (k, 2): the partial sums of this rank's k blocks
     reducer.free()
 
-`python -m kernels.allreduce` lists the orderings. What they do and how to choose: docs/allreduce.md.
+`python -m kernels.allreduce` lists the orderings. What they do and how to choose: docs/explanation/allreduce.md.
 Importing this package does not load MPI; `plan` does.
 """
 

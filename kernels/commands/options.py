@@ -6,7 +6,7 @@ import argparse
 
 from kernels import VERSION
 
-DOCS = "docs/json.md"
+DOCS = "docs/reference/json.md"
 
 
 def add_version(parser: argparse._ActionsContainer) -> None:

@@ -228,7 +228,7 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     shown = commands.add_parser(
         "list", help="every way of adding numbers, what it promises and why (default)"
     )
-    shown.add_argument("--markdown", action="store_true", help="as the table of docs/sums.md")
+    shown.add_argument("--markdown", action="store_true", help="as the table of docs/explanation/sums.md")
     add_json(shown)
     add_loudness(shown, "without the reasons", "also the parameters that each takes")
 

@@ -21,7 +21,7 @@ kind of the first operand. Tensors are taken as numbers: nothing is recorded for
 **The chain.** An element over K products is s(0) + s(1) + ... from the left, where s(p) is the chain
 s = fma(a[k], b[k], s) from +0.0 over the k of piece p, ascending; a piece has 256 products, the last what is left.
 K = 0 gives +0.0. A NaN is always the one without sign and payload. Rounding is to nearest and subnormals are kept,
-whatever the thread had chosen. See docs/contract.md.
+whatever the thread had chosen. See docs/explanation/contract.md.
 """
 
 from __future__ import annotations

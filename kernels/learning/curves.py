@@ -8,7 +8,7 @@
 | `ilog2` | c + a / log(2 + u) | the same |
 
 u = n x / x_n: the abscissa of n points, scaled so that the last lies at n. The caller chooses it: steps, or the sum of
-learning rates so far; docs/learning.md says how far from the truth either was.
+learning rates so far; docs/explanation/learning.md says how far from the truth either was.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-// Attention whose bits depend on a head's own queries, keys and values alone; docs/contract.md has the definition.
+// Attention whose bits depend on a head's own queries, keys and values alone; docs/explanation/contract.md has the definition.
 #pragma once
 #include <algorithm>
 

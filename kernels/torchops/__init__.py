@@ -1,6 +1,6 @@
 """Audits of PyTorch operations: what the bits of a result depend on, beside its input.
 
-alternatives/      operators whose sums have a chosen order, for use in place of torch's; see docs/torch.md
+alternatives/      operators whose sums have a chosen order, for use in place of torch's; see docs/how-to/torch.md
 cases/             the operations, a file per family; importing it registers them. operations.py: what an operation
                    and a case are; inputs.py: seeded inputs, in memory of any alignment
 calls.py           one call of a case, forward or backward: its result as NumPy's

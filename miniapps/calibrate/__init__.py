@@ -3,7 +3,7 @@
     mpirun -n 2 python -m miniapps.calibrate --out cal --budget 60
 
 An ordinary application with an ordinary trace: regions are micro-benchmarks, values their parameters. `python -m
-analysis predict RUN --calibration cal` reads it. See docs/predict.md.
+analysis predict RUN --calibration cal` reads it. See docs/how-to/predict.md.
 """
 
 from miniapps.calibrate.config import CalibrateConfig

@@ -256,7 +256,8 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
         )
     if verdict.kind == ROUNDING:
         return (
-            "a difference of this size needs no bug; docs/own-programs.md shows how to make such runs equal"
+            "a difference of this size needs no bug; docs/tutorials/own-programs.md shows how to make such runs "
+            "equal"
         )
     if verdict.unstable and verdict.worst is None:
         return "first mend what differs from launch to launch, such as a seed from the clock; then ask again"

@@ -4,7 +4,7 @@
 
 Every time step solves Poisson equations by conjugate gradients (thousands of small all-reduces), evaluates a
 convolutional network on every block, and every few steps trains it (one large all-reduce): the places where
-simulation and learning codes lose reproducibility, in one small program. See docs/coupled.md.
+simulation and learning codes lose reproducibility, in one small program. See docs/explanation/coupled.md.
 """
 
 from miniapps.coupled.config import CoupledConfig

@@ -3,7 +3,7 @@
     mpirun -n 4 python -m miniapps.dlrm --guarantee layout
 
 Rows of bags travel to the samples that ask for them, and gradients back; those of the perceptrons are added over all
-ranks as in `miniapps.training`. See docs/dlrm.md.
+ranks as in `miniapps.training`. See docs/explanation/dlrm.md.
 """
 
 from miniapps.dlrm.config import DlrmConfig

@@ -3,7 +3,7 @@
     mpirun -n 2 python -m miniapps.inference --data blobs --backend static
 
 The same images come again in requests of other sizes, at other places, on other ranks; every answer and every time goes
-to the trace. See docs/inference.md.
+to the trace. See docs/explanation/inference.md.
 """
 
 from miniapps.inference.config import InferenceConfig

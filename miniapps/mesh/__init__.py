@@ -3,7 +3,7 @@
     mpirun -n 4 python -m miniapps.mesh --model gpt --recipe dp+tp --mesh data=2,model=2
 
 A step of any model of `miniapps.partition` is planned once, whatever the mesh; under `layout` its bits are too. See
-docs/partition.md.
+docs/explanation/partition.md.
 """
 
 from miniapps.mesh.config import MeshConfig

@@ -33,7 +33,7 @@ else:
 
 @dataclass
 class Cuts:
-    """What carries what (docs/partition.md)."""
+    """What carries what (docs/explanation/partition.md)."""
 
     mesh: str = option(
         "",

@@ -4,7 +4,7 @@
     fpna operations mine.py:function
 
 Cases are blocks of work, dealt to the ranks; each is audited in a child process, which may crash or hang. What was
-tried, and what came of it, is a certificate. See docs/operations.md.
+tried, and what came of it, is a certificate. See docs/explanation/operations.md.
 """
 
 from miniapps.operations.config import OperationsConfig

@@ -65,7 +65,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         "--picture", metavar="FILE.svg", help="draw the plan in stages: what divides their work, what travels"
     )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value by itself")
-    add_json(one, "docs/partition.md")
+    add_json(one, "docs/explanation/partition.md")
     add_loudness(one, "without the line per operation")
     return top
 

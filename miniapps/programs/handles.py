@@ -9,7 +9,7 @@ from importlib import metadata
 
 PAST = (
     "{names} takes the MPI handle of a wrapped communicator to the MPI library, which adds in an order of its own: no "
-    "guarantee reaches its sums. `fpna run --guarantee` adds those too (docs/own-programs.md)"
+    "guarantee reaches its sums. `fpna run --guarantee` adds those too (docs/tutorials/own-programs.md)"
 )
 # By the name that is imported, the distribution. Those that reduce floating-point numbers over a handle;
 ADD = {

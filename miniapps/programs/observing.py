@@ -129,7 +129,7 @@ def _settings(
     if options.guarantee == "layout" and not options.quiet:
         tell(
             "fpna run: layout: what a program passes to a sum is each rank's own part, already added, so that bits "
-            "still change with the number of ranks; fpna.wrap takes rows (docs/own-programs.md)", sys.stderr,
+            "still change with the number of ranks; fpna.wrap takes rows (docs/tutorials/own-programs.md)", sys.stderr,
         )  # fmt: skip
     text = {
         "command": command, "guarantee": options.guarantee, "replay": options.replay or "", "run_id": run_id,

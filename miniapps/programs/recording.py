@@ -1,7 +1,7 @@
 """A program of the user's records what it computes, as the applications do: `with record("runs/mine", comm) as r: ...`.
 
-The trace is theirs (docs/trace.md), so that everything in `analysis` works on it. What a rank records of arrays of its
-own, without the number of a block, is compared with the same rank of as many only.
+The trace is theirs (docs/reference/trace.md), so that everything in `analysis` works on it. What a rank records of
+arrays of its own, without the number of a block, is compared with the same rank of as many only.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class Recording:
     @contextlib.contextmanager
     def region(self, name: str, kind: str = COMPUTE, nbytes: int = 0, flops: int = 0) -> Iterator[None]:
         """Record how long the body takes. `kind`: compute, collective, exchange, wait, file or other
-        (docs/trace.md); `nbytes` that pass, `flops` that are done, 0 where that is not known."""
+        (docs/reference/trace.md); `nbytes` that pass, `flops` that are done, 0 where that is not known."""
         number = self._tracer.name(name, kind)
         start = self._tracer.clock()
         try:

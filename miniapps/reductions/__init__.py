@@ -3,7 +3,7 @@
     mpirun -n 4 python -m miniapps.reductions --guarantee layout
 
 The same numbers are added again and again, by deterministic variants and by such whose order is left to chance;
-every sum and every time goes to the trace. See docs/reductions.md.
+every sum and every time goes to the trace. See docs/explanation/reductions.md.
 """
 
 from miniapps.reductions.config import ReductionsConfig

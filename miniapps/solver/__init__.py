@@ -4,7 +4,7 @@
 
 An iterative method feeds every rounding difference back into itself. The app solves one linear system, records bits
 and residual after every iteration, and shows how far injected orders of addition drive the iterates apart and
-whether they change the number of iterations. See docs/solver.md.
+whether they change the number of iterations. See docs/explanation/solver.md.
 """
 
 from miniapps.runner.main import App

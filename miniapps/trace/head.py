@@ -106,7 +106,7 @@ class Ledger(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """The attributes of one rank, JSON decoded (docs/trace.md). Others are allowed, and believed in nothing."""
+    """The attributes of one rank, decoded (docs/reference/trace.md). Others are allowed, and believed in nothing."""
 
     format: str
     schema: int

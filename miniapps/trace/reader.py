@@ -3,7 +3,7 @@
 A file is read into memory in one piece. Its seal is checked before HDF5 opens it there, by the low-level interface of
 h5py: three times as fast as reading dataset by dataset from disk, and without a lock on a file that a running program
 still writes. Then its contents are checked object by object, the rows against the hashes of the last commit, and the
-attributes against a schema (docs/trace.md).
+attributes against a schema (docs/reference/trace.md).
 """
 
 from __future__ import annotations

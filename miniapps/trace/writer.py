@@ -36,7 +36,7 @@ _TWO_WORDS = struct.Struct(">QQ")
 class Tracer:
     """The trace file of one rank.
 
-    Parameters: `path` of the file, which must not exist; `attributes` of the root group (docs/trace.md; those
+    Parameters: `path` of the file, which must not exist; `attributes` of the root group (docs/reference/trace.md; those
     named there as JSON are given as Python objects); `size` of the communicator; `level` "regions", or "off",
     which records no events and no usage, but all values, fingerprints, orders and choices, so that the cost of tracing
     can be measured on the same bits; `directory`, that of the run, which is watched with the file; `hashed`, how
@@ -211,8 +211,8 @@ class Tracer:
         return known[-1]
 
     def reduction(self, name: str, facts: dict[str, Any]) -> None:
-        """Say what the reduction `name` is (docs/trace.md); `facts` is read again whenever rows are written, so that
-        its number of calls may go up."""
+        """Say what the reduction `name` is (docs/reference/trace.md); `facts` is read again whenever rows are written,
+        so that its number of calls may go up."""
         self._descriptions["reductions"][name] = facts
 
     def kind(self, number: int) -> str:

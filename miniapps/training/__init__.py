@@ -3,7 +3,7 @@
     mpirun -n 4 python -m miniapps.training --guarantee layout
 
 Every step adds gradients of all micro-batches of a batch, in buckets that travel while the layers before them are
-still computed: the place where distributed learning loses reproducibility. See docs/training.md.
+still computed: the place where distributed learning loses reproducibility. See docs/explanation/training.md.
 """
 
 from miniapps.runner.main import App

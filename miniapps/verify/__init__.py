@@ -1,1 +1,1 @@
-"""Runs executed again, a part of each, and compared bit by bit with what they recorded (docs/verify.md)."""
+"""Runs executed again, a part of each, and compared bit by bit with what they recorded (docs/how-to/verify.md)."""

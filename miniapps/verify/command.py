@@ -81,7 +81,9 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     top.add_argument(
         "--out", type=Path, help="keep what is executed there, new or empty (removed at the end)"
     )
-    top.add_argument("--json", action="store_true", help="print one JSON document instead (docs/json.md)")
+    top.add_argument(
+        "--json", action="store_true", help="print one JSON document instead (docs/reference/json.md)"
+    )
     add_loudness(
         top, "the verdict alone", "also the probability of having met wrong intervals, by their number"
     )

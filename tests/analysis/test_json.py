@@ -1,4 +1,4 @@
-"""`--json`: one strict document with the keys that docs/json.md has, and nothing else on standard output."""
+"""`--json`: one strict document with the keys that docs/reference/json.md has, and nothing else on standard output."""
 
 import fnmatch
 import json
@@ -14,7 +14,7 @@ from analysis.verdict import MEANING
 from tests.analysis.json_runs import command_lines, write_all
 from tests.analysis.synthetic import write_run
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs/json.md").read_text()
+PAGE = (Path(__file__).resolve().parents[2] / "docs/reference/json.md").read_text()
 KINDS = {
     "text": lambda value: isinstance(value, str),
     "integer": lambda value: type(value) is int,

@@ -282,6 +282,6 @@ def test_the_command_prints_findings_and_succeeds(tmp_path, capsys):
 
 
 def test_every_rule_is_in_the_documentation_with_its_meaning():
-    text = " ".join((Path(__file__).parents[2] / "docs" / "analysis.md").read_text().split())
+    text = " ".join((Path(__file__).parents[2] / "docs" / "how-to" / "analysis.md").read_text().split())
     for rule in RULES:
         assert f"| `{name_of(rule)}` | {rule.__doc__.splitlines()[0]} |" in text

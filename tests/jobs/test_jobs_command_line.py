@@ -238,7 +238,7 @@ def test_a_status_for_programs_says_why_the_batch_system_was_not_asked(tmp_path,
 
 
 def test_the_page_names_every_key_that_programs_get(tmp_path, capsys):
-    page = (Path(__file__).parents[2] / "docs/campaigns.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/how-to/campaigns.md").read_text()
     section = page.partition("## For programs\n")[2].partition("\n## ")[0]
 
     def keys(value):

@@ -209,7 +209,7 @@ def test_a_site_names_the_page_that_it_follows_and_the_day(name):
 
 
 def test_the_documentation_speaks_of_every_site():
-    text = (ROOT / "docs" / "sites.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "sites.md").read_text(encoding="utf-8")
     rows = {line.split("|")[1].strip(" `"): line for line in text.splitlines() if line.startswith("| `")}
     assert set(SITES) <= set(rows)
     assert [name for name in SITES if name != "local" and site(name).page not in rows[name]] == []

@@ -100,7 +100,8 @@ def in_parts(p, messages):
     return messages, 2 * (p - 1) / p, (p - 1) / p
 
 
-# What docs/allreduce.md says that the busiest rank does: messages, vectors moved, vectors added. p is a power of k.
+# What docs/explanation/allreduce.md says that the busiest rank does: messages, vectors moved, vectors added. p is a
+# power of k.
 FORMULAS = {
     "binomial": lambda p: (2 * math.log2(p), 2 * math.log2(p), math.log2(p)),
     "direct": lambda p: in_parts(p, 2 * (p - 1)),

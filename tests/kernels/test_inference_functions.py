@@ -17,7 +17,7 @@ TRUTH = {
     "log": np.log,
     "sigmoid": lambda x: np.where(x < 0, np.exp(x) / (1 + np.exp(x)), 1 / (1 + np.exp(-x))),
 }
-# The largest errors over 10^8 floats and more, in ulp of the result; docs/inference.md has them.
+# The largest errors over 10^8 floats and more, in ulp of the result; docs/explanation/inference.md has them.
 ERRORS = {"exp": 1.0, "tanh": 1.34, "log": 0.83, "sigmoid": 2.5}
 
 

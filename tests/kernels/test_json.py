@@ -1,4 +1,4 @@
-"""The instruments for programs: the keys that docs/json.md names, strict JSON, and how much is said otherwise."""
+"""The instruments for programs: the keys that docs/reference/json.md names, strict JSON, how much is said otherwise."""
 
 import json
 import re
@@ -10,7 +10,7 @@ import pytest
 from kernels import as_json
 from kernels.__main__ import main
 
-PAGE = (Path(__file__).parents[2] / "docs/json.md").read_text()
+PAGE = (Path(__file__).parents[2] / "docs/reference/json.md").read_text()
 LINKS = str(Path(__file__).parents[2] / "docs/examples/dgx-1.json")
 LINES = {
     "allreduce list": [],

@@ -18,7 +18,7 @@ from .sparse import hard, lanes, matrix, vector
 VARIANTS = registry.variants("spmv")
 HERE = [v for v in VARIANTS if v.unavailable() is None and v.backend != "cupy"]
 TYPES = [np.float64, np.float32]
-PAGE = Path(__file__).parents[2] / "docs" / "sparse.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "sparse.md"
 each_type = pytest.mark.parametrize("dtype", TYPES)
 THREADS = (1, 2, 3, 4)
 

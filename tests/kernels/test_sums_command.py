@@ -1,4 +1,4 @@
-"""`python -m kernels.sums`: true output, as shown in docs/sums.md, and answers to wrong input."""
+"""`python -m kernels.sums`: true output, as shown in docs/explanation/sums.md, and answers to wrong input."""
 
 import os
 import re
@@ -21,7 +21,7 @@ from tests.launch import ROOT
 from .hard import bits
 from .test_tree import chain
 
-PAGE = (ROOT / "docs" / "sums.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "sums.md").read_text()
 EXAMPLES = re.findall(r"^    \$ python -m kernels\.sums (tree .+)\n((?:    [^$].*\n)+)", PAGE, re.MULTILINE)
 
 
@@ -34,7 +34,9 @@ def printed(capsys, *arguments, code=0):
 
 
 def test_the_page_has_the_table_of_what_is_registered():
-    assert markdown() in PAGE, "put the output of `python -m kernels.sums list --markdown` into docs/sums.md"
+    assert markdown() in PAGE, (
+        "put the output of `kernels.sums list --markdown` into docs/explanation/sums.md"
+    )
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from .wire_cases import (
     there_and_back,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "wires.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "wires.md"
 every = pytest.mark.parametrize("text", ALL)
 SIZES = [0, 1, 7, 8, 31, 1000, 4095, 4096, 4097, 3 * 4096 + 17]
 ORACLES = {

@@ -65,7 +65,7 @@ REASONS = {
         "analysis/load/cache.py:_remove",
         "jobs/state.py:_alone",
     ),
-    "this user's own cache, by its own rules: a hash of each file (docs/files.md)": (
+    "this user's own cache, by its own rules: a hash of each file (docs/reference/files.md)": (
         "analysis/load/cache.py:load",
         "analysis/load/cache.py:_opened",
         "analysis/load/cache.py:_reading",

@@ -1,4 +1,4 @@
-"""Types x reductions x operations x guarantees of a wrapped communicator: docs/own-programs.md has what happens."""
+"""Types x reductions x operations x guarantees of a wrapped communicator, as in docs/tutorials/own-programs.md."""
 
 import pytest
 

@@ -144,7 +144,7 @@ def _outputs(known: Known) -> Section:
 STUDY = Study(
     read=read,
     data=(
-        Data("trainings", "a row per repeat ([what they say](training.md#what-the-analysis-says))", RUNS,
+        Data("trainings", "a row per repeat ([what they say](../explanation/training.md#what-the-analysis-says))", RUNS,
              lambda known: known.recorded.runs),
         Data("curves", "a row per evaluation", CURVES, lambda known: known.recorded.curves),
         Data("prices", "a row per line and rate, medians over runs", PRICES, lambda known: known.prices),

@@ -86,8 +86,8 @@ def sections(known: Used) -> list[Section]:
 STUDY = Study(
     read=read,
     data=(
-        Data("utilisation", "a row per repeat over a mesh ([what it is](partition.md#utilisation))", USED,
-             lambda known: known.runs),
+        Data("utilisation", "a row per repeat over a mesh ([what it is](../explanation/partition.md#utilisation))",
+             USED, lambda known: known.runs),
     ),
     sentences=sentences,
     tables=tables,

@@ -73,7 +73,8 @@ def _on_host(start, index, rows, bins, order) -> torch.Tensor:
     if name == "emulated":
         add, options = get("scatter_add", "atomic", "emulated"), {"seed": seed}
     else:
-        # `sorted` is seldom faster by a few threads than by one (docs/scatter.md), and slower where cores are busy.
+        # `sorted` is seldom faster by a few threads than by one (docs/explanation/scatter.md), and slower where
+        # cores are busy.
         threads = 1 if name == "sorted" else torch.get_num_threads()
         add, options = get("scatter_add", name, "native"), {"threads": threads}
     return torch.from_numpy(add(_array(rows), index.numpy(), bins, start=begin, **options))

@@ -73,7 +73,7 @@ def test_the_page_of_a_small_model(capsys):
 
 def test_the_documented_page_is_what_is_printed(capsys):
     """But for the hash, in which torch's version shows."""
-    page = (Path(__file__).parents[3] / "docs" / "partition.md").read_text()
+    page = (Path(__file__).parents[3] / "docs" / "explanation" / "partition.md").read_text()
     command, _, rest = page.partition("    $ python -m miniapps.partition ")[2].partition("\n")
     main(command.split())
     printed = capsys.readouterr().out.splitlines()
