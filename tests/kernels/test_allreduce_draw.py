@@ -415,7 +415,7 @@ def test_the_documentation_shows_what_the_commands_print_and_draw():
     assert {str(path.relative_to(ROOT)) for path in PICTURES.iterdir()} == set(pictures)
     for place, picture in pictures.items():
         assert (ROOT / place).read_bytes() == picture.encode(), f"{place}: run: python -m tests.transcripts"
-        assert f"]({Path(place).relative_to('docs')})" in text
+        assert f"](../{Path(place).relative_to('docs')})" in text
 
 
 def test_the_documentation_says_what_the_bits_of_every_ordering_depend_on():
