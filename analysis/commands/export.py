@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import shutil
 import sys
 import time
 from decimal import Decimal
@@ -26,6 +28,7 @@ from analysis.export import FORMATS
 from miniapps.untrusted.text import tell
 
 SUMMARY = "runs for other tools: Perfetto, Vampir, Extra-P, simulators, Parquet for queries"
+TOLD_FROM = 2e8  # bytes: what is expected to be written is said beforehand
 MOST_SECONDS = 9_000_000_000  # about what 63 bits hold in nanoseconds
 DETAIL = "\n".join([
     "FORMAT is one of", "",
@@ -63,6 +66,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Answer:
     """Write the file or directory; what is in it."""
+    from analysis.export.output import part_of
     from analysis.export.slices import NothingToExport
     from miniapps.trace import TraceError
 
@@ -79,6 +83,10 @@ def run(options: argparse.Namespace) -> Answer:
     if not options.output.absolute().parent.is_dir():
         raise Usage(
             f"-o {options.output}: no directory {options.output.absolute().parent}; make it, or name another"
+        )
+    if os.path.lexists(begun := part_of(options.output)):
+        raise Usage(
+            f"-o {options.output}: {begun} exists: an export writes it, or one was killed; then remove it"
         )
     try:
         return WRITTEN.get(options.format, _events)(options, module)
@@ -97,6 +105,7 @@ def _events(options: argparse.Namespace, module) -> Answer:
     part = _slice(*runs[0], options)
     marked: list[str] = []
     frames = None
+    _announce(part, options, module)
     if options.against:
         mark, sentence, frames = _mark(part, *runs[0], options)
         marked.append(sentence)
@@ -108,6 +117,20 @@ def _events(options: argparse.Namespace, module) -> Answer:
     return Answer(frames, {"exported": _exported([row])}, shown, files=list(map(str, files)))
 
 
+def _announce(part, options: argparse.Namespace, module) -> None:
+    """Say how much is going to be written, where that is much."""
+    events = part.counts.total()
+    size = module.bytes_of(options.output) * events
+    if options.quiet or size < TOLD_FROM:
+        return
+    most = "at most " if (options.begin, options.end) != (None, None) else ""
+    text = f"{events:,} events, {most}about {size / 1e9:.1f} GB"
+    free = shutil.disk_usage(options.output.absolute().parent).free
+    if free < size:
+        text += f", where {free / 1e9:.1f} GB are free: choose some with --ranks, --steps, --repeat"
+    tell(f"{options.output}: {text}", sys.stderr)
+
+
 def _models(options: argparse.Namespace, module) -> Answer:
     """What is known of each region on each rank count, of several runs."""
     rows: list[dict[str, Any]] = []
@@ -115,9 +138,12 @@ def _models(options: argparse.Namespace, module) -> Answer:
     def parts():
         for directory, repeat in _runs(options.runs):
             part = _slice(directory, repeat, options)
-            rows.append(_row(part, part.complete))
             if part.complete:
                 yield part
+            else:
+                for _ in part.ranks("counted"):
+                    pass
+            rows.append(_row(part, part.complete))
 
     try:
         points = module.write(parts(), options.output)
@@ -164,12 +190,14 @@ def _runs(given: list[str]) -> list[tuple[Path, int | None]]:
 
 def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
     from analysis.export.slices import Selection, slice_of
+    from analysis.load.watch import Watch
 
     if repeat is not None and options.repeat not in (None, repeat):
         raise Usage(f"{directory}:{repeat} and --repeat {options.repeat}: give one of them")
     repeat = options.repeat if repeat is None else repeat
     begin = time.perf_counter()
-    part = slice_of(directory, Selection(repeat, options.ranks, options.steps, options.begin, options.end))
+    selection = Selection(repeat, options.ranks, options.steps, options.begin, options.end)
+    part = slice_of(directory, selection, Watch(options.quiet))
     if options.verbose:
         tell(f"read the events of {directory} in {time.perf_counter() - begin:.3f} s", sys.stderr)
     if not part.complete and options.format != "extrap":
@@ -201,8 +229,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
     point, where = comparison.part, f"{a[0]}:{a[1]} and {b[0]}:{b[1]} part at {place(comparison.part)}"
     table = "fingerprints" if point is comparison.fingerprint else "values"
     (trace,) = read_run(directory, [table], [point.rank_a])
-    events = timeline(directory)
-    mark = mark_of(point, table, a[1], trace, events[events["rank"] == point.rank_a])
+    mark = mark_of(point, table, a[1], trace, timeline(directory, ranks=[point.rank_a], origin=part.origin))
     if mark is None:
         return None, f"No mark: {where}, but the run recorded no events (--trace off).", frames
     if mark.rank not in part.attributes or not part.begin <= mark.at <= part.end:
@@ -215,17 +242,17 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
 
 
 def _row(part, used: bool) -> dict[str, Any]:
-    """What a slice holds; `used`: whether it is in the file."""
+    """What a slice holds that was written; `used`: whether it is in the file."""
     from analysis.page.text import spans
 
     return {
         "path": str(part.path),
         "used": used,
         "ranks": spans(part.attributes),
-        "steps": spans(set(part.events["step"])),
-        "events": len(part.events),
-        "collectives": int(part.events["collective"].max()) + 1,
-        "cut": int(part.events["cut"].sum()),
+        "steps": spans(part.written.steps),
+        "events": part.written.events,
+        "collectives": len(part.collectives),
+        "cut": part.written.cut,
     }
 
 

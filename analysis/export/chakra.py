@@ -20,7 +20,8 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import pandas as pd
 
-from analysis.export.output import new_file
+from analysis.export.matched import Numbers
+from analysis.export.output import parts_of, rename
 from analysis.export.slices import Slice
 from analysis.load.timeline import WITH_PARTNERS
 
@@ -62,19 +63,27 @@ def existing(out: Path) -> Path | None:
     return next(iter(sorted(out.parent.glob(f"{glob.escape(out.name)}.*.et"))), None)
 
 
+def bytes_of(out: Path) -> float:
+    """How much an event takes in `out`, about: measured with names of usual length."""
+    return 150.0
+
+
 def write(part: Slice, out: Path) -> list[Path]:
-    """Write `part` into the new files `out`.RANK.et. Raises OSError, and removes what it wrote, when that fails."""
+    """Write `part` into the new files `out`.RANK.et. Raises OSError, and removes what it wrote, when that fails.
+
+    They are in a directory of their own, `out`.part, until all are whole."""
+    exchanges = Exchanges(part)
     written: list[Path] = []
-    messages = _messages_of(part)
-    events = {rank: own for rank, lane, own in part.pieces() if lane == 0}
     try:
-        for rank in part.attributes:
-            path = out.with_name(f"{out.name}.{rank}.et")
-            with new_file(path) as file:
-                _write_rank(part, rank, events.get(rank), messages, file)
-            written.append(path)
+        with parts_of(out) as place:
+            for rank, own in part.ranks():
+                with (place / f"{rank}.et").open("xb") as file:
+                    _write_rank(part, rank, own, exchanges, file)
+            for rank in part.attributes:
+                written.append(out.with_name(f"{out.name}.{rank}.et"))
+                rename(place / f"{rank}.et", written[-1])
     except BaseException:
-        for path in written:
+        for path in written[:-1]:
             path.unlink(missing_ok=True)
         raise
     return written
@@ -115,19 +124,21 @@ def tiles(own: pd.DataFrame, communicates: np.ndarray) -> Iterator[Piece]:
     yield from close(int(own["end"].max()))
 
 
-def _write_rank(part: Slice, rank: int, own: pd.DataFrame | None, messages: dict, file: BinaryIO) -> None:
+def _write_rank(part: Slice, rank: int, own: pd.DataFrame, exchanges: Exchanges, file: BinaryIO) -> None:
     kinds = classes()
     about = [("program", "string_val", part.title), ("rank", "int64_val", rank)]
     _append(file, kinds["GlobalMetadata"](version=VERSION, attr=_attributes(about)))
-    if own is None:
+    if own.empty:
         return
-    collective, sizes = part.events["collective"].to_numpy(), part.events["bytes"].to_numpy()
-    talks = np.array([collective[row] >= 0 or row in messages for row in own.index])
+    messages = exchanges.of(rank, own)
+    collective, sizes = own["collective"].to_numpy(), own["bytes"].to_numpy()
+    nested = own[own["lane"] == 0]
+    talks = np.array([collective[row] >= 0 or row in messages for row in nested.index])
     on_cpu = part.attributes[rank].get("method", {}).get("run.device", "cpu") == "cpu"
     before: list[int] = []
     following = 0
-    pieces = list(tiles(own, talks))
-    waiting = _beside(part, rank, {piece.row for piece in pieces})  # the next last
+    pieces = list(tiles(nested, talks))
+    waiting = _beside(own, {piece.row for piece in pieces})  # the next last
     open_until: dict[int, int] = {}  # end of a node beside the tiles that none depends on yet, by its id
     for piece in pieces:
         ended = [node for node, end in open_until.items() if end <= piece.start]
@@ -154,13 +165,12 @@ def _write_rank(part: Slice, rank: int, own: pd.DataFrame | None, messages: dict
         following += 1
 
 
-def _beside(part: Slice, rank: int, tiled: set[int]) -> list[Piece]:
-    """The collectives of `rank` that are no tiles, since they overlap other regions; the last to begin first."""
-    events = part.events
-    own = events[(events["rank"] == rank) & (events["collective"] >= 0)]
-    own = own[~own.index.isin(tiled)].sort_values("start", ascending=False, kind="stable")
-    columns = [own[c].tolist() for c in ("name", "start", "end", "repeat", "step")]
-    return [Piece(*values) for values in zip(*columns, own.index, strict=True)]
+def _beside(own: pd.DataFrame, tiled: set[int]) -> list[Piece]:
+    """The collectives of a rank that are no tiles, since they overlap other regions; the last to begin first."""
+    beside = own[(own["collective"] >= 0) & ~own.index.isin(tiled)]
+    beside = beside.sort_values("start", ascending=False, kind="stable")
+    columns = [beside[c].tolist() for c in ("name", "start", "end", "repeat", "step")]
+    return [Piece(*values) for values in zip(*columns, beside.index, strict=True)]
 
 
 def _node(piece: Piece, number: int, before: list[int], which: str, attributes: list[tuple]):
@@ -191,33 +201,56 @@ def _message(source: int, target: int, tag: int, size: int) -> list[tuple]:
     ]  # fmt: skip
 
 
-def _messages_of(part: Slice) -> dict[int, list[tuple]]:
-    """{row of an exchange: (COMM_SEND_NODE or COMM_RECV_NODE, source, target, tag, bytes) for each partner that is in
-    the slice and recorded the same exchange}."""
-    events = part.events
-    exchanges = events["kind"].isin(WITH_PARTNERS)
-    rows = events[exchanges & ~events["cut"] & (events["lane"] == 0)]
-    number = rows.groupby(["repeat", "step", "name", "call"], observed=True, sort=False).ngroup()
-    columns = (number, rows["rank"], rows["name"], rows["bytes"])
-    known = {(i, rank): (name, size) for i, rank, name, size in zip(*map(list, columns), strict=True)}
+class Exchanges:
+    """What every rank of `part` recorded of its exchanges. Ranks whose records are equal share them in memory."""
 
-    def share(i: int, source: int, target: int) -> int:
-        """What `source` sent to `target`, if it divided what it sent evenly."""
-        name, size = known[i, source]
-        each = sorted(part.attributes[source].get("partners", {}).get(name, []))
+    def __init__(self, part: Slice):
+        self._part, self._numbers = part, Numbers()
+        self._known: dict[
+            int, tuple[np.ndarray, np.ndarray]
+        ] = {}  # of a rank: (calls, ascending; bytes of each)
+        shared: dict[bytes, np.ndarray] = {}
+        for rank, own in part.ranks("matched"):
+            rows = own[_exchange(own)]
+            calls = self._numbers.of(rows, grow=True)
+            order = np.argsort(calls)
+            columns = calls[order], rows["bytes"].to_numpy()[order]
+            self._known[rank] = tuple(shared.setdefault(column.tobytes(), column) for column in columns)
+
+    def of(self, rank: int, own: pd.DataFrame) -> dict[int, list[tuple]]:
+        """{row of an exchange in `own`, the events of `rank`: (COMM_SEND_NODE or COMM_RECV_NODE, source, target, tag,
+        bytes) for each partner that is in the slice and recorded the same exchange}."""
+        rows = own[_exchange(own)]
+        calls = self._numbers.of(rows, grow=False)
+        messages: dict[int, list[tuple]] = {}
+        for name in rows["name"].unique():
+            here = np.flatnonzero(rows["name"] == name)
+            sent = rows["bytes"].to_numpy()[here]
+            for partner in self._partners(rank, name):
+                if partner not in self._known:
+                    continue
+                theirs, sizes = self._known[partner]
+                at = np.minimum(np.searchsorted(theirs, calls[here]), len(theirs) - 1)
+                both = theirs[at] == calls[here] if len(theirs) else np.zeros(len(here), bool)
+                columns = rows.index[here[both]], calls[here[both]], sent[both], sizes[at[both]]
+                for row, call, size, other in zip(*(column.tolist() for column in columns), strict=True):
+                    messages.setdefault(row, []).extend([
+                        ("COMM_SEND_NODE", rank, partner, call % 2**31, self._share(name, rank, partner, size)),
+                        ("COMM_RECV_NODE", partner, rank, call % 2**31, self._share(name, partner, rank, other)),
+                    ])  # fmt: skip
+        return messages
+
+    def _partners(self, rank: int, name: str) -> list[int]:
+        return self._part.attributes[rank].get("partners", {}).get(name, [])
+
+    def _share(self, name: str, source: int, target: int, size: int) -> int:
+        """How much of `size` bytes `source` sent to `target`, if it divided them evenly."""
+        each = sorted(self._partners(source, name))
         return size // len(each) + (each.index(target) < size % len(each)) if target in each else 0
 
-    messages: dict[int, list[tuple]] = {}
-    for row, (i, rank), (name, _) in zip(rows.index, known, known.values(), strict=True):
-        for partner in part.attributes[rank].get("partners", {}).get(name, []):
-            if (i, partner) not in known:
-                continue
-            tag = int(i) % 2**31
-            messages.setdefault(row, []).extend([
-                ("COMM_SEND_NODE", rank, partner, tag, share(i, rank, partner)),
-                ("COMM_RECV_NODE", partner, rank, tag, share(i, partner, rank)),
-            ])  # fmt: skip
-    return messages
+
+def _exchange(own: pd.DataFrame) -> pd.Series:
+    return own["kind"].isin(WITH_PARTNERS) & ~own["cut"] & (own["lane"] == 0)
 
 
 def _attributes(named: list[tuple]) -> list:

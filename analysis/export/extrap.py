@@ -151,7 +151,7 @@ def _table(part: Slice) -> pd.DataFrame:
     paths: dict[tuple[int, int], int] = {}  # (path around it, name): path
     texts: dict[int, str] = {-1: ""}
     # Where a name has the arrow that joins names, Extra-P would take it for two.
-    names = [name.replace("->", "→") for name in part.events["name"].cat.categories]
+    names = [name.replace("->", "→") for name in part.kinds]
     pieces = []
     for _, _, own in part.pieces():
         around = parents(own["depth"].to_numpy())
@@ -166,7 +166,8 @@ def _table(part: Slice) -> pd.DataFrame:
                 texts[paths[key]] = f"{texts[key[0]]}->{names[code]}" if outer >= 0 else names[code]
             path.append(paths[key])
         columns = {"repeat": own["repeat"], "path": path, "time": length, "exclusive time": length - inner}
-        pieces.append(pd.DataFrame({**columns, "visits": 1, "bytes": own["bytes"]}))
+        events = pd.DataFrame({**columns, "visits": 1, "bytes": own["bytes"]})
+        pieces.append(events.groupby(["repeat", "path"]).sum())
     table = pd.concat(pieces).groupby(["repeat", "path"]).sum() / len(part.attributes)
     table[["time", "exclusive time"]] /= 1e9
     table = table.reset_index()

@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import ctypes
 import datetime
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pandas as pd
 
+from analysis.export.output import new_directory
 from analysis.export.slices import Slice
 
 PACKAGES = ("otf2",)
 OPEN_WITH = "for Vampir, Scalasca, otf2-print"
 ARCHIVE = "traces"
+CHUNK = 2**18  # bytes of a location's buffer, which OTF2 holds to the end: the fewest that it allows
 
 
 def existing(out: Path) -> Path | None:
@@ -31,28 +32,30 @@ def existing(out: Path) -> Path | None:
     return out if out.exists() else None
 
 
+def bytes_of(out: Path) -> float:
+    """How much an event takes in `out`, about."""
+    return 60.0
+
+
 def write(part: Slice, out: Path) -> list[Path]:
     """Write `part` into the new directory `out`. Raises OSError, and removes the directory, when that fails."""
     import otf2
     from _otf2 import Error
 
-    out.mkdir()
-    try:
-        trace = otf2.writer.Writer(str(out), ARCHIVE, timer_resolution=1_000_000_000)
-        with _errors() as messages:
-            try:
-                _write(part, trace)
-                trace.close()
-            finally:
-                # Or it would be closed once more when it is deleted, which fails after an error.
-                trace._handle = None
+    with new_directory(out) as place, _errors() as messages:
+        trace = otf2.writer.Writer(
+            str(place), ARCHIVE, timer_resolution=1_000_000_000, chunk_size_events=CHUNK
+        )
+        try:
+            _write(part, trace)
+            trace.close()
+        except Error as error:
+            raise OSError(None, f"OTF2 says {error}") from error
+        finally:
+            # Or it would be closed once more when it is deleted, which fails after an error.
+            trace._handle = None
         if messages:
             raise OSError(None, f"OTF2 says {messages[0]}")
-    except BaseException as error:
-        shutil.rmtree(out)
-        if isinstance(error, Error):
-            raise OSError(None, f"OTF2 says {error}") from error
-        raise
     return [out / f"{ARCHIVE}.otf2"]
 
 
@@ -88,37 +91,32 @@ def _write(part: Slice, trace) -> None:
 
     trace.creator = "fpna-miniapps, python -m analysis export"
     trace.description = f"{part.title}, run {part.name}"
-    places = _locations(part, trace.definitions)
     make = trace.definitions
-    ranks = [places[rank, 0] for rank in part.attributes]
+    machine = make.system_tree_node("machine", class_name="machine")
+    nodes = {
+        node: make.system_tree_node(node, class_name="node", parent=machine)
+        for node in dict.fromkeys(map(part.node, part.attributes))
+    }
+    groups = {
+        rank: make.location_group(f"rank {rank}", system_tree_parent=nodes[part.node(rank)])
+        for rank in part.attributes
+    }
+    ranks = {rank: make.location(f"rank {rank}", group=group) for rank, group in groups.items()}
     # The ranks of a communicator count in the one group of all locations that use MPI, which must come before it.
-    make.group("MPI locations", otf2.GroupType.COMM_LOCATIONS, otf2.Paradigm.MPI, members=ranks)
-    everyone = make.group("ranks", otf2.GroupType.COMM_GROUP, otf2.Paradigm.MPI, members=ranks)
+    members = list(ranks.values())
+    make.group("MPI locations", otf2.GroupType.COMM_LOCATIONS, otf2.Paradigm.MPI, members=members)
+    everyone = make.group("ranks", otf2.GroupType.COMM_GROUP, otf2.Paradigm.MPI, members=members)
     world = make.comm("MPI_COMM_WORLD", group=everyone)
-    regions = [_region(name, part.waits[name], make) for name in part.events["name"].cat.categories]
+    regions = [_region(name, waits, make) for name, waits in part.waits.items()]
     attributes = {
         column: make.attribute(column, f"{column} of the region", otf2.Type.INT64)
         for column in ("repeat", "step", "bytes")
     }
     for rank, lane, own in part.pieces():
-        _events(own, trace.event_writer_from_location(places[rank, lane]), regions, attributes, world)
+        name = f"rank {rank}, overlapping regions {lane}"
+        place = make.location(name, group=groups[rank]) if lane else ranks[rank]
+        _events(own, trace.event_writer_from_location(place), regions, attributes, world)
     _started(part, trace)
-
-
-def _locations(part: Slice, make) -> dict:
-    """{(rank, lane): location}."""
-    machine = make.system_tree_node("machine", class_name="machine")
-    nodes, locations = {}, {}
-    lanes = part.events.groupby("rank")["lane"].max()
-    for rank in part.attributes:
-        node = part.node(rank)
-        if node not in nodes:
-            nodes[node] = make.system_tree_node(node, class_name="node", parent=machine)
-        group = make.location_group(f"rank {rank}", system_tree_parent=nodes[node])
-        locations[rank, 0] = make.location(f"rank {rank}", group=group)
-        for lane in range(1, int(lanes.get(rank, 0)) + 1):
-            locations[rank, lane] = make.location(f"rank {rank}, overlapping regions {lane}", group=group)
-    return locations
 
 
 def _region(name: str, waits: str, make):
@@ -167,4 +165,4 @@ def _started(part: Slice, trace) -> None:
         started = datetime.datetime.fromisoformat(next(iter(part.attributes.values()))["started"])
     except (KeyError, ValueError):
         return
-    trace._realtime_timestamp = started.timestamp() + int(part.events["start"].min()) / 1e9
+    trace._realtime_timestamp = started.timestamp() + trace._first_timestamp / 1e9

@@ -6,12 +6,12 @@ begin with the column `run`; names are text, orders of arrival lists of ranks. O
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from analysis.export.output import new_directory
 from analysis.export.tables import texts
 from analysis.load.columns import STORED
 from analysis.load.frames import Frames
@@ -37,14 +37,13 @@ def write(frames: Frames, out: Path, watch: Watch) -> list[Path]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    out.mkdir()
-    try:
-        texts(frames.runs).to_parquet(out / "runs.parquet", index=False)
+    with new_directory(out) as place:
+        texts(frames.runs).to_parquet(place / "runs.parquet", index=False)
         runs = frames.runs["run"].drop_duplicates().tolist()
         names = pa.array(list(map(printable, frames.names)), pa.string())
         for k, (table, dtypes) in enumerate(STORED.items()):
             schema = pa.schema([("run", pa.string()), *((key, _type(key, of)) for key, of in dtypes.items())])
-            with pq.ParquetWriter(out / f"{table}.parquet", schema, compression="zstd") as writer:
+            with pq.ParquetWriter(place / f"{table}.parquet", schema, compression="zstd") as writer:
                 pieces: list[pa.Table] = []
                 for i, run in enumerate(runs):
                     watch.step(
@@ -55,9 +54,6 @@ def write(frames: Frames, out: Path, watch: Watch) -> list[Path]:
                         writer.write_table(pa.concat_tables(pieces), GROUP)
                         pieces = []
         watch.clear()
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        raise
     return sorted(out.glob("*.parquet"))
 
 

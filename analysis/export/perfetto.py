@@ -15,7 +15,6 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from analysis.export.marks import Mark
 from analysis.export.output import new_file
@@ -29,6 +28,11 @@ ROWS = 16384  # written at once
 def existing(out: Path) -> Path | None:
     """What `write` would write over."""
     return out if out.exists() else None
+
+
+def bytes_of(out: Path) -> float:
+    """How much an event takes in `out`, about: measured with names of usual length."""
+    return 12.0 if out.suffix == ".gz" else 170.0
 
 
 def write(part: Slice, out: Path, mark: Mark | None = None) -> list[Path]:
@@ -50,16 +54,13 @@ def write(part: Slice, out: Path, mark: Mark | None = None) -> list[Path]:
 
 def event_lines(part: Slice, mark: Mark | None) -> Iterator[str]:
     ranks, nodes = list(part.attributes), list(dict.fromkeys(map(part.node, part.attributes)))
+    number = {node: 1 + i for i, node in enumerate(nodes)}
     # Numbers from 1: viewers take process 0 and thread 0 for the idle task of Linux.
-    process = {rank: 1 + nodes.index(part.node(rank)) for rank in ranks}
+    process = {rank: number[part.node(rank)] for rank in ranks}
     for i, node in enumerate(nodes):
         yield _metadata("process_name", {"name": f"{part.title}, {node}"}, 1 + i)
         yield _metadata("process_sort_index", {"sort_index": i}, 1 + i)
-    phases = _flow_phases(part.events)
-    prefix = [
-        f'{{"name":{json.dumps(name)},"cat":"{part.waits[name]}",'
-        for name in part.events["name"].cat.categories
-    ]
+    prefix = [f'{{"name":{json.dumps(name)},"cat":"{waits}",' for name, waits in part.waits.items()]
     for rank, lane, own in part.pieces():
         thread = 1 + rank + lane * (1 + max(ranks))
         where = f'"pid":{process[rank]},"tid":{thread}'
@@ -68,9 +69,9 @@ def event_lines(part: Slice, mark: Mark | None) -> Iterator[str]:
         yield _metadata("thread_sort_index", {"sort_index": thread}, process[rank], thread)
         columns = [
             own["name"].cat.codes,
-            *(own[c] for c in ("start", "end", "step", "repeat", "bytes", "cut")),
+            *(own[c] for c in ("start", "end", "step", "repeat", "bytes", "cut", "collective")),
+            _flow_phases(rank, own["collective"].to_numpy(), part),
         ]
-        columns += [own["collective"], pd.Series(phases[own.index])]
         for code, start, end, step, repeat, size, cut, flow, phase in zip(
             *(column.tolist() for column in columns), strict=True
         ):
@@ -101,14 +102,12 @@ def _metadata(what: str, arguments: dict, process: int, thread: int | None = Non
     return json.dumps({"name": what, "ph": "M", "pid": process, **threads, "args": arguments})
 
 
-def _flow_phases(events: pd.DataFrame) -> np.ndarray:
-    """`s`, `t` or `f` where a flow begins, goes on and ends, in the order of arrival; empty for other events."""
-    phases = np.full(len(events), "", "U1")
-    collective, start = (events[column].to_numpy() for column in ("collective", "start"))
-    rows = np.flatnonzero(collective >= 0)
-    rows = rows[np.lexsort((rows, start[rows], collective[rows]))]
-    new = np.append(True, collective[rows][1:] != collective[rows][:-1]) if len(rows) else np.empty(0, bool)
-    last = np.append(new[1:], True) if len(rows) else new
-    phases[rows] = np.where(new, "s", np.where(last, "f", "t"))
-    phases[rows[new & last]] = ""  # a collective of one rank connects nothing
+def _flow_phases(rank: int, collective: np.ndarray, part: Slice) -> np.ndarray:
+    """`s`, `t` or `f` where a flow begins, goes on and ends, in the order of arrival; empty for other events, and for
+    the collectives of one rank, which connect nothing."""
+    phases = np.full(len(collective), "", "U1")
+    if len(part.attributes) > 1:
+        rows = np.flatnonzero(collective >= 0)
+        first, last = part.collectives.first[collective[rows]], part.collectives.last[collective[rows]]
+        phases[rows] = np.where(first == rank, "s", np.where(last == rank, "f", "t"))
     return phases

@@ -132,12 +132,12 @@ def numbered(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     block), and `seq`, the place of the row's (name, occurrence) in its step as its rank recorded it."""
     rank, repeat, step, name = (table[column] for column in ("rank", "repeat", "step", "name"))
     block = table.get("block", np.full(len(name), -1, np.int32))
-    occurrence = _count_before(rank, repeat, step, name, block)
+    occurrence = count_before(rank, repeat, step, name, block)
     order, first = groups(rank, repeat, step, name, occurrence)
     # The order is stable: order[first] are the rows that recorded each (name, occurrence) first.
     leaders = np.sort(order[first])
     place = np.zeros(len(name), np.int32)
-    place[leaders] = _count_before(rank[leaders], repeat[leaders], step[leaders])
+    place[leaders] = count_before(rank[leaders], repeat[leaders], step[leaders])
     seq = np.empty(len(name), np.int32)
     seq[order] = np.repeat(place[order[first]], np.diff([*first, len(order)]))
     return {**table, "occurrence": occurrence, "seq": seq}
@@ -198,7 +198,7 @@ def _one_after_the_other(events: dict[str, np.ndarray]) -> tuple[np.ndarray, np.
     return start + shift, end + shift
 
 
-def _count_before(*columns: np.ndarray) -> np.ndarray:
+def count_before(*columns: np.ndarray) -> np.ndarray:
     """For each row, how many earlier rows equal it in all `columns`: int32."""
     order, first = groups(*columns)
     rows = len(order)

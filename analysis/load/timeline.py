@@ -7,8 +7,7 @@ steps) reads it here, from the trace itself, for the ranks and steps in question
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
@@ -25,53 +24,28 @@ WITH_PARTNERS = (EXCHANGE, WAIT)  # kinds of regions that wait for some ranks
 WAITING = (COLLECTIVE, *WITH_PARTNERS)  # for others at all
 
 
-@dataclass
-class Seen:
-    """What all ranks recorded, whatever of it was asked for: `steps` and `repeats`, `events`, and when the first began
-    and the last ended, on the clock of rank 0."""
-
-    steps: set[int] = field(default_factory=set)
-    repeats: set[int] = field(default_factory=set)
-    events: int = 0
-    begin: int | None = None
-    end: int | None = None
-
-    def add(self, columns: dict[str, np.ndarray]) -> None:
-        """Count the events of one more rank."""
-        if not len(columns["start"]):
-            return
-        self.steps.update(np.unique(columns["step"]).tolist())
-        self.repeats.update(np.unique(columns["repeat"]).tolist())
-        self.events += len(columns["start"])
-        begin, end = int(columns["start"][0]), int(columns["end"].max())  # sorted by start
-        self.begin = begin if self.begin is None else min(begin, self.begin)
-        self.end = end if self.end is None else max(end, self.end)
-
-
 def timeline(
     run: str | os.PathLike,
     repeat: int | None = None,
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
-    kept: Callable[[dict[str, np.ndarray]], np.ndarray] | None = None,
-    seen: Seen | None = None,
+    origin: int | None = None,
 ) -> pd.DataFrame:
     """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE.
-    `kept(columns)` gives the mask of a rank's events to keep; `seen` counts all events, also those left out.
 
-    `start` and `end` are ns on the clock of rank 0, less the start of the first event of all ranks in the run that were
-    read; `index` is the place of the event in its rank's trace, which the column `after` of values and fingerprints
-    refers to; `kind` is that of its region (`miniapps.trace.schema.KINDS`); `depth` counts the regions around it.
-    Sorted by rank and start, outer regions first. Events that end before they start are left out. Raises TraceError
-    where a rank is missing or cannot be read.
+    `start` and `end` are ns on the clock of rank 0, less `origin` (None: the start of the first event of all ranks that
+    were read); `index` is the place of the event in its rank's trace, which the column `after` of values and
+    fingerprints refers to; `kind` is that of its region (`miniapps.trace.schema.KINDS`); `depth` counts the regions
+    around it. Sorted by rank and start, outer regions first. Events that end before they start are left out. Raises
+    TraceError where a rank is missing or cannot be read.
     """
     pieces: list[dict[str, np.ndarray]] = []
     names: dict[str, int] = {}
-    seen = Seen() if seen is None else seen
+    begins: list[int] = []
     for trace in read_run(run, tables=["events"], ranks=ranks):
-        columns = _of_rank(trace, names)
-        seen.add(columns)
-        keep = np.ones(len(columns["start"]), bool) if kept is None else kept(columns)
+        columns = of_rank(trace, names)
+        begins += columns["start"][:1].tolist()
+        keep = np.ones(len(columns["start"]), bool)
         if repeat is not None:
             keep &= columns["repeat"] == repeat
         if steps is not None:
@@ -84,7 +58,7 @@ def timeline(
     # Column by column, so that beside the frame itself one column is in memory.
     events = {key: np.concatenate([piece.pop(key) for piece in pieces]) for key in TIMELINE}
     for key in ("start", "end"):
-        events[key] -= seen.begin or 0
+        events[key] -= min(begins, default=0) if origin is None else origin
     events["name"] = pd.Categorical.from_codes(events["name"], list(names))
     events["kind"] = pd.Categorical.from_codes(events["kind"], KINDS)
     return pd.DataFrame(events, copy=False)
@@ -96,7 +70,7 @@ def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
     return partners_of({"partners": {}} | own for own in stated)
 
 
-def _of_rank(trace: RankTrace, names: dict[str, int]) -> dict[str, np.ndarray]:
+def of_rank(trace: RankTrace, names: dict[str, int]) -> dict[str, np.ndarray]:
     """The events of a rank as the columns TIMELINE, by start; `name` counts in `names`, which gets those that are new,
     and `kind` in KINDS."""
     events, attributes = trace.tables["events"], trace.attributes
@@ -117,6 +91,20 @@ def _of_rank(trace: RankTrace, names: dict[str, int]) -> dict[str, np.ndarray]:
         "start": start, "end": end, **{key: events[key][index] for key in ("bytes", "flops")},
         "index": index.astype(np.int64), "depth": _depths(start, end),
     }  # fmt: skip
+
+
+def span(trace: RankTrace) -> list[int]:
+    """[start of the first event of a rank, end of the last], ns on the clock of rank 0; empty where there are none."""
+    events = trace.tables["events"]
+    forward = events["end"] >= events["start"]
+    start, end = events["start"][forward], events["end"][forward]
+    if not len(start):
+        return []
+    first = int(start[0])
+    return [
+        int(_on_rank_0(start, first, trace.attributes).min()),
+        int(_on_rank_0(end, first, trace.attributes).max()),
+    ]
 
 
 def _on_rank_0(ns: np.ndarray, first: int, attributes: dict) -> np.ndarray:

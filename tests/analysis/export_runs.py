@@ -2,6 +2,8 @@
 
 from unittest import mock
 
+import pandas as pd
+
 from analysis.export.slices import Selection, slice_of
 from miniapps.trace import Tracer
 from miniapps.trace.schema import rank_file
@@ -75,3 +77,8 @@ def overlapping_run(out):
 def part_of(run, **asked):
     """The slice of `run` that Selection(**asked) names."""
     return slice_of(run, Selection(**asked))
+
+
+def events_of(part):
+    """The events of all ranks of a slice."""
+    return pd.concat([own for _, own in part.ranks()], ignore_index=True)

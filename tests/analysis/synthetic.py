@@ -152,9 +152,10 @@ class Clock:
         self.now += round(milliseconds * MS)
 
 
-def write_timed(out, regions, size=2, guarantee="none", ordering="arrival", steps=1, **more):
+def write_timed(out, regions, size=2, guarantee="none", ordering="arrival", steps=1, sizes=None, **more):
     """A run whose regions take known times: `regions(rank, step)` is a list of (name, own milliseconds,
-    inner), with `inner` a list of the same kind that happens inside it, before its own time is spent."""
+    inner), with `inner` a list of the same kind that happens inside it, before its own time is spent; `sizes`
+    {name: bytes that it sends}."""
     out.mkdir(parents=True)
 
     halo = WAIT if "'spmv'" in str([regions(rank, 0) for rank in range(size)]) else EXCHANGE
@@ -164,7 +165,7 @@ def write_timed(out, regions, size=2, guarantee="none", ordering="arrival", step
             begin = clock.now
             spend(tracer, clock, inner)
             clock.spend(milliseconds)
-            tracer.event(region(tracer, name, halo), begin)
+            tracer.event(region(tracer, name, halo), begin, (sizes or {}).get(name, 0))
 
     for rank in range(size):
         clock = Clock()

@@ -3,7 +3,16 @@
 import pytest
 
 from analysis.export import chakra
-from tests.analysis.export_runs import HOSTILE, IN_A_STEP, STEPS, hostile_run, part_of, solver_run, traced_run
+from tests.analysis.export_runs import (
+    HOSTILE,
+    IN_A_STEP,
+    STEPS,
+    events_of,
+    hostile_run,
+    part_of,
+    solver_run,
+    traced_run,
+)
 from tests.analysis.synthetic import MS, region
 
 pytest.importorskip("google.protobuf", reason="the package protobuf is not installed: pip install protobuf")
@@ -84,11 +93,10 @@ def value(node, name):
 @pytest.fixture
 def solver(tmp_path):
     """The part and the nodes of each of three ranks of the solver, which exchange in a ring, 1,001 bytes at a time."""
-    part = part_of(solver_run(tmp_path / "run", size=3))
+    sizes = {"halo": 1_001, "allreduce.cg": 96, "allreduce.budget": 96}
+    part = part_of(solver_run(tmp_path / "run", size=3, sizes=sizes))
     for rank, attributes in part.attributes.items():
         attributes["partners"] = {"halo": sorted({(rank - 1) % 3, (rank + 1) % 3})}
-    part.events.loc[part.events["name"] == "halo", "bytes"] = 1_001
-    part.events.loc[part.events["collective"] >= 0, "bytes"] = 96
     files = chakra.write(part, tmp_path / "out")
     assert [file.name for file in files] == ["out.0.et", "out.1.et", "out.2.et"]
     return part, [read(file)[1] for file in files]
@@ -96,8 +104,7 @@ def solver(tmp_path):
 
 def test_nodes_tile_the_time_of_each_rank_to_the_nanosecond(solver):
     part, ranks = solver
-    for rank, nodes in enumerate(ranks):
-        own = part.events[part.events["rank"] == rank]
+    for (_, own), nodes in zip(part.ranks(), ranks, strict=True):
         now = own["start"].min()
         for i, one in enumerate(nodes):
             if one["type"] == RECV or (one["type"] == SEND and nodes[i - 1]["type"] == RECV):
@@ -202,7 +209,7 @@ def test_collectives_that_overlap_stand_beside_the_tiles(tmp_path):
         tracer.event(tracer.name("update"), last)
 
     part = part_of(traced_run(tmp_path / "run", act, act))
-    assert sorted(part.events["collective"]) == [-1, -1, 0, 0, 1, 1, 2, 2]
+    assert sorted(events_of(part)["collective"]) == [-1, -1, 0, 0, 1, 1, 2, 2]
     for file in chakra.write(part, tmp_path / "out"):
         nodes = read(file)[1]
         collectives = [one for one in nodes if one["type"] == COLLECTIVE]

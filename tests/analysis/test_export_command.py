@@ -8,7 +8,7 @@ import pytest
 
 from analysis.__main__ import main
 from analysis.export import FORMATS
-from tests.analysis.export_runs import EVENTS, STEPS, part_of, solver_run, traced_run
+from tests.analysis.export_runs import EVENTS, STEPS, events_of, part_of, solver_run, traced_run
 from tests.analysis.synthetic import flip_bit, write_run
 
 
@@ -159,7 +159,7 @@ def test_the_first_divergence_is_marked_between_the_events_around_its_record(tmp
     output = capsys.readouterr().out
     assert "Marked: a:0 and b:0 part at step 3, vorticity, block 8, on rank 1 at " in output
     [mark] = instants(tmp_path / "out.json")
-    events = part_of(a).events
+    events = events_of(part_of(a))
     before = events[
         (events["rank"] == 1) & (events["step"] == 2)
     ]  # one event, which ends after what is recorded

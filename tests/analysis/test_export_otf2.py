@@ -13,6 +13,7 @@ from tests.analysis.export_runs import (
     IN_A_STEP,
     INCLUSIVE_NS,
     STEPS,
+    events_of,
     hostile_run,
     overlapping_run,
     part_of,
@@ -56,7 +57,7 @@ def test_every_region_is_entered_and_left_at_its_nanoseconds(tmp_path):
     with written(part, tmp_path / "out") as trace:
         calls = regions(trace)
     assert {name: len(own) for name, own in calls.items()} == {f"rank {rank}": EVENTS for rank in range(3)}
-    for rank, own in part.events.groupby("rank"):
+    for rank, own in events_of(part).groupby("rank"):
         expected = own[["name", "start", "end"]].values.tolist()
         assert sorted(list(region[:3]) for region in calls[f"rank {rank}"]) == sorted(expected)
     for name, start, end, attributes in calls["rank 1"]:
@@ -65,8 +66,7 @@ def test_every_region_is_entered_and_left_at_its_nanoseconds(tmp_path):
 
 
 def test_all_reduces_are_collectives_of_all_ranks_with_their_bytes(tmp_path):
-    part = part_of(solver_run(tmp_path / "run", size=3))
-    part.events.loc[part.events["collective"] >= 0, "bytes"] = 96
+    part = part_of(solver_run(tmp_path / "run", size=3, sizes={"allreduce.cg": 96, "allreduce.budget": 96}))
     with written(part, tmp_path / "out") as trace:
         events = list(trace.events)
         [world] = trace.definitions.comms
@@ -89,11 +89,11 @@ def test_a_collective_that_is_cut_is_a_region_only(tmp_path):
     part = part_of(solver_run(tmp_path / "run"), begin=20_000, end=100_000)
     with written(part, tmp_path / "out") as trace:
         kinds = Counter(type(event).__name__ for _, event in trace.events)
-    assert kinds["Enter"] == kinds["Leave"] == len(part.events)
+    assert kinds["Enter"] == kinds["Leave"] == len(events_of(part))
     assert (
         kinds["MpiCollectiveBegin"]
         == kinds["MpiCollectiveEnd"]
-        == (part.events["collective"] >= 0).sum()
+        == (events_of(part)["collective"] >= 0).sum()
         == 2
     )
 

@@ -15,6 +15,7 @@ from tests.analysis.export_runs import (
     IN_A_STEP,
     INCLUSIVE_NS,
     STEPS,
+    events_of,
     hostile_run,
     overlapping_run,
     part_of,
@@ -43,7 +44,7 @@ def test_every_event_is_there_with_its_nanoseconds(tmp_path):
         name: 3 * STEPS * count for name, count in IN_A_STEP.items()
     }
     assert all(event["dur"] * 1000 == INCLUSIVE_NS[event["name"]] for event in events)
-    assert sorted(event["ts"] * 1000 for event in events) == sorted(part.events["start"])
+    assert sorted(event["ts"] * 1000 for event in events) == sorted(events_of(part)["start"])
     assert Counter(event["args"]["step"] for event in events) == dict.fromkeys(
         range(STEPS), 3 * EVENTS / STEPS
     )

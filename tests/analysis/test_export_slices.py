@@ -12,6 +12,7 @@ from tests.analysis.export_runs import (
     INCLUSIVE_NS,
     STEP_NS,
     STEPS,
+    events_of,
     overlapping_run,
     part_of,
     solver_run,
@@ -27,13 +28,13 @@ def test_a_run_packed_into_files_of_nodes_is_the_same(tmp_path):
     part = part_of(run)
     assert part.attributes == expected.attributes
     assert [own["rank"] for own in part.attributes.values()] == [0, 1, 2]
-    assert part.events.equals(expected.events)
+    assert events_of(part).equals(events_of(expected))
 
 
 def test_every_collective_is_found_on_every_rank(tmp_path):
     part = part_of(solver_run(tmp_path / "run", size=3))
-    collectives = part.events[part.events["collective"] >= 0]
-    assert len(part.events) == 3 * EVENTS
+    collectives = events_of(part)[events_of(part)["collective"] >= 0]
+    assert len(events_of(part)) == 3 * EVENTS
     calls = IN_A_STEP["allreduce.cg"] + IN_A_STEP["allreduce.budget"]
     assert collectives["collective"].nunique() == STEPS * calls
     for _, same in collectives.groupby("collective"):
@@ -54,7 +55,7 @@ def test_a_collective_that_a_rank_did_not_reach_is_none(tmp_path):
         return record
 
     part = part_of(traced_run(tmp_path / "run", act(3), act(2)))
-    assert part.events["collective"].tolist() == [0, 1, -1, 0, 1]
+    assert events_of(part)["collective"].tolist() == [0, 1, -1, 0, 1]
 
 
 def test_a_collective_that_overlaps_other_regions_on_one_rank_is_one_all_the_same(tmp_path):
@@ -73,7 +74,7 @@ def test_a_collective_that_overlaps_other_regions_on_one_rank_is_one_all_the_sam
 
         return record
 
-    events = part_of(traced_run(tmp_path / "run", act(True), act(False))).events
+    events = events_of(part_of(traced_run(tmp_path / "run", act(True), act(False))))
     assert events["lane"].tolist() == [0, 1, 0, 0]
     assert events.loc[events["name"] == "allreduce.norm", "collective"].tolist() == [0, 0]
     assert sorted(events["collective"]) == [-1, -1, 0, 0]
@@ -85,11 +86,11 @@ def test_regions_are_cut_at_the_borders_of_a_time(tmp_path):
     begin, end = 1_000, STEP_NS + 2_000
     part = part_of(run, begin=begin, end=end)
     assert (part.begin, part.end) == (begin, end)
-    steps = part.events[(part.events["name"] == "step") & (part.events["rank"] == 0)]
+    steps = events_of(part)[(events_of(part)["name"] == "step") & (events_of(part)["rank"] == 0)]
     assert steps[["start", "end", "cut"]].values.tolist() == [
         [begin, INCLUSIVE_NS["step"], True], [STEP_NS, end, True],
     ]  # fmt: skip
-    whole = part.events[~part.events["cut"]]
+    whole = events_of(part)[~events_of(part)["cut"]]
     assert set(whole["name"]) == {"halo", "allreduce.cg", "allreduce.budget"}
     assert (whole["end"] - whole["start"]).tolist() == [INCLUSIVE_NS[name] for name in whole["name"]]
     assert set(whole["step"]) == {0}
@@ -99,7 +100,7 @@ def test_a_cut_collective_counts_for_none_and_the_others_keep_their_calls(tmp_pa
     run = solver_run(tmp_path / "run")
     first_end = 10_001 + 20_003  # the first `halo` and `allreduce.cg` of step 0
     part = part_of(run, begin=first_end - 1, end=STEP_NS)
-    sums = part.events[part.events["name"] == "allreduce.cg"]
+    sums = events_of(part)[events_of(part)["name"] == "allreduce.cg"]
     assert sums["call"].tolist() == [0, 1, 0, 1]
     assert sums["collective"].tolist() == [-1, 0, -1, 0]
 
@@ -117,13 +118,13 @@ def test_ranks_steps_and_repeats_are_chosen_and_times_stay_those_of_the_run(tmp_
         tracer.event(tracer.name("work"), begin)
 
     part = part_of(traced_run(tmp_path / "late", at_once, later), ranks=[range(1, 2)])
-    assert part.events["start"].tolist() == [7 * MS]
+    assert events_of(part)["start"].tolist() == [7 * MS]
     run = solver_run(tmp_path / "run", size=4)
     part = part_of(run, ranks=[range(0, 1), range(2, 4)], steps=[range(1, 2)], repeat=0)
     assert list(part.attributes) == [0, 2, 3]
-    assert set(part.events["rank"]) == {0, 2, 3} and set(part.events["step"]) == {1}
-    assert len(part.events) == 3 * EVENTS / STEPS
-    assert (part.events.loc[part.events["name"] == "allreduce.budget", "collective"] >= 0).all()
+    assert set(events_of(part)["rank"]) == {0, 2, 3} and set(events_of(part)["step"]) == {1}
+    assert len(events_of(part)) == 3 * EVENTS / STEPS
+    assert (events_of(part).loc[events_of(part)["name"] == "allreduce.budget", "collective"] >= 0).all()
 
 
 @pytest.mark.parametrize("asked, words", [
@@ -144,7 +145,7 @@ def test_a_run_without_events_says_so(tmp_path):
 
 
 def test_regions_that_overlap_without_nesting_are_in_lanes(tmp_path):
-    events = part_of(overlapping_run(tmp_path / "run")).events
+    events = events_of(part_of(overlapping_run(tmp_path / "run")))
     assert events[["name", "lane", "depth"]].values.tolist() == [["a", 0, 0], ["b", 1, 0], ["inside", 0, 0]]
     assert ((events["end"] - events["start"]) / MS).tolist() == [5, 5, 1]
 
@@ -161,7 +162,7 @@ def test_regions_that_nest_are_in_one_lane_whatever_ties_and_empty_ones_there_ar
         clock.spend(1)
         tracer.event(tracer.name("around all"), begin)
 
-    events = part_of(traced_run(tmp_path / "run", act)).events
+    events = events_of(part_of(traced_run(tmp_path / "run", act)))
     assert set(events["lane"]) == {0}
     assert events["name"].tolist()[0] == "around all"
     open_ends = []
