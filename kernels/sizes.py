@@ -18,6 +18,9 @@ KEPT numbers are NaN.
 
 from __future__ import annotations
 
+import functools
+import math
+
 import numpy as np
 
 KEPT = 4  # numbers up to which an array is kept whole
@@ -39,7 +42,7 @@ def sizes(arrays: np.ndarray) -> tuple[int, np.ndarray] | None:
     rows = numbers(arrays)
     if rows is None:
         return None
-    return rows.shape[1], _native.sizes(rows.view(np.uint8), rows.dtype.name, *rows.shape)
+    return rows.shape[1], _native.sizes(rows.view(np.uint8), dtype_name(rows.dtype), *rows.shape)
 
 
 def defined(arrays: np.ndarray) -> tuple[int, np.ndarray] | None:
@@ -55,11 +58,11 @@ def numbers(arrays: np.ndarray) -> np.ndarray | None:
     """The numbers of `arrays[0]`, `arrays[1]`, ..., row by row, in a dtype of DIRECT; None for a dtype without any."""
     arrays = np.ascontiguousarray(arrays)
     dtype = arrays.dtype
-    rows = arrays.reshape(len(arrays), int(np.prod(arrays.shape[1:], dtype=np.int64)))
+    rows = arrays.reshape(len(arrays), math.prod(arrays.shape[1:]))
     narrow = dtype.kind == "V" and dtype.type.__module__ == "ml_dtypes"  # bfloat16, float8_e4m3fn, int4, ...
     if dtype.kind in "biuf" or narrow:
         direct = rows.astype(dtype.newbyteorder("="), copy=False)
-        if dtype.name in DIRECT:
+        if dtype_name(dtype) in DIRECT:
             return direct
         with np.errstate(all="ignore"):  # a long double may be beyond float64
             return direct.astype(np.float64)
@@ -67,6 +70,12 @@ def numbers(arrays: np.ndarray) -> np.ndarray | None:
         part = np.dtype(f"{dtype.byteorder}f{dtype.itemsize // 2}")
         return numbers(rows.view(part))
     return None
+
+
+@functools.cache
+def dtype_name(dtype: np.dtype) -> str:
+    """`dtype.name`, which NumPy puts together anew each time."""
+    return dtype.name
 
 
 def signs(count: int, k: int) -> np.ndarray:

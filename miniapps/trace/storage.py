@@ -14,6 +14,7 @@ from __future__ import annotations
 import bisect
 import contextlib
 import io
+import itertools
 import json
 import os
 from collections.abc import Mapping
@@ -142,25 +143,28 @@ class Storage:
 
     def __init__(self, path: Path, attributes: Mapping[str, Any], size: int):
         import h5py
+        from h5py import h5d, h5g, h5t
 
         self._sink = Sink(path, "x+")
         # Default libver: files of libver="latest" do not reopen after SIGKILL.
         self.file = h5py.File(self._sink, "w", userblock_size=HEADER)
         self._sink.seek(0)
         self._sink.write(header())
-        tail = self.file.create_group("tail")
+        tail = h5g.create(self.file.id, b"tail")
         self._main, self._tail = {}, {}  # datasets by (table, column): opening one takes longer than writing
         self._held: dict[str, Columns] = {}  # rows that do not fill a chunk yet
         for table, columns in GROWING.items():
             self._held[table] = {}
-            ends, tails = self.file.create_group(table), tail.create_group(table)
-            for column, name in columns.items():
-                more = (size,) if column == "ranks" else ()
+            ends, tails = h5g.create(self.file.id, table.encode()), h5g.create(tail, table.encode())
+            for more, some in itertools.groupby(columns, lambda column: (size,) if column == "ranks" else ()):
                 shape = (chunk_rows(table, size), *more)
-                dtype = np.dtype(name).newbyteorder("<")
-                self._held[table][column] = np.empty((0, *more), dtype)
-                self._main[table, column] = _growing(ends, column, dtype, shape)
-                self._tail[table, column] = _with_holes(tails, column, dtype, shape)
+                growing, with_holes = _growing(shape), _with_holes(shape)
+                for column in some:
+                    dtype = np.dtype(columns[column]).newbyteorder("<")
+                    self._held[table][column] = np.empty((0, *more), dtype)
+                    stored = h5t.py_create(dtype, logical=True)
+                    self._main[table, column] = h5d.create(ends, column.encode(), stored, *growing)
+                    self._tail[table, column] = h5d.create(tails, column.encode(), stored, *with_holes)
         self._names = 0  # that were handed over
         self._rows = dict.fromkeys(GROWING, 0)
         self._tail_rows = dict.fromkeys(GROWING, 0)
@@ -168,23 +172,18 @@ class Storage:
         self._hashers = {table: Hasher(table) for table in GROWING}
         self._digests = {table: hasher.digest() for table, hasher in self._hashers.items()}
         self._attributes: dict[str, Any] = {}  # as they are in the file
-        self._committed = self.file.create_dataset("committed", data=np.zeros(SHAPE, "<u8"))
+        self._committed = self.file.create_dataset("committed", data=np.zeros(SHAPE, "<u8")).id
         self.file.create_group("tracer")
-        self.set_attributes(
-            {"format": FORMAT, "schema": SCHEMA, "complete": False, **attributes, "size": size}
-        )
+        first = {"format": FORMAT, "schema": SCHEMA, "complete": False, **attributes, "size": size}
+        self._set(_as_text(first))
+        self.commit()
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
         """Set attributes of the root group; those that are JSON in the file are given as Python objects."""
-        text = {
-            key: json.dumps(value, sort_keys=True) if key in JSON_ATTRIBUTES else _plain(value)
-            for key, value in attributes.items()
-        }
+        text = _as_text(attributes)
         hashes = attributes_digest(self._attributes), attributes_digest(self._attributes | text)
         self.commit(hashes)  # a kill between the next lines leaves attributes with one of the two
-        self._attributes |= text
-        for key, value in text.items():
-            self.file.attrs[key] = value
+        self._set(text)
         self.commit()
 
     def append(self, tables: Mapping[str, Columns], names: list[str]) -> None:
@@ -252,8 +251,8 @@ class Storage:
         written = {column: rows[:count] for column, rows in held.items()}
         for column, rows in written.items():
             dataset = self._main[table, column]
-            dataset.resize(self._rows[table] + count, axis=0)
-            dataset[self._rows[table] :] = rows
+            dataset.set_extent((self._rows[table] + count, *rows.shape[1:]))
+            _put(dataset, self._rows[table], rows)
             held[column] = held[column][count:]
         self._rows[table] += count
         self._tail_rows[table] = 0
@@ -267,7 +266,7 @@ class Storage:
         if _length(held) == begin:
             return
         for column, rows in held.items():
-            self._tail[table, column][begin : len(rows)] = rows[begin:]
+            _put(self._tail[table, column], begin, rows[begin:])
         self._tail_rows[table] = _length(held)
         self._digests[table] = self._hashers[table].digest(held)
 
@@ -277,8 +276,12 @@ class Storage:
         if attributes is None:
             attributes = attributes_digest(self._attributes), attributes_digest(self._attributes)
         commit = Commit(self._rows, self._tail_rows, self._digests, attributes, self._together, self._at)
-        self._committed[...] = commit.record()
+        _put(self._committed, 0, commit.record())
         self._flush()
+
+    def _set(self, text: Mapping[str, Any]) -> None:
+        self._attributes |= text
+        self.file.attrs.update(text)
 
     def _totals(self) -> dict[str, int]:
         return {table: self._rows[table] + self._tail_rows[table] for table in GROWING}
@@ -288,39 +291,51 @@ class Storage:
         self._sink.check()
 
 
-# As `create_dataset`, which takes as long again to make of its words what stands here: a file has a hundred columns.
+# As `create_dataset`, `resize` and assignment do, which take as long again to make of their words what stands here: a
+# file has a hundred columns.
 
 
-def _growing(group, column: str, dtype: np.dtype, chunk: tuple[int, ...]):
-    """An empty dataset that grows by chunks of this shape, shuffled and deflated."""
-    from h5py import Dataset, h5d, h5p, h5s, h5t
+def _growing(chunk: tuple[int, ...]):
+    """(space, properties) of an empty dataset that grows by chunks of this shape, shuffled and deflated."""
+    from h5py import h5p, h5s
 
     properties = h5p.create(h5p.DATASET_CREATE)
     properties.set_obj_track_times(False)
     properties.set_chunk(chunk)
     properties.set_shuffle()
     properties.set_deflate(1)
-    space = h5s.create_simple((0, *chunk[1:]), (h5s.UNLIMITED, *chunk[1:]))
-    return Dataset(
-        h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties)
-    )
+    return h5s.create_simple((0, *chunk[1:]), (h5s.UNLIMITED, *chunk[1:])), properties
 
 
-def _with_holes(group, column: str, dtype: np.dtype, shape: tuple[int, ...]):
-    """A dataset that is not filled: what is not written of it is a hole in the file."""
-    from h5py import Dataset, h5d, h5p, h5s, h5t
+def _with_holes(shape: tuple[int, ...]):
+    """(space, properties) of a dataset that is not filled: what is not written of it is a hole in the file."""
+    from h5py import h5d, h5p, h5s
 
     properties = h5p.create(h5p.DATASET_CREATE)
     properties.set_obj_track_times(False)
     properties.set_fill_time(h5d.FILL_TIME_NEVER)
-    space = h5s.create_simple(shape)
-    return Dataset(
-        h5d.create(group.id, column.encode(), h5t.py_create(dtype, logical=True), space, properties)
-    )
+    return h5s.create_simple(shape), properties
+
+
+def _put(dataset, begin: int, rows: np.ndarray) -> None:
+    """Write `rows` into `dataset` from its row `begin` on."""
+    from h5py import h5s
+
+    space = dataset.get_space()
+    space.select_hyperslab((begin, *[0] * (rows.ndim - 1)), rows.shape)
+    dataset.write(h5s.create_simple(rows.shape), space, np.ascontiguousarray(rows))
 
 
 def _length(columns: Columns) -> int:
     return len(next(iter(columns.values())))
+
+
+def _as_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    """The `attributes` as they are in a file."""
+    return {
+        key: json.dumps(value, sort_keys=True) if key in JSON_ATTRIBUTES else _plain(value)
+        for key, value in attributes.items()
+    }
 
 
 def _plain(value: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.sizes import COLUMNS, sizes
+from kernels.sizes import COLUMNS, dtype_name, sizes
 from miniapps.system import place
 from miniapps.system.interrupts import held
 from miniapps.trace.chain import Rows
@@ -166,7 +166,7 @@ class Tracer:
         self._add("fingerprints", name, block=blocks, hi=words[:, 0].tolist(), lo=words[:, 1].tolist())
         count, rows = sizes(arrays) or (0, np.zeros((len(blocks), len(COLUMNS))))
         own = dict(zip(COLUMNS, rows.T.tolist(), strict=True))
-        dtype = [self._number(arrays.dtype.name)] * len(blocks)
+        dtype = [self._number(dtype_name(arrays.dtype))] * len(blocks)
         self._add("sizes", name, block=blocks, dtype=dtype, count=[count] * len(blocks), **own)
 
     def choice(self, name: int | str, block: int, choice: str, score: float) -> None:
