@@ -1,11 +1,13 @@
 """The tables of runs as Parquet, for one's own queries: DuckDB, Polars, pandas, R.
 
 A directory with `runs.parquet`, a row per (run, repeat), and a file per table of `analysis.load.columns.STORED`, which
-begin with the column `run`; names are text, orders of arrival lists of ranks. One run at a time is in memory.
+begin with the column `run`; names are text, orders of arrival lists of ranks. In memory are GROUP rows, and the tables
+of one run whose traces are read for the first time.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -49,10 +51,12 @@ def write(frames: Frames, out: Path, watch: Watch) -> list[Path]:
                     watch.step(
                         k * len(runs) + i, len(STORED) * len(runs), f"{table} of run {i + 1} of {len(runs)}"
                     )
-                    pieces.append(_rows(frames, table, run, names, schema))
-                    if sum(map(len, pieces)) >= GROUP or i + 1 == len(runs):
-                        writer.write_table(pa.concat_tables(pieces), GROUP)
-                        pieces = []
+                    for piece in _rows(frames, table, run, names, schema):
+                        pieces.append(piece)
+                        if sum(map(len, pieces)) >= GROUP:
+                            writer.write_table(pa.concat_tables(pieces), GROUP)
+                            pieces = []
+                writer.write_table(pa.concat_tables(pieces) if pieces else schema.empty_table(), GROUP)
         watch.clear()
     return sorted(out.glob("*.parquet"))
 
@@ -65,19 +69,20 @@ def _type(key: str, dtype: str) -> pa.DataType:
     return pa.list_(pa.uint16()) if dtype == "object" else pa.from_numpy_dtype(np.dtype(dtype))
 
 
-def _rows(frames: Frames, table: str, run: str, names: pa.Array, schema: pa.Schema) -> pa.Table:
-    """The rows of all repeats of a run, not kept."""
+def _rows(frames: Frames, table: str, run: str, names: pa.Array, schema: pa.Schema) -> Iterator[pa.Table]:
+    """The rows of all repeats of a run, some at a time."""
     import pyarrow as pa
 
-    columns, codes = frames.store.whole(table, run)
-    arrays = {}
-    for key in STORED[table]:
-        rows = columns[key]
-        if key in NAMED:
-            arrays[key] = names.take(pa.array(codes[rows] if len(rows) else rows))
-        elif key == "ranks":
-            arrays[key] = pa.array([np.frombuffer(row, "<u2") for row in rows], schema.field(key).type)
-        else:
-            arrays[key] = pa.array(rows)
-    count = len(columns["repeat"])
-    return pa.table({"run": pa.repeat(pa.scalar(printable(run)), count), **arrays}, schema)
+    pieces, codes = frames.store.pieces(table, run)
+    for columns in pieces:
+        arrays = {}
+        for key in STORED[table]:
+            rows = columns[key]
+            if key in NAMED:
+                arrays[key] = names.take(pa.array(codes[rows] if len(rows) else rows))
+            elif key == "ranks":
+                arrays[key] = pa.array([np.frombuffer(row, "<u2") for row in rows], schema.field(key).type)
+            else:
+                arrays[key] = pa.array(rows)
+        count = len(columns["repeat"])
+        yield pa.table({"run": pa.repeat(pa.scalar(printable(run)), count), **arrays}, schema)

@@ -17,6 +17,7 @@ from analysis.load import cache
 from analysis.load.assemble import Run, assemble
 from analysis.load.columns import STORED
 from analysis.load.find import find_runs, labels
+from analysis.load.guard import sizes
 from analysis.load.ordering import assign_orderings
 from analysis.load.pool import readers
 from analysis.load.rows import Rows
@@ -26,7 +27,7 @@ from miniapps.trace import builds, trace_files
 from miniapps.trace.schema import NAMED
 from miniapps.untrusted.text import printable
 
-TOGETHER = 32  # files that one task reads
+TOGETHER, TOGETHER_BYTES = 32, 2**25  # files that one task reads, and how large they may be together
 POOL_FROM = 33  # files: below, starting processes costs more than it saves
 SILENT = Watch()
 
@@ -193,10 +194,7 @@ def _read(
         begin = time.perf_counter()
         cached.append(cache.load(*each) if keep else None)
         took.append(time.perf_counter() - begin)
-    tasks = [
-        [own[i : i + TOGETHER] for i in range(0, len(own), TOGETHER)] if known is None else []
-        for own, known in zip(files, cached, strict=True)
-    ]
+    tasks = [list(_tasks(own)) if known is None else [] for own, known in zip(files, cached, strict=True)]
     unread = sum(len(task) for own in tasks for task in own)
     watch.begin(unread, len(directories))
     with readers(1 if unread < POOL_FROM else sum(map(len, tasks)), processes) as reading:
@@ -225,6 +223,21 @@ def _read(
             watch.run(directory, False, time.perf_counter() - begin)
             yield run, tables
     watch.clear()
+
+
+def _tasks(files: list[Path]) -> Iterator[list[Path]]:
+    """`files` in turn, as many as one task reads."""
+    task: list[Path] = []
+    nbytes = 0
+    for path in files:
+        own = sizes([path])
+        if task and (len(task) == TOGETHER or nbytes + own > TOGETHER_BYTES):
+            yield task
+            task, nbytes = [], 0
+        task.append(path)
+        nbytes += own
+    if task:
+        yield task
 
 
 def _exclude_copies(runs: list[Run]) -> None:

@@ -53,6 +53,19 @@ class Rows:
 
             return self._arrays(pq.read_table(file, use_threads=False))
 
+    def pieces(self) -> Iterator[dict[str, np.ndarray]]:
+        """All columns as `whole`, a row group of a large table after the other."""
+        if self.columns is not None or self.begin is not None:
+            yield self.whole()
+            return
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        with self._opened() as file, pq.ParquetFile(file) as parquet:
+            for batch in parquet.iter_batches(use_threads=False):
+                self.read += len(batch)
+                yield self._arrays(pa.Table.from_batches([batch]))
+
     def at(self, places: Sequence[tuple[int, int]]) -> dict[str, np.ndarray]:
         """The columns of the rows in `places`, (begin, end) each, ascending, none empty, one after the other."""
         if self.columns is None and self.begin is not None:

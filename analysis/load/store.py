@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,10 +105,11 @@ class Store:
             )
         return self._parts[key]
 
-    def whole(self, table: str, run: str) -> tuple[dict[str, np.ndarray], np.ndarray]:
-        """(columns, codes) of a run's table, not kept: its names count in that run, `codes` says where in `names`."""
+    def pieces(self, table: str, run: str) -> tuple[Iterator[dict[str, np.ndarray]], np.ndarray]:
+        """(columns of a run's table as `Rows.pieces` gives them, codes): its names count in that run, and `codes` says
+        where in `names`."""
         source = self._sources[run]
-        return source.tables[table].whole(), source.codes
+        return source.tables[table].pieces(), source.codes
 
     def columns(self, table: str, run: str, places: list[tuple[int, int]]) -> dict[str, np.ndarray]:
         """As `at`, as columns; names count as in that run."""

@@ -7,6 +7,7 @@ The campaigns are written by the storage of the real trace writer (`benchmarks.a
 - campaigns: 1,000, 3,000 and 10,000 runs of 2 ranks and 10 steps in one cell, every run with bits of its own.
 - ranks: one run on 8,192 ranks; ranks-16384: one on 16,384.
 - scaling: one run on 1,024 ranks with 2 x 10^7 events.
+- exports: what becomes of that run in other formats.
 - events: one run on 512 ranks with 10^8 events.
 - names: two runs with 2,000 values and 5,000 call sites.
 """
@@ -70,11 +71,23 @@ def scaling_rows(asked) -> list[dict]:
     return _rows(asked, "1,024 ranks, 20,480,000 events", "scaling", place)
 
 
+def exports_rows(asked) -> list[dict]:
+    """Exports of 2 x 10^7 events, and of a tenth of them in the slower formats."""
+    place = _campaign(asked, "scaling", Shape(1, 1024, 1000, events=20, cells=1))
+    out = asked.scratch / "export.json.gz"
+    rows = _rows(asked, "1,024 ranks, 20,480,000 events", "export", "perfetto", place, "-o", out, out=out)
+    for form in ("otf2", "chakra"):
+        out = asked.scratch / "exported" / form
+        few = ("--steps", "1-100")
+        what = "1,024 ranks, 2,048,000 of 20,480,000 events"
+        rows += _rows(asked, what, "export", form, place, "-o", out, *few, out=out)
+    return rows
+
+
 def events_rows(asked) -> list[dict]:
     """show and an export of some steps of 10^8 events."""
     place = _campaign(asked, "events", Shape(1, 512, 1000, events=200, cells=1))
     out = asked.scratch / "some.json.gz"
-    out.unlink(missing_ok=True)
     what = "512 ranks, 102,400,000 events"
     return [
         *_rows(asked, what, "show", place),
@@ -110,7 +123,7 @@ def names_rows(asked) -> list[dict]:
 PARTS = {
     **{f"campaigns-{runs}": partial(campaign_rows, runs) for runs in (1000, 3000, 10000)},
     "ranks": partial(ranks_rows, 8192), "ranks-16384": partial(ranks_rows, 16384),
-    "scaling": scaling_rows, "events": events_rows, "names": names_rows,
+    "scaling": scaling_rows, "exports": exports_rows, "events": events_rows, "names": names_rows,
 }  # fmt: skip
 
 
@@ -119,13 +132,15 @@ def _rows(asked, what: str, *command, page: Path | None = None, out: Path | None
     done = []
     for _ in range(asked.rounds):
         if out:
-            out.unlink(missing_ok=True)
+            _remove(out)
+            out.parent.mkdir(exist_ok=True)
         call = [sys.executable, "-m", "benchmarks.analysis.large", "--measure", *map(str, command)]
         done.append(json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True).stdout))
     middle = sorted(done, key=lambda each: each["cpu_s"])[len(done) // 2]
-    size = page.stat().st_size / 1e6 if page else out.stat().st_size / 1e6 if out else middle["text_MB"]
+    size = _size(page or out) / 1e6 if page or out else middle["text_MB"]
     keys = {key: middle[key] for key in ("cpu_s", "wall_s", "peak_GB", "first_sign_s")}
-    return [{"what": what, "command": str(command[0]), **keys, "output_MB": round(size, 3), "raw": done}]
+    shown = " ".join(map(str, command[: 2 if command[0] == "export" else 1]))
+    return [{"what": what, "command": shown, **keys, "output_MB": round(size, 3), "raw": done}]
 
 
 def _measured(command: list[str]) -> dict:
@@ -147,6 +162,21 @@ def _measured(command: list[str]) -> dict:
         "peak_GB": round(used.ru_maxrss * 1024 / 1e9, 3), "first_sign_s": round(sign, 2),
         "text_MB": len(first + rest) / 1e6, "load": os.getloadavg()[0],
     }  # fmt: skip
+
+
+def _written(out: Path) -> list[Path]:
+    """The files that an export wrote for `-o out`."""
+    files = [*out.parent.glob(f"{out.name}*")]
+    return [file for place in files for file in ([place] if place.is_file() else place.rglob("*"))]
+
+
+def _size(out: Path) -> int:
+    return sum(file.stat().st_size for file in _written(out) if file.is_file())
+
+
+def _remove(out: Path) -> None:
+    for place in out.parent.glob(f"{out.name}*"):
+        shutil.rmtree(place) if place.is_dir() else place.unlink()
 
 
 def _campaign(asked, name: str, shape: Shape) -> Path:

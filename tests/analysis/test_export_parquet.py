@@ -5,13 +5,16 @@ import pandas as pd
 import pytest
 
 from analysis.__main__ import main
+from analysis.load import cache
 from analysis.load.columns import STORED
 from analysis.load.frames import load
 from miniapps.trace.schema import NAMED
 from tests.analysis.synthetic import write_run
 
 
-def test_every_table_is_there_as_it_was_read(tmp_path, capsys):
+@pytest.mark.parametrize("group", [cache.GROUP, 8])  # rows that a cache holds together, and are written by turns
+def test_every_table_is_there_as_it_was_read(tmp_path, capsys, monkeypatch, group):
+    monkeypatch.setattr(cache, "GROUP", group)
     for name, size in (("a", 2), ("b", 3)):
         write_run(
             tmp_path / "runs" / name, size=size, repeats=2, orders=lambda repeat, step, size=size: [range(size)],

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from analysis.__main__ import main
-from analysis.load import guard, pool
+from analysis.load import frames, guard, pool
 from analysis.load.frames import load
 from miniapps.trace import TraceError
 from tests.analysis.deeds import crash, crash_on_rank_1, double, hang, leave, pid_of, refuse, swallow
@@ -25,6 +25,17 @@ def test_pieces_come_in_order_from_as_many_processes_as_wanted(tmp_path, process
     with pool.readers(12, processes) as reading:
         ranks = [piece.heads[0].rank for pieces in reading(tasks) for piece in pieces]
     assert ranks == list(range(12))
+
+
+def test_tasks_are_limited_by_files_and_by_bytes(tmp_path, monkeypatch):
+    files = []
+    for number, kilobytes in enumerate([4, 4, 4, 40, 4, 4, 4, 4, 4]):
+        files.append(tmp_path / f"{number}")
+        files[-1].write_bytes(bytes(1024 * kilobytes))
+    monkeypatch.setattr(frames, "TOGETHER", 4)
+    monkeypatch.setattr(frames, "TOGETHER_BYTES", 2**14)
+    assert [len(task) for task in frames._tasks(files)] == [3, 1, 4, 1]
+    assert [path for task in frames._tasks(files) for path in task] == files
 
 
 @pytest.mark.parametrize(
