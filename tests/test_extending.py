@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from tests.analysis.synthetic import write_run, write_timed
-from tests.launch import run_mpi
+from tests.launch import run_mpi, run_python
+from tests.ranks import on_ranks
 
 FEW = ("--set", "problem.sizes=100", "--set", "method.samples=2", "--set", "method.variants=sptr")
 CAMPAIGN = """\
@@ -36,21 +37,29 @@ def blocks(heading, page="how-to/extending"):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A copy of the packages and of docs/reference/json.md."""
+    """A copy of the packages and of a page, with all that the sections add, where they say so and in no other place."""
     copy = tmp_path_factory.mktemp("tree")
     for name in ("fpna", "kernels", "miniapps", "analysis", "jobs"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, copy / name)
     (copy / "docs" / "reference").mkdir(parents=True)
-    shutil.copy(ROOT / "docs" / "reference" / "json.md", copy / "docs" / "reference")
+    shutil.copy(ROOT / "docs/reference/json.md", copy / "docs/reference")
+    for add in (ordering, summation, wire, application, models, site, study):
+        add(copy)
     return copy
 
 
-def python(tree, *words, beside=""):
-    """What a command of the copy printed; modules `beside` it can be imported too."""
-    done = subprocess.run(
-        [sys.executable, "-P", *map(str, words)], cwd=tree, capture_output=True, text=True, timeout=250,
-        env=os.environ | {"PYTHONPATH": f"{tree}{os.pathsep}{beside}"},
-    )  # fmt: skip
+def fpna(tree, *words, ranks=1):
+    """What a command of the copy printed, on ranks that have imported it."""
+    done = on_ranks(ranks, ["-m", *words], cwd=tree, env={"PYTHONPATH": str(tree)})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def python(tree, program):
+    """What a program printed that uses the copy, and CUDA on the host."""
+    done = run_python(
+        ["-c", program], cwd=tree, env={"PYTHONPATH": f"{tree}{os.pathsep}{ROOT / 'tests/cuda_on_host'}"}
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
@@ -66,20 +75,21 @@ def put(file, text, before=""):
     file.write_text(content.replace(before, text + before))
 
 
-def test_an_ordering(tree, tmp_path):
-    put(tree / "kernels/allreduce/schedules/evens.py", *blocks("An ordering"))
-    assert python(tree, "-m", "fpna", "kernels", "allreduce", "tree", "evens-first", "-n", "5").strip().endswith(
-        "((((x[0] + x[2]) + x[4]) + x[1]) + x[3])"
-    )  # fmt: skip
-    assert "evens-first" in python(tree, "-m", "fpna", "coupled", "--list")
-    run = run_mpi(3, ["-m", "miniapps.reductions", *FEW, "--allreduce", "evens-first", "--out", tmp_path / "run"],
-                  cwd=tree, env={"PYTHONPATH": str(tree)})  # fmt: skip
-    assert run.returncode == 0, run.stderr
-
-
 def append(file, text):
     """Write `text` behind what the file has."""
     file.write_text(f"{file.read_text()}\n\n{text}")
+
+
+def ordering(tree):
+    put(tree / "kernels/allreduce/schedules/evens.py", *blocks("An ordering"))
+
+
+def test_an_ordering(tree, tmp_path):
+    shown = fpna(tree, "fpna", "kernels", "allreduce", "tree", "evens-first", "-n", "5")
+    assert shown.strip().endswith("((((x[0] + x[2]) + x[4]) + x[1]) + x[3])")
+    assert "evens-first" in fpna(tree, "fpna", "coupled", "--list")
+    run = ("miniapps.reductions", *FEW, "--allreduce", "evens-first", "--out", tmp_path / "run")
+    assert "VERIFICATION: PASS" in fpna(tree, *run, ranks=3)
 
 
 TWINS = """
@@ -93,17 +103,31 @@ for n in (1, 2, 1000):
 """
 
 
-def test_a_sum(tree):
+TWINS = """
+import cupy, numpy as np
+from kernels import registry, sums
+
+for n in (1, 2, 1000):
+    x = np.random.default_rng(n).standard_normal(n)
+    mine, twin = (registry.get("sum", "outside-in", backend) for backend in ("cupy", "numpy"))
+    print(mine(cupy.asarray(x)).tobytes() == twin(x).tobytes())
+"""
+
+
+def summation(tree):
     order, stated, function, on_gpu, registered = blocks("A sum")
     sums = tree / "kernels" / "sums"
     put(sums / "orders.py", f"        {order}", '        Order("reference"')
     put(sums / "trees.py", textwrap.indent(stated, "    "), '    if name == "reference":')
     append(sums / "numpy.py", function)
-    shown = python(tree, "-m", "fpna", "kernels", "sums", "tree", "outside-in", "-n", "5")
-    assert "((((x[0] + x[4]) + x[1]) + x[3]) + x[2])\nThis is the tree that the order declares." in shown
     append(tree / "kernels/cuda/sums.cu", on_gpu)
     append(sums / "cupy.py", registered)
-    assert python(tree, "-c", TWINS, beside=ROOT / "tests/cuda_on_host").split() == ["True"] * 3
+
+
+def test_a_sum(tree):
+    shown = fpna(tree, "fpna", "kernels", "sums", "tree", "outside-in", "-n", "5")
+    assert "((((x[0] + x[4]) + x[1]) + x[3]) + x[2])\nThis is the tree that the order declares." in shown
+    assert python(tree, TWINS).split() == ["True"] * 3
 
 
 WIRES = """
@@ -123,53 +147,65 @@ print(bool((out.get() == data).all()))
 """
 
 
+def objects():
+    """The compiled sources of the extension, by name, as far as it was built here."""
+    folder = next((ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}/kernels/native"), Path())
+    built = {path.stem: folder / f"{path.stem}.o" for path in (ROOT / "kernels/native").glob("*.cpp")}
+    return {name: path for name, path in built.items() if path.exists()}
+
+
 def compile_again(tree, source):
     """Compile one source of the extension as it is in the copy, and link it with the others as they were built."""
-    objects = next((ROOT / "build").glob(f"temp.*-{sys.implementation.cache_tag}/kernels/native"), Path())
-    built = {path.stem: objects / f"{path.stem}.o" for path in (ROOT / "kernels/native").glob("*.cpp")}
-    if not built[source].exists():
-        pytest.skip("the extension was not built here (make environment)")
     compiler, place = os.environ.get("CXX", "c++"), tree / "kernels" / "native"
     flags = ["-O1", "-fPIC", "-fopenmp", "-ffp-contract=off", "-std=c++17"]
     subprocess.run([compiler, *flags, "-c", place / f"{source}.cpp", "-o", place / "new.o"], check=True)
-    built[source] = place / "new.o"
     (extension,) = (tree / "kernels").glob("_native*.so")
     extension.unlink()
-    subprocess.run([compiler, "-shared", "-fopenmp", *built.values(), "-o", extension], check=True)
+    linked = (objects() | {source: place / "new.o"}).values()
+    subprocess.run([compiler, "-shared", "-fopenmp", *linked, "-o", extension], check=True)
 
 
-def test_a_wire(tree, tmp_path):
+def wire(tree):
     defined, listed, struct, cast, row = blocks("A wire")
+    if "wires" not in objects():
+        return
     put(tree / "kernels/wires/reference.py", f"    {defined}", '    "e4m3": Format')
     put(tree / "kernels/wires/codecs.py", f"    {listed}", '    "e4m3": "Cast')
     put(tree / "kernels/include/codes.hpp", struct, "// A whole number of BITS bits")
     put(tree / "kernels/native/wires.cpp", cast, "FPNA_CAST(e4m3,")
     put(tree / "kernels/native/wires.cpp", f"    {row}", "    FPNA_HALVES_ROW(e4m3,")
     compile_again(tree, "wires")
-    assert python(tree, "-c", WIRES, beside=ROOT / "tests/cuda_on_host").split() == ["True"] * 3
-    few = ["--data", "blobs", "--steps", "2", "--wire", "e3m4:scale=tensor", "--out", tmp_path / "run"]
-    trained = run_mpi(2, ["-m", "miniapps.training", *few], cwd=tree, env={"PYTHONPATH": str(tree)})
-    assert trained.returncode == 0, trained.stderr
 
 
-def test_an_application(tree, tmp_path):
+@pytest.mark.skipif("wires" not in objects(), reason="the extension was not built here (make environment)")
+def test_a_wire(tree, tmp_path):
+    assert python(tree, WIRES).split() == ["True"] * 3
+    few = ("--data", "blobs", "--steps", "2", "--wire", "e3m4:scale=tensor", "--out", tmp_path / "run")
+    assert "VERIFICATION: PASS" in fpna(tree, "miniapps.training", *few, ranks=2)
+
+
+def application(tree):
     (front,) = blocks("An application")
     new = tree / "miniapps" / "decay"
     put(new / "__init__.py", front)
     main = (tree / "miniapps/reductions/__main__.py").read_text()
     put(new / "__main__.py", main.replace("reductions", "decay"))
-    assert "decay        Blocks that decay by their global mean." in python(tree, "-m", "fpna", "--help")
-    one = python(tree, "-m", "fpna", "decay", "--guarantee", "layout", "--out", tmp_path / "one")
+
+
+def test_an_application(tree, tmp_path):
+    """On ranks that begin and end with it, too."""
+    assert "decay        Blocks that decay by their global mean." in fpna(tree, "fpna", "--help")
+    one = fpna(tree, "fpna", "decay", "--guarantee", "layout", "--out", tmp_path / "one")
     several = run_mpi(3, ["-m", "miniapps.decay", "--guarantee", "layout", "--out", tmp_path / "three"], cwd=tree,
                       env={"PYTHONPATH": str(tree)})  # fmt: skip
     assert several.returncode == 0, several.stderr
     assert fingerprint(one) == fingerprint(several.stdout)
-    put(new / "decks" / "L.toml", "# Longer.\n[work]\nsteps = 9\n")
-    assert "Longer." in python(tree, "-m", "fpna", "decay", "--list")
+    put(tree / "miniapps" / "decay" / "decks" / "L.toml", "# Longer.\n[work]\nsteps = 9\n")
+    assert "Longer." in fpna(tree, "fpna", "decay", "--list")
     put(tmp_path / "c.toml", CAMPAIGN)
-    assert "decay" in python(tree, "-m", "fpna", "jobs", "plan", tmp_path / "c.toml")
-    assert "IDENTICAL" in python(tree, "-m", "fpna", "report", tmp_path / "one", tmp_path / "three",
-                                 "-o", tmp_path / "report.html")  # fmt: skip
+    assert "decay" in fpna(tree, "fpna", "jobs", "plan", tmp_path / "c.toml")
+    runs = (tmp_path / "one", tmp_path / "three")
+    assert "IDENTICAL" in fpna(tree, "fpna", "report", *runs, "-o", tmp_path / "report.html")
 
 
 def fingerprint(printed):
@@ -182,49 +218,52 @@ TASK = ("--data", "blobs", "--batch", "32", "--set", "training.micro=8", "--set"
         "--guarantee", "layout", "--quiet")  # fmt: skip
 
 
+def models(tree):
+    put(tree / "miniapps/training/models/deep.py", *blocks("A training model"))
+    put(tree / "miniapps/partition/models/autoencoder.py", *blocks("A mesh model"))
+
+
 def trained(tree, tmp_path, application, one, two):
     """A model learns on 2 ranks from the command line, and by `fpna` on one: with one hash."""
-    alone = python(tree, "-m", "fpna", application, *TASK, *one, "--out", tmp_path / "one")
-    argv = ["-m", f"miniapps.{application}", *TASK, *two, "--out", tmp_path / "two"]
-    several = run_mpi(2, argv, cwd=tree, env={"PYTHONPATH": str(tree)})
-    assert several.returncode == 0, several.stderr
-    assert fingerprint(alone) == fingerprint(several.stdout)
+    alone = fpna(tree, "fpna", application, *TASK, *one, "--out", tmp_path / "one")
+    several = fpna(tree, f"miniapps.{application}", *TASK, *two, "--out", tmp_path / "two", ranks=2)
+    assert fingerprint(alone) == fingerprint(several)
 
 
 def test_a_training_model(tree, tmp_path):
-    (model,) = blocks("A training model")
-    put(tree / "miniapps/training/models/deep.py", model)
     deep = ("--model", "deep", "--set", "model.depth=2")
-    assert "deep: As many hidden layers" in python(tree, "-m", "fpna", "training", "--help")
+    assert "deep: As many hidden layers" in fpna(tree, "fpna", "training", "--help")
     trained(tree, tmp_path, "training", (*deep, "--checkpoint-every", "1"), deep)
     checkpoint = tmp_path / "one/checkpoints/repeat-0-step-000001.h5"
-    again = python(
-        tree, "-m", "fpna", "training", *TASK, *deep, "--restart", checkpoint, "--out", tmp_path / "again"
-    )
+    again = fpna(tree, "fpna", "training", *TASK, *deep, "--restart", checkpoint, "--out", tmp_path / "again")
     (first,) = json.loads((tmp_path / "one" / "result.json").read_text())["fingerprints"]
     assert fingerprint(again).endswith(f"={first}")
     asked = ("--data", "blobs", "--set", "model.hidden=16", "--requests", "3", "--weights", tmp_path / "one")
-    answered = python(tree, "-m", "fpna", "inference", *deep, *asked, "--out", tmp_path / "answers")
-    assert "VERIFICATION: PASS" in answered
+    assert "VERIFICATION: PASS" in fpna(
+        tree, "fpna", "inference", *deep, *asked, "--out", tmp_path / "answers"
+    )
 
 
 def test_a_mesh_model(tree, tmp_path):
-    (model,) = blocks("A mesh model")
-    put(tree / "miniapps/partition/models/autoencoder.py", model)
     cut = ("--model", "autoencoder", "--axes", "batch,hidden", "--recipe")
     trained(tree, tmp_path, "mesh", (*cut, "dp", "--mesh", "data=1"), (*cut, "tp", "--mesh", "model=2"))
-    explained = python(tree, "-m", "fpna", "partition", "explain", "autoencoder", "--recipe", "tp")
+    explained = fpna(tree, "fpna", "partition", "explain", "autoencoder", "--recipe", "tp")
     assert explained.startswith("autoencoder, tp: ")
 
 
+SITE = "A site of one's own", "how-to/sites"
+
+
+def site(tree):
+    put(tree / "jobs/sites/theirs.toml", *blocks(*SITE))
+
+
 def test_a_site(tree, tmp_path):
-    (site,) = blocks("A site of one's own", "how-to/sites")
-    put(tmp_path / "ours.toml", site)
-    put(tree / "jobs/sites/theirs.toml", site)
+    put(tmp_path / "ours.toml", *blocks(*SITE))
     fits = "[sites.theirs]\nranks_per_node = 2\n[sites.ours]\nranks_per_node = 2\n"
     put(tmp_path / "c.toml", CAMPAIGN.replace('"decay"', '"reductions"').replace('deck = "L"\n', fits))
     scripts = [
-        python(tree, "-m", "fpna", "jobs", "render", tmp_path / "c.toml", "--site", named)
+        fpna(tree, "fpna", "jobs", "render", tmp_path / "c.toml", "--site", named)
         for named in ("theirs", tmp_path / "ours.toml")
     ]
     assert all(
@@ -232,24 +271,27 @@ def test_a_site(tree, tmp_path):
     )
 
 
-def test_a_study(tree, tmp_path):
-    front, study = blocks("A study")
+def study(tree):
+    front, module = blocks("A study")
     new = tree / "analysis" / "studies" / "lengths"
     new.mkdir()
     (new / "__init__.py").write_text(front)
-    (new / "study.py").write_text(study)
-    page = tree / "docs" / "reference" / "json.md"
-    page.write_text(page.read_text() + "\n### lengths\n\n<!-- lengths -->\n<!-- /lengths -->\n")
-    python(tree, "-m", "analysis.studies.documentation", page)
+    (new / "study.py").write_text(module)
+    append(tree / "docs/reference/json.md", "### lengths\n\n<!-- lengths -->\n<!-- /lengths -->\n")
+
+
+def test_a_study(tree, tmp_path):
+    page = tree / "docs/reference/json.md"
+    fpna(tree, "analysis.studies.documentation", page)
     assert "| `wall_s` | number, s | first event to last, longest rank |" in page.read_text()
     run = write_run(tmp_path / "run")
-    assert "lengths      how long launches ran" in python(tree, "-m", "fpna", "--help")
-    shown = python(tree, "-m", "fpna", "lengths", run, "--csv", tmp_path / "csv")
+    assert "lengths      how long launches ran" in fpna(tree, "fpna", "--help")
+    shown = fpna(tree, "fpna", "lengths", run, "--csv", tmp_path / "csv")
     assert "The longest of 1 is run, of " in shown
     assert (tmp_path / "csv" / "lengths.csv").read_text().startswith("run,repeat,wall_s\nrun,0,")
-    python(tree, "-m", "fpna", "report", run, "-o", tmp_path / "report.html")
+    fpna(tree, "fpna", "report", run, "-o", tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text()
     assert '<section id="lengths">' in html and "Seconds of each launch" in html
     short = write_timed(tmp_path / "short", lambda rank, step: [("step", 0.2, [])])
-    assert "too-short" in python(tree, "-m", "fpna", "lint", short)
-    assert "analysis lengths" in python(tree, "-m", "fpna", "ask", "duration of a launch", run)
+    assert "too-short" in fpna(tree, "fpna", "lint", short)
+    assert "analysis lengths" in fpna(tree, "fpna", "ask", "duration of a launch", run)
