@@ -33,6 +33,8 @@ LONG = (
     "tests/jobs/test_cluster_nodes.py",
     "tests/miniapps/test_main.py",
 )
+# Those that read all of the code do too: it is parsed once.
+READERS = ("tests/test_rooms.py", "tests/test_private_names.py", "tests/miniapps/test_doors.py")
 
 
 def pytest_configure(config):
@@ -60,12 +62,13 @@ def pytest_sessionfinish():
 
 
 def pytest_xdist_make_scheduler(config, log):
-    """A worker takes a whole file, or all files under mpirun."""
+    """A worker takes a whole file, or all files under mpirun, or all that read the code."""
     from xdist.scheduler import LoadScopeScheduling
 
     class ByFile(LoadScopeScheduling):
         def _split_scope(self, nodeid):
-            return LONG[0] if nodeid.startswith(LONG[0]) else nodeid.partition("::")[0]
+            file = nodeid.partition("::")[0]
+            return LONG[0] if file.startswith(LONG[0]) else READERS[0] if file in READERS else file
 
     return ByFile(config, log)
 

@@ -14,13 +14,14 @@ import pytest
 from tests.analysis.synthetic import write_run
 
 ROOT = Path(__file__).resolve().parents[1]
+# It prints more than a pipe holds.
 COMMAND = f"""\
 import os, sys
 sys.path.insert(0, {str(ROOT)!r})
 from kernels.commands.entry import command_line
 @command_line
 def inner(code):
-    for number in range(100_000):
+    for number in range(20_000):
         print(number)
     print("an error", file=sys.stderr, flush=True)
     return code
@@ -78,7 +79,7 @@ def test_all_is_written_to_a_slow_reader_that_does_not_wait(tmp_path):
         f'os.execv("{sys.executable}", ["python", "command.py", "0"])\' | (sleep 0.3; tail -1)'
     )
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, cwd=tmp_path)
-    assert (done.returncode, done.stdout) == (0, "99999\n")
+    assert (done.returncode, done.stdout) == (0, "19999\n")
 
 
 def unignored():
@@ -126,7 +127,8 @@ def test_every_command_line_is_such_a_command():
     plain = []
     for path in [*ROOT.glob("fpna/*.py"), *(p for top in ("analysis", "jobs", "kernels", "miniapps")
                                             for p in (ROOT / top).rglob("*.py"))]:  # fmt: skip
-        for node in ast.parse(path.read_text()).body:
+        text = path.read_text()
+        for node in ast.parse(text).body if "\ndef main(" in text else ():
             if not (isinstance(node, ast.FunctionDef) and node.name == "main" and node.args.args):
                 continue
             if [ast.unparse(each) for each in node.decorator_list] != ["command_line"]:

@@ -1,10 +1,11 @@
 """Tests call what others may call: no name of the code that begins with an underscore."""
 
 import ast
+import re
 from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+from tests.syntax import ROOT, modules, parsed
+
 CODE = ("kernels", "miniapps", "analysis", "jobs", "fpna", "benchmarks")
 EXTENSION = "_native"  # the kernels in C++, which tests call as the modules over them do
 # Programs that look into objects of the code, where nothing else shows whether a promise about memory or order is kept.
@@ -32,11 +33,12 @@ def private(name):
 
 @cache
 def defined():
-    """Private names of functions, classes, modules' variables and attributes in the code."""
+    """Private names of modules, functions, classes, modules' variables and attributes in the code."""
     found = set()
     for top in CODE:
-        for path in (ROOT / top).rglob("*.py"):
-            for node in ast.walk(ast.parse(path.read_text())):
+        for path, tree in modules(top):
+            found.update(path.relative_to(ROOT).with_suffix("").parts)
+            for node in ast.walk(tree):
                 if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
                     found.add(node.name)
                 elif isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Store):
@@ -44,8 +46,11 @@ def defined():
     return {name for name in found if private(name)}
 
 
-def used(tree):
+def used(path):
     """(line, name) of private names of the code in a module of tests: imported, looked up, or replaced by name."""
+    if not defined() & set(re.findall(r"\b_\w+", path.read_text())):
+        return
+    tree = parsed(path)
     own = {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in CODE:
@@ -70,13 +75,9 @@ def test_tests_use_no_private_names_of_the_code():
     found = {}
     for path in sorted((ROOT / "tests").rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
-        for line, word in used(ast.parse(path.read_text())):
+        for line, word in used(path):
             if word not in LOOK_INTO.get(name, ()):
                 found[f"{name}:{line}"] = word
     assert not found
-    there = {
-        name
-        for name in LOOK_INTO
-        if {word for _, word in used(ast.parse((ROOT / name).read_text()))} != LOOK_INTO[name]
-    }
+    there = {name for name in LOOK_INTO if {word for _, word in used(ROOT / name)} != LOOK_INTO[name]}
     assert not there, "no longer looked into: shorten the list"

@@ -13,6 +13,7 @@ from jobs.applications import options as known_options
 from miniapps import applications
 from miniapps.partition import models as meshed
 from miniapps.training import models as parallel
+from tests import syntax
 
 ROOT = Path(__file__).resolve().parents[1]
 TOPS = ("kernels", "miniapps", "analysis", "jobs", "fpna")
@@ -56,29 +57,36 @@ FAMILIES = ("kernels.allreduce.schedules",)
 @cache
 def modules() -> list[tuple[str, ast.Module]]:
     """(dotted name, syntax tree) of every module."""
-    found = []
-    for top in TOPS:
-        for path in sorted((ROOT / top).rglob("*.py")):
-            if "harnesses" not in path.parts:  # examples for other programs
-                name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-                found.append((name, ast.parse(path.read_text())))
-    return found
+    return [
+        (".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"), tree)
+        for top in TOPS
+        for path, tree in syntax.modules(top)
+        if "harnesses" not in path.parts  # examples for other programs
+    ]
 
 
 @cache
-def imported(tree: ast.AST) -> list[str]:
-    """The dotted names of all that `tree` imports, anywhere."""
-    names: list[str] = []
+def statements(tree: ast.Module) -> list[tuple[ast.Import | ast.ImportFrom, list[str]]]:
+    """All imports in a module, anywhere, each with the dotted names of what it imports."""
+    found: list[tuple[ast.Import | ast.ImportFrom, list[str]]] = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
-            names += (alias.name for alias in node.names)
+            found.append((node, [alias.name for alias in node.names]))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            names += (f"{node.module}.{alias.name}" for alias in node.names)
-    return names
+            found.append((node, [f"{node.module}.{alias.name}" for alias in node.names]))
+    return found
 
 
-def for_types_alone(tree: ast.AST) -> set[ast.AST]:
+def imported(tree: ast.Module) -> list[str]:
+    """The dotted names of all that a module imports, anywhere."""
+    return [name for _, names in statements(tree) for name in names]
+
+
+@cache
+def for_types_alone(tree: ast.Module) -> set[ast.AST]:
     """What stands under `if TYPE_CHECKING`, which no program executes."""
+    if not any(name.endswith("TYPE_CHECKING") for name in imported(tree)):
+        return set()
     conditions = (node for node in ast.walk(tree) if isinstance(node, ast.If))
     bodies = (node.body for node in conditions if ast.unparse(node.test) == "TYPE_CHECKING")
     return {node for body in bodies for statement in body for node in ast.walk(statement)}
@@ -201,9 +209,9 @@ def test_no_files_import_each_other_in_a_circle(top):
             typing = for_types_alone(tree)
             used = {
                 other if other in files else other.rpartition(".")[0]
-                for node in ast.walk(tree)
-                if node not in typing and isinstance(node, ast.Import | ast.ImportFrom)
-                for other in imported(ast.Module([node], []))
+                for node, names in statements(tree)
+                if node not in typing
+                for other in names
             }
             graph[name] = (used & files) - {name}
     assert graph
@@ -218,10 +226,9 @@ def test_heavy_packages_are_imported_only_where_used():
         f"{name} imports {other}"
         for name, tree in modules()
         if not name.startswith(("analysis", *FOR_ONE))
-        for statement in tree.body
-        for other in imported(
-            statement if isinstance(statement, ast.Import | ast.ImportFrom) else ast.Module([], [])
-        )
+        for statement, names in statements(tree)
+        if statement in tree.body
+        for other in names
         if other.split(".")[0] in HEAVY
     ]
     assert not wrong

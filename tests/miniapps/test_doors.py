@@ -1,9 +1,9 @@
 """Every place that opens a file for reading is in `miniapps.untrusted`, or stands here with its reason."""
 
 import ast
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.syntax import ROOT, modules
+
 TOPS = ("analysis", "fpna", "jobs", "kernels", "miniapps")
 DOOR = "miniapps/untrusted/"
 # Calls by which Python and packages read files: by name, or by the name of a method.
@@ -15,6 +15,7 @@ READS = {
     "gzip.open", "h5f.open", "h5py.h5f.open", "msgspec.json.decode", "msgspec.toml.decode", "yaml.load", "tarfile.open",
 }  # fmt: skip
 METHODS = {"read_text", "read_bytes", "open"}
+LAST = METHODS | {name.rpartition(".")[2] for name in READS}
 # What else opens files, by function, and why that is no door.
 REASONS = {
     "files of this package itself": (
@@ -106,7 +107,7 @@ def calls(tree):
         for child in ast.iter_child_nodes(node):
             name = child.name if isinstance(child, ast.FunctionDef | ast.ClassDef) else ""
             within = f"{inside}.{name}".strip(".") if name else inside
-            if isinstance(child, ast.Call):
+            if isinstance(child, ast.Call) and last(child.func) in LAST:
                 written = ast.unparse(child.func)
                 method = isinstance(child.func, ast.Attribute) and child.func.attr in METHODS
                 if (written in READS or method) and not only_writes(child, written):
@@ -114,6 +115,11 @@ def calls(tree):
             yield from visit(child, within)
 
     yield from visit(tree, "")
+
+
+def last(function):
+    """The name by which a function is called, or that of the method."""
+    return function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
 
 
 def only_writes(call, written):
@@ -130,11 +136,11 @@ def only_writes(call, written):
 
 def found():
     places = {}
-    for path in (p for top in TOPS for p in sorted((ROOT / top).rglob("*.py"))):
+    for path, tree in (module for top in TOPS for module in modules(top)):
         name = str(path.relative_to(ROOT))
         if name.startswith(DOOR):
             continue
-        for function, call, _ in calls(ast.parse(path.read_text())):
+        for function, call, _ in calls(tree):
             places.setdefault(f"{name}:{function}", []).append(f"{call.lineno}: {ast.unparse(call)}")
     return places
 
