@@ -15,6 +15,7 @@ from miniapps import applications
 # {command: (what runs it, what it is for)}. The module has main(argv, prog) and parser(prog), or parser_of(words, prog)
 # where words choose the parser.
 OTHERS = {
+    "try": ("miniapps.tryout.command", "three findings about the sums of this machine, in seconds: fpna try"),
     "run": (
         "miniapps.programs.observing",
         "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",

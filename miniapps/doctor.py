@@ -9,7 +9,6 @@ import platform
 import re
 import shlex
 import shutil
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -25,6 +24,7 @@ from kernels.threads import cores
 from miniapps.errors import UsageError
 from miniapps.programs import handles
 from miniapps.system import environment
+from miniapps.system.processes import ended
 from miniapps.system.python import snippet
 from miniapps.system.world import LOADED, speaks, world
 from miniapps.untrusted.arguments import Parser
@@ -309,23 +309,8 @@ def output_of(command: list[str], env: Mapping[str, str] | None = None) -> str:
     TIMEOUT_S. Raises OSError where it cannot be started."""
     if env is None:
         env = environment.without_rank()
-    env = dict(env) | {"OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command,
-        env=env,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-    )
-    try:
-        return process.communicate(timeout=TIMEOUT_S)[0]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, 9)
-        process.wait()
-        return f"no end after {TIMEOUT_S} s"
+    done = ended(command, TIMEOUT_S, dict(env) | {"OMP_NUM_THREADS": "1"})
+    return f"no end after {TIMEOUT_S} s" if done.code is None else done.out + done.err
 
 
 def gist(text: str) -> str:

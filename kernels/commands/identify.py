@@ -63,18 +63,34 @@ def conclusion(findings: Sequence[Finding], nodes: Sequence[int]) -> str:
         return "The library's ranks add in orders of their own: they hold different bits."
     if len(nodes) == 2:
         return "The library's bits repeat; two ranks have only one sum: start 5 or 6 to learn in which order it adds."
-    names = [(f.orderings or ["inside and across nodes" if f.over_nodes else ""])[0] for f in told]
     parts = []
-    for name in dict.fromkeys(names):
-        lengths = [f.length for f, each in zip(told, names, strict=True) if each == name]
+    for name, lengths in named(told).items():
         span = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
-        parts.append(f"{name or 'an order that is none of ours (--tree shows it)'} for {span} elements")
+        plural = "" if lengths == [1] else "s"
+        parts.append(
+            f"{name or 'an order that is none of ours (--tree shows it)'} for {span} element{plural}"
+        )
     text = f"The library adds in a fixed order on {len(nodes)} ranks: {', '.join(parts)}."
     alike = max(len(f.orderings) for f in told)
     more = " Start 5 or 6 ranks: they tell more of them apart." if len(nodes) < 5 else ""
     return text + (
         f" Up to {alike} orderings have these bits here, and the first is named.{more}" if alike > 1 else ""
     )
+
+
+def named(findings: Sequence[Finding]) -> dict[str, list[int]]:
+    """{ordering: the lengths that it is named for}: of several that have the bits of a length, the one that has those
+    of the most lengths. Empty for an order that is none of ours."""
+    orderings = {
+        f.length: f.orderings or ["inside and across nodes" if f.over_nodes else ""]
+        for f in findings
+        if f.length
+    }
+    names: dict[str, list[int]] = {}
+    for length, alike in orderings.items():
+        most = max(alike, key=lambda name: sum(name in others for others in orderings.values()))
+        names.setdefault(most, []).append(length)
+    return names
 
 
 def _class_text(f: Finding, nodes: Sequence[int]) -> list[str]:

@@ -1,0 +1,122 @@
+"""Sums over ranks: how many results there are, and what the MPI library's all-reduce is. `python -m
+miniapps.tryout.ranks`, under a launcher, prints a JSON line for each finding."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from miniapps.errors import UsageError
+from miniapps.system.environment import mpi_library
+from miniapps.system.world import speaks, world
+
+LIMIT_S = 100  # after which a rank ends, whatever it waits for: a launcher may leave ranks behind
+NUMBERS = 250_001  # no multiple of 16, which np.sum would halve just where the ranks do
+WAVES = 1_200  # whole ones in every share: what a share adds up is far larger than its total, whose last bits show that
+SIZES = (2, 3, 4)
+RANKS = 5  # tell more algorithms apart than 4, and 6 take longer
+LENGTHS = (1, 1_000, 100_003)  # libraries change their algorithm in between
+SEED = 7
+
+Tell = Callable[[dict[str, Any]], None]
+
+
+def measure(comm: Any, tell: Tell) -> None:
+    """Both findings, each given to `tell` on rank 0 as soon as it is known. Collective over `comm`."""
+    for finding in (results, library):
+        found = finding(comm)
+        if comm.rank == 0:
+            tell(found)
+
+
+def results(comm: Any) -> dict[str, Any]:
+    """The sum of the same numbers on each of SIZES ranks, as far as there are so many: each rank adds its share by
+    `np.sum`, and MPI_Allreduce adds those; and the same sums through `fpna.wrap(comm, "layout")`."""
+    import fpna
+
+    numbers = wave()
+    plain, layout = np.empty(1), np.empty(1)
+    sums = []
+    for size in (size for size in SIZES if size <= comm.size):
+        part = comm.Split(int(comm.rank >= size), comm.rank)
+        if comm.rank < size:
+            share = np.array_split(numbers, size)[part.rank]
+            part.Allreduce(np.array([share.sum()]), plain)
+            fpna.wrap(part, "layout").Allreduce(share[:, np.newaxis], layout, axis=0)
+            sums.append({"ranks": size, "library": plain[0].hex(), "layout": layout[0].hex()})
+        part.Free()
+    return {"finding": "ranks", "library": mpi_library(), "numbers": NUMBERS, "sums": sums}
+
+
+def wave() -> np.ndarray:
+    """Samples of a wave, with noise: (NUMBERS,)."""
+    phase = 2 * np.pi * WAVES / NUMBERS * np.arange(NUMBERS)
+    return 1000 * np.sin(phase) + np.random.default_rng(SEED).standard_normal(NUMBERS)
+
+
+def library(comm: Any) -> dict[str, Any]:
+    """Which orderings have the bits of the library's all-reduce, by length, and on what its bits were seen to depend:
+    names of `kernels.allreduce.instruments.properties`."""
+    from kernels.allreduce.execution.placement import nodes_of
+    from kernels.allreduce.instruments.candidates import candidates
+    from kernels.allreduce.instruments.measuring import measure as observe
+    from kernels.allreduce.instruments.properties import PROPERTIES, counterexamples
+    from kernels.allreduce.instruments.recognition import identify
+    from kernels.allreduce.reduction import Reduction
+    from kernels.commands.identify import named
+
+    nodes = nodes_of(comm)
+    names = candidates(comm.size) if comm.rank == 0 else []
+    lengths = [identify(comm, n, "float64", "blocking", names, context={"nodes": nodes}) for n in LENGTHS]
+    sizes = [size for size in SIZES if size <= comm.size]
+    seen = observe(
+        comm, [Reduction.named("library")], ["float64"], [1], [str(n) for n in LENGTHS], sizes, quiet=True
+    )
+    differing = counterexamples(seen or [])
+    return {
+        "finding": "library", "library": mpi_library(), "ranks": comm.size, "sizes": sizes,
+        "orderings": [{"ordering": name, "lengths": found} for name, found in named(lengths).items()],
+        "repeats": all(f.repeats for f in lengths), "ranks_agree": all(f.ranks_agree for f in lengths),
+        "alike": max((len(f.orderings) for f in lengths), default=0),
+        "depends_on": [each for each in PROPERTIES if ("library", each) in differing],
+    }  # fmt: skip
+
+
+def _run() -> int:
+    signal.alarm(LIMIT_S)
+    try:
+        comm = world()
+    except UsageError as error:
+        if speaks():
+            _print({"problem": str(error)})
+        return 1
+    if comm.size == 1:
+        _print({"alone": mpi_library()})
+        return 1
+    try:
+        measure(comm, _print)
+    except BaseException:
+        give_up(comm)
+        raise
+    return 0
+
+
+def give_up(comm: Any) -> None:
+    """End all ranks after an exception on this one: the others may be anywhere, and would wait for it."""
+    traceback.print_exc()
+    sys.stderr.flush()
+    comm.Abort(1)
+
+
+def _print(line: dict[str, Any]) -> None:
+    print(json.dumps(line), flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(_run())
