@@ -22,6 +22,10 @@ WAVES = 1_200  # whole ones in every share: what a share adds up is far larger t
 SIZES = (2, 3, 4)
 RANKS = 5  # tell more algorithms apart than 4, and 6 take longer
 LENGTHS = (1, 1_000, 100_003)  # libraries change their algorithm in between
+SHORT = 1_000
+THREE = 3  # contributions that ranks without one bring zeros to
+# What bits may follow.
+CALL, RANK, COUNT, LENGTH, PLACE = "call", "rank", "rank count", "length", "placement"
 SEED = 7
 
 Tell = Callable[[dict[str, Any]], None]
@@ -61,31 +65,62 @@ def wave() -> np.ndarray:
 
 
 def library(comm: Any) -> dict[str, Any]:
-    """Which orderings have the bits of the library's all-reduce, by length, and on what its bits were seen to depend:
-    names of `kernels.allreduce.instruments.properties`."""
+    """Which orderings have the bits of the library's all-reduce, by length, and what its bits were seen to follow."""
     from kernels.allreduce.execution.placement import nodes_of
     from kernels.allreduce.instruments.candidates import candidates
-    from kernels.allreduce.instruments.measuring import measure as observe
-    from kernels.allreduce.instruments.properties import PROPERTIES, counterexamples
     from kernels.allreduce.instruments.recognition import identify
-    from kernels.allreduce.reduction import Reduction
     from kernels.commands.identify import named
 
     nodes = nodes_of(comm)
     names = candidates(comm.size) if comm.rank == 0 else []
     lengths = [identify(comm, n, "float64", "blocking", names, context={"nodes": nodes}) for n in LENGTHS]
-    sizes = [size for size in SIZES if size <= comm.size]
-    seen = observe(
-        comm, [Reduction.named("library")], ["float64"], [1], [str(n) for n in LENGTHS], sizes, quiet=True
-    )
-    differing = counterexamples(seen or [])
     return {
-        "finding": "library", "library": mpi_library(), "ranks": comm.size, "sizes": sizes,
+        "finding": "library", "library": mpi_library(), "ranks": comm.size,
         "orderings": [{"ordering": name, "lengths": found} for name, found in named(lengths).items()],
-        "repeats": all(f.repeats for f in lengths), "ranks_agree": all(f.ranks_agree for f in lengths),
         "alike": max((len(f.orderings) for f in lengths), default=0),
-        "depends_on": [each for each in PROPERTIES if ("library", each) in differing],
+        "follows": {
+            CALL: not all(f.repeats for f in lengths), RANK: not all(f.ranks_agree for f in lengths),
+        } | followed(comm),
     }  # fmt: skip
+
+
+def followed(comm: Any) -> dict[str, bool]:
+    """Whether the bits of the library's all-reduce follow the number of ranks (where there are 4), the length of the
+    vector, and which process has which rank; complete on rank 0."""
+    longest = LENGTHS[-1]
+    whole = _total(comm, _contribution(comm.rank, longest))
+    length = False
+    for n in LENGTHS[:-1]:
+        for start in (0, longest // 2, longest - n):
+            alone = _total(comm, _contribution(comm.rank, longest)[start : start + n])
+            length |= alone.tobytes() != whole[start : start + n].tobytes()
+    backwards = comm.Split(0, -comm.rank)
+    moved = _total(backwards, _contribution(backwards.rank, longest))
+    backwards.Free()
+    found = {LENGTH: length, PLACE: moved.tobytes() != whole.tobytes()}
+    if comm.size > THREE:
+        found[COUNT] = len({_total_of_three(comm, size) for size in range(THREE, comm.size + 1)} - {b""}) > 1
+    return found
+
+
+def _total_of_three(comm: Any, size: int) -> bytes:
+    """The total on so many ranks, of which the last three bring the same vectors and the others zeros, on rank 0;
+    nothing on other ranks."""
+    part = comm.Split(int(comm.rank >= size), comm.rank)
+    number = part.rank - (size - THREE)
+    total = _total(part, _contribution(number, SHORT) if number >= 0 else np.zeros(SHORT))
+    part.Free()
+    return total.tobytes() if comm.rank == 0 else b""
+
+
+def _total(comm: Any, contribution: np.ndarray) -> np.ndarray:
+    total = np.empty_like(contribution)
+    comm.Allreduce(np.ascontiguousarray(contribution), total)
+    return total
+
+
+def _contribution(number: int, n: int) -> np.ndarray:
+    return np.random.default_rng([SEED, number]).standard_normal(n)
 
 
 def _run() -> int:
@@ -94,7 +129,8 @@ def _run() -> int:
         comm = world()
     except UsageError as error:
         if speaks():
-            _print({"problem": str(error)})
+            loaded = "mpi4py.MPI" in sys.modules  # then the launcher is of another library
+            _print({"alone": mpi_library()} if loaded else {"problem": str(error)})
         return 1
     if comm.size == 1:
         _print({"alone": mpi_library()})

@@ -10,13 +10,14 @@ from typing import Any
 from kernels.threads import cores
 from miniapps.system import environment
 from miniapps.tryout.launches import Launched
+from miniapps.tryout.ranks import CALL, COUNT, LENGTH, PLACE, RANK
 
-WORDS = {  # what bits may depend on, by the names of `kernels.allreduce.instruments.properties`
-    "rank count": "the number of ranks",
-    "message size": "the length of the vector",
-    "placement": "which process has which rank",
-    "rank": "the rank: ranks hold different bits",
-    "run": "the call: the same numbers have other sums from call to call",
+WORDS = {
+    COUNT: "the number of ranks",
+    LENGTH: "the length of the vector",
+    PLACE: "which process has which rank",
+    RANK: "the rank: ranks hold different bits",
+    CALL: "the call: the same numbers have other sums from call to call",
 }
 YES = {True: "yes", False: "no", None: "not tried"}
 
@@ -65,28 +66,26 @@ class Found:
             f"1  The sum of {self.ranks['numbers']:,} numbers on {sizes} ranks:  {_count(self.results, 'result')},  "
             f"{self.results_layout} under the guarantee layout" + (": BROKEN PROMISE" if self.broken else "")
         ]
-        lines += [f"     {each['ranks']} ranks{'':8}  {float.fromhex(each['library'])!r}" for each in sums]
+        rows = [(f"{each['ranks']} ranks", each["library"]) for each in sums]
         layouts: dict[str, list[int]] = {}
         for each in sums:
             layouts.setdefault(each["layout"], []).append(each["ranks"])
-        texts = [(f"layout, {listed(own)}", float.fromhex(value)) for value, own in layouts.items()]
-        return lines + [f"     {text:<15}  {value!r}" for text, value in texts]
+        rows += [(f"{listed(own)} ranks, layout", value) for value, own in layouts.items()]
+        width = max(len(name) for name, _ in rows)
+        return lines + [f"     {name:{width}}   {float.fromhex(value)!r}" for name, value in rows]
 
     def _library(self) -> list[str]:
         if self.library is None:
             return []
         found = self.library
         lines = [f"2  The all-reduce of {found['library']} on {found['ranks']} ranks:  {_order(found)}"]
-        if found["depends_on"]:
-            lines.append(
-                f"     its bits follow {' and '.join(WORDS[each] for each in found['depends_on'][::-1])}"
-            )
-        fixed = [
-            WORDS[each].partition(":")[0]
-            for each in ("run", "rank", "placement")
-            if each not in found["depends_on"]
-        ]
-        return [*lines, f"     they did not follow {listed(fixed, 'or')}"] if fixed else lines
+        if followed := [words for name, words in WORDS.items() if found["follows"].get(name)]:
+            lines.append(f"     its bits follow {listed(followed)}")
+        if fixed := [
+            words.partition(":")[0] for name, words in WORDS.items() if found["follows"].get(name) is False
+        ]:
+            lines.append(f"     {'they' if followed else 'its bits'} did not follow {listed(fixed, 'or')}")
+        return lines
 
     def _processes(self) -> list[str]:
         if not self.processes:
@@ -194,7 +193,7 @@ def _order(found: dict[str, Any]) -> str:
     """The algorithm of an all-reduce, in words."""
     if found["ranks"] == 2:
         return "two ranks have only one order"
-    if not found["repeats"]:
+    if found["follows"][CALL]:
         return "no fixed order"
     names = found["orderings"]
     parts = [
