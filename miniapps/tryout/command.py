@@ -60,11 +60,11 @@ def main(argv: list[str] | None = None, prog: str = "fpna try") -> int:
 
     among = launched is not None and launched.size > 1
     if among:  # the others wait; children are started before MPI is
-        processes, left_out = _processes(say)
+        processes, left_out = inside_processes(say)
         over_ranks = _among_ranks(say)
     else:
         over_ranks = launch(lambda command: say(f"sums over ranks: {command}"))
-        processes, left_out = _processes(say)
+        processes, left_out = inside_processes(say)
     found = showing.Found(
         over_ranks.findings.get("ranks"), over_ranks.findings.get("library"), processes, left_out, over_ranks,
         time.monotonic() - begin,
@@ -78,7 +78,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna try") -> int:
     return 0 if found.ranks or found.processes else FAILED
 
 
-def _processes(say: Any) -> tuple[list[dict[str, Any]], list[str]]:
+def inside_processes(say: Any) -> tuple[list[dict[str, Any]], list[str]]:
     """How NumPy and torch add, and what could not be asked."""
     most = min(max(cores(), 1), 4)
     left_out = []

@@ -24,6 +24,10 @@ LIMIT_S = 90.0  # of a launch
 ALL_S = 150.0  # of all launches together: none begins after it
 # Of batch systems. Without them a launcher starts ranks here, and waits for no other node and no step of the job.
 BATCH = ("SLURM_", "PBS_", "PJM_", "LSB_", "LS_", "SGE_", "FLUX_")
+QUIET = {
+    "OMP_NUM_THREADS": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}  # more ranks than cores: who waits, steps aside
 SRUN = ("--overlap", "--overcommit", "-N1")
 NAMED = re.compile(r"libmpi\.so\.\d+$")
 
@@ -35,6 +39,11 @@ class Launcher:
     words: tuple[str, ...]
     env: Mapping[str, str]
     libmpi: str = ""
+
+    @property
+    def advised(self) -> str:
+        """The command line that starts ranks of a user's program, without what this command alone needs."""
+        return " ".join([self.shown, *(word for word in self.words[1:] if word not in SRUN)])
 
     @property
     def shown(self) -> str:
@@ -72,10 +81,10 @@ def launch(say: Callable[[str], None]) -> Launched:
         if found.findings:
             found.launcher = launcher
             if problem:
-                found.refused.append(f"{launcher.shown}: {problem}")
+                found.refused.append(f"{launcher.advised}: {problem}")
             break
         library = next((line["alone"] for line in lines if "alone" in line), library)
-        key = launcher.shown + (f" with MPI4PY_LIBMPI={launcher.libmpi}" if launcher.libmpi else "")
+        key = launcher.advised + (f" with MPI4PY_LIBMPI={launcher.libmpi}" if launcher.libmpi else "")
         reasons.setdefault(key, problem)
     else:
         found.remedy = (
@@ -84,7 +93,7 @@ def launch(say: Callable[[str], None]) -> Launched:
             else "pip install mpich brings an MPI library and its mpirun; on a supercomputer load the module of its MPI"
         )  # fmt: skip
     if not reasons and not found.findings:
-        reasons["no launcher"] = "no mpirun on PATH or beside python"
+        found.refused.append("no mpirun on PATH or beside python")
     found.refused = [f"{name}: {problem}" for name, problem in reasons.items()] + found.refused
     return found
 
@@ -97,7 +106,7 @@ def launchers() -> Iterator[Launcher]:
     programs = [on_path] if on_path else []
     if beside.exists() and not (on_path and os.path.samefile(on_path, beside)):
         programs.append(str(beside))
-    local = environment.without_rank(*BATCH) | {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+    local = environment.without_rank(*BATCH) | QUIET
     of_mpi = []
     for program in programs:
         try:
@@ -107,7 +116,7 @@ def launchers() -> Iterator[Launcher]:
     yield from of_mpi
     srun = shutil.which("srun")
     if srun and "SLURM_JOB_ID" in os.environ:
-        step = environment.without_rank() | {"OMP_NUM_THREADS": "1"}
+        step = environment.without_rank() | QUIET
         yield from (Launcher((srun, *SRUN, *mpi), step) for mpi in ((), ("--mpi=pmi2",), ("--mpi=pmix",)))
     for launcher, libmpi in itertools.chain.from_iterable(
         ((launcher, libmpi) for libmpi in libraries(launcher.words[0])) for launcher in of_mpi

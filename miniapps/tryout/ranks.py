@@ -42,7 +42,7 @@ def measure(comm: Any, tell: Tell) -> None:
 def results(comm: Any) -> dict[str, Any]:
     """The sum of the same numbers on each of SIZES ranks, as far as there are so many: each rank adds its share by
     `np.sum`, and MPI_Allreduce adds those; and the same sums through `fpna.wrap(comm, "layout")`."""
-    import fpna
+    from miniapps.programs.communicator import wrap
 
     numbers = wave()
     plain, layout = np.empty(1), np.empty(1)
@@ -52,7 +52,7 @@ def results(comm: Any) -> dict[str, Any]:
         if comm.rank < size:
             share = np.array_split(numbers, size)[part.rank]
             part.Allreduce(np.array([share.sum()]), plain)
-            fpna.wrap(part, "layout").Allreduce(share[:, np.newaxis], layout, axis=0)
+            wrap(part, "layout").Allreduce(share[:, np.newaxis], layout, axis=0)
             sums.append({"ranks": size, "library": plain[0].hex(), "layout": layout[0].hex()})
         part.Free()
     return {"finding": "ranks", "library": mpi_library(), "numbers": NUMBERS, "sums": sums}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -125,17 +126,17 @@ class Found:
     def next(self) -> list[dict[str, str]]:
         """What to do, for each kind of user."""
         launcher = self.launched.launcher
-        start = (
-            f"{launcher.shown} " + "".join(f"{word} " for word in launcher.words[1:])
-            if launcher
-            else "mpirun "
-        )
+        start = f"{launcher.advised if launcher else 'mpirun'} "
         rows = []
         if not self.ranks:
-            rows.append({"for": "ranks on this machine", "command": "fpna doctor"})
+            rows.append({"for": "ranks on this machine", "command": "fpna doctor; fpna try"})
         if launcher and launcher.libmpi:
             rows.append(
-                {"for": "mpi4py with this launcher", "command": f"export MPI4PY_LIBMPI={launcher.libmpi}"}
+                {
+                    "for": "mpi4py with this launcher",
+                    "command": f"export MPI4PY_LIBMPI={launcher.libmpi}"
+                    + ("; unset MPI4PY_MPIABI" if "MPI4PY_MPIABI" in os.environ else ""),
+                }
             )
         rows += [
             {"for": "your MPI program", "command": f"{start}-n 4 fpna run -- ./your_app"},

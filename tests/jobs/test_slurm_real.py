@@ -1,6 +1,7 @@
 """Jobs under a real Slurm (tests/jobs/slurm.py): what was rendered runs, and what ends early leaves what it had."""
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -265,3 +266,15 @@ def test_when_time_is_up_what_was_flushed_is_kept_and_read(slurm, place, killed)
     assert re.search(
         rf"incomplete: killed/{killed.id}: ended early .*kept: repeat 0 to step \d+", shown.stderr
     )
+
+
+@pytest.mark.parametrize("start", ["", "srun --mpi=pmi2 -n2 "])
+def test_the_first_minute_in_a_job(slurm, place, start):
+    """`fpna try` starts ranks of its own, and in a step uses those of the step."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    script = f"#!/bin/sh\nPATH={path} {start}{sys.executable} -m fpna try --json\n"
+    submitted = slurm.sbatch(script, "-n2", "-o", place / "first.json", "-e", place / "first.err", cwd=place)
+    assert slurm.wait(submitted)["JobState"] == "COMPLETED", (place / "first.err").read_text()
+    found = json.loads((place / "first.json").read_text())
+    assert [row["ranks"] for row in found["tables"]["sums"]] == ([2] if start else [2, 3, 4])
+    assert found["results_layout"] == 1

@@ -1,5 +1,6 @@
 """The wheel holds all that the program needs, and works away from the checkout."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -180,3 +181,25 @@ def test_a_program_in_c_is_observed_from_the_wheel(installed, crowded):
     assert run.returncode == 0, run.stdout + run.stderr
     shown = run_python([str(installed / "bin" / "fpna"), "show", "observed"], env, cwd=here)
     assert "source:MPI_Recv at collect (wildcard.c:14)" in shown.stdout
+
+
+def test_the_first_minute_from_the_wheel_alone(wheel, tmp_path):
+    """In an empty environment, with no compiler and nothing but that environment on PATH."""
+    subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True, timeout=300)
+    bin = tmp_path / "env" / "bin"
+    installing = [bin / "pip", "--quiet", "install", f"{wheel}[mpi]"]
+    done = subprocess.run(installing, text=True, capture_output=True, timeout=600)
+    if done.returncode:
+        pytest.skip(f"pip cannot fetch what the wheel needs: {done.stderr[-300:]}")
+    (tmp_path / "tools").mkdir()
+    for name in ("sh", "ls"):
+        (tmp_path / "tools" / name).symlink_to(f"/bin/{name}")
+    env = {"PATH": f"{bin}:{tmp_path / 'tools'}", "HOME": "/nowhere"}
+    done = subprocess.run([bin / "fpna", "try", "--json"], env=env, cwd=tmp_path, text=True, capture_output=True,
+                          timeout=200)  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["results_layout"] == 1 and found["results"] > 1 and found["library"]["orderings"]
+    assert {row["what"] for row in found["tables"]["processes"]} == {"np.sum", "np.dot"}
+    assert found["left_out"] == ["torch.sum: torch is not installed (pip install torch)"]
+    assert found["tables"]["next"][-1]["command"] == "mpirun -n 4 fpna coupled --closure physics"
