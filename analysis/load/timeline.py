@@ -7,7 +7,7 @@ steps) reads it here, from the trace itself, for the ranks and steps in question
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import numpy as np
 import pandas as pd
@@ -30,8 +30,10 @@ def timeline(
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
     origin: int | None = None,
+    tell: Callable[[], None] = lambda: None,
 ) -> pd.DataFrame:
     """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE.
+    `tell` is called when a rank was read.
 
     `start` and `end` are ns on the clock of rank 0, less `origin` (None: the start of the first event of all ranks that
     were read); `index` is the place of the event in its rank's trace, which the column `after` of values and
@@ -43,6 +45,7 @@ def timeline(
     names: dict[str, int] = {}
     begins: list[int] = []
     for trace in read_run(run, tables=["events"], ranks=ranks):
+        tell()
         columns = of_rank(trace, names)
         begins += columns["start"][:1].tolist()
         keep = np.ones(len(columns["start"]), bool)

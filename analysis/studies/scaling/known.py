@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
 import pandas as pd
 
 from analysis.groups import grouped
@@ -121,17 +120,16 @@ def _of_run(frames: Frames, row, notes: list[str], watch: Watch) -> dict[str, pd
         return None
     read = 0
 
-    def every(columns: dict[str, np.ndarray]) -> np.ndarray:
+    def tell() -> None:
         nonlocal read
         watch.step(read, int(row.size), f"reading rank {read + 1} of {row.size} of {run}")
         read += 1
-        return np.ones(len(columns["start"]), bool)
 
     try:
         stated = frames.stated(row.run)
         # Under no name here, so that columns are gone once `waits` has others in their place.
         waiting = waits(
-            timeline(row.path, row.repeat, kept=every).drop(columns="flops"),
+            timeline(row.path, row.repeat, tell=tell).drop(columns="flops"),
             int(row.size),
             partners_of(stated),
         )
