@@ -61,9 +61,14 @@ def draw(
     """The SVG of what `plot(axes)` draws; of a `grid` of rows and columns `axes` is an array. `name` makes ids
     unique in a page that holds several figures; `alt` is read aloud in place of the picture."""
     with styled(_STYLE | {"svg.hashsalt": name}) as Canvas:
+        from matplotlib.backends.backend_svg import FigureCanvasSVG
+
         canvas = Canvas(figsize=(WIDTH_IN, height_in), layout="constrained")
+        FigureCanvasSVG(canvas)
         plot(canvas.subplots(*grid))
         _escape(canvas)
+        canvas.get_layout_engine().execute(canvas)
+        canvas.set_layout_engine(None)  # or else `savefig` draws once for nothing
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
     return _inline(buffer.getvalue(), name, alt)
@@ -112,6 +117,7 @@ _STYLE: dict[RcKeyType, Any] = {
 
 def _escape(canvas) -> None:
     """Make all text of a drawn figure `printable`: fonts and XML have no control characters, nor halves of pairs."""
+    from matplotlib.axis import Axis
     from matplotlib.text import Text
 
     def escaped(format_ticks: Callable) -> Callable:
@@ -120,8 +126,13 @@ def _escape(canvas) -> None:
     for axes in canvas.axes:
         for axis in (axes.xaxis, axes.yaxis):  # which set their labels once more when they are drawn
             axis.major.formatter.format_ticks = escaped(axis.major.formatter.format_ticks)
-    for text in canvas.findobj(Text):
-        text.set_text(printable(text.get_text(), keep="\n"))
+    below = [canvas]
+    while below:
+        artist = below.pop()
+        if isinstance(artist, Text):
+            artist.set_text(printable(artist.get_text(), keep="\n"))
+        # Ticks, which are many, have their text from `format_ticks`; to list them is to make them.
+        below += [artist.label] if isinstance(artist, Axis) else artist.get_children()
 
 
 def _short(label: str) -> str:
