@@ -14,6 +14,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from kernels.allreduce.schedule import Schedule
@@ -56,9 +57,7 @@ class Ordering:
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters that a user may give, with their values."""
-        arguments = inspect.signature(self.function).parameters.values()
-        keyword = {p.name: p.default for p in arguments if p.kind is p.KEYWORD_ONLY and p.name not in CONTEXT}
-        return keyword | self.given
+        return _parameters(self.function) | self.given
 
     def allowed(self, parameter: str) -> str:
         """What a parameter may be, in words."""
@@ -79,7 +78,7 @@ class Ordering:
     @property
     def needs(self) -> tuple[str, ...]:
         """Those of CONTEXT that the schedule depends on."""
-        return tuple(name for name in CONTEXT if name in inspect.signature(self.function).parameters)
+        return _needs(self.function)
 
     @property
     def scheduled(self) -> bool:
@@ -102,6 +101,17 @@ class Ordering:
         function = self.short if short and self.short else self.function
         arguments = self.given | {name: context[name] for name in self.needs if name in context}
         return function(size, **arguments)
+
+
+@cache  # every plan asks, and signatures take longer than all else that it asks for
+def _parameters(function: Callable) -> dict[str, Any]:
+    arguments = inspect.signature(function).parameters.values()
+    return {p.name: p.default for p in arguments if p.kind is p.KEYWORD_ONLY and p.name not in CONTEXT}
+
+
+@cache
+def _needs(function: Callable) -> tuple[str, ...]:
+    return tuple(name for name in CONTEXT if name in inspect.signature(function).parameters)
 
 
 _orderings: dict[str, Ordering] = {}
@@ -131,14 +141,16 @@ def ordering(
         if missing := set(entry.parameters) - {*RANGES, *FILES, *listed}:
             raise TypeError(f"ordering {name!r}: what may {', '.join(sorted(missing))} be?")
         _orderings[name] = entry
+        orderings.cache_clear()
         return function
 
     return register
 
 
-def orderings() -> list[Ordering]:
+@cache
+def orderings() -> tuple[Ordering, ...]:
     """All orderings that are registered, with default parameters, weakest guarantee first."""
-    return sorted(_orderings.values(), key=lambda o: LEVELS.index(o.guarantee))
+    return tuple(sorted(_orderings.values(), key=lambda o: LEVELS.index(o.guarantee)))
 
 
 def scheduled() -> str:

@@ -28,8 +28,8 @@ from miniapps.programs.building import build, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
 from miniapps.programs.rawlog import DIRECTIONS
 from miniapps.programs.sources import require_same_program, write_sources
-from miniapps.runner import launch
 from miniapps.system import environment
+from miniapps.system.place import directory
 from miniapps.system.world import parsed
 from miniapps.trace import TraceError
 from miniapps.trace.reader import raw_logs
@@ -123,7 +123,7 @@ def _settings(
         return env
     now = datetime.now(UTC)
     run_id = f"{name_of(command)}-{now:%Y%m%dT%H%M%SZ}-{secrets.token_hex(2)}"
-    out = launch.directory(Path(options.out or f"runs/{run_id}"))
+    out = directory(Path(options.out or f"runs/{run_id}"))
     if not options.quiet:
         tell(f"fpna run: the calls of {command[0]} are recorded in {out}", sys.stderr)
     if options.guarantee == "layout" and not options.quiet:

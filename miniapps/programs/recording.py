@@ -21,12 +21,12 @@ from miniapps.errors import RunError, UsageError
 from miniapps.programs import handles
 from miniapps.programs.buffers import numbers
 from miniapps.programs.communicator import Communicator
-from miniapps.runner import launch, outcome, together
+from miniapps.runner import outcome, together
 from miniapps.runner.traced import traced
 from miniapps.runner.watch import Watch
 from miniapps.system import environment
 from miniapps.system.device import host
-from miniapps.system.place import Place
+from miniapps.system.place import Place, directory
 from miniapps.system.scope import HANDLES
 from miniapps.system.world import require_launch, world
 from miniapps.trace import TraceError, Tracer
@@ -194,7 +194,7 @@ class Recording:
         """What the traces of all ranks share, the directory created; or why not. On rank 0."""
         name, now = self._name, datetime.now(UTC)
         try:
-            launch.directory(self._out)
+            directory(self._out)
         except UsageError as error:
             return str(error).replace("--out ", "record: ", 1) + self._together()
         except OSError as error:

@@ -16,6 +16,7 @@ from miniapps.runner.duplicates import require_duplicable
 from miniapps.runner.options import Common, RunOptions
 from miniapps.runner.replay import Replay
 from miniapps.system import environment, resources
+from miniapps.system.place import directory
 from miniapps.trace.head import problem_hash
 from miniapps.untrusted import Refused
 from miniapps.untrusted.ledger import read_ledger
@@ -135,25 +136,6 @@ def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fau
     if injected and (targets := app.part("targets")):
         faults.require_targets(injected, app.name, targets(own, options, size))
     return injected
-
-
-def directory(out: Path) -> Path:
-    """Create the directory of the run; raises UsageError where it is in use or cannot be written to."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        used = next(out.iterdir(), None)
-    except OSError as error:
-        raise UsageError(
-            f"--out {out}: cannot be created: {error.strerror}; choose a directory that you may write to"
-        ) from error
-    if used:
-        raise UsageError(
-            f"--out {out}: {used.name} is in it already, and nothing is written over; choose a new or an "
-            "empty directory"
-        )
-    if not os.access(out, os.W_OK | os.X_OK):
-        raise UsageError(f"--out {out}: you may not write to it; choose another directory")
-    return out
 
 
 def ledger_of(path: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import platform
 import shlex
 import sys
 from dataclasses import dataclass
-from importlib import metadata
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -194,8 +194,11 @@ def first_of_node() -> bool:
     return next((os.environ[name] == "0" for name in LOCAL_RANKS if name in os.environ), True)
 
 
+@cache
 def packages() -> dict[str, str]:
     """Versions of the installed packages that take part in the bits or the time."""
+    from importlib import metadata  # which reads mail: not for those that do not ask
+
     versions = {}
     for name in PACKAGES:
         try:
@@ -292,7 +295,7 @@ def _blas() -> dict[str, str]:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
         return {}
-    mapped = {Path(line.split(maxsplit=5)[5]) for line in lines if line.count("/")}
+    mapped = {Path(name) for name in {line[line.index("/") :] for line in lines if "/" in line}}
     libraries = {}
     for path in sorted(path for path in mapped if path.name.startswith(("libscipy_openblas", "libopenblas"))):
         try:
@@ -351,14 +354,20 @@ def git_revision() -> str:
         return ""
 
 
+@cache  # what changes later is not what this process imported
 def sources() -> str:
     """Hash of the code of `kernels` and `miniapps`, which tells an edited checkout from its commit."""
     root = Path(__file__).resolve().parents[2]
+    code = [
+        os.path.join(folder, name)
+        for top in ("kernels", "miniapps")
+        for folder, _, names in os.walk(root / top)
+        for name in names
+        if name.endswith((".py", ".cpp", ".hpp", ".cu", ".so", ".toml"))
+    ]
     digest = hashlib.blake2b(digest_size=8)
-    for folder in ("kernels", "miniapps"):
-        for path in sorted(root.glob(f"{folder}/**/*")):
-            if path.suffix in (".py", ".cpp", ".hpp", ".cu", ".so", ".toml"):
-                digest.update(str(path.relative_to(root)).encode() + path.read_bytes())
+    for path in sorted(code):
+        digest.update(os.path.relpath(path, root).encode() + Path(path).read_bytes())
     return digest.hexdigest()
 
 

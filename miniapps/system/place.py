@@ -15,6 +15,8 @@ import secrets
 import stat
 from pathlib import Path
 
+from miniapps.errors import UsageError
+
 # What a file system answers for a name that leads nowhere now. Other errors, as of a server that is late, say nothing.
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ESTALE)
 ADVICE = "start the run again, and leave its directory alone until it has ended"
@@ -24,6 +26,25 @@ Identity = tuple[int, int]  # device and inode
 
 class PlaceError(Exception):
     """The directory of a run is not what it was when the run began; the message says what became of it."""
+
+
+def directory(out: Path) -> Path:
+    """Create the directory of the run; raises UsageError where it is in use or cannot be written to."""
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+        used = next(out.iterdir(), None)
+    except OSError as error:
+        raise UsageError(
+            f"--out {out}: cannot be created: {error.strerror}; choose a directory that you may write to"
+        ) from error
+    if used:
+        raise UsageError(
+            f"--out {out}: {used.name} is in it already, and nothing is written over; choose a new or an "
+            "empty directory"
+        )
+    if not os.access(out, os.W_OK | os.X_OK):
+        raise UsageError(f"--out {out}: you may not write to it; choose another directory")
+    return out
 
 
 class Place:

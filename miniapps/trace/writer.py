@@ -401,7 +401,7 @@ def _recorder(rows: bytearray) -> Callable[..., None]:
     return event
 
 
-def cost_of_event(event: Callable, clock: Callable, count: int = 2000) -> float:
+def cost_of_event(event: Callable, clock: Callable, count: int = 500) -> float:
     """Nanoseconds per region, two clock reads and the event together: the best of a few short runs."""
     best = float("inf")
     for _ in range(5):
