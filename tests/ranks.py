@@ -23,7 +23,7 @@ import pytest
 
 from tests.launch import ROOT, environment, kill_tree, launcher
 
-RANKS, MANY = 8, 64  # started, by what the runs ask for
+RANKS = (4, 8, 64)  # started: the fewest that a run can have
 RANKS_ELSEWHERE = 3  # in another environment than that of all tests
 SERVE = ROOT / "tests" / "mpi" / "programs" / "serve.py"
 _jobs = {}
@@ -31,7 +31,7 @@ _jobs = {}
 
 def on_ranks(n, argv, library="mpich", env=None, timeout=120, cwd=None):
     """Run `python argv...` on `n` of the ranks that are there, in this environment; otherwise as `run_mpi`."""
-    started = RANKS_ELSEWHERE if env else RANKS if n <= RANKS else MANY
+    started = RANKS_ELSEWHERE if env else min(ranks for ranks in RANKS if ranks >= n)
     which = library, started, *sorted((env or {}).items())
     if which in _jobs and _jobs[which].process.poll() is not None:
         _jobs.pop(which).end()

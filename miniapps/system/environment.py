@@ -81,6 +81,11 @@ LAUNCHERS = (
     ("PMI, as of MPICH's mpirun and of srun --mpi=pmi2", "PMI_SIZE", "PMI_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
+# Libraries of linear algebra by their files.
+OPENBLAS, OTHER_BLAS = (
+    ("libscipy_openblas", "libopenblas"),
+    ("libmkl_rt", "libmkl_core", "libblis", "libflexiblas"),
+)
 TORCHRUN, TORCH = "torchrun", "a launcher of torch"
 # How they tell them their number on the node.
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
@@ -295,9 +300,10 @@ def _blas() -> dict[str, str]:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
         return {}
-    mapped = {Path(name) for name in {line[line.index("/") :] for line in lines if "/" in line}}
+    mapped = {line[line.index("/") :] for line in lines if "/lib" in line}
+    of_blas = {Path(file) for file in mapped if os.path.basename(file).startswith((*OPENBLAS, *OTHER_BLAS))}
     libraries = {}
-    for path in sorted(path for path in mapped if path.name.startswith(("libscipy_openblas", "libopenblas"))):
+    for path in sorted(path for path in of_blas if path.name.startswith(OPENBLAS)):
         try:
             library = ctypes.CDLL(str(path))
         except OSError:  # replaced on disk since this process mapped it
@@ -311,11 +317,7 @@ def _blas() -> dict[str, str]:
             words = ask().decode().split()  # OpenBLAS, version, options, kernels, MAX_THREADS=...
             kernels = [word for word in words[2:] if not word.isupper() and "=" not in word]
             libraries[f"openblas_{whose}"] = " ".join([*words[1:2], *kernels])
-    others = {
-        path.name
-        for path in mapped
-        if path.name.startswith(("libmkl_rt", "libmkl_core", "libblis", "libflexiblas"))
-    }
+    others = {path.name for path in of_blas if path.name.startswith(OTHER_BLAS)}
     return libraries | ({"blas": " ".join(sorted(others))} if others else {})
 
 

@@ -34,7 +34,7 @@ def run(app, n, *options, out, code=0, library="mpich"):
 
 
 @pytest.mark.parametrize("app", APPS)
-@layouts(3, slow=(2, 8))
+@layouts(3, slow=(2, 8), others=(), slow_others=(3,))
 def test_sound_ranks_agree_and_the_bits_stay(tmp_path, library, size, app):
     _, alone = run(app, 1, out=tmp_path / "alone")
     printed, twice = run(

@@ -51,6 +51,7 @@ def test_one_hash_on_every_mesh(tmp_path, whole, n, recipe, mesh, more):
     assert training(n, *GPT, "--recipe", recipe, "--mesh", mesh, *more, out=out) == whole[0]
 
 
+@pytest.mark.slow
 def test_one_hash_by_the_other_library(tmp_path, whole):
     mesh = ["--recipe", "dp+tp", "--mesh", "data=3,model=1"]
     assert training(3, *GPT, *mesh, out=tmp_path / "run", library="openmpi") == whole[0]

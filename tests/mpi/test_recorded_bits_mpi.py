@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.launch import run_mpi
+from tests.ranks import on_ranks
 
 HERE = Path(__file__).parent
 RECORDED = json.loads((HERE / "recorded_bits.json").read_text())
@@ -17,8 +17,7 @@ LEARNED = ("surrogate", "online")  # bits of these belong to a version of torch 
 
 
 def runs(library, ranks):
-    program = str(HERE / "programs" / "recorded_bits.py")
-    done = run_mpi(max(ranks), [program, *map(str, ranks)], library, timeout=290)
+    done = on_ranks(max(ranks), [HERE / "programs" / "recorded_bits.py", *ranks], library, timeout=290)
     assert done.returncode == 0, done.stdout + done.stderr
     return {name: " | ".join(lines) for name, lines in json.loads(done.stdout).items()}
 

@@ -50,7 +50,7 @@ def test_a_slow_rank_gives_blocks_away_and_the_bits_stay(tmp_path, app):
     assert all(fast > slow for fast, slow in counts), counts
 
 
-@layouts(3, slow=(2, 8))
+@layouts(3, slow=(2, 8), others=(), slow_others=(3,))
 def test_moving_ownership_at_random_keeps_the_bits(tmp_path, library, size):
     even, _ = run("coupled", size, out=tmp_path / "even")
     moved, choices = run(
@@ -61,7 +61,7 @@ def test_moving_ownership_at_random_keeps_the_bits(tmp_path, library, size):
 
 def test_a_replay_repeats_the_shares(tmp_path):
     arrival = ["--guarantee", "none", "--fault", "slow@step=1,rank=0,factor=15"]
-    first, chosen = run("coupled", 2, *AUTO, *arrival, out=tmp_path / "first", by=run_mpi)
+    first, chosen = run("coupled", 2, *AUTO, *arrival, out=tmp_path / "first")
     again = ["--guarantee", "none", "--replay", str(tmp_path / "first")]
     second, repeated = run("coupled", 2, *AUTO, *again, out=tmp_path / "second")
     assert second == first and repeated["choice"].tolist() == chosen["choice"].tolist()
