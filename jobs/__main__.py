@@ -80,14 +80,14 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
         "--predictions", type=Path, metavar="FILE",
         help="also the predicted times per step: from a ledger, or from one prediction (.json)",
     )  # fmt: skip
-    add_json(subparser, "docs/how-to/campaigns.md")
+    add_json(subparser)
     subparser = command("local", "run the campaign on this machine")
     subparser.add_argument(
         "--mpirun", metavar="COMMAND", help="starts ranks with -n N (the mpirun beside this python)"
     )
     _add_retry(subparser)
     subparser = command("status", "show what is done, failed, running and left", site=False)
-    add_json(subparser, "docs/how-to/campaigns.md")
+    add_json(subparser)
     subparser = command("collect", "report on the runs, with python -m analysis report")
     subparser.add_argument("-o", "--output", type=Path, help="(OUT/report.html)")
     subparser.add_argument(

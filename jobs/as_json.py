@@ -8,12 +8,119 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.plan import Plan, Task
 from jobs.predicted import Predicted
-from jobs.state import FINISHED, Standing, measured
+from jobs.state import (
+    CHECK_FAILED,
+    DONE,
+    FAILED,
+    FINISHED,
+    INTERRUPTED,
+    LEFT,
+    RUNNING,
+    TO_RETRY,
+    Standing,
+    measured,
+)
+from kernels import __version__
+from kernels.as_json import Document, columns, rows
 
 if TYPE_CHECKING:  # submission needs PSI/J, which not everyone has
     from jobs.submit import State
 
 SCHEMA = 1  # of both documents; a key that goes or means something else counts it up, a new one does not
+
+_BOTH = """
+    campaign | text | its name
+    file out | text | paths of the file and of the directory
+    site | text | `local` or the site
+"""
+_STATES = (DONE, CHECK_FAILED, FAILED, TO_RETRY, INTERRUPTED, RUNNING, LEFT)
+_MEANING = (
+    "Times are in seconds. Doubts about journals go to standard error. The states are "
+    + ", ".join(f"`{state}`" for state in _STATES)
+    + "; `check failed` is finished, `failed` is for good"
+)
+DOCUMENTS = {
+    "jobs plan": Document(
+        columns(
+            _BOTH
+            + """
+            node_hours | number | at most, in all
+            budget_node_hours | number | null without a budget
+            within_budget | boolean | it would be submitted
+        """
+        ),
+        (
+            rows(
+                "allocations",
+                "an allocation",
+                """
+            allocation | integer | its number, from 0
+            tasks done | integer | how many
+            nodes | integer
+            limit_s | integer, s
+            node_hours | number
+            """,
+            ),
+            rows(
+                "tasks",
+                "the tasks, in the order in which they run",
+                """
+            id | text | also the name of its directory
+            app state | text
+            ranks seed allocation threads nodes repeats retries | integer
+            limit_s | integer, s
+            took_s | number, s | the longest measured
+            predicted | object? | with `--predictions`: `median_s`, `low_s`, `high_s` per step, `clock`, `model`,
+              `source`
+            options | object | `"section.name": value`
+            line | integer | of its `[[runs]]`
+            """,
+            ),
+        ),
+        _MEANING,
+    ),
+    "jobs status": Document(
+        columns(
+            _BOTH
+            + """
+            states | object | how many tasks are in which state, without states that no task is in
+            jobs_error | text? | why the batch system could not be asked
+        """
+        ),
+        (
+            rows(
+                "allocations",
+                "an allocation",
+                """
+            allocation | integer | its number, from 0
+            tasks | integer | how many
+            states | object | as above
+            """,
+            ),
+            rows(
+                "tasks",
+                "the tasks",
+                """
+            id | text | also the name of its directory
+            app state reason | text
+            ranks seed allocation | integer
+            attempts | list of object | that ended: `attempt`, `outcome`, `reason`, `code`, `took_s`, `ended` (UTC),
+              `moved` (below `out`, or empty)
+            """,
+            ),
+            rows(
+                "jobs",
+                "what was submitted",
+                """
+            id name | text
+            state | text | PSI/J's word, or `UNKNOWN`
+            message | text
+            """,
+            ),
+        ),
+        _MEANING,
+    ),
+}
 
 
 def plan_document(
@@ -23,7 +130,7 @@ def plan_document(
     known = measured(standings)
     states = {s.task.id: s.state for s in standings}
     budget = plan.campaign.budget_node_hours
-    return _head(plan) | {
+    return _head(plan, "jobs plan") | {
         "node_hours": plan.node_hours(),
         "budget_node_hours": budget,
         "within_budget": budget is None or plan.node_hours() <= budget,
@@ -63,7 +170,7 @@ def status_document(
 ) -> dict[str, Any]:
     """How many tasks are in which state, every task with its attempts, and the jobs of the batch system; `jobs_error`:
     why it could not be asked."""
-    return _head(plan) | {
+    return _head(plan, "jobs status") | {
         "states": Counter(s.state for s in standings),
         "allocations": [
             {"allocation": k, "tasks": len(own), "states": Counter(s.state for s in own)}
@@ -97,9 +204,11 @@ def status_document(
     }
 
 
-def _head(plan: Plan) -> dict[str, Any]:
+def _head(plan: Plan, command: str) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
+        "command": command,
+        "version": __version__,
         "campaign": plan.campaign.name,
         "file": str(plan.campaign.path),
         "out": str(plan.campaign.out),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
@@ -51,6 +51,27 @@ library = " ".join(MPI.Get_library_version().strip("\\0 \\n").splitlines()[0].pa
 if MPI.COMM_WORLD.rank == 0:
     print(f"library {library}\\nranks {MPI.COMM_WORLD.size}\\n", end="")
 """
+
+DOCUMENTS = {
+    "doctor": Document(
+        columns("""
+            ready | boolean
+            verdict | text
+        """),
+        (
+            rows(
+                "tables.findings",
+                "what was looked at",
+                """
+            what fact | text
+            remedy | text | empty: in order
+            hint | text
+            """,
+            ),
+        ),
+        "Exit code 1 says that something is to repair, and the document is printed all the same",
+    ),
+}
 
 
 @dataclass(frozen=True)

@@ -37,12 +37,10 @@ def blocks(heading, page="how-to/extending"):
 
 @pytest.fixture(scope="module")
 def tree(tmp_path_factory):
-    """A copy of the packages and of a page, with all that the sections add, where they say so and in no other place."""
+    """A copy of the packages, with all that the sections add, where they say so and in no other place."""
     copy = tmp_path_factory.mktemp("tree")
-    for name in ("fpna", "kernels", "miniapps", "analysis", "jobs"):
+    for name in ("fpna", "kernels", "miniapps", "analysis", "jobs", "tools"):
         shutil.copytree(ROOT / name, copy / name)
-    (copy / "docs" / "reference").mkdir(parents=True)
-    shutil.copy(ROOT / "docs/reference/json.md", copy / "docs/reference")
     for add in (ordering, summation, wire, application, models, site, study):
         add(copy)
     return copy
@@ -277,13 +275,12 @@ def study(tree):
     new.mkdir()
     (new / "__init__.py").write_text(front)
     (new / "study.py").write_text(module)
-    append(tree / "docs/reference/json.md", "### lengths\n\n<!-- lengths -->\n<!-- /lengths -->\n")
 
 
 def test_a_study(tree, tmp_path):
-    page = tree / "docs/reference/json.md"
-    fpna(tree, "analysis.studies.documentation", page)
-    assert "| `wall_s` | number, s | first event to last, longest rank |" in page.read_text()
+    fpna(tree, "tools.reference", tmp_path / "pages")
+    page = (tmp_path / "pages/reference/json.md").read_text()
+    assert "| `wall_s` | number, s | first event to last, longest rank |" in page
     run = write_run(tmp_path / "run")
     assert "lengths      how long launches ran" in fpna(tree, "fpna", "--help")
     shown = fpna(tree, "fpna", "lengths", run, "--csv", tmp_path / "csv")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from analysis.commands.choice import EQUAL
 from analysis.errors import Usage
-from kernels.as_json import document
+from kernels.as_json import columns, document
 from miniapps.untrusted.text import printable
 
 if TYPE_CHECKING:  # pandas takes a moment to import
@@ -25,6 +25,33 @@ SCHEMA = 1  # of all documents; a key that goes or means something else counts i
 
 class Bold(str):
     """A sentence that says the verdict: bold on a terminal, among `sentences` for programs."""
+
+
+KEYS = columns("""
+    exit_code | integer | 0, or 3: `divergence` found a difference, `chain` a wrong head, `score` refused a ledger or a
+      run, or `--within` is not met
+    verdict | object? | of the runs, as the report begins with it: `verdict` (`failed`, `BROKEN`, `not comparable`,
+      `other environment`, `differs`, `holds`, `no difference seen`, `not tested`), `badge` (the words for it, with the
+      cause), `text` (the sentence). Null for commands that judge no bits: all but `report`, `variability` and
+      `divergence`
+    sentences | list of text | what stands in bold in the text
+    tables | object | by name, lists of rows: see below
+    notes | list of text | what limits the tables
+    problems | list of objects | what was left out or is doubtful, a row each: `run`, `what` (its kind), `path`,
+      `reason` (with the remedy), `kept` (what of the run is used), all text
+    files | list of text | what was written
+""")
+SHARED = columns("""
+    run | text | name of the launch
+    repeat | integer | which repeat of it, from 0
+    group cell series case family | text | which runs
+      [belong together](../how-to/analysis.md#which-runs-belong-together), are judged against each other, scale
+      together, compare sums, solve alike
+    app problem guarantee ordering | text | of the run
+    size | integer | ranks
+    ..._low ..._high low_s high_s | number | 95 % interval of what they are named after; null where there are too few
+      runs
+""")  # the same columns stand in many tables
 
 
 @dataclass(frozen=True)
@@ -69,7 +96,7 @@ def give(answer: Answer, options: argparse.Namespace) -> int:
 
 
 def as_json(answer: Answer, command: str, written: Sequence[str] = ()) -> str:
-    """The document of docs/reference/json.md."""
+    """The document, with the keys of KEYS."""
     verdict = answer.verdict
     return document(
         SCHEMA,

@@ -7,6 +7,7 @@ import argparse
 from analysis.commands.answer import Answer, Bold, Part, give
 from analysis.commands.choice import loaded, none_usable, warn
 from analysis.errors import Usage
+from kernels.as_json import Document, rows
 from miniapps.untrusted.text import printable
 
 SUMMARY = "which command answers a question in words, by what is in the runs"
@@ -19,6 +20,26 @@ EXAMPLES = """\
   python -m analysis ask "why is it slow" runs/ --run"""
 OWN = ("python", "-m", "analysis")
 NAMED = 3  # commands that are told
+
+DOCUMENTS = {
+    "ask": Document(
+        rows=(
+            rows(
+                "questions",
+                "the commands, the likeliest first",
+                """
+            place | integer | from 1
+            template command because | text | what is asked, as it is typed, and why
+            argv | list of text | the words of the command
+            chance | number | that it is the one, among all that could be filled in
+            runs | list of text | directories of the runs that it is about
+            step block rank | integer? | where something is, as far as known
+            factor | text? | of `variability --by`
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import DIFFERENT, EQUAL
 from analysis.errors import Usage
+from kernels.as_json import Document, rows
 
 SUMMARY = "whether the heads of a run follow from what it recorded"
 DETAIL = """\
@@ -21,6 +22,41 @@ that. What no head is over is listed."""
 EXAMPLES = """\
   python -m analysis chain runs/a
   python -m analysis chain runs/a --published output-of-the-job.txt"""
+
+DOCUMENTS = {
+    "chain": Document(
+        rows=(
+            rows(
+                "heads",
+                "a row per head, up to the first that is wrong",
+                """
+            repeat step | integer | all rows up to this step are before it
+            head checkpoint | text | SHA-256 in hex; `checkpoint` empty at the end of a repeat
+            verdict | text | `right`, or `wrong`
+            """,
+            ),
+            rows(
+                "published",
+                "a row per head that was published or that the run has; empty without `--published`",
+                """
+            repeat step | integer | of the head
+            compared | text | `equal`; `other`: another head was published; `not published`; `absent`: published,
+              and the run has none; `before` the checkpoint that the run continues from; `later` than what could be
+              compared
+            """,
+            ),
+            rows(
+                "not_covered",
+                "a row per part of the run that no head is over",
+                """
+            kind | text | `table`, `column`, `rows`, `attribute` of the trace, `result` (a key of `result.json`),
+              `file`, `steps`
+            name what | text | which one; what it is in words, empty where the name says it
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

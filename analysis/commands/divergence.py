@@ -15,6 +15,7 @@ from analysis.commands.choice import (
     warn,
 )
 from analysis.errors import Usage
+from kernels.as_json import Document, rows
 
 SUMMARY = "where runs part: the first step, name and block whose bits differ"
 DETAIL = """\
@@ -27,6 +28,62 @@ lacks records that it must have."""
 EXAMPLES = """\
   python -m analysis divergence runs/a runs/b
   python -m analysis divergence runs/a:0 runs/a:3 runs/b:0"""
+
+DOCUMENTS = {
+    "divergence": Document(
+        rows=(
+            rows(
+                "comparisons",
+                "the first run with each other one",
+                """
+            a b | text | RUN:REPEAT
+            verdict | text | `differs`, `no difference seen`, `not comparable`
+            step block occurrence | integer? | first record that differs; `block` is -1 for the whole
+            name | text? | its name
+            differing recorded | integer? | blocks of it that differ, and all
+            cause cause_in | text? | [class of the cause](../how-to/analysis.md#what-made-them-part), and the
+              kernel, exchange or sum
+            cause_rank cause_step | integer? | null where all ranks do it together
+            or_cause | text? | what else it may have been; null where nothing
+            rounding | text? | does rounding explain it: `rounding`, `not rounding`, `open`; null where nothing
+              differs
+            amplification | number? | the difference in units in the last place of what was added
+              ([rounding](../how-to/analysis.md#rounding-or-not)); null where it is not known
+            next | text? | what to do now
+            compared only_a only_b through | integer | records in both, in one; the last step in both
+            """,
+            ),
+            rows(
+                "facts",
+                "what there is to say of each pair, as the text has it",
+                """
+            a b what text | text | `what`: `fingerprint`, `cause`, `why`, `element`, ...
+            """,
+            ),
+            rows(
+                "growth",
+                "of the pairs that differ, a row per step and name",
+                """
+            a b kind name | text
+            step elements differing undefined | integer
+            fraction max_relative | number | differing / elements; largest relative difference of values
+            max_ulp | number, ULP
+            """,
+            ),
+            rows(
+                "calls",
+                "of the pairs that differ, a row per call of a program that ran as it is (`fpna run`), those that "
+                "differ first",
+                """
+            a b call | text | `call`: like `MPI_Allreduce at dot (cg.c:57) from solve (cg.c:80)`
+            step | integer | the first with a difference; -1 for none
+            given got sources | integer | records of what calls took and gave, and of whose messages came
+            given_differing got_differing sources_differing | integer | of these, those that differ
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -25,6 +25,7 @@ from analysis.commands.choice import (
 )
 from analysis.errors import Usage
 from analysis.export import FORMATS
+from kernels.as_json import Document, rows
 from miniapps.untrusted.text import tell
 
 SUMMARY = "runs for other tools: Perfetto, Vampir, Extra-P, simulators, Parquet for queries"
@@ -41,6 +42,22 @@ EXAMPLES = """\
   python -m analysis export perfetto runs/a -o a.json --against runs/b
   python -m analysis export extrap runs/coupled-p* -o coupled.jsonl
   python -m analysis export parquet runs/ -o tables"""
+
+DOCUMENTS = {
+    "export": Document(
+        rows=(
+            rows(
+                "exported",
+                "a row per run",
+                """
+            path ranks steps | text | `ranks` and `steps` as `0-3, 7`
+            used | boolean | `extrap` leaves out runs that ended early
+            events collectives cut | integer | `cut` at the border of the slice
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

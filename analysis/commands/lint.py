@@ -6,12 +6,28 @@ import argparse
 
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, frames_for_csv, none_usable
+from kernels.as_json import Document, rows
 
 SUMMARY = "what the runs do not support: rules of careful benchmarking, checked"
 DETAIL = """\
 Rules after Hoefler and Belli, SC'15. Findings are advice: the exit code is 0 however many there are."""
 EXAMPLES = """\
   python -m analysis lint runs/"""
+
+DOCUMENTS = {
+    "lint": Document(
+        rows=(
+            rows(
+                "findings",
+                "the gravest first",
+                """
+            rule severity section where found remedy | text | `severity`: `error`, `warning` or `note`; `section`:
+              the id of the section of the report that is concerned, such as `groups`
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

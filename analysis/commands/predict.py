@@ -12,6 +12,7 @@ from typing import Any
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, read_machines, require_directory
 from analysis.errors import Usage
+from kernels.as_json import Document, rows
 
 SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, as a distribution"
 DETAIL = """\
@@ -26,6 +27,79 @@ EXAMPLES = """\
 OBJECTIVES = ("p50", "p90", "mean")
 MOST_REPLAYS = 100_000
 REST = "noise, and the spread between runs"  # what regions do not hold of a step
+
+DOCUMENTS = {
+    "predict": Document(
+        rows=(
+            rows(
+                "predictions",
+                "a row per guarantee, rank count and machine ([how](../how-to/predict.md#predicting))",
+                """
+            machine app problem method guarantee clock extrapolated | text | `machine`: of `--machine`, empty as
+              calibrated; `method`: a hash; `clock`: `wall` or `cpu`; `extrapolated`: names of what was not measured,
+              `; ` between them
+            ranks replays steps | integer | `steps`: of those of the run, how many were replayed
+            p50 p90 mean | number, s | per step, that of `--objective` alone
+            p05_s p10_s p25_s p50_s p75_s p90_s p95_s | number, s | quantiles of the time per step
+            """,
+            ),
+            rows(
+                "regions",
+                "a row per region of each prediction, and a last one for noise and the spread between runs. They "
+                "add up to the time of the prediction",
+                """
+            ranks | integer
+            machine guarantee clock region how | text | `clock`: that of the prediction; `how`: from what its time
+              is
+            seconds | number, s | per step, without the regions inside it, mean over ranks
+            """,
+            ),
+            rows(
+                "prices",
+                "what guarantees cost, where several were predicted "
+                "([prices](../how-to/predict.md#prices-of-guarantees)): a row per rank count and guarantee but "
+                "the weakest",
+                """
+            ranks | integer
+            clock guarantee weakest extrapolated | text | `weakest`: with which it is compared; `extrapolated`: of
+              both
+            price low high | number | ratio of the medians, 80 % of paired replays
+            told | boolean | 1 is not between `low` and `high`
+            """,
+            ),
+            rows(
+                "strategies",
+                "with `--search` the fastest ones, of which the tables above are, too "
+                "([how](../how-to/predict.md#search))",
+                """
+            place ranks threads | integer
+            guarantee ordering mesh extrapolated | text | `ordering`: `own` for the run's
+            seconds low high | number, s | the objective; 80 % of runs
+            slower | number | share of the replays that are slower than the same ones of the first
+            told | boolean | whether it can be told from the first
+            """,
+            ),
+            rows(
+                "infeasible",
+                "with `--search` all strategies that cannot be predicted",
+                """
+            ranks threads | integer
+            guarantee ordering mesh reason | text
+            """,
+            ),
+            rows(
+                "what_if",
+                "a row per guarantee, rank count and machine, the calibration's first; only with `--machine`",
+                """
+            machine app problem method guarantee clock extrapolated | text | `machine`: `as calibrated`, or its name
+            ranks | integer
+            median_s low_s high_s | number, s | per step; 80 % of runs are between the last two
+            ratio | number | of the median to that as calibrated
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

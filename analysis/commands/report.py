@@ -15,6 +15,7 @@ from analysis.commands.choice import (
     warn,
 )
 from analysis.errors import Usage
+from kernels.as_json import Document, rows
 
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
@@ -26,6 +27,49 @@ has a caption and its points as CSV in the page itself."""
 EXAMPLES = """\
   python -m analysis report runs/ -o report.html
   python -m analysis report runs/ --reference runs/exact:0 --results results/"""
+
+DOCUMENTS = {
+    "report": Document(
+        rows=(
+            rows(
+                "groups",
+                "a row per group, the worst first",
+                """
+            verdict badge | text | as above, of the group
+            group words guarantee ordering | text | its name, the same in words
+            ranks | list of integer | rank counts
+            runs incomplete results | integer | complete repeats, others, how many different results (0 where none
+              were recorded)
+            state | text | hash of the final state where all have one, else empty
+            text | text | what there is to say
+            """,
+            ),
+            rows(
+                "decisions",
+                "the solvers that changed a decision",
+                """
+            family verdict text | text | which, `differs`, what changed
+            """,
+            ),
+            rows(
+                "results",
+                "a row per repeat, as `results.csv` of `--results`",
+                """
+            run path run_id allocation_id started app problem group cell guarantee ordering device | text | what
+              identifies it; `started` in UTC
+            repeat size seed last_step events | integer
+            method | text | the factors of the method, as JSON
+            complete faulty | boolean | whether it came to its end; whether a fault was injected
+            verdict | text | of the runs that it is judged with
+            state | text | hash of the final state
+            wall_s tracing_s | number, s | longest rank, first event to last; the tracer's own account
+            reference | text | RUN:REPEAT that distances are from
+            value:* distance:* | number | last value of each name, its relative difference from the reference
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ import math
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import DIFFERENT, EQUAL, add_csv, frames_for_csv, none_usable, read_ledger
 from analysis.errors import Damaged, Usage
+from kernels.as_json import Document, rows
 
 SUMMARY = "predictions of a ledger against the runs that came after them"
 DETAIL = """\
@@ -23,6 +24,103 @@ there first, and one that no row predicts."""
 EXAMPLES = """\
   python -m analysis score predictions.jsonl runs/
   python -m analysis score predictions.jsonl runs/p2-* runs/p1 --within 8 --json"""
+
+DOCUMENTS = {
+    "score": Document(
+        rows=(
+            rows(
+                "summary",
+                "a row per kind of targets, none where no run was predicted ([what they "
+                "say](../how-to/predict.md#scores)). All errors are shares, 0.05 for 5 %",
+                """
+            kind | text | `wall clock` or `CPU time`, maybe with `, more ranks than cores`
+            verdict | text | `scored`, `passed`, `not passed` (with `--within`), `not testable`
+            targets runs inside better compared | integer | `inside`: runs within their 80 % interval; `better`:
+              targets where the prediction is better than all baselines, of so many `compared`
+            took error floor coverage coverage_low coverage_high crps within | number | measured over predicted
+              time, geometric mean error, the same between runs of one configuration, share of runs within, its 95 %
+              interval, CRPS over the measured time, what was asked for
+            """,
+            ),
+            rows(
+                "targets",
+                "a row per row of the ledger that has runs",
+                """
+            row | integer | its line in the ledger
+            kind app problem method mesh clock best extrapolated guarantee | text | `method`: a hash; `clock`:
+              `wall` or `cpu`; `best`: `prediction` or the baseline with the smallest error
+            ranks runs launches inside | integer
+            median_s low_s high_s measured_s crps_s inverse_s replay_s extrap_s | number, s | per step: predicted
+              median and 80 % interval, median of the runs, CRPS, what 1/p, mean replay and Extra-P predict
+            error bias floor inverse_error replay_error extrap_error | number | `bias`: above 0 where runs took
+              longer than predicted
+            """,
+            ),
+            rows(
+                "prices",
+                "what guarantees cost, predicted and measured, where runs of several were predicted "
+                "([prices](../how-to/predict.md#prices-of-guarantees))",
+                """
+            row weakest_row ranks | integer | lines of the ledger, of the guarantee and of the weakest one
+            kind app problem mesh guarantee weakest | text
+            predicted measured ratio | number | how many times as long a step takes, by medians; measured over
+              predicted
+            error floor | number | `floor`: how far two prices of one run each lie apart
+            """,
+            ),
+            rows(
+                "price_errors",
+                "the errors of these for each guarantee",
+                """
+            kind guarantee verdict | text | `verdict`: `scored` or `not testable`
+            targets | integer | prices
+            error floor | number | means of the logarithms
+            """,
+            ),
+            rows(
+                "methods",
+                "the prediction and the baselines",
+                """
+            kind method | text
+            targets better | integer | how many it predicts; for how many of these the prediction has the smaller
+              error
+            error prediction_error | number | its error there, that of the prediction over the same targets
+            """,
+            ),
+            rows(
+                "samples",
+                "a row per predicted repeat",
+                """
+            run | text
+            row repeat | integer
+            seconds crps_s inverse_s replay_s extrap_s | number, s | measured per step; as above
+            ratio | number | measured over predicted median
+            inside crowded | boolean | within the 80 % interval; more ranks than cores
+            """,
+            ),
+            rows(
+                "regions",
+                "predicted and measured exclusive time of each region, of predictions by the wall clock alone",
+                """
+            row | integer
+            name | text
+            predicted_s measured_s | number, s | per step, mean over ranks, medians over runs
+            ratio | number
+            """,
+            ),
+            rows(
+                "ledger",
+                "all its rows",
+                """
+            line ranks runs | integer | `runs` that it predicted
+            time hash before app problem method mesh clock model calibration extrapolated remarks | text | `time` in
+              UTC; SHA-256 of the row and of the one before
+            median_s low_s high_s | number, s
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

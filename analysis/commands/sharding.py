@@ -9,6 +9,7 @@ from pathlib import Path
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, require_directory
 from analysis.errors import Usage
+from kernels.as_json import Document, rows
 
 SUMMARY = (
     "which sharding of tables of embeddings is predicted to be the fastest, and which cannot be told from it"
@@ -21,6 +22,22 @@ EXAMPLES = """\
   python -m analysis sharding runs/dlrm --times lookups.json
   python -m analysis sharding runs/dlrm --times lookups.json --out choice.json"""
 CLOCKS = ("cpu", "wall")
+
+DOCUMENTS = {
+    "sharding": Document(
+        rows=(
+            rows(
+                "shardings",
+                "up to ten, the fastest first ([what they say](../explanation/dlrm.md#the-fastest-sharding))",
+                """
+            sharding | text | as `--sharding` takes it
+            seconds low high | number, s | for the tables in a step; 80 % of it
+            apart | boolean | whether it can be told from the first
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import add_csv, add_reference, frames_of, require_directory, warn
 from analysis.errors import Usage
+from kernels.as_json import Document, rows
 
 if TYPE_CHECKING:  # pandas takes a moment to import
     from analysis.headline import Headline
@@ -23,6 +24,87 @@ EXAMPLES = """\
   python -m analysis variability runs/
   python -m analysis variability runs/ --by ordering --csv tables/
   python -m analysis variability runs/ --transport"""
+
+DOCUMENTS = {
+    "variability": Document(
+        rows=(
+            rows(
+                "variability",
+                "a row per name and comparison, at the last step ([metrics](../how-to/analysis.md#metrics)). With "
+                "`--by FACTOR` it is `variability-by-FACTOR`",
+                """
+            group cell name kind | text | `kind`: `fingerprints` or `values`
+            ranks | list of integer | rank counts
+            step | integer
+            against | text | `each other`, or the reference
+            runs distinct pairs undefined | integer | runs, different results, pairs, comparisons without a number
+            effective | number | effective number of outcomes
+            v_s_median v_s_max v_ermv_mean v_ermv_max v_c_mean v_c_max | number | over pairs
+            ulp_mean ulp_max | number, ULP
+            bound | number | where no difference was seen: what its probability stays below at 95 %
+            """,
+            ),
+            rows(
+                "pairs",
+                "a row per pair of runs and name",
+                """
+            group cell name kind against a b | text | `a` and `b` are RUN:REPEAT
+            step elements undefined | integer
+            v_c v_s v_ermv | number
+            max_ulp mean_ulp | number, ULP
+            """,
+            ),
+        )
+    ),
+    "variability --by": Document(
+        rows=(
+            rows(
+                "variability-by-*",
+                "a row per application, level of the factor and comparison",
+                """
+            app level against | text
+            cells runs pairs differing undefined | integer | `differing` of `pairs` differ in some name
+            distinct effective v_s_max v_ermv_max v_c_max ulp_max bound | number | largest over names; `bound` as
+              above
+            note | text | `bound` in words
+            """,
+            ),
+            rows(
+                "pairs",
+                "as above",
+                """
+            group cell name kind against a b | text
+            step elements undefined | integer
+            v_c v_s v_ermv max_ulp mean_ulp | number
+            """,
+            ),
+        )
+    ),
+    "variability --transport": Document(
+        rows=(
+            rows(
+                "transport",
+                "a row per two cells of one problem and value of one element, at the last step that all recorded",
+                """
+            a b name | text | two cells, a value
+            step runs_a runs_b | integer
+            w1 scale | number | distance, and the standard deviation of both together, in the value's unit
+            p | number | of a permutation test
+            above below | text | deciles at which the band of the shift lies above or below zero
+            """,
+            ),
+            rows(
+                "shifts",
+                "a row per decile of these",
+                """
+            a b name | text
+            step | integer
+            quantile start end shift low high | number | decile of `a`, of `b`, their difference, its band
+            """,
+            ),
+        )
+    ),
+}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

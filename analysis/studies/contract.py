@@ -12,6 +12,7 @@ import pandas as pd
 from analysis.headline import Finding
 from analysis.limits import Limit
 from analysis.page.sections import Section, Table
+from kernels.as_json import Column, Rows
 
 if TYPE_CHECKING:
     from analysis.overview import Overview
@@ -24,22 +25,9 @@ class Nothing(Exception):
 
 
 @dataclass(frozen=True)
-class Column:
-    """A column of a table for programs: its `dtype` in pandas, its `meaning` in words, and its `unit`."""
+class Data(Rows, Generic[Known]):
+    """A table of a study, which --csv and --json write: `of(known)` has all `columns` and perhaps more."""
 
-    dtype: str
-    meaning: str = ""
-    unit: str = ""
-
-
-@dataclass(frozen=True)
-class Data(Generic[Known]):
-    """A table of a study, which --csv and --json write: `meaning` says what a row is, `of(known)` has all `columns` and
-    perhaps more."""
-
-    name: str
-    meaning: str
-    columns: Mapping[str, Column]
     of: Callable[[Known], pd.DataFrame]
 
     def frame(self, known: Known) -> pd.DataFrame:
@@ -85,6 +73,8 @@ def frame(
     rows: pd.DataFrame | Iterable[Mapping[str, object] | tuple[object, ...]], columns: Mapping[str, Column]
 ) -> pd.DataFrame:
     """`rows` as a frame with these columns and no others, each of its type."""
-    types = {name: column.dtype for name, column in columns.items()}
+    types = {
+        name: "object" if " " in column.dtype else column.dtype for name, column in columns.items()
+    }  # lists
     given = rows if isinstance(rows, pd.DataFrame) else list(rows)
     return pd.DataFrame(given, columns=list(columns)).astype(types)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from analysis.studies.contract import Column
 from analysis.waiting.waits import Waits
 from analysis.waiting.within import between
+from kernels.as_json import Column
 
 COLLECTIVES = {
     "name": Column("str"), "calls": Column("float64", "of a rank, mean"),

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.studies.contract import Column
 from analysis.waiting.replay import replay, useful_times
 from analysis.waiting.waits import Waits
+from kernels.as_json import Column
 
 EFFICIENCY = {
     "parallel": Column("float64", "load balance x communication"),

@@ -8,8 +8,8 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
-from analysis.studies.contract import Column
 from analysis.waiting.waits import Waits
+from kernels.as_json import Column
 
 LINKS = {
     "nodes": Column("str", "the two nodes"), "waits": Column("int64"),

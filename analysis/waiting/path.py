@@ -14,9 +14,9 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 
-from analysis.studies.contract import Column
 from analysis.waiting.waits import Waits
 from analysis.waiting.within import between, exclusive_means
+from kernels.as_json import Column
 
 PIECES = ("rank", "begin", "end", "group")
 REGIONS = {

@@ -17,7 +17,7 @@ from jobs.cluster.launch import LIBRARIES, address
 from jobs.cluster.links import FORMS, MOST_NODES, show_rate
 from jobs.cluster.nodes import Cluster, Job
 from jobs.cluster.registry import Record
-from kernels.as_json import text as json_text
+from kernels.as_json import Document, document, rows
 from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.system import interrupts
 from miniapps.untrusted.text import tell
@@ -48,6 +48,25 @@ examples:
 exit codes: of run: that of the job, or 3 where --trace shows that messages went around the network; else 0 done; 1 it
 cannot be; 2 usage; 130 SIGINT, 143 SIGTERM
 """
+
+DOCUMENTS = {
+    "jobs cluster status": Document(
+        rows=(
+            rows(
+                "clusters",
+                "a cluster",
+                """
+            name | text
+            kept | text | until when, in words
+            processes | integer | that run in its nodes
+            nodes | list of objects | of each `host`, `address`, `port` (its rate, or `unlimited`), `cut`, and since it
+              was made `sent_bytes`, `sent_packets`, `received_bytes`, `received_packets`
+            limits | list of objects | between two nodes: `nodes`, their numbers, and `rate`
+            """,
+            ),
+        )
+    )
+}
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -93,7 +112,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     )
     run.add_argument("words", nargs="+", metavar="-- COMMAND", help="the program and its options")
     status = command("status", "show all clusters: nodes, links, bytes at their interfaces")
-    add_json(status, "docs/how-to/cluster.md")
+    add_json(status)
     command("down", "end what runs in the nodes, and remove them", quiet="only what goes wrong")
     for name, help in (("cut", "pull the cable of a node"), ("restore", "put the cable of a node back")):
         one = command(name, help, quiet="only what goes wrong")
@@ -172,7 +191,7 @@ def show(options: argparse.Namespace) -> int:
             remedy = f"`python -m jobs cluster down --name {record.name}` removes what is left of it"
             code = _wrong(f"{record.name}: {error}; {remedy}", FAILED)
     if options.json:
-        tell(json_text({"clusters": described}), keep="\n")
+        tell(document(1, "jobs cluster status", clusters=described), keep="\n")
         return code
     if not described:
         tell("no cluster is up; `python -m jobs cluster up` makes one")

@@ -10,7 +10,7 @@ import textwrap
 from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.catalog import orderings
 from kernels.allreduce.ordering import Ordering
-from kernels.as_json import document
+from kernels.as_json import Document, document, rows
 from kernels.commands import cost, draw, pack, properties, tree
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
@@ -27,6 +27,34 @@ UNDER_MPI: dict[str, tuple[str, str]] = {
     "links": (
         "kernels.commands.links",
         "under mpirun: rates between every two nodes or ranks, and spanning trees packed into them",
+    ),
+}
+
+DOCUMENTS = {
+    "kernels allreduce list": Document(
+        rows=(
+            rows(
+                "orderings",
+                "the orderings of an all-reduce",
+                """
+            name guarantee summary why | text
+            parameters | object | with their defaults
+            needs | list of text
+            scheduled | boolean | it has a schedule, which `tree`, `cost` and `draw` show
+            short | boolean
+            """,
+            ),
+            rows(
+                "accumulations",
+                "the formats of partial sums",
+                """
+            name summary | text
+            guarantee | text?
+            taken | list of text | dtypes
+            """,
+            ),
+            rows("wires", "how messages are encoded", "name summary | text"),
+        )
     ),
 }
 

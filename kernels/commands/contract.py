@@ -7,7 +7,7 @@ import sys
 import textwrap
 from typing import Any
 
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.bits import bound
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
@@ -23,6 +23,43 @@ from kernels.registry import variants
 OPERATIONS = (
     "matmul", "conv", "conv_input", "conv_weight", "rowsum", "pointwise", "attention", "attention_backward",
 )  # fmt: skip
+
+DOCUMENTS = {
+    "kernels contract list": Document(
+        rows=(
+            rows(
+                "tables.variants",
+                "the variants of each operation",
+                """
+            operation variant backend guarantee why | text
+            parameters | list of text | that it takes beside the data
+            unavailable | text? | why it cannot run here
+            """,
+            ),
+        )
+    ),
+    "kernels contract certify": Document(
+        columns("""
+            deck | text
+            seed | integer
+        """),
+        (
+            rows(
+                "tables.certificates",
+                "a row per operation, variant and change",
+                """
+            operation variant dtype | text
+            threads | integer
+            changed | text | the dim that was cut, `address` or `threads`
+            trials | integer
+            differ | integer | trials
+            ulp | number, ULP | the largest distance
+            bound | number | of the probability of a difference in a trial, 95 %; null where one differed
+            """,
+            ),
+        ),
+    ),
+}
 
 
 # ---- list

@@ -10,11 +10,37 @@ from kernels.allreduce.cost import cost
 from kernels.allreduce.operations import ELEMENTS
 from kernels.allreduce.ordering import scheduled
 from kernels.allreduce.reduction import Reduction
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands import choice
 from kernels.commands.options import add_json, add_loudness
 from kernels.commands.parser import Number
 from kernels.guarantees import ChoiceError, known
+
+DOCUMENTS = {
+    "kernels allreduce cost": Document(
+        columns("""
+            ranks length | integer
+            dtype | text
+            alpha beta gamma | number, s | per message, byte, addition
+            alpha_across beta_across | number, s | from node to node
+        """),
+        (
+            rows(
+                "tables.costs",
+                "a row per ordering",
+                """
+            ordering | text
+            rounds messages bytes | integer
+            critical_messages critical_bytes critical_additions | integer | of the busiest rank, inside its node
+            crossing | integer | bytes from node to node
+            crossing_messages | integer | of the busiest rank
+            crossing_bytes | integer | of the busiest node
+            seconds | number, s
+            """,
+            ),
+        ),
+    ),
+}
 
 
 def rows(

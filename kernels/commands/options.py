@@ -6,17 +6,17 @@ import argparse
 
 from kernels import VERSION
 
-DOCS = "docs/reference/json.md"
-
 
 def add_version(parser: argparse._ActionsContainer) -> None:
     """The option `--version`."""
     parser.add_argument("--version", action="version", version=VERSION, help="print the version, then stop")
 
 
-def add_json(parser: argparse._ActionsContainer, docs: str = DOCS) -> None:
-    """The option `--json`: one document on standard output, and nothing else there; `docs` has its keys."""
-    parser.add_argument("--json", action="store_true", help=f"for programs: {docs} has the keys")
+def add_json(parser: argparse._ActionsContainer) -> None:
+    """The option `--json`: one document on standard output, and nothing else there."""
+    parser.add_argument(
+        "--json", action="store_true", help="print one JSON document (reference: JSON documents)"
+    )
 
 
 def add_loudness(parser: argparse._ActionsContainer, quiet: str, verbose: str | None = None) -> None:

@@ -9,11 +9,35 @@ from typing import Any
 from kernels.allreduce import links as files
 from kernels.allreduce.instruments.pack import SLACK, pack
 from kernels.allreduce.links import Linked, Links
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands.options import add_json, add_loudness
 from kernels.commands.parser import Number
 
 SHOWN = 16  # vertices of a table, trees of a list
+
+_PACKED = Document(
+    columns("""
+        of | text | what is linked: `ranks` or `nodes`
+        hosts | list of text
+        rates | list of list of number | bytes per second from the row's to the column's
+        latencies | list of list of number | seconds; empty where they are not known
+        ports | list of object | `vertices` that share one, and its `rate`
+        rate | number | bytes of a vector per second along these trees
+        bound | number | the same along any trees
+    """),
+    (
+        rows(
+            "tables.trees",
+            "the trees",
+            """
+            share | number
+            height root | integer
+            parents | list of integer | of each vertex; -1: the root
+        """,
+        ),
+    ),
+)
+DOCUMENTS = {"kernels allreduce pack": _PACKED, "kernels allreduce links": _PACKED}
 
 
 def add_packing(parser: argparse.ArgumentParser) -> None:

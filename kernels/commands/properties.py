@@ -27,11 +27,33 @@ from kernels.allreduce.instruments.properties import (
     table,
 )
 from kernels.allreduce.reduction import Reduction, labels
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands.choice import numbers
 from kernels.commands.options import add_json, add_loudness
 from kernels.guarantees import ChoiceError, known
 from kernels.ranges import cut
+
+DOCUMENTS = {
+    "kernels allreduce properties": Document(
+        columns("""
+            verdict | text | `PASS` or `FAIL`
+            measured | text | on what
+            broken | list of text | promises that were not kept
+        """),
+        (
+            rows(
+                "tables.orderings",
+                "a row per ordering",
+                """
+            ordering | text
+            guarantee | text | as declared
+            shown | text
+            depends_on counterexamples | list of text
+            """,
+            ),
+        ),
+    ),
+}
 
 
 def register(commands) -> None:

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 
 from kernels import npy
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.commands.parser import Number, Parser
@@ -41,6 +41,75 @@ DISTRIBUTIONS = {
     "lognormal": lambda rng, n: rng.lognormal(0.0, 2.0, n),
 }
 PARAMETERS = ("block", "items", "grid", "threads", "seed", "resident")  # of variants, beside the data
+
+DOCUMENTS = {
+    "kernels sums list": Document(
+        rows=(
+            rows(
+                "tables.variants",
+                "the ways of adding",
+                """
+            operation order backend guarantee why | text
+            parameters | list of text | that it takes beside the data
+            unavailable | text? | why it cannot run here
+            """,
+            ),
+        )
+    ),
+    "kernels sums tree": Document(
+        columns("""
+            operation order backend guarantee dtype | text
+            n | integer | elements
+            parameters | object
+            kind | text | `tree`, `no tree`, `order-free`, ...
+            reason | text? | why there is no tree
+            depth | integer?
+            expression | text?
+            declared | boolean | there is a declared tree
+            as_promised | boolean?
+        """)
+    ),
+    "kernels sums worst": Document(
+        columns("""
+            order source dtype | text
+            terms together tried | integer
+            bound | number
+            files | list of text | that were written
+        """),
+        (
+            rows(
+                "tables.sums",
+                "the sums that were found",
+                """
+            what how | text
+            sum off of_bound | number
+            """,
+            ),
+        ),
+    ),
+    "kernels sums compare": Document(
+        columns("""
+            source dtype | text
+            n | integer | elements
+            exact | number | the correctly rounded sum
+        """),
+        (
+            rows(
+                "tables.sums",
+                "a row per way of adding",
+                """
+            order backend guarantee | text
+            sum | number
+            bits | text? | of the sum, hexadecimal
+            ulps bound | number, ULP
+            median_s low_s high_s | number, s
+            calls | integer?
+            refused | text? | why it was not added
+            """,
+            ),
+        ),
+    ),
+}
 
 
 # ---- list

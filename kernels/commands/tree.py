@@ -5,10 +5,21 @@ from __future__ import annotations
 import argparse
 
 from kernels.allreduce.tree import trees
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document
 from kernels.commands import choice
 from kernels.commands.options import add_json, add_loudness
 from kernels.tree import depth, expression
+
+DOCUMENTS = {
+    "kernels allreduce tree": Document(
+        columns("""
+            ordering guarantee why | text
+            ranks length element | integer
+            depth | integer | additions one after the other
+            expression | text
+        """)
+    ),
+}
 
 
 def register(commands) -> None:

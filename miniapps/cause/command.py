@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document
 from kernels.commands.entry import command_line
 from kernels.progress import Progress
 from miniapps import launching
@@ -62,6 +62,29 @@ examples:
 Exit codes: 0 rounding explains the difference; 1 failure; 2 usage, or a launch failed; 3 rounding does not explain
 the difference; 4 open, and the answer says what is missing.
 """
+
+DOCUMENTS = {
+    "cause": Document(
+        columns("""
+            a b | text | the runs
+            verdict | text | `rounding`, `not rounding`, `open`
+            why | text
+            unrepeated | object? | the first record that also differs between identical launches: `name`, `step`,
+              `apart`, `size`
+            first farthest | object? | of records that differ; null where none can be judged: `name`, `step`, `block`,
+              `apart` and `reach` in the numbers' own unit, `ratio`, `units`: the reach in units in the last place
+            compared differing unstable integers | integer | records
+            within beyond | number | bounds of the ratio: up to `within` is rounding, `beyond` is none
+            launches undisturbed seed ranks threads | integer
+            replay | boolean
+            stays | object? | whether the difference stays where rounding changes; null where that was not asked or A
+              and B did not come again: `name`, `step` of its first record, `error` in the numbers' own unit, `ratio`,
+              and the ratios `likely` and `rare` of one case in ten and in ten thousand
+            next | text | what to do
+        """),
+        meaning="Exit codes are those of the text: 0, 3, 4 ([page](../how-to/cause.md))",
+    ),
+}
 
 
 def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:

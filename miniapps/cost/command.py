@@ -8,7 +8,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import command_line
 from kernels.threads import cores
 from kernels.timing import in_turn
@@ -41,6 +41,34 @@ examples:
 
 Exit codes: 0 a ratio is shown; 2 usage, or a launch failed; 4 no ratio is shown, and the answer says what to do.
 """
+
+DOCUMENTS = {
+    "cost": Document(
+        columns("""
+            a b | text | the commands
+            pairs | integer
+            ranks | integer | of their launcher
+            after_start | boolean | times are from after the start of an application
+            machine | object | `cores`, `cpu`, `date`
+            launches | object | `a[]` and `b[]`: `wall` and `cpu`, seconds; `others`, processors that other programs
+              used, or null
+        """),
+        (
+            rows(
+                "prices",
+                "a row per clock",
+                """
+            clock | text
+            shown | boolean
+            ratio low high | number | times as long as A
+            a_s b_s | number, s | medians
+            why | text | why it is not shown
+            """,
+            ),
+        ),
+        "Exit codes are those of the text: 0, 4 ([page](../how-to/cost.md))",
+    ),
+}
 
 
 def parser(prog: str = "fpna cost") -> argparse.ArgumentParser:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Any
 
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.guarantees import ChoiceError, known
@@ -33,6 +33,53 @@ from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.text import tell
 
 PROG = "python -m miniapps.partition"
+
+DOCUMENTS = {
+    "partition explain": Document(
+        columns("""
+            model | text
+            problem | text | hash
+            mesh | object | {axis: size}
+            ranks | integer
+            all_reduces | integer | of a step
+            bytes | integer | of a step, sent by all ranks
+            values | object | {name: `shape`, `dtype`, `cut`, `partial`}
+            reasons | object | {node: why it is not cut as its operands are}
+        """),
+        (
+            rows(
+                "axes",
+                "the axes of the problem",
+                """
+            axis | text
+            elements blocks | integer
+            carrier | text?
+            ranks | integer
+            least most | integer | blocks of a rank
+            """,
+            ),
+            rows(
+                "collectives",
+                "what travels in a step",
+                """
+            kind | text
+            axes | list of text
+            ranks calls bytes | integer
+            """,
+            ),
+            rows(
+                "steps",
+                "the nodes of the program",
+                """
+            node module what | text
+            results | list of text
+            cut partial sends | text?
+            bytes | integer
+            """,
+            ),
+        ),
+    ),
+}
 
 
 def parser(prog: str = PROG) -> argparse.ArgumentParser:
@@ -65,7 +112,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         "--picture", metavar="FILE.svg", help="draw the plan in stages: what divides their work, what travels"
     )
     one.add_argument("--no-fuse", action="store_true", help="reduce each value by itself")
-    add_json(one, "docs/explanation/partition.md")
+    add_json(one)
     add_loudness(one, "without the line per operation")
     return top
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from kernels.commands.entry import command_line
-from kernels.commands.options import add_loudness, add_version
+from kernels.commands.options import add_json, add_loudness, add_version
 from miniapps.errors import UsageError
 from miniapps.system import environment
 from miniapps.system.python import module, relay
@@ -81,9 +81,7 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     top.add_argument(
         "--out", type=Path, help="keep what is executed there, new or empty (removed at the end)"
     )
-    top.add_argument(
-        "--json", action="store_true", help="print one JSON document instead (docs/reference/json.md)"
-    )
+    add_json(top)
     add_loudness(
         top, "the verdict alone", "also the probability of having met wrong intervals, by their number"
     )

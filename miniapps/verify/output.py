@@ -5,10 +5,54 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from miniapps.untrusted.text import printable, tell
 
 SCHEMA = 1  # of the document; a key that goes or means something else counts it up, a new one does not
+
+DOCUMENTS = {
+    "verify": Document(
+        columns("""
+            exit_code | integer | that of the text
+            run | text
+            against | text?
+            intervals | integer | of the run
+            challenge | text? | which decided the draw; null where nothing was drawn
+            heads | list of text | which decided the draw
+            published | object? | `file`, how many heads were `compared`, `of` how many
+            sentences | list of text | verdicts
+            notes | list of text
+        """),
+        (
+            rows(
+                "chances",
+                "how likely a wrong run is met",
+                """
+            wrong | integer | intervals
+            chance | number | that one of them is met
+            """,
+            ),
+            rows(
+                "executed",
+                "an interval that was executed again",
+                """
+            run | text
+            repeat records | integer
+            after until | integer | its steps
+            agrees | boolean
+            difference | text?
+            seconds | number, s
+            """,
+            ),
+            rows(
+                "not_covered",
+                "what no head is over, as [chain](#chain) has it; and `interval`: not executed again, "
+                "`heads`: not published",
+                "kind name what | text",
+            ),
+        ),
+    ),
+}
 
 
 @dataclass

@@ -96,7 +96,7 @@ def spread(element):
 
 
 def command_lines(root, out):
-    """{section of docs/reference/json.md: arguments}, new files below `out`."""
+    """{document: arguments}, new files below `out`."""
     return {
         "report": ["report", root / "pair", "-o", out / "report.html"],
         "variability": ["variability", root / "grown"],

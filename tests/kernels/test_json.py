@@ -1,7 +1,5 @@
-"""The instruments for programs: the keys that docs/reference/json.md names, strict JSON, how much is said otherwise."""
+"""The instruments for programs: declared keys, strict JSON, and how much is said otherwise."""
 
-import json
-import re
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +7,8 @@ import pytest
 
 from kernels import as_json
 from kernels.__main__ import main
+from tests.declared import check, strict
 
-PAGE = (Path(__file__).parents[2] / "docs/reference/json.md").read_text()
 LINKS = str(Path(__file__).parents[2] / "docs/examples/dgx-1.json")
 LINES = {
     "allreduce list": [],
@@ -33,41 +31,9 @@ def printed(capsys, name, *more):
     return capsys.readouterr().out
 
 
-def strict(text):
-    """The document, without constants that JSON does not have."""
-    assert text.isascii()
-    return json.loads(text, parse_constant=lambda constant: pytest.fail(constant))
-
-
-def documented(name):
-    """(keys of the document, {list: keys of its objects}) as the page has them."""
-    row = next(line for line in PAGE.splitlines() if line.startswith(f"| `{name}` |"))
-    text = re.sub(r"\([^()]*\)", "", row.split("|", 2)[2])
-    lists = {}
-    for path, keys in re.findall(r"`([\w.]+)\[\]`: ([^;|]*)", text):
-        lists[path] = set(re.findall(r"`(\w+)`", keys))
-        text = text.replace(keys, "")
-    return {
-        "schema",
-        "command",
-        "version",
-        *(key.split(".")[0] for key in re.findall(r"`([\w.]+)", text)),
-    }, lists
-
-
 @pytest.mark.parametrize("name", LINES)
-def test_the_document_has_the_documented_keys(capsys, name):
-    document = strict(printed(capsys, name, "--json"))
-    keys, lists = documented(name)
-    assert set(document) == keys
-    assert (document["schema"], document["command"]) == (1, f"kernels {name}")
-    for path, columns in lists.items():
-        rows = document
-        for part in path.split("."):
-            rows = rows[part]
-        assert rows and all(columns <= set(row) for row in rows)
-        if "..." not in PAGE[PAGE.index(f"| `{name}` |") :].split("\n")[0]:
-            assert all(set(row) == columns for row in rows)
+def test_the_document_has_the_declared_keys(capsys, name):
+    check(strict(printed(capsys, name, "--json")), f"kernels {name}")
 
 
 @pytest.mark.parametrize("name", LINES)

@@ -11,7 +11,8 @@ from analysis.groups import cases, problem_names
 from analysis.history import named
 from analysis.load.frames import Frames
 from analysis.runs import ids
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
+from kernels.as_json import Column
 from miniapps.untrusted.regular import Refused
 from miniapps.untrusted.schedule import SCHEDULE, Schedule, read_schedule
 

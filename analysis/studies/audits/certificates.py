@@ -10,7 +10,8 @@ import msgspec
 import pandas as pd
 
 from analysis.load.frames import Frames
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
+from kernels.as_json import Column
 from kernels.torchops.verdicts import WHAT, differs, helped, throws, verdicts
 from miniapps.untrusted.certificate import CERTIFICATE, Certificate, read_certificate
 from miniapps.untrusted.regular import Refused

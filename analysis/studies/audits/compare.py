@@ -8,7 +8,8 @@ from typing import Any
 import pandas as pd
 
 from analysis.studies.audits.certificates import Audits
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
+from kernels.as_json import Column
 from kernels.torchops.verdicts import WHAT
 from miniapps.untrusted.certificate import Case, Certificate
 

@@ -12,8 +12,8 @@ from analysis.page.sections import Shown, Table, lines_of
 from analysis.page.text import number
 from analysis.studies.audits.certificates import CHANGES, Audits, named
 from analysis.studies.audits.compare import compared
-from analysis.studies.contract import Column
 from analysis.verdict import DIFFERS, SAME, counted
+from kernels.as_json import Column
 from kernels.torchops.verdicts import FALSE, MISSING, PARTLY, TRUE, UNSEEN, UNTESTABLE, UNTRIED
 
 WORST = 12  # rows of the table of the largest differences of a change

@@ -13,7 +13,8 @@ from analysis.studies.components.bootstrap import RESAMPLES, bca, replicates
 from analysis.studies.components.design import Design, design
 from analysis.studies.components.henderson import estimate, ranks, rows_of
 from analysis.studies.components.observations import PLURAL, RANDOM, REPEAT, Observations, observations
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
+from kernels.as_json import Column
 
 RUN_TO_RUN, ALGORITHM = "run-to-run", "algorithm"
 FEWEST = 8  # units that are drawn for an interval

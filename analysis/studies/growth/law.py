@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import line, median_interval
-from analysis.studies.contract import Column
+from kernels.as_json import Column
 
 FEWEST = 3  # samples, and points of a sample in the growth phase
 FEWEST_POINTS = 4  # of a piece of the broken line: three nearly are a line by themselves

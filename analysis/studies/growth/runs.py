@@ -15,10 +15,11 @@ from analysis.divergence.steps import growths
 from analysis.groups import grouped
 from analysis.load.frames import Frames
 from analysis.runs import ids, label, samples
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.growth import TOLERANCE
 from analysis.studies.growth.law import LAW, law
 from analysis.variability import comparable
+from kernels.as_json import Column
 
 HALF = 0.5  # of the blocks: fingerprints say whether blocks differ, not how much
 

@@ -13,9 +13,10 @@ import pandas as pd
 
 from analysis.history import named
 from analysis.load.frames import Frames
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.learning.runs import Trainings
 from kernels import bits
+from kernels.as_json import Column
 
 SAMPLE = "weights_sample"
 OF_LINES = ("wire", "guarantee", "ordering", "ranks")  # which lines differ in; the other factors are seeds

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.history import series
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.learning.runs import (
     ACCURACY,
     CURVE_ERROR,
@@ -21,6 +21,7 @@ from analysis.studies.learning.runs import (
     Trainings,
     elapsed,
 )
+from kernels.as_json import Column
 
 NAMES = ("wire", "fastest", "lgreco")  # of these decisions in the table `choices`
 BEGIN, END = "begin", "end"  # choices beside them: the states from which and to which a run goes

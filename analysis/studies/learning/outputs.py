@@ -16,9 +16,10 @@ import pandas as pd
 
 from analysis.history import named
 from analysis.load.frames import Frames
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.learning.runs import SEEDS, Trainings
 from kernels import bits
+from kernels.as_json import Column
 
 TRAINING, INFERENCE = "aggregate", "aggregate_inference"  # last names of the factors
 DRAWN = "emulated"  # an order of arrival that a seed draws

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.learning.paired import difference
 from analysis.studies.learning.runs import LINE, RATE, WIDEST, Trainings
+from kernels.as_json import Column
 
 END, EQUAL_TIME = "at the end", "in equal time"
 BEST = "best rate"

@@ -21,7 +21,8 @@ from analysis.groups import UNSET, cases, problem_names
 from analysis.history import named, series
 from analysis.load.frames import Frames
 from analysis.runs import ids
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
+from kernels.as_json import Column
 from miniapps.trace.head import orderings
 
 ACCURACY, LOSS = "accuracy", "loss"

@@ -11,9 +11,10 @@ import pandas as pd
 from analysis.runs import ids
 from analysis.studies.components.estimates import of_problem
 from analysis.studies.components.observations import ALLOCATION, LAUNCH, NODE, RANDOM, Observations
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.learning.prices import at, common_rates, named
 from analysis.studies.learning.runs import ACCURACY, RATE, Trainings
+from kernels.as_json import Column
 
 WORDS = {"init": "initial weights", "data": "order of the data", "dropout": "dropout", "seed": "seed",
          "ordering": "order of additions", "wire": "wire", "guarantee": "guarantee", "ranks": "number of ranks",

@@ -12,8 +12,9 @@ import pandas as pd
 
 from analysis.load.frames import Frames
 from analysis.page.text import spans
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.verdict import counted
+from kernels.as_json import Column
 from miniapps.system.scope import AMONG, OF_RANKS
 from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE

@@ -26,8 +26,9 @@ import numpy as np
 import pandas as pd
 
 from analysis.statistics import CONFIDENCE, SEED
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.scaling.series import STRONG
+from kernels.as_json import Column
 
 FEWEST = 4  # distinct rank counts
 MISFIT = 0.1  # relative error above which a law does not describe the times, as no prediction passes above it

@@ -12,7 +12,7 @@ from analysis.load.stated import partners_of
 from analysis.load.timeline import timeline
 from analysis.load.watch import Watch
 from analysis.runs import label
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.scaling.fit import fits
 from analysis.studies.scaling.series import scaled, series, speedups
 from analysis.verdict import counted
@@ -21,6 +21,7 @@ from analysis.waiting.efficiency import AGAINST_BASE, EFFICIENCY, against_base, 
 from analysis.waiting.links import LINKS, links, slow_links
 from analysis.waiting.path import RANKS, REGIONS, composition, critical_path, path_ranks, path_regions
 from analysis.waiting.waits import Unmatched, waits
+from kernels.as_json import Column
 from miniapps.trace import TraceError
 
 MOST_EVENTS = 25_000_000  # of a run whose trace is replayed, all its repeats: these take 4 GB

@@ -28,8 +28,9 @@ from analysis.groups import (
 )
 from analysis.runs import apart
 from analysis.statistics import median_interval, ratio_interval
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.verdict import counted
+from kernels.as_json import Column
 
 TOLERANCE = 0.01
 STRONG, WEAK = "strong", "weak"

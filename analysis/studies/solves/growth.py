@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import pandas as pd
 
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.growth.law import LAW, law
 from analysis.studies.solves.runs import Solves
+from kernels.as_json import Column
 
 GROWTH = {"family": Column("str"), "case": Column("str"), **LAW}
 

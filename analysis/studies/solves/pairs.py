@@ -15,9 +15,10 @@ import pandas as pd
 from analysis.groups import LEVELS
 from analysis.pairs import EACH_OTHER
 from analysis.runs import Id, label
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from analysis.studies.solves.runs import Solves
 from kernels import bits
+from kernels.as_json import Column
 
 PAIRS = {
     "family": Column("str"), "case": Column("str"), "against": Column("str"), "a_run": Column("str"),
@@ -31,7 +32,7 @@ PAIRS = {
 CASES = {
     "family": Column("str"), "case": Column("str"), "guarantee": Column("str"), "ordering": Column("str"),
     "ranks": Column("int64"), "solves": Column("int64", "complete ones"), "incomplete": Column("int64"),
-    "decisions": Column("object", "`iterations`, `converged`, `solves`"), "converged": Column("int64"),
+    "decisions": Column("list of objects", "`iterations`, `converged`, `solves`"), "converged": Column("int64"),
     "histories": Column("int64", "different ones"), "recorded": Column("int64", "solves with a solution"),
     "solutions": Column("int64", "different ones"), "residual": Column("float64", "the smallest of the last"),
     "residual_most": Column("float64", "the largest of the last"), "true_residual": Column("float64", "the largest"),
@@ -41,9 +42,9 @@ CASES = {
 }  # fmt: skip
 DECISIONS = {
     "family": Column("str"), "solves": Column("int64"), "cases": Column("int64"),
-    "decisions": Column("object", "`iterations`, `converged`, `solves`"),
+    "decisions": Column("list of objects", "`iterations`, `converged`, `solves`"),
     "changed": Column("bool", "not all solves took the same"), "samples": Column("int64", "of the drift study"),
-    "sample_decisions": Column("object", "`iterations`, `samples`"),
+    "sample_decisions": Column("list of objects", "`iterations`, `samples`"),
     "samples_changed": Column("bool", "not all samples of a case took the same"),
 }  # fmt: skip
 

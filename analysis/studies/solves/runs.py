@@ -22,8 +22,9 @@ from analysis.groups import UNSET, cases, of_effect, problem_names
 from analysis.history import named, series
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
 from kernels import bits
+from kernels.as_json import Column
 
 RESIDUAL, TRUE_RESIDUAL = "residual", "true_residual"
 DRIFT, DRIFT_RESIDUAL, DRIFT_ITERATIONS = "difference", "drift_residual", "drift_iterations"

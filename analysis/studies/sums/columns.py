@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from analysis.studies.contract import Column
+from kernels.as_json import Column
 
 OF = {"case": Column("str"), "operation": Column("str"), "variant": Column("str"), "backend": Column("str")}
 SERIES = {**OF, "n": Column("int64", "elements")}

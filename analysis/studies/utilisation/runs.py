@@ -16,7 +16,8 @@ import pandas as pd
 from analysis.groups import cases, problem_names
 from analysis.load.frames import Frames
 from analysis.runs import ids
-from analysis.studies.contract import Column, frame
+from analysis.studies.contract import frame
+from kernels.as_json import Column
 from miniapps.trace.records import STAGES
 from miniapps.trace.schema import CORE_RATE, CPU_TIME, MODEL_FLOPS, UTILISATION
 

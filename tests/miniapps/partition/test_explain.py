@@ -9,6 +9,7 @@ from miniapps.partition import models
 from miniapps.partition.commands import main
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.showing.explain import as_text, explain
+from tests.declared import check
 from tests.miniapps.partition.graphs import planned
 
 
@@ -84,6 +85,7 @@ def test_the_documented_page_is_what_is_printed(capsys):
 def test_json_has_the_cut_of_every_value(capsys):
     assert main(["explain", "moe", "--recipe", "expert", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
+    check(found, "partition explain")
     assert found["values"]["parameter.up"]["cut"] == "experts:4 x 32 x 64"
     assert found["reasons"]["bmm_1"] == "not cut by batch: cut by experts instead"
     assert {row["node"] for row in found["steps"] if row["sends"] == "all-to-all"} == {
