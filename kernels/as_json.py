@@ -57,7 +57,7 @@ def columns(text: str) -> dict[str, Column]:
     for line in lines:
         names, kind, *meaning = map(str.strip, line.split("|"))
         dtype, _, unit = kind.partition(", ")
-        found |= {name: Column(dtype, *meaning, unit=unit) for name in names.split()}
+        found |= {name: Column(dtype, " ".join(meaning), unit) for name in names.split()}
     return found
 
 

@@ -10,7 +10,7 @@ from kernels.allreduce.cost import cost
 from kernels.allreduce.operations import ELEMENTS
 from kernels.allreduce.ordering import scheduled
 from kernels.allreduce.reduction import Reduction
-from kernels.as_json import Document, columns, document, rows
+from kernels.as_json import Document, Rows, columns, document
 from kernels.commands import choice
 from kernels.commands.options import add_json, add_loudness
 from kernels.commands.parser import Number
@@ -25,10 +25,10 @@ DOCUMENTS = {
             alpha_across beta_across | number, s | from node to node
         """),
         (
-            rows(
+            Rows(
                 "tables.costs",
                 "a row per ordering",
-                """
+                columns("""
             ordering | text
             rounds messages bytes | integer
             critical_messages critical_bytes critical_additions | integer | of the busiest rank, inside its node
@@ -36,7 +36,7 @@ DOCUMENTS = {
             crossing_messages | integer | of the busiest rank
             crossing_bytes | integer | of the busiest node
             seconds | number, s
-            """,
+            """),
             ),
         ),
     ),

@@ -73,7 +73,8 @@ DOCUMENTS = {
                 """
             node module what | text
             results | list of text
-            cut partial sends | text?
+            cut sends | text?
+            partial | list of text | axes
             bytes | integer
             """,
             ),
