@@ -10,7 +10,7 @@ import time
 from importlib.util import find_spec
 from typing import Any
 
-from kernels.as_json import document
+from kernels.as_json import Document, columns, document, rows
 from kernels.commands.entry import FAILED, command_line
 from kernels.commands.options import add_json, add_loudness, add_version
 from kernels.threads import cores
@@ -29,6 +29,49 @@ BROKEN = 3
 LIMIT_S = 60.0  # of a process that looks at sums of its own
 # Names that BLAS and OpenMP libraries read their number of threads from.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
+
+DOCUMENTS = {
+    "try": Document(
+        columns("""
+            cpu | text | the processor
+            cores | integer | that this process may use
+            seconds | number, s | that the command took
+            results | integer? | how many results the sum has over the rank counts of `tables.sums`, by the MPI library;
+              null without ranks
+            results_layout | integer? | the same under `layout`
+            launcher | text? | the command that started the ranks
+            libmpi | text? | the file that `MPI4PY_LIBMPI` had to name for it
+            library | object? | `library` (name and version), `ranks`, `orderings` (list of `ordering`, empty for one
+              that is none of ours, and `lengths`), `alike` (how many orderings have these bits), `follows` (`call`, `rank`,
+              `rank count`, `length`, `placement`: whether the bits were seen to follow it; without `rank count` below 4
+              ranks)
+            left_out | list of text | what was not found out, why, and what to do
+        """),
+        (
+            rows(
+                "tables.sums",
+                "the same sum on several ranks",
+                """
+            ranks | integer
+            library layout | number
+            """,
+            ),
+            rows(
+                "tables.processes",
+                "a sum inside one process",
+                """
+            what library dtype | text
+            kind | text | `tree`, or why there is none
+            lanes depth | integer?
+            threads | list of integer | that were tried
+            follows_alignment follows_threads | boolean? | null: not tried
+            """,
+            ),
+            rows("tables.next", "what to do next", "for command | text"),
+        ),
+        "The document is printed with exit code 1, too: then neither ranks nor a process could be looked at",
+    )
+}
 
 
 def parser(prog: str = "fpna try") -> argparse.ArgumentParser:

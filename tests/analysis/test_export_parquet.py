@@ -12,7 +12,9 @@ from miniapps.trace.schema import NAMED
 from tests.analysis.synthetic import write_run
 
 
-@pytest.mark.parametrize("group", [cache.GROUP, 8])  # rows that a cache holds together, and are written by turns
+@pytest.mark.parametrize(
+    "group", [cache.GROUP, 8]
+)  # rows that a cache holds together, and are written by turns
 def test_every_table_is_there_as_it_was_read(tmp_path, capsys, monkeypatch, group):
     monkeypatch.setattr(cache, "GROUP", group)
     for name, size in (("a", 2), ("b", 3)):

@@ -13,6 +13,7 @@ from miniapps.system.processes import ended
 from miniapps.tryout import command, launches
 from miniapps.tryout.launches import Launched
 from miniapps.tryout.ranks import CALL, COUNT, LENGTH, PLACE, RANK
+from tests.declared import check
 from tests.launch import launcher, run_command, run_mpi
 
 TRY = [sys.executable, "-m", "fpna", "try"]
@@ -165,7 +166,9 @@ def tried(env=None, cwd=None, *options):
     """The document of a real `fpna try`."""
     done = run_command([*TRY, "--json", *options], env or {}, 200, cwd)
     assert done.returncode == 0, done.stdout + done.stderr
-    return json.loads(done.stdout), done.stderr
+    found = json.loads(done.stdout)
+    check(found, "try")
+    return found, done.stderr
 
 
 def test_it_finds_this_machine(tmp_path):
