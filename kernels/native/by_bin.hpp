@@ -16,17 +16,31 @@
 
 #include "../include/environment.hpp"
 
+// Indices of 32 or 64 bits. Told apart here, not by a template: kernels for each would take twice as long to compile.
+struct Indices {
+    const void *first;
+    bool wide;  // 64 bits
+
+    template <typename Place>
+    const Place *as() const { return static_cast<const Place *>(first); }
+    std::int64_t operator[](std::int64_t i) const { return wide ? as<std::int64_t>()[i] : as<std::int32_t>()[i]; }
+    Indices from(std::int64_t i) const {
+        if (wide) return {as<std::int64_t>() + i, wide};
+        return {as<std::int32_t>() + i, wide};
+    }
+};
+
 // n elements to be added to `bins` bins: rows of `columns` numbers, or single numbers.
-template <typename Number, typename Place, bool OF_ROWS>
+template <typename Number, bool OF_ROWS>
 struct Scatter {
     using Element = Number;
     static constexpr bool ROWS = OF_ROWS;
     const Element *x;
-    const Place *index;
+    Indices index;
     std::int64_t n, bins, wide;
 
     std::int64_t columns() const { return ROWS ? wide : 1; }
-    bool fits(std::int64_t i) const { return std::uint64_t(std::int64_t(index[i])) < std::uint64_t(bins); }
+    bool fits(std::int64_t i) const { return std::uint64_t(index[i]) < std::uint64_t(bins); }
     std::int64_t bin(std::int64_t i) const { return index[i]; }
     const Element *row(std::int64_t i) const { return x + i * columns(); }
 };
@@ -119,8 +133,11 @@ std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
 #pragma omp for schedule(dynamic) reduction(min : bad)
             for (i64 s = 0; s < shares; ++s) {
                 const i64 from = std::min(in.n, begin + s * share), to = std::min(in.n, from + share);
-                const i64 end = sort_share<Carried>(in.index, in.bins, in.x, begin, from, to, of, s * share,
-                                                    starts.data() + s * (of.count + 1), items.get());
+                const auto sorted = [&](const auto *index) {
+                    return sort_share<Carried>(index, in.bins, in.x, begin, from, to, of, s * share,
+                                               starts.data() + s * (of.count + 1), items.get());
+                };
+                const i64 end = in.index.wide ? sorted(in.index.template as<i64>()) : sorted(in.index.template as<std::int32_t>());
                 if (end < to) bad = std::min(bad, end);
             }
             if (bad < in.n) break;  // all threads see the same

@@ -16,6 +16,16 @@ constexpr double LARGE = 0x1p1000;     // sums of 2^23 smaller numbers are finit
 
 using Rows = double (*)[BLOCK];
 
+// Numbers as they are, or narrow ones as float32, in `room`: one cascade serves both.
+inline const double *widened(const double *x, std::size_t, float *) { return x; }
+inline const float *widened(const float *x, std::size_t, float *) { return x; }
+
+template <typename Narrow>
+FPNA_CLONES const float *widened(const Narrow *x, std::size_t n, float *room) {
+    for (std::size_t i = 0; i < n; ++i) room[i] = widen(x[i]);
+    return room;
+}
+
 // ---------------------------------------------------------------- rows
 
 // x added to the first R rows; `rest` is what is left over. Returns whether anything is.
@@ -23,7 +33,7 @@ template <int R, typename Number>
 FPNA_CLONES bool push(const Number *x, std::size_t n, Rows row, double *rest) {
     long long any = 0;
     for (std::size_t i = 0; i < n; ++i) {
-        double v = widen(x[i]);
+        double v = x[i];
         for (int p = 0; p < R; ++p) {
             const double sum = row[p][i] + v;
             v = error_of(row[p][i], v, sum);
@@ -50,7 +60,7 @@ bool push(int rows, const Number *x, std::size_t n, Rows row, double *rest) {
 template <typename Number>
 FPNA_CLONES bool some_large(const Number *x, std::size_t n) {
     long long any = 0;
-    for (std::size_t i = 0; i < n; ++i) any |= std::fabs(widen(x[i])) < LARGE ? 0 : 1;
+    for (std::size_t i = 0; i < n; ++i) any |= std::fabs(x[i]) < LARGE ? 0 : 1;
     return any;
 }
 
@@ -59,17 +69,18 @@ FPNA_CLONES bool some_large(const Number *x, std::size_t n) {
 template <typename Number>
 int expand(const Number *x, std::size_t k, std::size_t n, double *parts, int used, Beside &beside) {
     alignas(64) double row[PARTS][BLOCK], rest[BLOCK], small[BLOCK];
+    alignas(64) float room[BLOCK];
     const int before = used;
     for (std::size_t from = 0; from < n; from += BLOCK) {
         const std::size_t count = std::min(BLOCK, n - from);
         int rows = before;
         for (int p = 0; p < rows; ++p) std::copy_n(parts + p * n + from, count, row[p]);
         for (std::size_t q = 0; q < k; ++q) {
-            const Number *next = x + q * n + from;
+            const auto *next = widened(x + q * n + from, count, room);
             bool any;
             if (some_large(next, count)) {
                 for (std::size_t i = 0; i < count; ++i) {
-                    small[i] = widen(next[i]);
+                    small[i] = next[i];
                     if (std::fabs(small[i]) < LARGE) continue;
                     beside.add(from + i, small[i]);
                     small[i] = 0;
@@ -202,23 +213,18 @@ void merge(const double *const *x, std::size_t sources, std::size_t n, double *o
 }
 
 template <int W, typename Number>
-FPNA_CLONES bool push_all(const Number *x, std::size_t k, std::size_t columns, std::size_t n, Sums &to) {
+FPNA_CLONES bool push_row(const Number *x, std::size_t n, Sums &to) {
     long long any = 0;
     for (std::size_t i = 0; i < n; ++i) {
-        to.unsure[i] = 0;
-        for (int p = 0; p < W; ++p) to.row[p][i] = 0;
-    }
-    for (std::size_t q = 0; q < k; ++q, x += columns)
-        for (std::size_t i = 0; i < n; ++i) {
-            double v = widen(x[i]);
-            for (int p = 0; p < W; ++p) {
-                const double sum = to.row[p][i] + v;
-                v = error_of(to.row[p][i], v, sum);
-                to.row[p][i] = sum;
-            }
-            to.unsure[i] |= v == 0 ? 0 : 1;
-            any |= to.unsure[i];
+        double v = x[i];
+        for (int p = 0; p < W; ++p) {
+            const double sum = to.row[p][i] + v;
+            v = error_of(to.row[p][i], v, sum);
+            to.row[p][i] = sum;
         }
+        to.unsure[i] |= v == 0 ? 0 : 1;
+        any |= to.unsure[i];
+    }
     return any;
 }
 
@@ -226,9 +232,14 @@ FPNA_CLONES bool push_all(const Number *x, std::size_t k, std::size_t columns, s
 template <int W, typename Number>
 void load(const Number *x, std::size_t k, std::size_t n, double *out, bool marks) {
     Sums sums;
+    alignas(64) float room[BLOCK];
     for (std::size_t from = 0; from < n; from += BLOCK) {
         const std::size_t count = std::min(BLOCK, n - from);
-        if (push_all<W>(x + from, k, n, count, sums))
+        for (int p = 0; p < W; ++p) std::fill_n(sums.row[p], count, 0.0);
+        std::fill_n(sums.unsure, count, 0);
+        bool any = false;
+        for (std::size_t q = 0; q < k; ++q) any = push_row<W>(widened(x + q * n + from, count, room), count, sums);
+        if (any)
             for (std::size_t i = 0; i < count; ++i) {
                 if (!sums.unsure[i]) continue;
                 double sum[W] = {};

@@ -86,7 +86,7 @@ std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int
             });
             In part = in;
             part.x += begin * columns;
-            part.index += begin;
+            part.index = in.index.from(begin);
             part.n = std::min(ROWS_BEFORE_CARRY, to - begin);
             if (const i64 bad = by_bin(part, sums, team); bad != NONE_BAD) return begin + bad;
         }

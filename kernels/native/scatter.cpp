@@ -76,8 +76,7 @@ bool has_few_bins(const In &in) {
 }
 
 // The bins of elements, whatever these are.
-template <typename Place>
-using Bins = Scatter<char, Place, false>;
+using Bins = Scatter<char, false>;
 
 // starts[bin]: how many elements the bin has.
 struct Counts {
@@ -108,8 +107,7 @@ Accumulator<typename In::Element> exactly(double first, const In &in, const i64 
 }
 
 // The places of elements, bin by bin, each bin's up to its end; or the first index that is out of range.
-template <typename Place>
-i64 sort_places(const Bins<Place> &in, i64 *ends, i64 *places, int threads) {
+i64 sort_places(const Bins &in, i64 *ends, i64 *places, int threads) {
     Counts counts{ends};
     const i64 bad = by_bin(in, counts, threads);
     if (bad != NONE_BAD) return bad;
@@ -120,10 +118,10 @@ i64 sort_places(const Bins<Place> &in, i64 *ends, i64 *places, int threads) {
 }
 
 // Sorted by bin, then bin by bin with a superaccumulator.
-template <typename Element, typename Place, bool ROWS>
-i64 add_segments(const Scatter<Element, Place, ROWS> &in, Accumulator<Element> *out, int threads) {
+template <typename In>
+i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threads) {
     std::vector<i64> ends(in.bins + 1), places(in.n);
-    const i64 bad = sort_places(Bins<Place>{nullptr, in.index, in.n, in.bins, 1}, ends.data(), places.data(), threads);
+    const i64 bad = sort_places(Bins{nullptr, in.index, in.n, in.bins, 1}, ends.data(), places.data(), threads);
     if (bad != NONE_BAD) return bad;
 #pragma omp parallel num_threads(in.n > FEW ? threads : 1)
     {
@@ -158,28 +156,22 @@ i64 add_exact(const In &in, Accumulator<typename In::Element> *out, int threads)
 
 // ---------------------------------------------------------------- types
 
-template <typename Element, typename Place, typename Kernel>
+template <typename Element, typename Kernel>
 i64 with_rows(const Array &x, const Array &index, const Array &out, const Kernel &kernel) {
     auto *sums = static_cast<Accumulator<Element> *>(out.mutable_data());
     const auto *elements = static_cast<const Element *>(x.data());
-    const auto *places = static_cast<const Place *>(index.data());
+    const Indices places{index.data(), index.itemsize() == 8};
     const i64 n = x.shape(0), bins = out.shape(0), columns = x.ndim() == 2 ? i64(x.shape(1)) : 1;
-    return columns == 1 ? kernel(Scatter<Element, Place, false>{elements, places, n, bins, 1}, sums)
-                        : kernel(Scatter<Element, Place, true>{elements, places, n, bins, columns}, sums);
-}
-
-template <typename Element, typename Kernel>
-i64 with_index(const Array &x, const Array &index, const Array &out, const Kernel &kernel) {
-    return index.itemsize() == 8 ? with_rows<Element, i64>(x, index, out, kernel)
-                                 : with_rows<Element, std::int32_t>(x, index, out, kernel);
+    return columns == 1 ? kernel(Scatter<Element, false>{elements, places, n, bins, 1}, sums)
+                        : kernel(Scatter<Element, true>{elements, places, n, bins, columns}, sums);
 }
 
 template <typename Kernel>
 i64 with_types(const Array &x, const std::string &type, const Array &index, const Array &out, const Kernel &kernel) {
-    if (type == "float64") return with_index<double>(x, index, out, kernel);
-    if (type == "float32") return with_index<float>(x, index, out, kernel);
-    if (type == "float16") return with_index<float16>(x, index, out, kernel);
-    if (type == "bfloat16") return with_index<bfloat16>(x, index, out, kernel);
+    if (type == "float64") return with_rows<double>(x, index, out, kernel);
+    if (type == "float32") return with_rows<float>(x, index, out, kernel);
+    if (type == "float16") return with_rows<float16>(x, index, out, kernel);
+    if (type == "bfloat16") return with_rows<bfloat16>(x, index, out, kernel);
     throw std::invalid_argument("scatter_add of " + type);
 }
 
