@@ -214,8 +214,11 @@ class Exchanges:
             rows = own[_exchange(own)]
             calls = self._numbers.of(rows, grow=True)
             order = np.argsort(calls)
-            columns = calls[order], rows["bytes"].to_numpy()[order]
-            self._known[rank] = tuple(shared.setdefault(column.tobytes(), column) for column in columns)
+            calls, sizes = (
+                shared.setdefault(column.tobytes(), column)
+                for column in (calls[order], rows["bytes"].to_numpy()[order])
+            )
+            self._known[rank] = calls, sizes
 
     def of(self, rank: int, own: pd.DataFrame) -> dict[int, list[tuple]]:
         """{row of an exchange in `own`, the events of `rank`: (COMM_SEND_NODE or COMM_RECV_NODE, source, target, tag,

@@ -21,14 +21,12 @@ from analysis.export.tables import distinct
 from analysis.load.guard import read_run
 from analysis.load.rankfile import count_before
 from analysis.load.timeline import TIMELINE, WITH_PARTNERS, of_rank, span
-from analysis.load.watch import Watch
+from analysis.load.watch import SILENT, Watch
 from analysis.page.text import spans
 from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.head import orderings
 from miniapps.trace.schema import COLLECTIVE, KINDS
 from miniapps.untrusted.text import printable
-
-SILENT = Watch()
 
 
 class NothingToExport(Exception):
@@ -288,8 +286,8 @@ def _nested(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     around = parents(depth)
     # An interval without one around it is inside itself.
     if (end > end[np.where(around < 0, np.arange(len(end)), around)]).any():
-        lane, depth = _dealt(start.tolist(), end.tolist())
-        return np.array(lane, np.int32), np.array(depth, np.int32)
+        lane, inside = _dealt(start.tolist(), end.tolist())
+        return np.array(lane, np.int32), np.array(inside, np.int32)
     return np.zeros(len(start), np.int32), depth
 
 

@@ -22,14 +22,13 @@ from analysis.load.ordering import assign_orderings
 from analysis.load.pool import readers
 from analysis.load.rows import Rows
 from analysis.load.store import Id, Leaves, Source, Store
-from analysis.load.watch import Watch
+from analysis.load.watch import SILENT, Watch
 from miniapps.trace import builds, trace_files
 from miniapps.trace.schema import NAMED
 from miniapps.untrusted.text import printable
 
 TOGETHER, TOGETHER_BYTES = 32, 2**25  # files that one task reads, and how large they may be together
 POOL_FROM = 33  # files: below, starting processes costs more than it saves
-SILENT = Watch()
 
 # The columns of the tables, beside `run`: names are categoricals.
 COLUMNS = {

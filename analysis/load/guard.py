@@ -110,7 +110,10 @@ class Guard:
         start = (
             f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
         )
-        self._process = subprocess.Popen(snippet(start), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        # In a process group of its own, since Ctrl-C is the caller's, who then closes the pipe.
+        self._process = subprocess.Popen(
+            snippet(start), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
+        )
         theirs.close()
         try:
             if self._pipe.poll(START_S):
@@ -207,7 +210,6 @@ def serve(handle: int) -> None:
     import h5py  # noqa: F401 (what a library maps when it is loaded is not what a file takes)
 
     pipe = Connection(handle)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the caller's, which then closes the pipe
     pipe.send(None)
     while True:
         try:

@@ -7,15 +7,17 @@ steps) reads it here, from the trace itself, for the ranks and steps in question
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 import numpy as np
 import pandas as pd
 
 from analysis.load.guard import read_run
 from analysis.load.stated import partners_of
+from analysis.load.watch import SILENT, Watch
 from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE, EXCHANGE, KINDS, WAIT
+from miniapps.untrusted.text import printable
 
 TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "category", "kind": "category",
             "start": "int64", "end": "int64", "bytes": "int64", "flops": "int64", "index": "int64",
@@ -30,22 +32,22 @@ def timeline(
     steps: Collection[int] | None = None,
     ranks: Collection[int] | None = None,
     origin: int | None = None,
-    tell: Callable[[], None] = lambda: None,
+    watch: Watch = SILENT,
 ) -> pd.DataFrame:
     """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE.
-    `tell` is called when a rank was read.
 
     `start` and `end` are ns on the clock of rank 0, less `origin` (None: the start of the first event of all ranks that
     were read); `index` is the place of the event in its rank's trace, which the column `after` of values and
     fingerprints refers to; `kind` is that of its region (`miniapps.trace.schema.KINDS`); `depth` counts the regions
-    around it. Sorted by rank and start, outer regions first. Events that end before they start are left out. Raises
-    TraceError where a rank is missing or cannot be read.
+    around it. Sorted by rank and start, outer regions first. Events that end before they start are left out. `watch`
+    tells how far reading is. Raises TraceError where a rank is missing or cannot be read.
     """
     pieces: list[dict[str, np.ndarray]] = []
     names: dict[str, int] = {}
     begins: list[int] = []
     for trace in read_run(run, tables=["events"], ranks=ranks):
-        tell()
+        size = trace.attributes["size"]
+        watch.step(len(pieces), size, f"reading rank {len(pieces) + 1} of {size} of {printable(str(run))}")
         columns = of_rank(trace, names)
         begins += columns["start"][:1].tolist()
         keep = np.ones(len(columns["start"]), bool)

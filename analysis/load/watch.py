@@ -62,3 +62,6 @@ class Watch:
             done = self._files / self._of_files if self._of_files else self._runs / self._of_runs
             text = f"read {self._files} of {self._of_files} files, {self._runs} of {self._of_runs} runs"
             self.progress.show(done, text)
+
+
+SILENT = Watch()

@@ -12,7 +12,7 @@ from analysis.load.stated import partners_of
 from analysis.load.timeline import timeline
 from analysis.load.watch import Watch
 from analysis.runs import label
-from analysis.studies.contract import frame
+from analysis.studies.contract import Column, frame
 from analysis.studies.scaling.fit import fits
 from analysis.studies.scaling.series import scaled, series, speedups
 from analysis.verdict import counted
@@ -21,7 +21,6 @@ from analysis.waiting.efficiency import AGAINST_BASE, EFFICIENCY, against_base, 
 from analysis.waiting.links import LINKS, links, slow_links
 from analysis.waiting.path import RANKS, REGIONS, composition, critical_path, path_ranks, path_regions
 from analysis.waiting.waits import Unmatched, waits
-from kernels.as_json import Column
 from miniapps.trace import TraceError
 
 MOST_EVENTS = 25_000_000  # of a run whose trace is replayed, all its repeats: these take 4 GB
@@ -119,18 +118,11 @@ def _of_run(frames: Frames, row, notes: list[str], watch: Watch) -> dict[str, pd
             f"{run}: its arrays are dealt whole (method.split), so that its ranks never wait for each other"
         )
         return None
-    read = 0
-
-    def tell() -> None:
-        nonlocal read
-        watch.step(read, int(row.size), f"reading rank {read + 1} of {row.size} of {run}")
-        read += 1
-
     try:
         stated = frames.stated(row.run)
         # Under no name here, so that columns are gone once `waits` has others in their place.
         waiting = waits(
-            timeline(row.path, row.repeat, tell=tell).drop(columns="flops"),
+            timeline(row.path, row.repeat, watch=watch).drop(columns="flops"),
             int(row.size),
             partners_of(stated),
         )
