@@ -172,7 +172,8 @@ class Storage:
         self._hashers = {table: Hasher(table) for table in GROWING}
         self._digests = {table: hasher.digest() for table, hasher in self._hashers.items()}
         self._attributes: dict[str, Any] = {}  # as they are in the file
-        self._committed = self.file.create_dataset("committed", data=np.zeros(SHAPE, "<u8")).id
+        committed = self.file.create_dataset("committed", data=np.zeros(SHAPE, "<u8"))
+        self._committed = committed.id.get_offset()  # its place in the file, which stays
         self.file.create_group("tracer")
         first = {"format": FORMAT, "schema": SCHEMA, "complete": False, **attributes, "size": size}
         self._set(_as_text(first))
@@ -276,8 +277,8 @@ class Storage:
         if attributes is None:
             attributes = attributes_digest(self._attributes), attributes_digest(self._attributes)
         commit = Commit(self._rows, self._tail_rows, self._digests, attributes, self._together, self._at)
-        _put(self._committed, 0, commit.record())
-        self._flush()
+        self._sink.put(self._committed, commit.record().tobytes())
+        self._sink.check()
 
     def _set(self, text: Mapping[str, Any]) -> None:
         self._attributes |= text
