@@ -64,13 +64,29 @@ class Expansion:
                 rows[0, column] = self._firsts[place]
         words = exact.zeros(len(places))
         exact.add(words, rows)
-        for beside, values in self._beside:
-            # The last few of equal places are those of later contributions: each is added.
+        if self._beside:
+            beside, values = (np.concatenate(parts) for parts in zip(*self._beside, strict=True))
             columns = np.searchsorted(places, beside)
             found = (columns < len(places)) & (places[np.minimum(columns, len(places) - 1)] == beside)
-            for column, value in zip(columns[found].tolist(), values[found].tolist(), strict=True):
-                exact.add(words[column], np.array([value]))
+            _add_at(words, columns[found], values[found])
         return words
+
+
+def _add_at(words: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
+    """Add each value (m,) to the words of its column, in as many calls as there are columns, or as a column has values."""
+    order = np.argsort(columns, kind="stable")
+    columns, values = columns[order], values[order]
+    starts = np.flatnonzero(np.diff(columns, prepend=-1))
+    counts = np.diff(starts, append=len(columns))
+    if len(starts) <= counts.max(initial=0):
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+            exact.add(words[columns[start]], values[start : start + count])
+        return
+    for turn in range(counts.max(initial=0)):
+        at = starts[counts > turn] + turn
+        some = words[columns[at]]
+        exact.add(some, values[np.newaxis, at])
+        words[columns[at]] = some
 
 
 class WordsExpansion(Expansion):
