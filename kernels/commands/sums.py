@@ -25,7 +25,6 @@ from kernels.sums.compare import compare, correct
 from kernels.sums.compare import table as comparison
 from kernels.sums.discovery import WRITTEN_OUT, tree_of
 from kernels.sums.elements import ACCUMULATORS, vector
-from kernels.sums.orders import ORDERS
 from kernels.threads import MOST as MOST_THREADS
 from kernels.threads import cores
 
@@ -156,20 +155,6 @@ def entries() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def markdown() -> str:
-    """One row per order: its promise, the backends that have it for each operation, and why."""
-    columns = ["order", "promises", *_operations(), "why"]
-    lines = [f"| {' | '.join(columns)} |", "|---" * len(columns) + "|"]
-    for order in ORDERS.values():
-        backends = [
-            ", ".join(v.backend for v in variants(operation) if v.name == order.name)
-            for operation in _operations()
-        ]
-        if any(backends):
-            lines.append(f"| `{order.name}` | {order.guarantee} | {' | '.join(backends)} | {order.why} |")
-    return "\n".join(lines)
-
-
 # ---- tree
 
 
@@ -297,7 +282,6 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     shown = commands.add_parser(
         "list", help="every way of adding numbers, what it promises and why (default)"
     )
-    shown.add_argument("--markdown", action="store_true", help="as the table of docs/explanation/sums.md")
     add_json(shown)
     add_loudness(shown, "without the reasons", "also the parameters that each takes")
 
@@ -395,7 +379,7 @@ def _list(args: argparse.Namespace, prog: str) -> int:
     if args.command and args.json:
         print(document(1, "kernels sums list", tables={"variants": entries()}))
     elif args.command:
-        print(markdown() if args.markdown else table(args.quiet, args.verbose))
+        print(table(args.quiet, args.verbose))
     else:
         print(table())
     return 0

@@ -1,5 +1,5 @@
 // Sums and dot products on a GPU whose order of additions follows the launch shape, for kernels/sums/cupy.py. The
-// trees are defined in docs/explanation/architecture.md; the CPU's twins of the deterministic ones give the same bits.
+// trees are defined in docs/reference/definitions.md; the CPU's twins of the deterministic ones give the same bits.
 //
 //   ao            every element by one atomic addition, in the order in which the hardware serves them
 //   spa           a tree in each block, then one atomic addition per block, in the order in which blocks end

@@ -1,4 +1,4 @@
-// The binned sum (docs/explanation/architecture.md): every element rounded to one unit that the largest fixes, in one pass.
+// The binned sum (docs/reference/definitions.md): every element rounded to one unit that the largest fixes, in one pass.
 //
 // Levels cut the binary digits every 40, at fixed places: a slice at level L is a multiple of 2^(40 L). With j the
 // level of the largest element so far, |x| < 2^(40 (j + 1) - 1), each element is cut at levels j, j - 1 and j - 2, and

@@ -42,9 +42,9 @@ DOCUMENTS = {
             launcher | text? | the command that started the ranks
             libmpi | text? | the file that `MPI4PY_LIBMPI` had to name for it
             library | object? | `library` (name and version), `ranks`, `orderings` (list of `ordering`, empty for one
-              that is none of ours, and `lengths`), `alike` (how many orderings have these bits), `follows` (`call`, `rank`,
-              `rank count`, `length`, `placement`: whether the bits were seen to follow it; without `rank count` below 4
-              ranks)
+              that is none of ours, and `lengths`), `alike` (how many orderings have these bits), `follows` (`call`,
+              `rank`, `rank count`, `length`, `placement`: whether the bits were seen to follow it; without `rank
+              count` below 4 ranks)
             left_out | list of text | what was not found out, why, and what to do
         """),
         (

@@ -208,13 +208,6 @@ def test_a_site_names_the_page_that_it_follows_and_the_day(name):
         assert all(thing in re.sub(r"\n# ", " ", script(name)) for thing in here.unchecked)
 
 
-def test_the_documentation_speaks_of_every_site():
-    text = (ROOT / "docs" / "how-to" / "sites.md").read_text(encoding="utf-8")
-    rows = {line.split("|")[1].strip(" `"): line for line in text.splitlines() if line.startswith("| `")}
-    assert set(SITES) <= set(rows)
-    assert [name for name in SITES if name != "local" and site(name).page not in rows[name]] == []
-
-
 # --- what cannot be run ---
 
 

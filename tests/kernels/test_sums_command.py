@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from kernels import registry
-from kernels.commands.sums import main, markdown
+from kernels.commands.sums import main
 from kernels.sums import worst
 from kernels.sums.compare import compare, table
 from kernels.sums.orders import ORDERS
@@ -28,15 +28,6 @@ EXAMPLES = re.findall(r"^    \$ python -m kernels\.sums (tree .+)\n((?:    [^$].
 def printed(capsys, *arguments, code=0):
     assert main(list(arguments)) == code
     return capsys.readouterr().out
-
-
-# The page
-
-
-def test_the_page_has_the_table_of_what_is_registered():
-    assert markdown() in PAGE, (
-        "put the output of `kernels.sums list --markdown` into docs/explanation/sums.md"
-    )
 
 
 @pytest.mark.parametrize(

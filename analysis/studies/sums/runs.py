@@ -1,6 +1,6 @@
 """Runs that compare variants as frames: every sum that was computed, and how long it took.
 
-Names in their traces are OPERATION:VARIANT:BACKEND:N (docs/explanation/architecture.md). A *case* is one problem by one
+Names in their traces are OPERATION:VARIANT:BACKEND:N (docs/reference/definitions.md). A *case* is one problem by one
 method on one rank count: only sums of one case are compared, so that other data, another order of the all-reduce
 and other rank counts are never taken for run-to-run variation.
 """
