@@ -34,7 +34,18 @@ CALIBRATION_STEPS = 40
 
 def run(options, seed: int, *more) -> dict:
     """One run on Fashion-MNIST, evaluated at its end."""
-    common = ("--deck", "S", "--seed", str(seed), "--evaluate-every", "0", "--data-dir", options.data_dir)
+    common = (
+        "--deck",
+        "S",
+        "--data",
+        "fashion",
+        "--seed",
+        str(seed),
+        "--evaluate-every",
+        "0",
+        "--data-dir",
+        options.data_dir,
+    )
     return launch(RANKS, APP, (*common, *more), look=looked)
 
 

@@ -19,7 +19,16 @@ NETWORKS = {"S": "mlp", "M": "cnn"}
 
 def seconds_per_step(ranks: int, options, *more) -> float:
     """From the FOM `steps` of one run, which leaves out start-up and evaluation."""
-    common = ("--until", str(options.steps), "--evaluate-every", "0", "--data-dir", options.data_dir)
+    common = (
+        "--data",
+        "fashion",
+        "--until",
+        str(options.steps),
+        "--evaluate-every",
+        "0",
+        "--data-dir",
+        options.data_dir,
+    )
     return 1.0 / launch(ranks, APP, (*common, *more))["fom"]["steps"]["value"]
 
 

@@ -17,10 +17,10 @@ class Data:
     """Samples with dense numbers and bags of rows."""
 
     name: str = samples(
-        "zipf",
         RATED,
         "ml-100k (80,000 + 20,000 ratings of films, of the package recbole), or zipf, drawn at random, which needs no "
         "files",
+        default="zipf",
     )
     dir: str = directory()
 

@@ -25,7 +25,7 @@ def _backends() -> list[str]:
 class Images:
     """Images and their labels."""
 
-    name: str = samples("fashion", IMAGES)
+    name: str = samples(IMAGES)
     dir: str = directory()
 
 

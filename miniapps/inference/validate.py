@@ -5,8 +5,9 @@ from kernels import registry
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
 from miniapps.inference.weights import check_weights
+from miniapps.learning.course import checks
 from miniapps.learning.discovery import require_heard
-from miniapps.learning.samples.images import COUNTS, load
+from miniapps.learning.samples.images import COUNTS, USUAL, load
 from miniapps.runner.faults import Targets
 from miniapps.training.models import of_images
 
@@ -24,7 +25,8 @@ def backend(config, options) -> str:
 
 
 def complete(config, options, size: int) -> None:
-    """Write back the backend that the guarantee decides, and the seeds that follow from that of the run."""
+    """Write back the data, the backend that the guarantee decides, and the seeds that follow from that of the run."""
+    checks.complete_data(config.data, USUAL)
     config.inference.backend = backend(config, options)
     for name in ("init", "data", "requests"):
         if getattr(config.seeds, name) is None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from miniapps.checkpoints.options import Checkpoints
-from miniapps.learning.course.options import IMAGES_SAID, Seeds, Steps, directory, evaluations, samples
+from miniapps.learning.course.options import AUTO, IMAGES_SAID, Seeds, Steps, directory, evaluations, samples
 from miniapps.learning.discovery import section_of
 from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
@@ -20,7 +20,7 @@ class Data:
     """Images and their labels, or text."""
 
     name: str = samples(
-        "text", (*IMAGES, "text"), f"text: the help topics that Python brings, byte by byte; or {IMAGES_SAID}"
+        (*IMAGES, "text"), f"text: the help topics that Python brings, byte by byte; or {IMAGES_SAID}"
     )
     dir: str = directory()
 
@@ -43,9 +43,10 @@ class Cuts:
         flag="--mesh",
     )
     recipe: str = option(
-        "dp",
-        help="what the axes of the mesh carry: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; "
-        "parameters are stored in parts), spatial (rows and columns of images), dp+spatial, expert",
+        AUTO,
+        help="what the axes of the mesh carry; auto: the first of these with the axes of --mesh. dp (samples), tp (heads, "
+        "inner widths), dp+tp, zero (samples; parameters are stored in parts), spatial (rows and columns of images), "
+        "dp+spatial, expert",
         role="method",
         effect="ownership",
         flag="--recipe",

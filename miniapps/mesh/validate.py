@@ -8,12 +8,14 @@ from kernels.guarantees import ChoiceError, known
 from miniapps.checkpoints import options as checkpoints
 from miniapps.errors import UsageError
 from miniapps.learning.course import checks
+from miniapps.learning.course.options import AUTO
 from miniapps.learning.discovery import require_heard
+from miniapps.learning.samples.images import USUAL
 from miniapps.mesh.checkpoint import HOLDING
 from miniapps.mesh.problem import counts, deck, load, mesh_of, names
 from miniapps.partition import models
 from miniapps.partition.cuts.axes import AxisError
-from miniapps.partition.cuts.mesh import require_blocks, require_fits
+from miniapps.partition.cuts.mesh import pairs, require_blocks, require_fits
 from miniapps.partition.cuts.steps import Plan
 from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.runner.faults import Fault, Struck, Targets
@@ -23,9 +25,10 @@ TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Write back the mesh and the axes that follow from the recipe, axes in the order of the model, the seeds that
-    follow from that of the run, and how often the state is rounded. Raises ChoiceError for a recipe or an axis that is
-    unknown, for an axis that is named twice or cannot be cut so; UsageError for sizes that do not fit each other."""
+    """Write back the data, the recipe that fits the mesh, the mesh and the axes that follow from the recipe, axes in the
+    order of the model, the seeds that follow from that of the run, and how often the state is rounded. Raises
+    ChoiceError for a recipe or an axis that is unknown, for an axis that is named twice or cannot be cut so; UsageError
+    for sizes that do not fit each other."""
     checkpoints.complete(config.output)
     complete_mesh(config, size)
     checks.complete_seeds(config.seeds, options.seed)
@@ -34,6 +37,9 @@ def complete(config: Any, options: Any, size: int) -> None:
 def complete_mesh(config: Any, size: int) -> None:
     """Write back the mesh and the axes. Raises as `complete`."""
     model = models.model(config.model.name)
+    checks.complete_data(config.data, "text" if model.LEARNS == "text" else USUAL)
+    if config.mesh.recipe == AUTO:
+        config.mesh.recipe = recipe_of(model, config)
     known(f"recipe of {config.model.name}", config.mesh.recipe, tuple(model.RECIPES))
     carriers = model.RECIPES[config.mesh.recipe]
     config.mesh.axes = config.mesh.axes or ",".join(carriers)
@@ -44,6 +50,20 @@ def complete_mesh(config: Any, size: int) -> None:
     if not config.mesh.mesh:
         first, *others = dict.fromkeys(carriers.values())
         config.mesh.mesh = ",".join([f"{first}={size}", *(f"{name}=1" for name in others)])
+
+
+def recipe_of(model: models.MeshModel, config: Any) -> str:
+    """The first recipe of a model whose axes are those of --mesh. UsageError where no recipe has them."""
+    recipes = {name: set(carriers.values()) for name, carriers in model.RECIPES.items()}
+    given = set(pairs(config.mesh.mesh, "--mesh", "data=2,model=2")) if config.mesh.mesh else {"data"}
+    fitting = [name for name, axes in recipes.items() if axes == given or config.mesh.map]
+    if not fitting:
+        said = "; ".join(f"{name}: {','.join(sorted(axes))}" for name, axes in recipes.items())
+        raise UsageError(
+            f"--mesh {config.mesh.mesh}: no recipe of {config.model.name} has these axes; they have {said}; name "
+            "others, or say by --map what they carry"
+        )
+    return fitting[0]
 
 
 def validate(config: Any, options: Any, size: int) -> None:

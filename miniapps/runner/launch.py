@@ -35,6 +35,7 @@ class Launch:
     problem: str
     problem_options: dict[str, Any]
     method: dict[str, Any]
+    chosen: dict[str, Any]  # options that were left to the application, and others that it had to change
     stated: dict[str, Any]  # what options are for a promise
     out: Path
     run_id: str
@@ -80,6 +81,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     )
     known = commandline.known_options(app)
     recorded = None if only_list or options.replay is None else replayed(options, options.replay)
+    given = config.effective(known, Common(options), own)
     app.fill_in(own, options, size)
     effective = config.effective(known, Common(options), own)
     if only_list:
@@ -114,6 +116,12 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         problem=problem,
         problem_options=defining,
         method=config.of_role(known, effective, "method"),
+        chosen={
+            o.key: value
+            for o in known
+            if (value := effective[o.section][o.name]) != given[o.section][o.name]
+            and given[o.section][o.name] is not None
+        },
         stated=config.stated(known),
         replay=recorded,
         ledger=predicted,

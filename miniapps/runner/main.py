@@ -152,6 +152,8 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         raise PlaceError(f"{message}; choose a new directory, with room (--out DIR)") from error
     ranks = "1 rank" if comm.size == 1 else f"{comm.size} ranks"
     log.info("%s, guarantee %s, run %s", ranks, options.guarantee, launch.out)
+    if launch.chosen:
+        log.info("chosen here: %s", ", ".join(f"{key}={value}" for key, value in launch.chosen.items()))
     environment.set_threads(options.threads)
     clocks = Clocks(comm)
     state.peers = peers.peers_of(clocks.node, rank)

@@ -41,7 +41,7 @@ class Data:
     """What is learned: images, or the nodes of a graph."""
 
     name: str = samples(
-        "fashion", _data, f"{IMAGES_SAID}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test)"
+        _data, f"{IMAGES_SAID}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test)"
     )
     dir: str = directory()
     features: str = option(

@@ -21,11 +21,15 @@ TORCH = 2**27  # bytes of torch in a process
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Write back the seeds that follow from that of the run, how the network is called, which the guarantee decides
-    where no option does, how often the state is rounded, and what the model adds."""
+    """Write back the data, a batch that they have, the seeds that follow from that of the run, how the network is
+    called, which the guarantee decides where no option does, how often the state is rounded, and what the model adds."""
     checkpoints.complete(config.output)
+    model = models.model(config.model.name)
+    checks.complete_data(config.data, model.USUAL)
+    if config.data.name in model.DATA:
+        checks.complete_batch(config.training, model.counts(config.data.name)[0])
     config.training.calls = checks.calls(config, options)
-    models.model(config.model.name).complete(config)
+    model.complete(config)
     checks.complete_seeds(config.seeds, options.seed)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from kernels.guarantees import ChoiceError
 from miniapps.errors import UsageError
+from miniapps.learning.course.options import AUTO, Steps
 from miniapps.runner.faults import Fault, Struck
 
 WORDS = 32  # bits of a float32
@@ -17,6 +18,18 @@ def complete_seeds(seeds: Any, seed: int) -> None:
     for name, value in vars(seeds).items():
         if value is None:
             setattr(seeds, name, seed)
+
+
+def complete_data(data: Any, usual: str) -> None:
+    """Write back what is learned from where no option says it: `usual`, which comes with this suite."""
+    if data.name == AUTO:
+        data.name = usual
+
+
+def complete_batch(training: Any, count: int) -> None:
+    """Write back a batch of whole micro-batches where the usual one is larger than all `count` samples."""
+    if training.batch == Steps().batch > count >= training.micro:
+        training.batch = count // training.micro * training.micro
 
 
 def calls(config: Any, options: Any) -> str:

@@ -122,14 +122,23 @@ class Seeds:
 
 
 IMAGES_SAID = (
-    "images: Fashion-MNIST (60,000 + 10,000 of 28 x 28), MNIST-5000 (4,000 + 1,000), digits (1,438 + 359 of 8 x 8), or "
-    "blobs, drawn at random (2,048 + 512 of 8 x 8), which needs no files"
+    "images: digits (1,438 + 359 of 8 x 8), which come with this suite; blobs, drawn at random (2,048 + 512 of 8 x 8); "
+    "Fashion-MNIST (60,000 + 10,000 of 28 x 28) or MNIST-5000 (4,000 + 1,000), of files"
 )
 
 
-def samples(default: str, choices: Choices, said: str = IMAGES_SAID) -> Any:
-    """The option that says what is learned from; `said`: which sets there are."""
-    return option(default, help=said, choices=choices, flag="--data", effect="source")
+AUTO = "auto"
+
+
+def samples(choices: Choices, said: str = IMAGES_SAID, default: str = AUTO) -> Any:
+    """The option that says what is learned from; `said`: which sets there are. The model says what `auto` is."""
+    if default == AUTO:
+        said = f"auto: what comes with this suite and the model can learn; {said}"
+
+    def every() -> list[str]:
+        return list(dict.fromkeys([default, *(choices() if callable(choices) else choices)]))
+
+    return option(default, help=said, choices=every, flag="--data", effect="source")
 
 
 def directory() -> Any:

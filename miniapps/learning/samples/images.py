@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from miniapps.learning.samples.source import Source, contents, share_arrays
+from miniapps.learning.samples.source import REPAIR, SHIPPED, Source, contents, share_arrays
 from miniapps.learning.seeds import BLOBS, generator
 
 CLASSES = 10  # of images, whatever they show
@@ -21,6 +21,7 @@ COUNTS = {
     "blobs": (2048, 512),
 }  # to learn from, and to test
 IMAGES = tuple(COUNTS)
+USUAL = "digits"  # what models of images learn unless told, which comes with this suite
 HELD_OUT = {"fashion": 15}  # one of so many is held out where a policy asks for it, of other data every tenth
 EVERY = 5  # one of so many images is a test image, where the file does not say which are
 
@@ -135,10 +136,9 @@ SOURCES = {
     ),
     "digits": Source(
         {"digits.csv.gz": "09f66e6debdee2cd2b5ae59e0d6abbb73fc2b0e0185d2e1957e9ebb51e23aa22"},
-        "sklearn/datasets/data",
-        "sklearn",
-        "get it by pip install scikit-learn, or by pip download --no-deps scikit-learn; python -m zipfile -e "
-        "scikit_learn-*.whl DIR; and --data-dir DIR",
+        SHIPPED,
+        "miniapps",
+        REPAIR,
         lambda contents: _of_csv(contents, 16),
     ),
 }

@@ -17,6 +17,8 @@ from miniapps.untrusted.regular import Refused, read_bytes
 from miniapps.untrusted.text import printable
 
 MOST = 2**26  # bytes of a file
+SHIPPED = "miniapps/learning/samples/shipped"  # data that come with this suite
+REPAIR = "it comes with this suite: install fpna-miniapps again"
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from miniapps.learning.samples.images import Labelled
-from miniapps.learning.samples.source import Source, contents
+from miniapps.learning.samples.source import REPAIR, SHIPPED, Source, contents
 
 CLASSES = 7  # of papers
 COUNTS = (140, 1000)  # to learn from, and to test
@@ -77,9 +77,9 @@ def _of_files(contents: dict[str, bytes]) -> Papers:
 
 SOURCE = Source(
     {"cora.npz": "9d1fe4ffac6b35933ef4ed899338058e9d2ff77c8175032afa7f3629be23295a"},
-    "cora",
-    "",
-    "give the directory of cora.npz (edge_index, features as CSR, labels and the split of Planetoid) by --data-dir DIR",
+    SHIPPED,
+    "miniapps",
+    REPAIR,
     _of_files,
     gzipped=False,
     instead="--data blobs --model mlp",

@@ -36,12 +36,14 @@ class Hidden:
 class ParallelModel(ABC):
     """A model: its weights, what it learns, what it costs.
 
-    `OPTIONS`: a dataclass of the options of section `model` that it hears; `DATA`: what it can learn. The first line of
+    `OPTIONS`: a dataclass of the options of section `model` that it hears; `DATA`: what it can learn;
+    `USUAL`: what of it comes with this suite. The first line of
     the docstring of a model's class is what `--help` says of it.
     """
 
     OPTIONS: type = Hidden
     DATA: tuple[str, ...]
+    USUAL: str
 
     @abstractmethod
     def shapes(self, sizes: Any, edge: int) -> Shapes:
@@ -80,6 +82,7 @@ class ImageModel(ParallelModel):
     """A model of images: a file says which `shapes` it has, how logits come of images, and how much lies between."""
 
     DATA = IMAGES
+    USUAL = images.USUAL
 
     @abstractmethod
     def forward(self, tensors: Sequence[Any], images: Any, mask: Any = None) -> Any:

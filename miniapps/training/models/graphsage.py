@@ -59,6 +59,7 @@ class Sage(ParallelModel):
 
     OPTIONS = Options
     DATA = ("cora",)
+    USUAL = "cora"
 
     def shapes(self, sizes, edge: int) -> Shapes:
         of: Shapes = {}
