@@ -1,6 +1,6 @@
 """How far GraphSAGE on Cora varies: by the seed of the initial weights, and by orders of addition at one seed.
 
-    python -m benchmarks.apps.graphsage --data-dir DIR --hidden 256 1024 --json benchmarks/results/graphsage.json
+    python -m benchmarks.apps.graphsage --hidden 256 1024 --json benchmarks/results/graphsage.json
 
 Deck graphsage on one rank and one thread. `seeds`: one order (sorted), initial weights of several seeds. `D, ND` and
 the like: training deterministic (sorted), inference not, at one seed of initial weights; what is not deterministic adds
@@ -65,7 +65,6 @@ def main(argv=None) -> None:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--data-dir", required=True, help="directory of cora.npz")
     parser.add_argument("--runs", type=int, default=20, help="of each part (default %(default)s)")
     parser.add_argument("--at-once", type=int, default=2, help="runs at the same time (default %(default)s)")
     parser.add_argument("--hidden", type=int, nargs="+", default=[256], help="widths (default: 256)")
@@ -86,7 +85,7 @@ def main(argv=None) -> None:
                     f"model.aggregate_inference={inference}",
                 )
                 jobs = [
-                    pool.submit(run, Path(folder) / str(k), asked.data_dir, (*chosen, f"{seed}={k}"))
+                    pool.submit(run, Path(folder) / str(k), (*chosen, f"{seed}={k}"))
                     for k in range(1, asked.runs + 1)
                 ]
                 runs = [job.result() for job in jobs]
@@ -98,7 +97,7 @@ def main(argv=None) -> None:
     report("apps.graphsage", rows, where, asked.json)
 
 
-def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> Run:
+def run(out: Path, chosen: tuple[str, ...]) -> Run:
     """One run of the deck with the options `chosen`; its files are deleted."""
     command = [
         sys.executable,
@@ -106,8 +105,6 @@ def run(out: Path, data_dir: str, chosen: tuple[str, ...]) -> Run:
         "miniapps.training",
         "--deck",
         "graphsage",
-        "--data-dir",
-        data_dir,
         "--quiet",
     ]
     command += ["--guarantee", "layout", "--checkpoint-every", "10", "--evaluate-every", "0"]

@@ -13,13 +13,11 @@ import numpy as np
 
 from benchmarks.predict.rounds import mean_error, quiet, start
 from kernels.progress import Progress
-from tests.shared_data import shared_data
 
 LAUNCHES = 2  # of each target in a round
 SOURCES = 3  # launches of each run that is predicted from, which say how far launches lie apart
 CLOCKS = ("wall", "cpu")
 CROWDED = "more ranks than cores"  # as scores call such targets
-CORA = shared_data("cora.npz")
 
 
 @dataclass(frozen=True)
@@ -84,12 +82,7 @@ FAMILIES = (
     ),
     _learning("training", "mlp", 256, "--data", "blobs", "--model", "mlp", "--steps", "200", crowded=(4,)),
     _learning("training", "cnn", 256, "--data", "blobs", "--model", "cnn", "--steps", "60"),
-    *(
-        [_learning("training", "graphsage", 140, "--deck", "graphsage", "--steps", "10",
-                   "--data-dir", str(CORA.parent))]
-        if CORA
-        else []
-    ),
+    _learning("training", "graphsage", 140, "--deck", "graphsage", "--steps", "10"),
     _learning("dlrm", "dlrm", 256, "--rows", "20000", "--steps", "100"),
     # On several ranks of another mesh it is partitioned otherwise, which is not modelled.
     _learning(

@@ -44,9 +44,9 @@ class Cuts:
     )
     recipe: str = option(
         AUTO,
-        help="what the axes of the mesh carry; auto: the first of these with the axes of --mesh. dp (samples), tp (heads, "
-        "inner widths), dp+tp, zero (samples; parameters are stored in parts), spatial (rows and columns of images), "
-        "dp+spatial, expert",
+        help="what the axes of the mesh carry; auto: the first of these with the axes of --mesh. dp (samples), tp "
+        "(heads, inner widths), dp+tp, zero (samples; parameters are stored in parts), spatial (rows and columns of "
+        "images), dp+spatial, expert",
         role="method",
         effect="ownership",
         flag="--recipe",

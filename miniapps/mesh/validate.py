@@ -25,8 +25,8 @@ TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Write back the data, the recipe that fits the mesh, the mesh and the axes that follow from the recipe, axes in the
-    order of the model, the seeds that follow from that of the run, and how often the state is rounded. Raises
+    """Write back the data, the recipe that fits the mesh, the mesh and the axes that follow from the recipe, axes in
+    the order of the model, the seeds that follow from that of the run, and how often the state is rounded. Raises
     ChoiceError for a recipe or an axis that is unknown, for an axis that is named twice or cannot be cut so; UsageError
     for sizes that do not fit each other."""
     checkpoints.complete(config.output)
@@ -60,8 +60,8 @@ def recipe_of(model: models.MeshModel, config: Any) -> str:
     if not fitting:
         said = "; ".join(f"{name}: {','.join(sorted(axes))}" for name, axes in recipes.items())
         raise UsageError(
-            f"--mesh {config.mesh.mesh}: no recipe of {config.model.name} has these axes; they have {said}; name "
-            "others, or say by --map what they carry"
+            f"--mesh {config.mesh.mesh}: no recipe of {config.model.name} has these axes; choose those of a recipe "
+            f"({said}), or say by --map what yours carry"
         )
     return fitting[0]
 

@@ -22,7 +22,8 @@ TORCH = 2**27  # bytes of torch in a process
 
 def complete(config: Any, options: Any, size: int) -> None:
     """Write back the data, a batch that they have, the seeds that follow from that of the run, how the network is
-    called, which the guarantee decides where no option does, how often the state is rounded, and what the model adds."""
+    called, which the guarantee decides where no option does, how often the state is rounded, and what the model adds.
+    """
     checkpoints.complete(config.output)
     model = models.model(config.model.name)
     checks.complete_data(config.data, model.USUAL)

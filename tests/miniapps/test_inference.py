@@ -113,7 +113,7 @@ def test_every_network_that_is_offered_answers(tmp_path, model):
         (["--backend", "eager", "--guarantee", "layout"], "These meet 'layout': static"),
         (["--set", "requests.images=1000"], "has 512 test images"),
         (["--model", "graphsage"], "There are: cnn, mlp"),
-        (["--data", "cora"], "There are: fashion, mnist5000, digits, blobs"),
+        (["--data", "cora"], "There are: auto, fashion, mnist5000, digits, blobs"),
         (["--set", "model.dropout=0.5"], "no option model.dropout"),
         (["--weights", "nowhere.h5"], "nowhere.h5"),
         (["--set", "requests.sizes=0"], "from 1"),

@@ -17,10 +17,7 @@ from miniapps.training.graphs import cora
 from miniapps.training.graphs.fields import GraphNetwork, Use
 from miniapps.training.graphs.neighbours import Neighbours
 from miniapps.training.models import graphsage
-from tests.shared_data import shared_data
 
-CORA = shared_data("cora.npz")
-needs_cora = pytest.mark.skipif(CORA is None, reason="no shared/data/cora.npz")
 NODES, FEATURES, HIDDEN = 40, 12, 6
 
 
@@ -169,9 +166,8 @@ def test_a_graph_without_its_network_or_its_file_is_refused_with_what_helps(tmp_
     assert "--aggregate-inference atomic meets guarantee none" in capsys.readouterr().err
 
 
-@needs_cora
 def test_cora_is_as_published():
-    given = cora.load(str(CORA.parent))
+    given = cora.load("")
     assert (len(given.images), len(given.test_images), given.graph.features.shape) == (
         140,
         1000,
@@ -180,15 +176,12 @@ def test_cora_is_as_published():
     assert np.bincount(given.labels).tolist() == [20] * 7
     assert np.diff(given.graph.starts).min() == 1 and len(given.graph.neighbours) == 10556
     assert set(np.unique(given.graph.features)) == {0.0, 1.0}
-    normalised = cora.load(str(CORA.parent), "normalised").graph.features.sum(1)
+    normalised = cora.load("", "normalised").graph.features.sum(1)
     np.testing.assert_allclose(normalised, 1, rtol=1e-5)
 
 
-@needs_cora
 def test_a_run_continues_from_a_checkpoint_with_its_bits(tmp_path, capsys):
     small = [
-        "--data-dir",
-        str(CORA.parent),
         "--guarantee",
         "layout",
         "--set",
@@ -252,11 +245,10 @@ def test_enough_neighbours_are_all_of_them_and_evaluations_take_all():
     assert few.loss_alone(nodes, labels) == every.loss_alone(nodes, labels)
 
 
-@needs_cora
 def test_fields_that_are_gathered_ahead_are_the_same(tmp_path):
     prints = set()
     for name, more in (("now", []), ("ahead", ["--set", "training.depth=3"])):
-        argv = ["--deck", "graphsage", "--data-dir", str(CORA.parent), "--set", "model.hidden=8", "--steps", "4",
+        argv = ["--deck", "graphsage", "--set", "model.hidden=8", "--steps", "4",
                 "--set", "model.neighbours=25", "--set", "model.second_neighbours=10", "--set", "training.batch=70",
                 "--no-progress",
                 "--guarantee", "layout", "--evaluate-every", "0"]  # fmt: skip
@@ -281,7 +273,6 @@ def recorded(out):
     return hashes, numbers
 
 
-@needs_cora
 def test_the_order_of_inference_changes_outputs_and_no_weights(tmp_path):
     runs = {}
     for name, more in (
@@ -289,7 +280,7 @@ def test_the_order_of_inference_changes_outputs_and_no_weights(tmp_path):
         ("drawn", ["--aggregate-inference", "emulated"]),
         ("again", ["--aggregate-inference", "emulated", "--set", "seeds.order=2"]),
     ):
-        argv = ["--data-dir", str(CORA.parent), "--guarantee", "layout", "--set", "model.hidden=8", "--steps", "2",
+        argv = ["--guarantee", "layout", "--set", "model.hidden=8", "--steps", "2",
                 "--evaluate-every", "0"]  # fmt: skip
         assert run(tmp_path, *argv, *more, name=name) == 0
         runs[name] = recorded(tmp_path / name)

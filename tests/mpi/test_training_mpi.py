@@ -13,12 +13,10 @@ from miniapps.trace import read
 from tests.launch import run_mpi, run_python
 from tests.mpi.sectioned import layouts
 from tests.ranks import on_ranks
-from tests.shared_data import shared_data
 
 SMALL = ["--data", "blobs", "--set", "model.hidden=32", "--batch", "128",
          "--set", "training.micro=16", "--set", "training.bucket=4096", "--steps", "6", "--no-progress"]  # fmt: skip
 LAYOUT = ["--guarantee", "layout"]
-CORA = shared_data("cora.npz")
 MORE = (["--threads", "2"], ["--check-ranks"])  # which change no bit either
 MODELS = {
     "mlp": ["--model", "mlp"],
@@ -57,12 +55,11 @@ def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, mo
     assert prints == [reference(model)]
 
 
-@pytest.mark.skipif(CORA is None, reason="no shared/data/cora.npz")
 @pytest.mark.parametrize("aggregate", ["sorted", "emulated"])
 def test_a_graph_has_one_hash_and_one_answer_for_any_number_of_ranks(tmp_path, aggregate):
     prints = set()
     for n in (1, 3):
-        argv = ["-m", "miniapps.training", "--deck", "graphsage", "--data-dir", str(CORA.parent), *LAYOUT]
+        argv = ["-m", "miniapps.training", "--deck", "graphsage", *LAYOUT]
         argv += [
             "--aggregate",
             aggregate,

@@ -18,7 +18,7 @@ from miniapps.untrusted.text import printable
 
 MOST = 2**26  # bytes of a file
 SHIPPED = "miniapps/learning/samples/shipped"  # data that come with this suite
-REPAIR = "it comes with this suite: install fpna-miniapps again"
+REPAIR = "it comes with this suite: leave --data-dir out, and where it is missing then, install fpna-miniapps again"
 
 
 @dataclass(frozen=True)
