@@ -89,11 +89,11 @@ def test_the_spack_package_asks_for_what_the_project_asks_for():
     assert {(name, version.removesuffix(".0"), when) for name, version, when in given} == normal
 
 
-def test_the_apptainer_definition_installs_as_the_readme_says_and_tests_two_ranks():
+def test_the_apptainer_definition_installs_as_the_page_says_and_tests_two_ranks():
     sections = apptainer_sections()
     assert set(sections) == {"files", "post", "environment", "runscript", "test"}
     install = 'pip install ".[mpi,torch,analysis]" -c constraints.txt'  # no -e: a container keeps no checkout
-    assert install.replace("install ", "install -e ") in (ROOT / "README.md").read_text()
+    assert install.replace("install ", "install -e ") in (ROOT / "docs/how-to/install.md").read_text()
     assert install in sections["post"].replace("--no-cache-dir ", "")
     assert "mpirun -n 2 " in sections["test"]
     for name, body in sections.items():

@@ -1,0 +1,98 @@
+"""README.md: its commands run, print what it shows, and name what there is."""
+
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fpna.command import main
+
+ROOT = Path(__file__).resolve().parents[1]
+TEXT = (ROOT / "README.md").read_text()
+NUMBER = re.compile(r"\d[\d.,]*(?:e[+-]\d+)?")
+HASH = re.compile(r"\b[0-9a-f]{32}\b")
+EXIT_CODES = {"divergence": 3}  # what it found
+
+
+def transcripts() -> list[tuple[str, list[str]]]:
+    """Each command behind `$` in README.md, and the lines shown for it."""
+    found: list[tuple[str, list[str]]] = []
+    for block in re.findall(r"```console\n(.*?)```", TEXT, re.DOTALL):
+        for line in block.splitlines():
+            if line.startswith("$ "):
+                found.append((line[2:], []))
+            else:
+                found[-1][1].append(line)
+    return found
+
+
+def shape(line: str) -> str:
+    """A line without its numbers, hashes and widths."""
+    return " ".join(NUMBER.sub("#", HASH.sub("#", line)).split())
+
+
+def in_order(shown: list[str], printed: list[str]) -> str | None:
+    """The first line shown that is not printed behind those before it; None if there is none. `...` stands for any lines."""
+    at, free = 0, False
+    for line in shown:
+        if line == "...":
+            free = True
+            continue
+        places = [i for i, other in enumerate(printed[at:], at) if shape(other) == shape(line)]
+        if not places or (not free and places[0] != at):
+            return line
+        at, free = places[0] + 1, False
+    return None
+
+
+def test_it_is_short():
+    assert len(TEXT.splitlines()) <= 150
+
+
+def test_shapes_are_compared_in_order():
+    assert in_order(["a 1", "...", "c 3.5e-7"], ["a 2", "b", "c 4"]) is None
+    assert in_order(["a 1", "c 3"], ["a 2", "b", "c 4"]) == "c 3"
+    assert in_order(["...", "c", "a"], ["a", "c"]) == "a"
+
+
+def test_commands_that_it_names_are_there(capsys):
+    assert main(["--help"]) == 0
+    known = set(re.findall(r"^  (\w+) ", capsys.readouterr().out, re.MULTILINE))
+    named = set(re.findall(r"\bfpna (\w+)", TEXT))
+    assert {"try", "run", "coupled", "divergence", "report"} <= named <= known
+    targets = set(re.findall(r"`make (\w+)`", TEXT))
+    assert targets and targets <= set(
+        re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    )
+
+
+@pytest.mark.slow
+def test_its_commands_print_what_it_shows(tmp_path):
+    """Hashes may be others on another processor; those that are alike in README.md are alike here, and only those."""
+    here = Path(sys.executable).parent
+    if not shutil.which("mpirun", path=str(here)):
+        pytest.skip("no mpirun beside this python")
+    hashes: dict[str, str] = {}
+    for command, shown in transcripts():
+        run = subprocess.run(
+            ["bash", "-c", f'export PATH="{here}:$PATH"; {command}'],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        word = re.search(r"fpna (\w+)", command)[1]
+        assert run.returncode == EXIT_CODES.get(word, 0), (command, run.stderr)
+        if word == "try":  # what it finds is of the machine
+            heads = [line for line in shown if re.match(r"\d  ", line)]
+            printed = {line[:20] for line in run.stdout.splitlines()}
+            assert len(heads) == 3 and all(line[:20] in printed for line in heads), run.stdout
+            continue
+        assert in_order(shown, run.stdout.splitlines()) is None, (command, run.stdout)
+        there = [HASH.findall(line) for line in run.stdout.splitlines() if line.startswith("FINGERPRINT")]
+        for ours, theirs in zip(HASH.findall("\n".join(shown)), sum(there, []), strict=True):
+            assert hashes.setdefault(ours, theirs) == theirs, command
+    assert len(set(hashes.values())) == len(hashes) == 3
