@@ -35,7 +35,7 @@ def shape(line: str) -> str:
 
 
 def in_order(shown: list[str], printed: list[str]) -> str | None:
-    """The first line shown that is not printed behind those before it; None if there is none. `...` stands for any lines."""
+    """The first line shown that is not printed behind those before it, or None. `...` stands for any lines."""
     at, free = 0, False
     for line in shown:
         if line == "...":
@@ -92,7 +92,7 @@ def test_its_commands_print_what_it_shows(tmp_path):
             assert len(heads) == 3 and all(line[:20] in printed for line in heads), run.stdout
             continue
         assert in_order(shown, run.stdout.splitlines()) is None, (command, run.stdout)
-        there = [HASH.findall(line) for line in run.stdout.splitlines() if line.startswith("FINGERPRINT")]
-        for ours, theirs in zip(HASH.findall("\n".join(shown)), sum(there, []), strict=True):
+        there = re.findall(r"^FINGERPRINT state=(\w+)$", run.stdout, re.MULTILINE)
+        for ours, theirs in zip(HASH.findall("\n".join(shown)), there, strict=True):
             assert hashes.setdefault(ours, theirs) == theirs, command
     assert len(set(hashes.values())) == len(hashes) == 3
