@@ -23,6 +23,9 @@ pytestmark = pytest.mark.skipif(
     not MPIRUN.exists(), reason="no mpirun beside the interpreter (pip install mpich)"
 )
 ONE = SMALL.replace('["none", "layout"]', '["layout"]')
+# Where nothing depends on the number of ranks; no pair of them is started first to see whether they meet.
+ALONE, ONE_ALONE = (text.replace("ranks = [2]", "ranks = [1]") for text in (SMALL, ONE))
+STARTED_ALONE = STARTED.replace('; echo 2 >> "$word"', "")
 
 
 def local(path, mpirun=None, where=None, **options):
@@ -93,9 +96,9 @@ def test_a_killed_runner_is_resumed_without_repeating_what_is_finished(tmp_path)
 def test_a_task_that_fails_once_is_tried_again_after_the_others(tmp_path):
     flaky = wrapper(
         tmp_path,
-        f"[ -e {tmp_path}/failed ] || {{ {STARTED}; touch {tmp_path}/failed; echo Network error; exit 9; }}",
+        f"[ -e {tmp_path}/failed ] || {{ {STARTED_ALONE}; touch {tmp_path}/failed; echo Network error; exit 9; }}",
     )
-    ended, lines, standings = local(write(tmp_path), flaky)
+    ended, lines, standings = local(write(tmp_path, ALONE), flaky)
     assert ended.failed == 0
     assert [s.state for s in standings] == [DONE, DONE]
     first, second = (s.task.id for s in standings)
@@ -144,7 +147,7 @@ def test_a_launch_that_the_launcher_refuses_is_no_attempt_of_the_task(tmp_path):
         tmp_path,
         f'echo x >> {tmp_path}/n; [ "$(wc -l < {tmp_path}/n)" -gt 5 ] || {{ echo "{REFUSES}"; exit 1; }}',
     )
-    ended, lines, standings = local(write(tmp_path), refusing, pauses=[0.01] * 5)
+    ended, lines, standings = local(write(tmp_path, ALONE), refusing, pauses=[0.01] * 5)
     assert (ended.failed, ended.left) == (0, 0)
     assert [s.state for s in standings] == [DONE, DONE]
     assert [s.record.failures for s in standings] == [[], []]
@@ -153,7 +156,7 @@ def test_a_launch_that_the_launcher_refuses_is_no_attempt_of_the_task(tmp_path):
 
 
 def test_a_launcher_that_refuses_for_ever_stops_the_runner_and_the_tasks_stay_left(tmp_path):
-    path = write(tmp_path)
+    path = write(tmp_path, ALONE)
     ended, lines, standings = local(path, wrapper(tmp_path, f"echo {REFUSES}; exit 1"), pauses=[0.01] * 3)
     assert (ended.failed, ended.left) == (0, 2)
     assert launches(tmp_path / "out") == 4
@@ -164,8 +167,9 @@ def test_a_launcher_that_refuses_for_ever_stops_the_runner_and_the_tasks_stay_le
 
 def test_some_ranks_are_no_attempt_and_neither_is_a_python_that_is_not_there(tmp_path):
     (tmp_path / "some").mkdir()
-    one = STARTED.replace('; echo 2 >> "$word"', "")
-    _, lines, standings = local(write(tmp_path / "some", ONE), wrapper(tmp_path, f"{one}; exit 1"), pauses=[])
+    _, lines, standings = local(
+        write(tmp_path / "some", ONE), wrapper(tmp_path, f"{STARTED_ALONE}; exit 1"), pauses=[]
+    )
     assert standings[0].state == INTERRUPTED and "the launcher started 1 of 2 ranks" in lines[1]
     _, lines, standings = local(write(tmp_path, ONE), wrapper(tmp_path, f"{STARTED}; exit 127"), pauses=[])
     assert standings[0].state == INTERRUPTED and "Python cannot be started there" in lines[1]
@@ -227,7 +231,7 @@ def test_an_allocation_that_ends_takes_no_attempt_from_its_tasks(tmp_path, monke
 def test_an_allocation_of_one_task_runs_it_where_nothing_says_when_it_ends(tmp_path, monkeypatch):
     for name in ("SLURM_JOB_END_TIME", "SLURM_JOB_ID", "PBS_JOBID"):
         monkeypatch.delenv(name, raising=False)
-    assert [s.state for s in local(write(tmp_path, ONE), limited=True)[2]] == [DONE]
+    assert [s.state for s in local(write(tmp_path, ONE_ALONE), limited=True)[2]] == [DONE]
 
 
 def test_the_launcher_of_another_mpi_library_is_found_before_anything_runs(tmp_path):
@@ -264,7 +268,7 @@ def test_a_full_disk_stops_the_runner_and_costs_no_retry(tmp_path):
 
 
 def test_a_spoilt_result_is_moved_aside_and_run_again(tmp_path):
-    path = write(tmp_path, ONE)
+    path = write(tmp_path, ONE_ALONE)
     (task,) = plan(read(path)).tasks
     state = State(tmp_path / "out", 0)
     state.create()
