@@ -20,6 +20,7 @@ options = { "problem.sizes" = 100, "problem.arrays" = 2, "method.samples" = 2, "
 
 # Shell, for `wrapper`: what two ranks do when they start.
 STARTED = 'for word; do case "$word" in *.ranks) echo 1 >> "$word"; echo 2 >> "$word";; esac; done'
+STARTED_ALONE = STARTED.replace('; echo 2 >> "$word"', "")  # what one does
 
 
 def write(folder, text=SMALL, **replaced):

@@ -15,7 +15,7 @@ from jobs.state import FAILED, State
 from kernels import __version__
 from kernels.as_json import COMMON
 from tests.declared import check
-from tests.jobs.campaigns import MPIRUN, SMALL, STARTED, wrapper, write
+from tests.jobs.campaigns import MPIRUN, SMALL, STARTED_ALONE, wrapper, write
 from tests.launch import environment
 
 mpi = pytest.mark.skipif(not MPIRUN.exists(), reason="no mpirun beside the interpreter (pip install mpich)")
@@ -250,9 +250,11 @@ def test_the_document_has_the_declared_keys(tmp_path, capsys, command):
 def test_quiet_says_what_goes_wrong_and_verbose_every_command(tmp_path, capfd):
     path = write(
         tmp_path,
-        SMALL.replace('["none", "layout"]', '["layout"]').replace("[defaults]", "[defaults]\nretries = 0"),
+        SMALL.replace('["none", "layout"]', '["layout"]')
+        .replace("ranks = [2]", "ranks = [1]")
+        .replace("[defaults]", "[defaults]\nretries = 0"),
     )
-    fails = str(wrapper(tmp_path, f"{STARTED}; exit 9"))
+    fails = str(wrapper(tmp_path, f"{STARTED_ALONE}; exit 9"))
     assert main(["local", str(path), "--mpirun", fails, "--quiet"]) == 1
     failed, summary = capfd.readouterr().out.splitlines()
     assert "failed" in failed and "exit code 9" in failed

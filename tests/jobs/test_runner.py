@@ -16,7 +16,7 @@ from jobs.processes import alive
 from jobs.runner import run
 from jobs.sites import site
 from jobs.state import DONE, FAILED, INTERRUPTED, LEFT, State, StateError, survey
-from tests.jobs.campaigns import MPIRUN, SMALL, STARTED, wrapper, write
+from tests.jobs.campaigns import MPIRUN, SMALL, STARTED, STARTED_ALONE, wrapper, write
 from tests.launch import environment, launcher
 
 pytestmark = pytest.mark.skipif(
@@ -25,7 +25,6 @@ pytestmark = pytest.mark.skipif(
 ONE = SMALL.replace('["none", "layout"]', '["layout"]')
 # Where nothing depends on the number of ranks; no pair of them is started first to see whether they meet.
 ALONE, ONE_ALONE = (text.replace("ranks = [2]", "ranks = [1]") for text in (SMALL, ONE))
-STARTED_ALONE = STARTED.replace('; echo 2 >> "$word"', "")
 
 
 def local(path, mpirun=None, where=None, **options):

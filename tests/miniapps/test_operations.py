@@ -104,6 +104,8 @@ def audit(tmp_path_factory):
         "1",
         "--runs",
         "2",
+        "--processes",
+        "1",
         "--no-progress",
         "--out",
         str(run),
