@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
@@ -176,11 +177,20 @@ class Calls:
 def deterministic(on: bool):
     """torch's deterministic algorithms, or those by default; the mode of before at the end."""
     before = torch.are_deterministic_algorithms_enabled()
-    torch.use_deterministic_algorithms(on)
+    _use_deterministic(on)
     try:
         yield
     finally:
-        torch.use_deterministic_algorithms(before)
+        _use_deterministic(before)
+
+
+def _use_deterministic(on: bool) -> None:
+    """torch tells its compiler of it too, and loads that first, which takes as long as to load all else: not where it
+    is not there to be told, and is to be as it begins."""
+    if on or "torch._inductor.config" in sys.modules:
+        torch.use_deterministic_algorithms(on)
+    else:
+        torch.set_deterministic_debug_mode("default")
 
 
 def _numpy_type(dtype: torch.dtype) -> str:
