@@ -113,7 +113,7 @@ SOURCE = Source(
     },
     "recbole/dataset_example/ml-100k",
     "recbole",
-    "get it by pip install --no-deps recbole (its licence does not let us pass the data on)",
+    "get it (GroupLens, whose licence does not let us pass it on, 2.1 MB) by pip install --no-deps recbole",
     _of_files,
     gzipped=False,
     instead="--data zipf",
