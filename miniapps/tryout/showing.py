@@ -191,18 +191,18 @@ def _lanes(entry: dict[str, Any]) -> str:
 
 
 def _order(found: dict[str, Any]) -> str:
-    """The algorithm of an all-reduce, in words."""
+    """How an all-reduce adds, in words."""
     if found["ranks"] == 2:
         return "two ranks have only one order"
     if found["follows"][CALL]:
-        return "no fixed order"
+        return "adds in no fixed order"
     names = found["orderings"]
     parts = [
-        f"{each['ordering'] or 'an order that is none of ours'}"
+        (f"as {each['ordering']}" if each["ordering"] else "in a fixed order that is none of ours")
         + (f" for {span(each['lengths'])}" if len(names) > 1 else "")
         for each in names
     ]
-    return ", ".join(parts)
+    return f"adds {', '.join(parts)}"
 
 
 def span(lengths: Sequence[int]) -> str:

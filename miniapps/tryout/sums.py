@@ -64,7 +64,7 @@ def numbers(n: int, dtype: str) -> np.ndarray:
 
 def loaded(library: str, operation: str) -> str:
     """What adds: `numpy 2.3.5`, and for a dot product the BLAS that numpy has loaded, where it can be told."""
-    version = f"{library} {environment.packages()[library]}"
+    version = f"{library} {sys.modules[library].__version__}"
     if operation == "sum":
         return version
     blas = next((f"OpenBLAS {text}" for key, text in environment.arithmetic().items()

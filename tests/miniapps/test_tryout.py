@@ -137,7 +137,7 @@ def test_three_findings_and_a_way_on(monkeypatch, capsys):
     code, text = shown(monkeypatch, capsys, launched, ([SUM], []))
     assert code == 0
     assert "on 2 and 3 ranks:  2 results,  1 under the guarantee layout" in text
-    assert "binomial for 1 element, ring for 1,000 to 100,003 elements" in text
+    assert "adds as binomial for 1 element, as ring for 1,000 to 100,003 elements" in text
     assert "its bits follow the number of ranks and the length of the vector" in text
     assert "they did not follow which process has which rank, the rank or the call" in text
     (row,) = [line.split() for line in text.splitlines() if "np.sum" in line]
