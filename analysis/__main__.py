@@ -115,11 +115,14 @@ def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int
     from analysis.divergence.compare import NothingInCommon
     from analysis.load.find import NoRuns
     from analysis.load.guard import NotStarted
+    from analysis.load.watch import at_work
     from miniapps.trace import TraceError
 
     begin = time.perf_counter()
     try:
-        code = give(command(options.command).run(options), options)
+        with at_work(options.command, options.quiet):
+            answer = command(options.command).run(options)
+        code = give(answer, options)
         if options.verbose:
             tell(f"{options.command}: {time.perf_counter() - begin:.3f} s; {_libraries()}", sys.stderr)
         return code

@@ -13,7 +13,9 @@ WIDTH = 40
 
 class Progress:
     """Shows on `stream` (default: stderr) how far the work called `what` has come; nothing in the `first` seconds
-    where that is no terminal, and nothing at all where `quiet`."""
+    where that is no terminal, and nothing at all where `quiet`. `last`: when any of them said something."""
+
+    last = 0.0
 
     def __init__(
         self, what: str, stream: TextIO | None = None, quiet: bool = False, first: float | None = None
@@ -29,7 +31,7 @@ class Progress:
         now = time.monotonic()
         if self.quiet or now - self._shown < (REDRAW_S if self.terminal else LINE_S):
             return
-        self._shown = now
+        self._shown = Progress.last = now
         spent, done = now - self._begin, min(1.0, max(0.0, done))
         left = f", {spent * (1 - done) / done:.0f} s left" if done > 0 else ""
         if self.terminal:

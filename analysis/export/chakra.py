@@ -65,7 +65,7 @@ def existing(out: Path) -> Path | None:
 
 def bytes_of(out: Path) -> float:
     """How much an event takes in `out`, about: measured with names of usual length."""
-    return 150.0
+    return 275.0
 
 
 def write(part: Slice, out: Path) -> list[Path]:

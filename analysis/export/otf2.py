@@ -34,7 +34,7 @@ def existing(out: Path) -> Path | None:
 
 def bytes_of(out: Path) -> float:
     """How much an event takes in `out`, about."""
-    return 60.0
+    return 42.0
 
 
 def write(part: Slice, out: Path) -> list[Path]:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
+from threading import Event, Thread
 
-from kernels.progress import Progress
+from kernels.progress import LINE_S, Progress
 from miniapps.untrusted.text import tell
 
 NAME = "analysis"
@@ -62,6 +65,29 @@ class Watch:
             done = self._files / self._of_files if self._of_files else self._runs / self._of_runs
             text = f"read {self._files} of {self._of_files} files, {self._runs} of {self._of_runs} runs"
             self.progress.show(done, text)
+
+
+@contextmanager
+def at_work(what: str, quiet: bool) -> Iterator[None]:
+    """Inside, a line on stderr says after a second, and then every ten, that `what` goes on, unless a Watch says how
+    far or all are `quiet`."""
+    ended = Event()
+    begin = time.monotonic()
+
+    def say() -> None:
+        silent_from = begin + FIRST_S - LINE_S
+        while not ended.wait(max(0.05, silent_from + LINE_S - time.monotonic())):
+            silent_from = max(silent_from, Progress.last)
+            if time.monotonic() - silent_from >= LINE_S:
+                silent_from = time.monotonic()
+                tell(f"{NAME}: {what} is at work, {silent_from - begin:.0f} s so far", sys.stderr)
+
+    if not quiet:
+        Thread(target=say, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
 
 
 SILENT = Watch()

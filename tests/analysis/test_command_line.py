@@ -253,7 +253,7 @@ def test_usage_errors_are_one_line_and_exit_with_2(arguments, capsys):
 
 
 def test_as_a_program_its_exit_code_is_that_of_the_comparison_and_it_imports_no_package_for_figures(runs):
-    arguments = ["divergence", str(runs / "a"), str(runs / "c")]
+    arguments = ["divergence", str(runs / "a"), str(runs / "c"), "--quiet"]
     done = run_python(["-X", "importtime", "-m", "analysis", *arguments])
     assert done.returncode == 3, done.stderr
     lines = done.stderr.splitlines()

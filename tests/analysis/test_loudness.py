@@ -1,10 +1,12 @@
 """`--quiet`, `--verbose` and `--version` of every analysis command, and progress where there is no terminal."""
 
 import re
+import time
 
 import pytest
 
 from analysis.__main__ import COMMANDS, main
+from analysis.load import watch
 from kernels import VERSION, progress
 from tests.analysis.synthetic import write_run
 
@@ -79,13 +81,34 @@ def test_long_reading_tells_what_is_done_and_left_without_a_terminal(runs, tmp_p
     _, err = told(capsys, "report", runs, "-o", tmp_path / "a.html", "--no-cache")
     lines = err.splitlines()
     assert lines and all(
-        re.fullmatch(r"analysis: .*, \d+%, \d+ s so far(, \d+ s left)?", line) for line in lines
+        re.fullmatch(r"analysis: .*(, \d+%| is at work), \d+ s so far(, \d+ s left)?", line) for line in lines
     )
     assert any("read 4 of 4 files, 1 of 2 runs" in line or "read 1 of 4 files" in line for line in lines)
     assert any(re.search(r"part \d+ of \d+ of the report", line) for line in lines)
 
 
-def test_progress_is_silent_in_short_work_and_with_quiet(runs, capsys, request):
+def test_progress_is_silent_in_short_work_and_with_quiet(runs, capsys, request, monkeypatch):
+    monkeypatch.setattr(watch, "FIRST_S", 60.0)  # short, as the machine may be busy
     assert told(capsys, "lint", runs, "--no-cache")[1] == ""
     request.getfixturevalue("slow")
     assert told(capsys, "lint", runs, "--no-cache", "--quiet")[1] == ""
+
+
+def test_long_work_without_progress_says_that_it_goes_on(capsys, monkeypatch):
+    monkeypatch.setattr(watch, "FIRST_S", 0.1)
+    monkeypatch.setattr(watch, "LINE_S", 0.3)
+    monkeypatch.setattr(progress.Progress, "last", 0.0)
+    with watch.at_work("growth", quiet=True):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == ""
+    with watch.at_work("growth", quiet=False):
+        deadline = time.monotonic() + 30
+        while (said := capsys.readouterr().err) == "" and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert said == "analysis: growth is at work, 0 s so far\n"
+        shown = progress.Progress("analysis", first=0.0)
+        for _ in range(10):  # a Watch says more
+            shown._shown = 0.0
+            shown.show(0.5, "step 1/2")
+            time.sleep(0.05)
+        assert "at work" not in capsys.readouterr().err
