@@ -1,5 +1,6 @@
 """`ask`: evidence decides which command is named first, and what it is filled in with."""
 
+import functools
 import json
 import shlex
 import unicodedata
@@ -66,9 +67,15 @@ def slow(tmp_path_factory):
     return write_timed(tmp_path_factory.mktemp("slow") / "run", regions, size=3)
 
 
+@functools.cache
+def known_of(*paths):
+    """What is in the runs at `paths`, read once for all words."""
+    return evidence(load(paths, copies=True))
+
+
 def asked(words, *paths):
     """The questions in their order."""
-    return [question for question, _ in rank.ranked(evidence(load(paths, copies=True)), words)]
+    return [question for question, _ in rank.ranked(known_of(*paths), words)]
 
 
 @pytest.mark.parametrize(

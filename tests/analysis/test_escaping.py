@@ -121,7 +121,7 @@ def of(runs, command, out):
         "nodes": [runs, "--csv", out],
         "lint": [runs, "--csv", out],
         "show": [runs],
-        "ask": [TEXT, runs],
+        "ask": [TEXT, *few],
         "perfetto": [runs / "timed1", "-o", out / "a.json", "--steps", "0-1"],
         "extrap": [runs / "timed0", runs / "timed1", "-o", out / "a.jsonl"],
         "chakra": [runs / "timed1", "-o", out / "a"],

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -127,11 +128,17 @@ HOSTILE = {
 }  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def trace(tmp_path_factory):
+    """A trace, of which copies are changed."""
+    return write_run(tmp_path_factory.mktemp("short") / "r", steps=1) / "rank-00001.h5"
+
+
 @pytest.mark.parametrize("closed", [True, False], ids=["sealed", "open"])
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_crafted_trace_is_refused_by_name_and_the_rest_is_used(tmp_path, kind, closed):
+def test_a_crafted_trace_is_refused_by_name_and_the_rest_is_used(tmp_path, trace, kind, closed):
     change, words = HOSTILE[kind]
-    path = altered(write_run(tmp_path / "r", steps=1) / "rank-00001.h5", change, closed)
+    path = altered(Path(shutil.copy(trace, tmp_path)), change, closed)
     with pytest.raises(TraceError) as error:
         read(path)
     assert str(path) in str(error.value) and words in str(error.value)

@@ -32,7 +32,9 @@ def one_by_one(frames, kind):
     return [*([min(differing, key=lambda each: each.when).b] if differing else []), *equal]
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("app", ["own", "calls"])
 def test_a_kind_is_told_by_its_earliest_difference_and_an_equal_run(tmp_path, app, seed):
     rng = random.Random(f"kinds {app} {seed}")

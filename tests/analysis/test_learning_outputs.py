@@ -131,6 +131,7 @@ def test_one_run_shows_nothing(tmp_path):
     assert row["pairs"] == 0 and np.isnan(row["bound"]) and np.isnan(row["v_ermv"])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_command_and_the_report_have_the_matrix_and_say_that_orders_were_drawn(root, capsys):
     assert main(["learning", str(root)]) == 0
     printed = capsys.readouterr().out

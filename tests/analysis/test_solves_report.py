@@ -157,6 +157,7 @@ def test_columns_of_what_was_not_recorded_are_left_out(tmp_path, results):
     assert bare.columns == ("case", "solves", "iterations", "histories", "solutions", "residual")
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_repeat_says_what_cannot_be_concluded(tmp_path):
     page = report_of(write_solves(tmp_path / "r", [solve(FALLING)]))
     assert "1 solve, 9 iterations: nothing to compare with" in section(page, SOLVES[0])
@@ -164,6 +165,7 @@ def test_one_repeat_says_what_cannot_be_concluded(tmp_path):
     assert "No run has a drift study" in section(page, SOLVES[2])
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_equal_solves_have_a_table_and_no_figure_of_a_drift(tmp_path):
     page = report_of(write_solves(tmp_path / "r", [solve(FALLING)] * 2))
     assert "<table" in section(page, SOLVES[1]) and "<svg" not in section(page, SOLVES[1])
@@ -187,6 +189,7 @@ def test_solves_of_no_iteration_make_a_report(tmp_path):
     assert "one decision in 2 solves: 0 iterations" in page
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_only_incomplete_runs_make_a_report(tmp_path):
     page = report_of(write_solves(tmp_path / "r", [{"residual": FALLING[:3]}], complete=False, result=False))
     assert "no complete solve recorded its iterations" in section(page, SOLVES[0])
