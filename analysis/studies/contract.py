@@ -77,4 +77,10 @@ def frame(
         name: "object" if " " in column.dtype else column.dtype for name, column in columns.items()
     }  # lists
     given = rows if isinstance(rows, pd.DataFrame) else list(rows)
-    return pd.DataFrame(given, columns=list(columns)).astype(types)
+    if len(given) == 0:
+        return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in types.items()})
+    table = pd.DataFrame(given, columns=list(columns))
+    # `astype` takes its time for columns of the right type, too.
+    return table.astype(
+        {name: dtype for (name, dtype), own in zip(types.items(), table.dtypes, strict=True) if own != dtype}
+    )
