@@ -14,7 +14,7 @@ sys.path.insert(0, str(ROOT))  # mkdocs loads this file by its path
 
 from tools.reference import groups  # noqa: E402
 
-AT_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md")
+AT_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "RELEASING.md")
 made: dict[str, dict[str, str]] = {}
 
 
