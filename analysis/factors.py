@@ -5,6 +5,8 @@ and on other levels of the factor, the algorithm changed too. The two are never 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 import pandas as pd
@@ -12,9 +14,9 @@ import pandas as pd
 from analysis.ends import outcomes
 from analysis.groups import FREE, IN_LABEL, factors, grouped
 from analysis.load.frames import Frames
-from analysis.pairs import EACH_OTHER, Pairs, frame_of, pairs
+from analysis.pairs import EACH_OTHER, Pairs, pairs
 from analysis.power import power_note
-from analysis.runs import Id, ids, label
+from analysis.runs import Id, ids
 from analysis.variability import comparable, effective
 from kernels.bits import bound
 
@@ -43,23 +45,84 @@ def by_factor(
     """
     runs = with_levels(grouped(frames.runs), factor)
     runs = runs[runs["complete"]]
-    table = frame_of(pairs(frames, against) if compared is None else compared)
-    level = {label(key): name for key, name in zip(ids(runs), runs["level"], strict=True)}
     app = runs.drop_duplicates("cell").set_index("cell")["app"]
-    table = table.assign(
-        app=table["cell"].map(app), a_level=table["a"].map(level), level=table["b"].map(level)
-    )
-    own = table["against"] == EACH_OTHER
-    other = own & (table["a_level"] != table["level"])
-    table["comparison"] = np.where(other, f"other {factor}", np.where(own, EACH_OTHER, REFERENCE))
+    level = np.full(len(frames.places), "", object)
+    level[[frames.places[key] for key in ids(runs)]] = runs["level"]
+    found: dict[tuple[str, str, str], Largest] = {}
+    for each in pairs(frames, against) if compared is None else compared:
+        for at, comparison, chosen in _by_level(each, level, factor):
+            found.setdefault((app[each.cell], at, comparison), Largest()).add(each, chosen, level == at)
     rows = []
     for (name, at), members in runs.groupby(["app", "level"], sort=False):
-        here = table[(table["app"] == name) & ((table["level"] == at) | (other & (table["a_level"] == at)))]
-        rows.append({"app": name, "level": at, **_each_other(frames, members, here)})
+        where = {"app": name, "level": at}
+        own = found.get((name, at, EACH_OTHER), Largest())
+        rows.append(where | _each_other(frames, members, own))
         for comparison in (f"other {factor}", REFERENCE):
-            if len(some := here[here["comparison"] == comparison]):
-                rows.append({"app": name, "level": at, "against": comparison, **_against(some, at)})
+            if some := found.get((name, at, comparison)):
+                rows.append(where | {"against": comparison} | _against(some, comparison))
     return pd.DataFrame(rows, columns=BY_FACTOR)
+
+
+def _by_level(each: Pairs, level: np.ndarray, factor: str) -> Iterator[tuple[str, str, np.ndarray]]:
+    """(level, kind of comparison, whether it is of these: bool (pairs,)) of `each`; `level` of all runs by place."""
+    codes, levels = pd.factorize(level)
+    a, b = codes[each.a], codes[each.b]
+    if each.against != EACH_OTHER:
+        for code in np.unique(b).tolist():
+            yield levels[code], REFERENCE, b == code
+        return
+    for code in np.union1d(a, b).tolist():
+        for comparison, chosen in (
+            (EACH_OTHER, (a == code) & (b == code)), (f"other {factor}", (a == code) != (b == code)),
+        ):  # fmt: skip
+            if chosen.any():
+                yield levels[code], comparison, chosen
+
+
+@dataclass
+class Largest:
+    """The largest METRICS of pairs that are added name by name; `pairs` of each cell as a run's place times all runs
+    plus the other's, and those that are `differing` in any name; places of the `runs` of the level among them, and of
+    those that were `compared` with the reference."""
+
+    metrics: dict[str, float] = field(
+        default_factory=lambda: dict.fromkeys(("v_s", "v_ermv", "v_c", "max_ulp"), np.nan)
+    )
+    undefined: int = 0
+    pairs: dict[str, np.ndarray] = field(default_factory=dict)
+    differing: dict[str, np.ndarray] = field(default_factory=dict)
+    runs: set[int] = field(default_factory=set)
+    compared: set[int] = field(default_factory=set)
+
+    def add(self, each: Pairs, chosen: np.ndarray, of_level: np.ndarray) -> None:
+        """The `chosen` pairs of `each`; `of_level`: whether the run in a place is of the level."""
+        metrics = each.metrics
+        for key in self.metrics:
+            values = np.abs(metrics[key][chosen])
+            if not np.isnan(values).all():
+                self.metrics[key] = float(np.fmax(self.metrics[key], np.nanmax(values)))
+        self.undefined += int(metrics["undefined"][chosen].sum())
+        a, b = each.a[chosen], each.b[chosen]
+        keys = a.astype(np.int64) * len(of_level) + b
+        _join(self.pairs, each.cell, keys)
+        _join(self.differing, each.cell, keys[metrics["v_c"][chosen] > 0])
+        both = np.unique(np.concatenate([a, b]))
+        self.runs.update(both[of_level[both]].tolist())
+        self.compared.update(np.unique(b).tolist())
+
+    def columns(self) -> dict:
+        """Those of BY_FACTOR."""
+        return {
+            "pairs": sum(map(len, self.pairs.values())), "differing": sum(map(len, self.differing.values())),
+            "v_s_max": self.metrics["v_s"], "v_ermv_max": self.metrics["v_ermv"], "v_c_max": self.metrics["v_c"],
+            "ulp_max": self.metrics["max_ulp"], "undefined": self.undefined,
+        }  # fmt: skip
+
+
+def _join(known: dict[str, np.ndarray], cell: str, keys: np.ndarray) -> None:
+    before = known.get(cell, keys[:0])
+    if not np.array_equal(before, keys):  # most of the time all names have the same
+        known[cell] = np.union1d(before, keys)
 
 
 def with_levels(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
@@ -87,7 +150,7 @@ def with_levels(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
     return runs.assign(level=level)
 
 
-def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> dict:
+def _each_other(frames: Frames, members: pd.DataFrame, own: Largest) -> dict:
     """The columns of BY_FACTOR after the level, for runs of one level, cell by cell."""
     counts, runs, most = 0, 0, np.nan
     cells, whole = 0, True
@@ -99,7 +162,6 @@ def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> di
         whole &= comparable(frames, ids(same))
         cells, counts, runs = cells + 1, counts + len(shares), runs + len(same)
         most = np.fmax(most, effective(shares))
-    some = here[here["comparison"] == EACH_OTHER]
     same_bits = cells > 0 and counts == cells and whole
     if not cells:
         note = _not_compared(members)
@@ -109,7 +171,7 @@ def _each_other(frames: Frames, members: pd.DataFrame, here: pd.DataFrame) -> di
         note = power_note(runs) if same_bits else ""
     return {
         "against": EACH_OTHER, "cells": cells, "runs": runs, "distinct": counts if cells else np.nan,
-        "effective": most, **_largest(some), "bound": bound(runs) if same_bits else np.nan, "note": note,
+        "effective": most, **own.columns(), "bound": bound(runs) if same_bits else np.nan, "note": note,
     }  # fmt: skip
 
 
@@ -121,21 +183,11 @@ def _not_compared(members: pd.DataFrame) -> str:
     return f"{most} runs of one cell recorded no result that all of them have: not compared"
 
 
-def _against(some: pd.DataFrame, at: str) -> dict:
-    """The same for pairs `some` in which one run is of another level or the reference."""
-    own = pd.concat([some.loc[some["level"] == at, "b"], some.loc[some["a_level"] == at, "a"]])
-    runs = own.nunique() if some["comparison"].iloc[0] != REFERENCE else some["b"].nunique()
-    same_bits = not (some["v_c"] > 0).any()
+def _against(some: Largest, comparison: str) -> dict:
+    """The same for pairs in which one run is of another level or the reference."""
+    runs = len(some.compared if comparison == REFERENCE else some.runs)
+    same_bits = not any(map(len, some.differing.values()))
     return {
-        "cells": some["cell"].nunique(), "runs": runs, "distinct": np.nan, "effective": np.nan, **_largest(some),
+        "cells": len(some.pairs), "runs": runs, "distinct": np.nan, "effective": np.nan, **some.columns(),
         "bound": bound(runs) if same_bits else np.nan, "note": power_note(max(runs, 2)) if same_bits else "",
-    }  # fmt: skip
-
-
-def _largest(some: pd.DataFrame) -> dict:
-    changed = some.assign(changed=some["v_c"] > 0).groupby(["cell", "a", "b"])["changed"].any()
-    return {
-        "pairs": len(changed), "differing": int(changed.sum()), "v_s_max": some["v_s"].abs().max(),
-        "v_ermv_max": some["v_ermv"].max(), "v_c_max": some["v_c"].max(), "ulp_max": some["max_ulp"].max(),
-        "undefined": int(some["undefined"].sum()),
     }  # fmt: skip

@@ -73,7 +73,7 @@ class Pairs:
         if count * count <= len(self):  # fewer outcomes than pairs
             both = np.divmod(np.arange(count * count), count)
             known = metrics_of(self.kind, self.words, *both)
-            at = self.left * count + self.right
+            at = self.left.astype(np.int64) * count + self.right
             return {key: column[at] for key, column in known.items()}
         return metrics_of(self.kind, self.words, self.left, self.right)
 
@@ -118,15 +118,15 @@ def _pairs(frames: Frames, against: Id | None) -> Iterator[Pairs]:
         chosen = against if against in ids(problem) else reference(problem)
         for (group, cell), members in problem.groupby(["group", "cell"], sort=False):
             own = tuple(ids(members))
+            i, j = of_each_other(len(own))
+            at = np.array([frames.places[run] for run in own], np.int32)
+            a, b = at[i], at[j]  # the same for all names
             for table, name in recorded:
                 where = (group, cell, name, table)
                 if len(own) > 1 and (last := final(frames, table, name, own)):
                     step, outcome, words = last
-                    i, j = of_each_other(len(own))
-                    at = np.array([frames.places[run] for run in own], np.int32)
-                    yield Pairs(
-                        *where, EACH_OTHER, step, labels, at[i], at[j], outcome[i], outcome[j], words
-                    )  # fmt: skip
+                    outcome = outcome.astype(np.int32)
+                    yield Pairs(*where, EACH_OTHER, step, labels, a, b, outcome[i], outcome[j], words)
                 if chosen is not None and chosen not in own:
                     yield from _to_reference(frames, where, labels, chosen, own)
 
