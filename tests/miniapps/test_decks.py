@@ -46,10 +46,11 @@ def test_it_is_accepted_without_files(name, options, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # on a busy machine
 @pytest.mark.parametrize(("name", "options"), RUNS, ids=IDS)
 def test_it_runs(name, options, tmp_path):
     argv = ["-m", f"miniapps.{name}", *options, *SHORT.get(name, ()), "--out", "run"]
-    done = run_python(argv, {"HOME": "/nowhere"}, 280, tmp_path)
+    done = run_python(argv, {"HOME": "/nowhere"}, 850, tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "VERIFICATION: PASS" in done.stdout
 
