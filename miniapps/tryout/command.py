@@ -26,6 +26,7 @@ from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.text import tell
 
 BROKEN = 3
+AMONG_S = 300  # of the findings over ranks that were started with this process: they may be many on few cores
 LIMIT_S = 60.0  # of a process that looks at sums of its own
 # Names that BLAS and OpenMP libraries read their number of threads from.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
@@ -181,7 +182,7 @@ def _serve() -> int:
 
 
 def _measure(tell_finding: ranks.Tell) -> None:
-    signal.alarm(ranks.LIMIT_S)  # where ranks wait for one that has gone, nothing else would end them
+    signal.alarm(AMONG_S)  # where ranks wait for one that has gone, nothing else would end them
     comm = world()
     part = comm.Split(int(comm.rank >= ranks.RANKS), comm.rank)
     if comm.rank < ranks.RANKS:

@@ -84,7 +84,15 @@ def test_every_package_and_every_data_file_is_in_the_wheel(copy, wheel):
     expected = {
         str(path.relative_to(copy))
         for room in ROOMS
-        for pattern in ("*.py", "*.toml", "*.cu", "templates/*", "preload/*", "preload/third_party/*")
+        for pattern in (
+            "*.py",
+            "*.toml",
+            "*.cu",
+            "templates/*",
+            "preload/*",
+            "preload/third_party/*",
+            "shipped/*",
+        )
         for path in (copy / room).rglob(pattern)
         if path.is_file()
     }
