@@ -44,7 +44,7 @@ demo: environment  ## runs that differ, runs that agree, and the report (under 4
 	@$(RUN) -m miniapps.demo $(DEMO)
 
 docs: environment $(VENV)/stamp-docs  ## build/site: the documentation; a broken link or a page in no menu ends it
-	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(RUN) -m mkdocs build --strict 2>&1 | sed '/^INFO/d'  # --quiet would not be strict
 	echo "build/site is there; its search wants a server: $(RUN) -m http.server -d build/site"
 
 test: environment $(VENV)/stamp-tests $(OPENMPI) lint  ## lint, unit tests, MPI tests

@@ -8,8 +8,10 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from miniapps.trace import head, schema
 from tools.reference import pages
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -43,6 +45,11 @@ def test_every_generated_page_says_something(made):
         assert "None" not in re.findall(r"\| (\w+) \|", text), path
 
 
+def test_every_attribute_and_table_of_a_trace_is_explained():
+    assert set(head.MEANINGS) == {field.name for field in msgspec.structs.fields(head.Head)}
+    assert set(schema.MEANINGS) == set(schema.TABLES)
+
+
 def test_no_link_is_broken(made):
     texts = {name: (ROOT / name).read_text() for name in ("README.md", *AT_ROOT)}
     texts |= {f"docs/{path}": text for path, text in (WRITTEN | made).items()}
@@ -71,10 +78,11 @@ def test_messages_name_pages_that_are_there():
 @pytest.mark.slow
 @pytest.mark.skipif(find_spec("mkdocs") is None, reason="no mkdocs: make docs installs it")
 def test_the_site_is_built_fetches_nothing_and_finds(tmp_path):
-    subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", tmp_path], cwd=ROOT, check=True,
-        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"},
+    build = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", tmp_path], cwd=ROOT, capture_output=True,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1"}, text=True,
     )  # fmt: skip
+    assert build.returncode == 0, build.stderr
     for html in tmp_path.rglob("*.html"):
         fetched = re.findall(
             r"<(?:script|img|iframe|link)\b[^>]*?(?:src|href)=\"?(https?://[^\" >]*)", html.read_text()

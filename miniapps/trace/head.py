@@ -141,6 +141,53 @@ class Head(msgspec.Struct):
     tracer: TracerCost | UnsetType = UNSET
 
 
+# What each attribute says, in Markdown: links lead from a page of docs/reference.
+MEANINGS = {
+    "format": "`fpna-trace`: a file without it is of another program",
+    "schema": "5; a file of another schema is refused",
+    "app": "`coupled`",
+    "config": "effective configuration by section, defaults included",
+    "problem": "hash of the options that define the experiment: only runs with equal hashes are compared",
+    "problem_options": "these options and their values",
+    "method": "the experimental factors: guarantee, device, ownership, closure evaluation",
+    "options": "the effect of each option on promises and comparisons, see [the trace](trace.md#what-a-run-states)",
+    "regions": 'the kind of each region, `{"halo": "exchange"}`',
+    "reductions": "a description of every planned reduction, see [the trace](trace.md#what-a-run-states)",
+    "unseen": '`fpna run` only: calls of this rank that were counted and not recorded, `{"MPI_Accumulate": '
+    "12}` ([any program](../how-to/any-program.md))",
+    "unreached": "`fpna run` only: reductions that kept the library's order under a guarantee although the order "
+    'matters, `[{"call": "MPI_Allreduce at dot (cg.c:57)", "why": "user operation", '
+    '"calls": 120}]`',
+    "environment": "MPI library, node, `boot` (the id of the running kernel, which containers of one machine share), "
+    "process id, device, CPU, package versions, threads, whitelisted variables, git revision, hash of "
+    "the sources; `arithmetic`: the choices that the loaded libraries report after the first repeat "
+    "([scope](../how-to/analysis.md#what-a-promise-is-over)); `handles`: who took the MPI handle of a "
+    "[wrapped communicator](../tutorials/own-programs.md#libraries-that-take-the-handle) of a "
+    "recorded program",
+    "promises": '`reductions` only: the guarantee of each variant, `{"sum:spa:emulated": "none"}`',
+    "partners": 'ranks with which a region exchanges data, `{"halo": [0, 2]}`; collectives wait for all ranks',
+    "messages": "the bytes that a region sends to each rank, by plan, and how often, see "
+    "[the trace](trace.md#what-a-run-states)",
+    "guarantee": "the requested level",
+    "run_id": "one launch; one batch allocation (empty outside)",
+    "allocation_id": "one launch; one batch allocation (empty outside)",
+    "started": "UTC, ISO 8601",
+    "ledger": "with `--ledger` only: how many `rows` the ledger of predictions had when the run began, and its "
+    "`head`, the hash of the last ([predict](../how-to/predict.md#the-ledger))",
+    "result": "of rank 0, once known: the SHA-256 (32 hex digits) of each part of `result.json` but the seals "
+    "of traces",
+    "clock_offset_ns": "this rank's clock minus rank 0's, at start; its change per second (once known, at the end)",
+    "clock_drift": "this rank's clock minus rank 0's, at start; its change per second (once known, at the end)",
+    "complete": "true only after a regular end; believed only in a file that is sealed",
+    "rank": "the rank that wrote the file",
+    "size": "how many ranks ran",
+    "seed": "of the run",
+    "repeats": "how many the run was to make",
+    "chain": "the version of [heads](../how-to/verify.md#heads)",
+    "tracer": "the group of what tracing cost; absent where the run was killed",
+}
+
+
 def check(attributes: dict[str, Any], where: str) -> None:
     """Raise Refused, its message beginning with `where`, unless `attributes` are those of a trace."""
     head = records.conform(attributes, Head, f"{where}: attributes")

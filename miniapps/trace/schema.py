@@ -98,6 +98,19 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "usage": {"repeat": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }
+# What a row of each table says, in Markdown: links lead from a page of docs/reference.
+MEANINGS: dict[str, str] = {
+    "events": "a region: `start` and `end` in ns by this rank's clock; `bytes` and `flops` are 0 where not known",
+    "values": "a number; `block` is -1 for the whole",
+    "fingerprints": "the hash of an array, `hi` and `lo`; `block` is -1 for the whole",
+    "sizes": "[how large an array is](trace.md#sizes): `repeat`, `step`, `name`, `block` and `after` are those of the "
+    "fingerprint of the same array",
+    "order": "who was added when: `name` is the reducer, `ranks` has a second axis of length `size`",
+    "choices": "a decision from a clock, or by a policy; `block` is -1 for the whole",
+    "usage": "resources of this process in the step, in seconds: `cpu_time`, `cpu`, and, at the step of a head, "
+    "`chain_cpu`, a part of `cpu`; [over a mesh](../explanation/partition.md#utilisation) `utilisation`, and at step 0 "
+    "`model_flops` and `core_rate`",
+}
 # The names, as lines of JSON in UTF-8, and the columns that index them.
 NAMED = ("name", "choice", "dtype")
 NAMES = {"names": {"text": "uint8"}}

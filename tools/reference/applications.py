@@ -11,7 +11,7 @@ from miniapps.runner import commandline
 from miniapps.runner.config import Option
 from miniapps.runner.options import SHORTHANDS, Common
 from miniapps.trace.schema import EFFECTS
-from tools.reference.markdown import block, code, docstring, page, sentence, table
+from tools.reference.markdown import block, code, docstring, linked, page, sentence, table
 
 PLACE = "reference/applications"
 SOURCES = """\
@@ -69,7 +69,7 @@ def of(name: str) -> str:
 def said(cls: type) -> str:
     """The docstring of a section of options, if somebody wrote one."""
     text = docstring(cls)
-    return "" if text.startswith(f"{cls.__name__}(") else text
+    return "" if text.startswith(f"{cls.__name__}(") else linked(text, "../../")
 
 
 def listed(known: Sequence[Option]) -> str:

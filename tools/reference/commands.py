@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from fpna import commands
 from miniapps import applications
-from tools.reference.markdown import block, code, page, sentence, table
+from tools.reference.markdown import block, code, page, prose, sentence, table
 
 PLACE = "reference/commands"
 
@@ -19,7 +19,9 @@ def pages() -> dict[str, str]:
     for name in commands.names():
         if name not in applications.names():
             parts = [part for words, parser in parsers([name]) for part in described(words, parser)]
-            found[f"{PLACE}/{name}.md"] = page(f"fpna {name}", sentence(summaries[name]), *parts)
+            summary = sentence(summaries[name])
+            parts = [part.removeprefix(summary) for part in parts]
+            found[f"{PLACE}/{name}.md"] = page(f"fpna {name}", summary, *parts)
     return found
 
 
@@ -71,11 +73,9 @@ def described(words: list[str], parser: argparse.ArgumentParser) -> Iterator[str
     if len(words) > 1:
         yield f"{'#' * min(len(words), 4)} fpna {' '.join(words)}"
     parser.prog = f"fpna {' '.join(words)}"
-    yield block(parser.format_usage().removeprefix("usage: "))
+    yield block(parser.format_usage().removeprefix("usage: ").replace("\n" + " " * len("usage: "), "\n"))
     if parser.description:
-        yield block(
-            parser.description % {"prog": parser.prog} if "%(" in parser.description else parser.description
-        )
+        yield prose(parser.description.replace("%(prog)s", parser.prog), "../../")
     yield arguments(parser)
     if parser.epilog:
         yield block(parser.epilog)

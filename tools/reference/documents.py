@@ -17,10 +17,8 @@ from kernels.as_json import Column, Document, Rows
 from tools.reference.markdown import code, page, sentence, table
 
 TYPES = {"str": "text", "bool": "boolean", "int64": "integer", "Int64": "integer?", "float64": "number"}
-ELSEWHERE = (
-    "jobs.as_json",
-    "miniapps.verify.output",
-)  # whose documents are written beside the command's module
+# Whose documents are declared beside what writes them, not in the module of the command.
+ELSEWHERE = ("jobs.as_json", "jobs.cluster.commands", "miniapps.verify.output")
 ABOUT = """\
 `--json` makes a command print one JSON document on standard output and nothing else; warnings, errors and progress go
 to standard error. The document is strict JSON in ASCII: `null` stands for what is not a finite number and for what is

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Iterable, Sequence
 
 
@@ -36,6 +37,21 @@ def sentence(text: str) -> str:
     """Text with a capital at its beginning and a full stop."""
     text = text.strip()
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", ":", "!", "?")) else ".")
+
+
+def prose(text: str, up: str) -> str:
+    """The text of a help: paragraphs as they are, indented lines and lists as a block; a page that it names is a link,
+    from a page so many folders deep as `up` says (`../../`)."""
+    parts = []
+    for paragraph in re.split(r"\n\s*\n", text.strip("\n")):
+        laid_out = re.search(r"^ |   |:$", paragraph, flags=re.MULTILINE)
+        parts.append(block(paragraph) if laid_out else linked(paragraph, up))
+    return "\n\n".join(parts)
+
+
+def linked(text: str, up: str) -> str:
+    """Text in which `docs/PAGE.md` is a link."""
+    return re.sub(r"docs/([\w/-]+/([\w-]+)\.md)", rf"[\2]({up}\1)", text)
 
 
 def docstring(thing: object) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tools.reference.markdown import code, page, table
+from tools.reference.markdown import code, linked, page, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("fpna", "kernels", "miniapps", "analysis", "jobs")
@@ -36,4 +36,4 @@ def pages() -> dict[str, str]:
 def first_line(path: Path) -> str:
     """The first paragraph of a module's docstring, in one line; empty where it has none."""
     text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
-    return " ".join(text.partition("\n\n")[0].split())
+    return linked(" ".join(text.partition("\n\n")[0].split()), "../")

@@ -28,7 +28,7 @@ def pages() -> dict[str, str]:
 
 def link(here: Site) -> str:
     """The page that a site's file follows."""
-    return f"<{here.page}>" if here.page.startswith("https:") else ""
+    return f"[page]({here.page})" if here.page.startswith("https:") else ""
 
 
 def cores(here: Site) -> object:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Mapping
 
 import msgspec
 
 from miniapps.trace import head, schema
-from tools.reference.markdown import code, docstring, page, table
+from tools.reference.markdown import code, docstring, page, sentence, table
 
 
 def pages() -> dict[str, str]:
@@ -16,7 +17,7 @@ def pages() -> dict[str, str]:
     tables = []
     for name, columns in schema.TABLES.items():
         rows = [(code(column), code(kind)) for column, kind in columns.items()]
-        tables += [f"### {name}", table(("column", "type"), rows)]
+        tables += [f"### {name}", sentence(schema.MEANINGS[name]), table(("column", "type"), rows)]
     structs = [
         thing for _, thing in inspect.getmembers(head, inspect.isclass)
         if issubclass(thing, msgspec.Struct) and thing is not head.Head and thing.__module__ == head.__name__
@@ -25,7 +26,7 @@ def pages() -> dict[str, str]:
         f"The HDF5 file of a rank, format `{schema.FORMAT}`, schema {schema.SCHEMA}. [The trace](trace.md) says what "
         "each part means.",
         "## Attributes",
-        fields(head.Head),
+        fields(head.Head, head.MEANINGS),
         f"Stored as JSON: {', '.join(map(code, schema.JSON_ATTRIBUTES))}.",
     ]
     for struct in structs:
@@ -43,13 +44,14 @@ def pages() -> dict[str, str]:
     return {"reference/trace-schema.md": page("Schema of the trace", *parts)}
 
 
-def fields(struct: type) -> str:
+def fields(struct: type, meanings: Mapping[str, str] | None = None) -> str:
     """The table of what a struct holds."""
+    known = meanings or {}
     rows = [
-        (code(f.encode_name), code(kind(f.type)), "yes" if f.required else "no")
+        (code(f.encode_name), code(kind(f.type)), "yes" if f.required else "no", known.get(f.encode_name, ""))
         for f in msgspec.structs.fields(struct)
     ]
-    return table(("key", "type", "always there"), rows)
+    return table(("key", "type", "always there", "is"), rows)
 
 
 def kind(annotation: object) -> str:
