@@ -98,7 +98,7 @@ def test_a_sum_may_go_into_any_of_its_sources(seed, count, into):
 
 @scheduled
 @sizes
-@settings(max_examples=15)
+@settings(max_examples=settings.default.max_examples // 3)
 @given(seed=seeds, dtype=st.sampled_from((np.float64, np.float32)), data=st.data())
 def test_totals_are_equal_on_all_ranks_and_within_the_error_bound(name, size, seed, dtype, data):
     rng = np.random.default_rng(seed)

@@ -7,7 +7,7 @@ from itertools import chain, pairwise
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.allreduce import orderings
@@ -85,14 +85,12 @@ def total(reduction, x, layout):
 
 @simulated
 @given(seed=seeds, n=lengths, dtype=dtypes, layout=layouts())
-@settings(max_examples=40, deadline=None)
 def test_all_ranks_hold_the_same_bits(reduction, seed, n, dtype, layout):
     assert len({t.tobytes() for t in totals(reduction, contributions(seed, n, dtype), layout)}) == 1
 
 
 @simulated
 @given(seed=seeds, n=lengths, layout=layouts())
-@settings(max_examples=20, deadline=None)
 def test_sums_of_integers_are_those_of_any_order(reduction, seed, n, layout):
     if reduction.accumulation != "working":
         pytest.skip("floating-point numbers only")
@@ -125,7 +123,6 @@ def documented_as(cell, property, among=SIMULATED):
     "reduction", [r for r in SIMULATED if meets(r.guarantee, "layout")], ids=lambda r: r.label
 )
 @given(seed=seeds, n=lengths, dtype=dtypes, layout=layouts())
-@settings(max_examples=60, deadline=None)
 def test_what_promises_so_gives_every_layout_the_bits_of_one_rank(reduction, seed, n, dtype, layout):
     alone = [list(range(BLOCKS))], [0]
     assert not rank_count_shows(reduction, contributions(seed, n, dtype), layout, alone)
@@ -133,7 +130,6 @@ def test_what_promises_so_gives_every_layout_the_bits_of_one_rank(reduction, see
 
 @documented_as("no", SIZE)
 @given(seed=seeds, dtype=dtypes, layout=layouts(), ends=st.lists(st.integers(0, 100), min_size=3, max_size=3))
-@settings(max_examples=40, deadline=None)
 def test_documented_independence_of_message_size(reduction, seed, dtype, layout, ends):
     start, stop, n = sorted(ends)
     x = contributions(seed, n, dtype) * scales(seed, n, dtype)
@@ -153,7 +149,6 @@ def test_documented_dependence_on_message_size(reduction):
 
 @documented_as("no", PLACEMENT, [r for r in SIMULATED if "nodes" in r.entry.needs])
 @given(seed=seeds, n=lengths, dtype=dtypes, data=st.data())
-@settings(max_examples=40, deadline=None)
 def test_documented_independence_of_placement(reduction, seed, n, dtype, data):
     one = data.draw(layouts())
     other = data.draw(layouts(len(one[0])))

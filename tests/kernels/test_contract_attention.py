@@ -67,7 +67,9 @@ def test_the_logarithm_is_within_two_places(dtype):
 # ---- what bits do not depend on
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize(
+    "block", [*range(4), *(pytest.param(b, marks=pytest.mark.slow) for b in range(4, 10))]
+)
 def test_heads_cut_moved_and_strided_keep_their_bits(block):
     for trial in range(32 * block, 32 * (block + 1)):
         rng = np.random.default_rng(trial)

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.guarantees import ChoiceError
@@ -20,7 +20,6 @@ def all_choices(errors, nbytes):
         yield int(nbytes[at].sum()), float(errors[at].sum()), wires
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     st.integers(0, 2**32 - 1),
     st.integers(1, 5),
@@ -49,7 +48,6 @@ def test_no_choice_has_fewer_bytes(seed, tensors, wires, alpha, squared):
     assert choice.nbytes == nbytes[at].sum() and choice.error == pytest.approx(weights[at].sum())
 
 
-@settings(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 4))
 def test_whole_errors_are_chosen_exactly_with_the_least_error_of_equal_bytes(seed, tensors):
     rng = np.random.default_rng(seed)

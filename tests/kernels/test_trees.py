@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernels.allreduce import links as files
@@ -112,7 +112,6 @@ def test_equal_ports_are_used_as_little_as_any_all_reduce_must(count):
     assert sorted(tree.root for tree in linked.packing.trees) == list(range(count)) or count == 2
 
 
-@settings(max_examples=25, deadline=None)
 @given(st.integers(2, 9), st.integers(0, 10**6), st.sampled_from([0.0, 0.03, 0.3]))
 def test_no_edge_and_no_port_is_overloaded_and_no_more_is_given_up_than_was_said(count, seed, slack):
     rng = np.random.default_rng(seed)
@@ -206,7 +205,6 @@ def along(packing, rank_sums):
     return {below(tree, tree.root) for tree in packing.trees}
 
 
-@settings(max_examples=60, deadline=None)
 @given(packings(), st.integers(1, 5))
 def test_any_packing_is_carried_out_long_and_short_alike(packing, segments):
     size = len(packing.places)
