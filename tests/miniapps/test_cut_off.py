@@ -28,7 +28,7 @@ def test_a_run_that_is_killed_at_any_write_is_right_as_far_as_it_goes(tmp_path, 
 
     def put(sink, place, data):
         before(sink, place, data)
-        if rng.random() < 0.008 and len(kept) < 30:
+        if rng.random() < 0.004 and len(kept) < 15:
             kept.append(shutil.copytree(out, tmp_path / f"copy-{len(kept)}"))
 
     monkeypatch.setattr(storage.Sink, "put", put)

@@ -65,7 +65,7 @@ def test_what_is_wrong_with_a_command_line_is_told_once(tmp_path):
         (["--", "./absent"], "fpna run: no program './absent'"),
         (["--"], "no program: fpna run [options] -- ./app ARGUMENTS"),
     ):  # fmt: skip
-        run = run_mpi(3, ["-m", "fpna", "run", *wrong], cwd=tmp_path)
+        run = run_mpi(2, ["-m", "fpna", "run", *wrong], cwd=tmp_path)
         assert run.returncode == 2
         assert (run.stdout + run.stderr).count(said) == 1, run.stderr
 
