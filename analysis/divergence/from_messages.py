@@ -40,7 +40,7 @@ def of_input(scene: Scene, name: str) -> Cause:
 
 def of_computed(scene: Scene, name: str) -> Cause:
     """The result of a kernel differs."""
-    blocks = scene.blocks()
+    blocks = scene.blocks
     why = [f"{name} gave other bits in {which_blocks(scene)}", "all that was recorded before it is equal"]
     instead, reason = "", ""
     if blocks["differs"].all() and len(blocks) > 1:

@@ -18,7 +18,7 @@ from miniapps.trace.schema import COLLECTIVE as SUMS
 def after_a_step(scene: Scene, name: str) -> Cause:
     """The class of a difference in the state `name` after a step."""
     at, comparison, before = scene.at, scene.comparison, scene.preceding()
-    blocks = scene.blocks()
+    blocks = scene.blocks
     differing, count = int(blocks["differs"].sum()), len(blocks)
     worked = [event for event in before.ended if event.kind not in NO_WORK]
     sums = [event for event in worked if event.kind == SUMS]

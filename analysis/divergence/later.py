@@ -66,6 +66,8 @@ def _compared(name: str, shared: Shared) -> bool:
 
 def by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
     """Names of receives from any source that took messages of other ranks in the other run."""
+    if not any(name.startswith(SOURCE) for run in (a, b) for name in frames.recorded("values", *run)):
+        return set()
     taken = []
     for run in (a, b):
         values = frames.of("values", *run)
@@ -81,9 +83,11 @@ def _contributed(frames: Frames, run: Id, both: pd.DataFrame, steps: pd.Series) 
     """For each row, of these `steps` of the run, the sum of absolute values of all contributions; 0 if it is no total
     or they are unknown."""
     sizes = frames.of("sizes", *run)
-    names = sizes["name"].astype(str)
-    added = sizes[names.str.startswith(ADDED).to_numpy()]
-    base = names[added.index].str.removeprefix(ADDED).str.replace(BY_RANK, "", regex=True)
+    names = [name for name in sizes["name"].unique() if name.startswith(ADDED)]
+    if not names:
+        return np.zeros(len(both))
+    added = sizes[sizes["name"].isin(names).to_numpy()]
+    base = added["name"].astype(str).str.removeprefix(ADDED).str.replace(BY_RANK, "", regex=True)
     totals = added["l1"].abs().groupby([added["step"], base, added["occurrence"]]).sum()
     wanted = both["name"].str.removeprefix(TOTAL).str.replace(BY_RANK, "", regex=True)
     wanted = wanted.where(both["name"].str.startswith(TOTAL), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Iterable
 from dataclasses import replace
@@ -42,6 +43,7 @@ class Scene:
             return self.sizes()
         return sized.farthest(self.frames, self.comparison.a, self.comparison.b, self.at)
 
+    @functools.cached_property
     def blocks(self) -> pd.DataFrame:
         """All records of this name and occurrence; columns block, rank (in the second run), differs."""
         sides = []
@@ -149,7 +151,7 @@ class Scene:
 
 def which_blocks(scene: Scene) -> str:
     """`block 5`, `blocks 1, 2 (2 of 64)`."""
-    blocks = scene.blocks()
+    blocks = scene.blocks
     differing = blocks["block"][blocks["differs"]].tolist()
     if scene.at.block < 0:
         return scene.at.name
@@ -162,7 +164,7 @@ def which_blocks(scene: Scene) -> str:
 
 def which_ranks(scene: Scene) -> str:
     """`rank 2`, `3 ranks`: the owners of differing blocks."""
-    blocks = scene.blocks()
+    blocks = scene.blocks
     ranks = sorted(set(blocks["rank"][blocks["differs"]].tolist()))
     return f"rank {ranks[0]}" if len(ranks) == 1 else f"{len(ranks)} ranks"
 

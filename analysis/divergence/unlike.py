@@ -52,10 +52,10 @@ def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
 def choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
     """(choice, its value in a, in b) of different decisions from a clock, up to the first difference of bits."""
     key = ["step", "name", "block"]
-    a, b = (
-        frames.of("choices", *run)[[*key, "choice"]].astype({"name": "str"}).drop_duplicates(key)
-        for run in (comparison.a, comparison.b)
-    )
+    sides = [frames.of("choices", *run) for run in (comparison.a, comparison.b)]
+    if any(side.empty for side in sides):
+        return []
+    a, b = (side[[*key, "choice"]].astype({"name": "str"}).drop_duplicates(key) for side in sides)
     both = a.merge(b, on=key, suffixes=("_a", "_b")).sort_values(["step", "block"], kind="stable")
     both = both[(both["choice_a"] != both["choice_b"]) & (both["name"] != STAGES)]
     if comparison.first is not None:
