@@ -6,13 +6,14 @@ import sys
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.exceptions import PluginError
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # mkdocs loads this file by its path
 
-from tools.reference import groups  # noqa: E402
+from kernels.missing import not_installed  # noqa: E402
 
 AT_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "RELEASING.md")
 made: dict[str, dict[str, str]] = {}
@@ -20,7 +21,14 @@ made: dict[str, dict[str, str]] = {}
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Add the generated pages to the navigation, under Reference."""
-    made.update(groups())
+    try:  # all that is documented is imported: make environment brings it
+        from tools.reference import groups
+
+        made.update(groups())
+    except ModuleNotFoundError as error:
+        if sentence := not_installed(error):
+            raise PluginError(f"the reference is made from all of the code: {sentence}") from error
+        raise
     reference = next(part["Reference"] for part in config.nav if "Reference" in part)
     reference += [{heading: list(pages)} for heading, pages in made.items() if pages]
     return config
