@@ -45,7 +45,7 @@ SHARED = columns("""
     run | text | name of the launch
     repeat | integer | which repeat of it, from 0
     group cell series case family | text | which runs
-      [belong together](../how-to/analysis.md#which-runs-belong-together), are judged against each other, scale
+      [belong together](../explanation/comparison.md#which-runs-belong-together), are judged against each other, scale
       together, compare sums, solve alike
     app problem guarantee ordering | text | of the run
     size | integer | ranks

@@ -41,14 +41,14 @@ DOCUMENTS = {
             step block occurrence | integer? | first record that differs; `block` is -1 for the whole
             name | text? | its name
             differing recorded | integer? | blocks of it that differ, and all
-            cause cause_in | text? | [class of the cause](../how-to/analysis.md#what-made-them-part), and the
+            cause cause_in | text? | [class of the cause](../how-to/divergence.md#what-made-them-part), and the
               kernel, exchange or sum
             cause_rank cause_step | integer? | null where all ranks do it together
             or_cause | text? | what else it may have been; null where nothing
             rounding | text? | does rounding explain it: `rounding`, `not rounding`, `open`; null where nothing
               differs
             amplification | number? | the difference in units in the last place of what was added
-              ([rounding](../how-to/analysis.md#rounding-or-not)); null where it is not known
+              ([rounding](../how-to/divergence.md#rounding-or-not)); null where it is not known
             next | text? | what to do now
             compared only_a only_b through | integer | records in both, in one; the last step in both
             """,

@@ -20,7 +20,7 @@ DOCUMENTS = {
         rows=(
             rows(
                 "runs",
-                "a row per repeat, as `Frames.runs` ([columns](../how-to/analysis.md#from-python))",
+                "a row per repeat, as `Frames.runs` ([columns](../how-to/frames.md))",
                 """
             run path run_id allocation_id app problem guarantee ordering state started | text
             repeat size seed last_step events | integer

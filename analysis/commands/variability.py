@@ -30,8 +30,8 @@ DOCUMENTS = {
         rows=(
             rows(
                 "variability",
-                "a row per name and comparison, at the last step ([metrics](../how-to/analysis.md#metrics)). With "
-                "`--by FACTOR` it is `variability-by-FACTOR`",
+                "a row per name and comparison, at the last step "
+                "([metrics](../explanation/comparison.md#metrics)). With `--by FACTOR` it is `variability-by-FACTOR`",
                 """
             group cell name kind | text | `kind`: `fingerprints` or `values`
             ranks | list of integer | rank counts

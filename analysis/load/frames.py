@@ -46,7 +46,7 @@ EXCLUDED = ("run", "what", "path", "reason", "kept")
 
 @dataclass(frozen=True)
 class Frames:
-    """What was read. Columns and types are in RUNS, COLUMNS and EXCLUDED; docs/how-to/analysis.md says what they
+    """What was read. Columns and types are in RUNS, COLUMNS and EXCLUDED; docs/how-to/frames.md says what they
     mean.
 
     `runs` has one row per (run, repeat); the tables (`analysis.load.columns.STORED`) carry `run` and `repeat` as keys

@@ -161,7 +161,7 @@ MEANINGS = {
     "environment": "MPI library, node, `boot` (the id of the running kernel, which containers of one machine share), "
     "process id, device, CPU, package versions, threads, whitelisted variables, git revision, hash of "
     "the sources; `arithmetic`: the choices that the loaded libraries report after the first repeat "
-    "([scope](../how-to/analysis.md#what-a-promise-is-over)); `handles`: who took the MPI handle of a "
+    "([scope](../explanation/comparison.md#what-a-promise-is-over)); `handles`: who took the MPI handle of a "
     "[wrapped communicator](../tutorials/own-programs.md#libraries-that-take-the-handle) of a "
     "recorded program",
     "promises": '`reductions` only: the guarantee of each variant, `{"sum:spa:emulated": "none"}`',

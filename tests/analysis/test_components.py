@@ -92,7 +92,7 @@ def test_unbalanced_and_crossed_estimates_are_unbiased():
 
 def test_intervals_cover_nearly_as_often_as_they_say():
     """Known components, 12 allocations of 3 launches of 3 repeats, 60 data sets: nominally 95 %, and known to
-    fall short of it with so few units (docs/how-to/analysis.md): 45 of 60 are far below what is measured."""
+    fall short of it with so few units (docs/how-to/components.md): 45 of 60 are far below what is measured."""
     rng = np.random.default_rng(5)
     codes = nested(12, 3, 3)
     y = (

@@ -9,13 +9,13 @@ ordering, variant, site, table or column needs no change here.
 
 from __future__ import annotations
 
-from tools.reference import api, applications, commands, documents, modules, registries, sites, trace
+from tools.reference import api, applications, commands, documents, lint, modules, registries, sites, trace
 
 GROUPS = {
     "Commands": commands.pages,
     "Options of applications": applications.pages,
     "What can be chosen": lambda: registries.pages() | sites.pages(),
-    "Files and documents": lambda: trace.pages() | documents.pages(),
+    "Files and documents": lambda: trace.pages() | documents.pages() | lint.pages(),
     "Python": lambda: api.pages() | modules.pages(),
 }
 

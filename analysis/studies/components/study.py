@@ -46,7 +46,7 @@ STUDY = Study(
     read=read,
     data=(
         Data("components",
-             "a row per problem, outcome and factor ([what it says](../how-to/analysis.md#variance-components))",
+             "a row per problem, outcome and factor ([what it says](../how-to/components.md))",
              COMPONENTS, lambda known: known),
     ),
     sentences=sentences,

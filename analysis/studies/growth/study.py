@@ -84,7 +84,7 @@ STUDY = Study(
     read=read,
     data=(
         Data("laws", "a row per cell and name that differs "
-             "([what it says](../how-to/analysis.md#growth-of-the-difference))", LAWS, lambda known: known.laws),
+             "([what it says](../how-to/growth.md))", LAWS, lambda known: known.laws),
         Data("growth", "a row per run, step and name, against the reference", GROWN, lambda known: known.differences),
     ),
     sentences=lambda known: equal_lines(known.equal),

@@ -113,7 +113,7 @@ def _sentences(*parts: str) -> str:
 STUDY = Study(
     read=read,
     data=(
-        Data("points", "a row per run ([what they say](../how-to/analysis.md#scaling))", POINTS,
+        Data("points", "a row per run ([what they say](../how-to/scaling.md))", POINTS,
              lambda known: known.points.assign(path=known.points["path"].map(printable))),
         Data("speedups", "a row per series and rank count, with 95 % intervals", SPEEDUPS,
              lambda known: known.speedups),
@@ -122,7 +122,7 @@ STUDY = Study(
              lambda known: known.traced["efficiencies"]),
         Data("collectives", "waiting in each", KEYS | COLLECTIVES, lambda known: known.traced["collectives"]),
         Data("stragglers", "for which ranks others wait", KEYS | STRAGGLERS, lambda known: known.traced["stragglers"]),
-        Data("links", "between nodes, of runs on three and more, as in [analysis](../how-to/analysis.md#scaling)",
+        Data("links", "between nodes, of runs on three and more, as in [analysis](../how-to/scaling.md)",
              KEYS | LINKS, lambda known: known.traced["links"]),
         Data("path_regions", "the critical path by region", KEYS | REGIONS, lambda known: known.traced["path_regions"]),
         Data("path_ranks", "the critical path by rank", KEYS | RANKS, lambda known: known.traced["path_ranks"]),
