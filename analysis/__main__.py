@@ -6,6 +6,7 @@ import argparse
 import platform
 import sys
 import time
+from collections.abc import Callable
 from concurrent.futures import BrokenExecutor
 from importlib.util import find_spec
 
@@ -112,16 +113,23 @@ def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int
         return BAD_USAGE
     if copies := _copies():
         return _refused(copies)
+    from analysis.load.watch import at_work
+
+    with at_work(options.command, options.quiet) as answered:
+        return _answered(options, answered)
+
+
+def _answered(options: argparse.Namespace, answered: Callable[[], None]) -> int:
+    """Run the command that `options` name, call `answered`, and print; returns the exit code."""
     from analysis.divergence.compare import NothingInCommon
     from analysis.load.find import NoRuns
     from analysis.load.guard import NotStarted
-    from analysis.load.watch import at_work
     from miniapps.trace import TraceError
 
     begin = time.perf_counter()
     try:
-        with at_work(options.command, options.quiet):
-            answer = command(options.command).run(options)
+        answer = command(options.command).run(options)
+        answered()
         code = give(answer, options)
         if options.verbose:
             tell(f"{options.command}: {time.perf_counter() - begin:.3f} s; {_libraries()}", sys.stderr)

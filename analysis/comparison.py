@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterable
 
@@ -26,6 +27,7 @@ COMPARED = {"a": "object", "b": "object", "verdict": "object", "step": "Int64", 
             "through": "Int64"}  # fmt: skip
 
 
+MOST_ALIKE = 12  # remarks with one label that are shown; all are in JSON
 LISTED = 3  # calls named that cannot be compared
 
 
@@ -43,6 +45,17 @@ def remarks(comparison: Comparison, frames: Frames, judged: Cause | None = None)
         return facts(comparison, frames, judged)
     unequal = _unequal_lengths(comparison, frames) + _left_out(comparison)
     return unequal + ([("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else [])
+
+
+def first_of_each(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Of `remarks` with one label the first MOST_ALIKE, and how many more there are."""
+    shown: list[tuple[str, str]] = []
+    for name, same in itertools.groupby(told, lambda each: each[0]):
+        own = list(same)
+        shown += own[:MOST_ALIKE]
+        if len(own) > MOST_ALIKE:
+            shown.append((name, f"and {len(own) - MOST_ALIKE:,} more"))
+    return shown
 
 
 def comparison_row(comparison: Comparison, judged: Cause | None) -> dict[str, object]:

@@ -93,7 +93,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> Answer:
     """The first run compared with the others; exit code 0 if every bit is equal."""
-    from analysis.comparison import comparison_row, line, remarks
+    from analysis.comparison import comparison_row, first_of_each, line, remarks
     from analysis.divergence.calls import by_call
     from analysis.divergence.cause import cause
     from analysis.divergence.compare import NothingInCommon, compare
@@ -126,7 +126,7 @@ def run(options: argparse.Namespace) -> Answer:
             continue
         judged = cause(frames, comparison)
         told = remarks(comparison, frames, judged)
-        shown += [Bold(sentence(comparison)), *(line(*each) for each in told)]
+        shown += [Bold(sentence(comparison)), *(line(*each) for each in first_of_each(told))]
         if comparison.differs:
             steps.append(growth(frames, reference, other))
             calls.append(by_call(frames, reference, other))

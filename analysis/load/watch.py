@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event, Thread
@@ -68,9 +68,9 @@ class Watch:
 
 
 @contextmanager
-def at_work(what: str, quiet: bool) -> Iterator[None]:
+def at_work(what: str, quiet: bool) -> Iterator[Callable[[], None]]:
     """Inside, a line on stderr says after a second, and then every ten, that `what` goes on, unless a Watch says how
-    far or all are `quiet`."""
+    far or all are `quiet`; until the function that it yields is called."""
     ended = Event()
     begin = time.monotonic()
 
@@ -85,7 +85,7 @@ def at_work(what: str, quiet: bool) -> Iterator[None]:
     if not quiet:
         Thread(target=say, daemon=True).start()
     try:
-        yield
+        yield ended.set
     finally:
         ended.set()
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.comparison import facts
+from analysis.comparison import facts, first_of_each
 from analysis.divergence.cause import cause
 from analysis.divergence.points import Comparison
 from analysis.groups import ranks_text
@@ -107,7 +107,7 @@ def first_sections(overview: Overview) -> list[Section]:
         a, b = comparison.a, comparison.b
         judged = cause(frames, comparison)
         judged = replace(judged, kind=why) if judged and why else judged  # in the words of the badge
-        lines = [("between", f"{label(a)} and {label(b)}"), *facts(comparison, frames, judged)]
+        lines = [("between", f"{label(a)} and {label(b)}"), *first_of_each(facts(comparison, frames, judged))]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
         items.append((f"{name}: {place(comparison.part)}", lines, command))

@@ -43,12 +43,13 @@ def main(argv=None) -> None:
 
 
 def campaign_rows(runs: int, asked) -> list[dict]:
-    """variability, report and show of so many small runs."""
+    """variability, also by a factor, report and show of so many small runs."""
     shape = Shape(runs, SMALL.ranks, SMALL.steps, SMALL.blocks, cells=1, own=True)
     place = _campaign(asked, f"small-{runs}", shape)
     page = asked.scratch / "report.html"
     return [
         *_rows(asked, f"{runs:,} runs", "variability", place),
+        *_rows(asked, f"{runs:,} runs", "variability", place, "--by", "ordering"),
         *_rows(asked, f"{runs:,} runs", "report", place, "-o", page, page=page),
         *_rows(asked, f"{runs:,} runs", "show", place),
     ]
@@ -107,7 +108,7 @@ def events_rows(asked) -> list[dict]:
 
 
 def names_rows(asked) -> list[dict]:
-    """show, growth and report where names are many."""
+    """show, growth, divergence and report where names are many."""
     place = _campaign(
         asked, "names", Shape(2, 2, 4, 4, events=5007, cells=1, own=True, sites=5000, names=2000)
     )
@@ -116,6 +117,7 @@ def names_rows(asked) -> list[dict]:
     return [
         *_rows(asked, what, "show", place),
         *_rows(asked, what, "growth", place),
+        *_rows(asked, what, "divergence", *sorted(place.glob("run-*"))),
         *_rows(asked, what, "report", place, "-o", page, page=page),
     ]
 
@@ -139,7 +141,7 @@ def _rows(asked, what: str, *command, page: Path | None = None, out: Path | None
     middle = sorted(done, key=lambda each: each["cpu_s"])[len(done) // 2]
     size = _size(page or out) / 1e6 if page or out else middle["text_MB"]
     keys = {key: middle[key] for key in ("cpu_s", "wall_s", "peak_GB", "first_sign_s")}
-    shown = " ".join(map(str, command[: 2 if command[0] == "export" else 1]))
+    shown = " ".join(part for part in command if isinstance(part, str) and part != "-o")
     return [{"what": what, "command": shown, **keys, "output_MB": round(size, 3), "raw": done}]
 
 

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from analysis.comparison import first_of_each
 from analysis.divergence.compare import NothingInCommon, compare
 from analysis.divergence.steps import growth, growths
 from analysis.load.frames import load
@@ -262,3 +263,9 @@ def test_growths_say_of_which_run(tmp_path):
     frame = growths(load([tmp_path]), ("a", 0), [("b", 0), ("c", 0)])
     assert frame.groupby(["run", "repeat"]).size().to_dict() == {("b", 0): 4 * STEPS, ("c", 0): 4 * STEPS}
     assert growths(load([tmp_path]), ("a", 0), []).empty
+
+
+def test_of_remarks_with_one_label_the_first_are_shown_and_the_others_counted():
+    told = [("spread", "8 of 8"), *(("value there", f"{i}") for i in range(2000)), ("messages", "none")]
+    assert first_of_each(told) == [*told[:13], ("value there", "and 1,988 more"), told[-1]]
+    assert first_of_each(told[:13]) == told[:13]
