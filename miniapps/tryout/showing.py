@@ -82,9 +82,9 @@ class Found:
         lines = [f"2  The all-reduce of {found['library']} on {found['ranks']} ranks:  {_order(found)}"]
         if followed := [words for name, words in WORDS.items() if found["follows"].get(name)]:
             lines.append(f"     its bits follow {listed(followed)}")
-        if fixed := [
-            words.partition(":")[0] for name, words in WORDS.items() if found["follows"].get(name) is False
-        ]:
+        # Of the number of ranks finding 1 speaks: there shares differ, and with them the sums, whatever adds them.
+        kept = [name for name in WORDS if name != COUNT and found["follows"].get(name) is False]
+        if fixed := [WORDS[name].partition(":")[0] for name in kept]:
             lines.append(f"     {'they' if followed else 'its bits'} did not follow {listed(fixed, 'or')}")
         return lines
 

@@ -184,6 +184,13 @@ def test_it_finds_this_machine(tmp_path):
     assert rows["np.sum"]["kind"] == "tree" and rows["np.sum"]["follows_alignment"] is not None
 
 
+def test_of_the_number_of_ranks_nothing_is_denied_that_the_first_finding_shows(monkeypatch, capsys):
+    library = LIBRARY | {"follows": dict.fromkeys(LIBRARY["follows"], False)}
+    launched = Launched({"ranks": RANKS, "library": library}, launches.Launcher(("mpirun",), {}))
+    _, text = shown(monkeypatch, capsys, launched, ([SUM], []))
+    assert "its bits did not follow the length of the vector" in text and "the number of ranks" not in text
+
+
 @pytest.mark.slow
 def test_started_by_mpirun_it_uses_these_ranks():
     done = run_mpi(3, ["-m", "fpna", "try", "--json"])
@@ -227,3 +234,18 @@ def test_one_core_and_little_memory_are_enough(before):
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["results_layout"] == 1 and found["tables"]["processes"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("algorithm", "ordering", "length"),
+    [("recursive_doubling", "recursive-doubling", False), ("ring", "ring", True)],
+)
+def test_what_a_variable_forces_is_what_is_found(algorithm, ordering, length):
+    own = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    forced = {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": algorithm, "MPIR_CVAR_ALLREDUCE_DEVICE_COLLECTIVE": "0"}
+    found, _ = tried({"PATH": own, **forced})
+    if "MPICH" not in found["library"]["library"]:
+        pytest.skip("no MPICH, whose variables these are")
+    assert {each["ordering"].partition(":")[0] for each in found["library"]["orderings"]} == {ordering}
+    assert found["library"]["follows"][LENGTH] is length and found["library"]["follows"][COUNT]
