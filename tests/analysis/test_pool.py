@@ -61,6 +61,13 @@ def test_a_call_that_ends_its_process_or_does_not_end_is_survived(monkeypatch, d
     one.close()
 
 
+def test_ctrl_c_is_of_the_command_alone():
+    one = guard.Guard()
+    pid = one.call(pid_of)
+    assert os.getpgid(pid) == pid != os.getpgrp()  # a terminal interrupts the group of the command
+    one.close()
+
+
 def test_what_a_call_raises_is_raised_here():
     with pytest.raises(TraceError, match="not a trace"):
         guard.call(refuse)
