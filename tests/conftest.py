@@ -15,6 +15,7 @@ if ROOT not in sys.path:
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Hundreds of processes are started: only the first of them need compile the modules that they import.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False  # rewriting the asserts of all tests takes longer than collecting them
 
 # A busy machine makes any example slow: the time limit is pytest's.
 settings.register_profile(
