@@ -69,7 +69,9 @@ def pip(*arguments):
 
 
 def test_the_sdist_holds_what_setup_compiles_and_no_tests(copy):
-    built = subprocess.run([sys.executable, "setup.py", "-q", "sdist"], cwd=copy, capture_output=True, text=True)
+    built = subprocess.run(
+        [sys.executable, "setup.py", "-q", "sdist"], cwd=copy, capture_output=True, text=True
+    )
     assert built.returncode == 0, built.stderr
     [sdist] = (copy / "dist").glob("*.tar.gz")
     with tarfile.open(sdist) as packed:
