@@ -18,7 +18,11 @@ PACKAGES = Path(__file__).resolve().parents[2]  # the directory that our package
 def module(name: str, *arguments: str) -> list[str]:
     """The command that runs the module `name`, as `python -m NAME ARGUMENTS`. Python looks into the current directory
     first, where `analysis.py` may be anyone's, unless it is told not to; in a checkout that directory is ours."""
-    isolated = [] if Path.cwd().resolve() == PACKAGES else ["-P"]
+    try:
+        here = Path.cwd().resolve()
+    except OSError:  # it was removed
+        here = None
+    isolated = [] if here == PACKAGES else ["-P"]
     return [sys.executable, *isolated, "-m", name, *arguments]
 
 

@@ -85,6 +85,14 @@ def test_the_first_launcher_whose_ranks_find_each_other_is_taken(alone):
     assert found.refused == ["mpirun: an Error"]
 
 
+def test_a_current_directory_that_is_gone_is_no_obstacle(alone, tmp_path, monkeypatch):
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    program(alone / "mpirun", f"echo '{json.dumps(RANKS)}'")
+    assert launches.launch(lambda command: None).findings == {"ranks": RANKS}
+
+
 def test_a_launcher_that_hangs_is_ended(alone, monkeypatch):
     monkeypatch.setattr(launches, "LIMIT_S", 0.5)
     program(alone / "mpirun", '[ "$1" = --version ] || sleep 60')
