@@ -14,6 +14,7 @@
 `record`     a trace of the program, which `fpna report` and `fpna divergence` read
 `ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
 `fpna.torch` operators of PyTorch whose sums have a chosen order, forward and backward (`import fpna.torch`)
+`load`       recorded runs as pandas frames, for `verdict`, `compare`, `variability`, `growth`, `scaling`; `timeline`
 `discover`   the order in which a function adds, from its values alone; `expression` writes it down
 `kernels` and `miniapps` hold the rest, and docs/tutorials/own-programs.md explains it. Names are imported when they are
 used: `import fpna` starts no MPI.
@@ -32,11 +33,21 @@ if (
     del sys.path[0]
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from miniapps import __version__
 
 if TYPE_CHECKING:
+    from analysis.api import Difference as Difference
+    from analysis.api import Verdict as Verdict
+    from analysis.api import compare as compare
+    from analysis.api import growth as growth
+    from analysis.api import load as load
+    from analysis.api import scaling as scaling
+    from analysis.api import timeline as timeline
+    from analysis.api import variability as variability
+    from analysis.api import verdict as verdict
     from kernels.guarantees import ChoiceError as ChoiceError
     from kernels.sums.discover import NotATree as NotATree
     from kernels.sums.discover import discover as discover
@@ -54,16 +65,25 @@ if TYPE_CHECKING:
 HOMES = {
     "ChoiceError": "kernels.guarantees",
     "Communicator": "miniapps.programs.communicator",
+    "Difference": "analysis.api",
     "HandleWarning": "miniapps.programs.handles",
     "LayoutWarning": "miniapps.programs.communicator",
     "NoOrder": "kernels.tree",
     "NotATree": "kernels.sums.discover",
     "Recording": "miniapps.programs.recording",
+    "Verdict": "analysis.api",
+    "compare": "analysis.api",
     "ddp_hook": "miniapps.programs.ddp",
     "discover": "kernels.sums.discover",
     "expression": "kernels.tree",
+    "growth": "analysis.api",
+    "load": "analysis.api",
     "outline": "kernels.sums.outline",
     "record": "miniapps.programs.recording",
+    "scaling": "analysis.api",
+    "timeline": "analysis.api",
+    "variability": "analysis.api",
+    "verdict": "analysis.api",
     "wrap": "miniapps.programs.communicator",
 }  # in which module each name lives
 
@@ -78,6 +98,14 @@ if not TYPE_CHECKING:  # for which any name would exist
         if HOMES[name].startswith("miniapps.programs") and "mpi4py.MPI" not in sys.modules:
             # Before mpi4py starts MPI, which ends the process without a word of ours under a foreign launcher.
             import_module("miniapps.system.world").require_launch(f"fpna.{name}")
+        if HOMES[name].startswith("analysis"):
+            lacking = [
+                package for package in ("pandas", "pyarrow", "scipy", "matplotlib") if not find_spec(package)
+            ]
+            if lacking:
+                raise ImportError(
+                    f"fpna.{name} needs {', '.join(lacking)}: pip install 'fpna-miniapps[analysis]'"
+                )
         return getattr(import_module(HOMES[name]), name)
 
 

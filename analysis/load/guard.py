@@ -80,7 +80,7 @@ class Guard:
             seconds = CALL_S + S_PER_BYTE * nbytes
             answer: Any  # what the function returned, or raised
             try:
-                self._pipe.send((function, arguments, memory_for(nbytes)))
+                self._pipe.send((function, arguments, memory_for(nbytes), _here()))
                 answered = self._pipe.poll(seconds)
                 good, answer = self._pipe.recv() if answered else (False, None)
             except (EOFError, OSError):
@@ -213,9 +213,11 @@ def serve(handle: int) -> None:
     pipe.send(None)
     while True:
         try:
-            function, arguments, memory = pipe.recv()
+            function, arguments, memory, here = pipe.recv()
         except (EOFError, OSError):
             return
+        with contextlib.suppress(OSError):
+            os.chdir(here)  # a notebook may have changed it, and paths may be relative
         with _limited(memory):
             try:
                 answer = (True, function(*arguments))
@@ -225,6 +227,14 @@ def serve(handle: int) -> None:
             pipe.send(answer)
         except (OSError, MemoryError):
             return
+
+
+def _here() -> str:
+    """The current directory; "/" if somebody removed it."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return "/"
 
 
 @contextlib.contextmanager
