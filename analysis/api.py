@@ -84,10 +84,10 @@ def compare(runs: Frames, a: str, b: str) -> Difference:
     Raises KeyError for a run that is not among `runs`, `analysis.errors.Usage` if a rank is missing or the runs are of
     two problems, `analysis.divergence.compare.NothingInCommon` if they recorded nothing of the same step, name and
     block."""
-    chosen = [named(runs, a), named(runs, b)]
+    one, other = named(runs, a), named(runs, b)
     require_usable(runs)
-    require_same_problem(runs, chosen)
-    both = compared(runs, *chosen)
+    require_same_problem(runs, [one, other])
+    both = compared(runs, one, other)
     judged = cause(runs, both)
     return Difference(both.differs, sentence(both), comparison_row(both, judged))
 
