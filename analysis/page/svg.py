@@ -67,7 +67,9 @@ def draw(
         FigureCanvasSVG(canvas)
         plot(canvas.subplots(*grid))
         _escape(canvas)
-        canvas.get_layout_engine().execute(canvas)
+        layout = canvas.get_layout_engine()
+        assert layout is not None  # it was asked for above
+        layout.execute(canvas)
         canvas.set_layout_engine(None)  # or else `savefig` draws once for nothing
         buffer = io.StringIO()
         canvas.savefig(buffer, format="svg", transparent=True, metadata={"Date": None})
