@@ -91,7 +91,6 @@ def _start(launched: environment.Launched | None) -> Any:
     if launched and launched.name == "Open MPI" and "MPICH" in library:
         raise UsageError(_mismatch(launched, library))
     if not MPI.Is_initialized():
-        _wait_politely()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
             MPI.Init_thread()
@@ -100,16 +99,6 @@ def _start(launched: environment.Launched | None) -> Any:
             raise UsageError(_not_by_torch(launched))
         raise UsageError(_mismatch(launched, library))
     return MPI.COMM_WORLD
-
-
-def _wait_politely() -> None:
-    """Let waiting OpenMP threads spin for some 10 us only, unless the user chose otherwise.
-
-    GNU's default is 34 times slower where 4 ranks of 2 threads share 4 cores, and no faster where they do not. The
-    library reads it as it loads.
-    """
-    if "OMP_WAIT_POLICY" not in os.environ:
-        os.environ.setdefault("GOMP_SPINCOUNT", "1000")
 
 
 def _mismatch(launched: environment.Launched, library: str) -> str:

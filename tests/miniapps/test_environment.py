@@ -41,6 +41,28 @@ def test_settings_are_recorded_with_what_they_made_libraries_choose():
         assert version[0].isdigit() and kernels == "Haswell"
 
 
+SPINS = """
+import os, sys
+
+class Seen:
+    def find_spec(name, path=None, target=None):
+        if name == "kernels._native":
+            print(os.environ.get("GOMP_SPINCOUNT"))
+
+sys.meta_path.insert(0, Seen)
+import miniapps.dlrm
+"""
+
+
+@pytest.mark.parametrize(("settings", "spins"), [({}, "1000"), ({"OMP_WAIT_POLICY": "active"}, "None")])
+def test_how_long_threads_spin_is_said_before_the_library_is_loaded_that_reads_it(settings, spins):
+    clean = {key: value for key, value in os.environ.items() if key != "GOMP_SPINCOUNT"}
+    done = subprocess.run(
+        [sys.executable, "-c", SPINS], capture_output=True, text=True, env=clean | settings, check=True
+    )
+    assert done.stdout == f"{spins}\n"
+
+
 def test_what_is_loaded_says_what_it_chose(monkeypatch):
     torch = SimpleNamespace(
         __config__=SimpleNamespace(

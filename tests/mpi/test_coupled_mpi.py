@@ -19,10 +19,10 @@ from tests.ranks import on_ranks
 SMALL = ["--steps", "6", "--set", "grid.nx=64", "--set", "grid.ny=64", "--no-progress"]
 
 
-def coupled(n, *options, out, library="mpich", by=on_ranks):
+def coupled(n, *options, out, library="mpich"):
     """Run the small problem on n ranks; fails the test unless it ends with 0. Returns (fingerprints, result)."""
     argv = ["-m", "miniapps.coupled", *SMALL, *options, "--out", str(out)]
-    run = by(n, argv, library, timeout=240)
+    run = on_ranks(n, argv, library, timeout=240)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "VERIFICATION: PASS" in run.stdout
     return re.findall(r"FINGERPRINT state=(\w+)", run.stdout), json.loads((out / "result.json").read_text())
@@ -44,8 +44,7 @@ def reference(tmp_path_factory):
 
 @layouts(3, slow=(2, 8), others=(), slow_others=(3,))
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size):
-    by = run_mpi if size == 3 else on_ranks
-    prints, _ = coupled(size, "--guarantee", "layout", out=tmp_path / "run", library=library, by=by)
+    prints, _ = coupled(size, "--guarantee", "layout", out=tmp_path / "run", library=library)
     assert prints == [reference("layout")]
 
 
@@ -94,11 +93,12 @@ def test_one_hash_by_other_means_than_the_usual(tmp_path, means, most):
 GRIDS = {"three grids": (320, 16), "by 3": (54, 9), "gathered": (35, 5)}
 
 
+@pytest.mark.parametrize("most", [4, pytest.param(8, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("points", "edge"), GRIDS.values(), ids=GRIDS)
-def test_one_hash_whatever_the_grids_of_the_poisson_solves(tmp_path, points, edge):
+def test_one_hash_whatever_the_grids_of_the_poisson_solves(tmp_path, points, edge, most):
     sets = [f"--set=grid.{name}" for name in (f"nx={points}", f"ny={points}", f"bx={edge}", f"by={edge}")]
     prints = set()
-    for ranks, more in ((1, []), (3, ["--shuffle-blocks", "3"]), (8, [])):
+    for ranks, more in ((1, []), (3, ["--shuffle-blocks", "3"]), (most, [])):
         options = [*sets, "--guarantee", "layout", "--closure", "none", "--steps", "2", *more]
         prints |= set(coupled(ranks, *options, out=tmp_path / str(ranks))[0])
     assert len(prints) == 1

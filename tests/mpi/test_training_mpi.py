@@ -50,8 +50,7 @@ def reference(tmp_path_factory):
 @pytest.mark.parametrize("model", MODELS)
 @layouts(3, slow=(2, 8), others=(), slow_others=(3,))
 def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, model):
-    by = run_mpi if size == 3 and model == "mlp" else on_ranks
-    prints, _ = training(size, *LAYOUT, *MODELS[model], out=tmp_path / "run", library=library, by=by)
+    prints, _ = training(size, *LAYOUT, *MODELS[model], out=tmp_path / "run", library=library)
     assert prints == [reference(model)]
 
 
@@ -329,7 +328,7 @@ def test_more_ranks_than_micro_batches_are_refused_in_one_sentence(tmp_path):
 
 
 def test_every_region_of_a_step_is_in_the_trace(tmp_path):
-    training(2, *LAYOUT, "--evaluate-every", "3", out=tmp_path / "run")
+    training(2, *LAYOUT, "--evaluate-every", "3", out=tmp_path / "run", by=run_mpi)
     trace = read(tmp_path / "run" / "rank-00000.h5")
     assert {"gradient", "update", "evaluate", "allreduce.bucket0", "allreduce.bucket1"} <= set(trace.names)
     values = trace.tables["values"]

@@ -51,7 +51,7 @@ def verified(n, run, *options):
     [
         FLOW,
         [*FLOW, "--checkpoint-bits", "20"],
-        SOLVE,
+        pytest.param(SOLVE, marks=pytest.mark.slow),
         [*SOLVE, "--method", "cg-pipelined", "--preconditioner", "jacobi"],
     ],
 )

@@ -73,7 +73,7 @@ class Expansion:
 
 
 def _add_at(words: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
-    """Add each value (m,) to the words of its column, in as many calls as there are columns, or as a column has values."""
+    """Add each value (m,) to the words of its column: a call for each column, or for each value that a column has."""
     order = np.argsort(columns, kind="stable")
     columns, values = columns[order], values[order]
     starts = np.flatnonzero(np.diff(columns, prepend=-1))

@@ -23,7 +23,7 @@ from tests.miniapps.partition.graphs import (
     exported,
 )  # once by ranks that stay, however many runs they carry out
 
-STEPS = 5  # of Adam
+STEPS = 3  # of Adam
 
 
 def mesh_of(text):

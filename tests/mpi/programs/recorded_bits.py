@@ -1,8 +1,8 @@
 """Runs of the applications whose bits were recorded, each on a communicator of its own.
 
 Run by tests/mpi/test_recorded_bits_mpi.py as `mpirun -n P python recorded_bits.py [CASE ...] [RANKS ...]`, without
-names all cases, without numbers on 1 to 4 ranks: prints JSON, {case: its stable lines}. Standard output of the runs
-themselves is kept apart.
+names all cases, without numbers on 1 to 4 ranks: prints JSON, what decides the bits of what torch learned, and the
+runs, {case: its stable lines}. Standard output of the runs themselves is kept apart.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from importlib import import_module
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -107,6 +108,22 @@ def measure(wanted, sizes):
     return results
 
 
+def learned():
+    """The closure is trained by torch, whose products are MKL's: other kernels on processors of another vendor."""
+    import torch
+
+    return {
+        "torch": torch.__version__,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "vendor": vendor(),
+    }
+
+
+def vendor():
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")
+
+
 if __name__ == "__main__":
     words = sys.argv[1:]
     numbers = [int(word) for word in words if word.isdigit()] or [1, 2, 3, 4]
@@ -114,4 +131,4 @@ if __name__ == "__main__":
         [word for word in words if not word.isdigit()], [size for size in numbers if size <= WORLD.size]
     )
     if WORLD.rank == 0:
-        print(json.dumps(answer, indent=1))
+        print(json.dumps({"learned": learned(), "runs": answer}, indent=1))
