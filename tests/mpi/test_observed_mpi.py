@@ -222,8 +222,8 @@ def test_sums_do_not_depend_on_the_floating_point_environment(library, built, tm
         assert "300 cases, 0 differ, 0 changed, 0 flagged" in printed
         assert [line.split()[0] for line in printed.splitlines() if " flags 0" in line] == totals
     start, extra = launcher(library)
-    plain = run_command([*start, "-n", "3", program, "7", "300", "library"], extra, 120, None)
-    assert re.search(r"300 cases, [1-9][0-9]* differ, 0 changed, [1-9]", plain.stdout)
+    plain = run_command([*start, "-n", "3", program, "7", "100", "library"], extra, 120, None)
+    assert re.search(r"100 cases, [1-9][0-9]* differ, 0 changed, [1-9]", plain.stdout)
 
 
 def test_exact_sums_of_floats_are_rounded_once(built, tmp_path):
@@ -381,7 +381,7 @@ def test_programs_that_make_new_objects_in_every_step_keep_their_names(built, tm
 def test_what_is_refused_ends_all_ranks_with_2(built, tmp_path):
     program = built("mpich", "wildcard.c")
     observed(2, "mpich", tmp_path / "used", [program, 1])
-    again = observed(3, "mpich", tmp_path / "used", [program, 1], code=2)
+    again = observed(2, "mpich", tmp_path / "used", [program, 1], code=2)
     assert "nothing is written over" in again
     wrong = observed(3, "mpich", tmp_path / "new", [program, 1], "--replay", tmp_path / "used", code=2)
     assert wrong.count("recorded on 2 ranks, and these are 3") == 1
