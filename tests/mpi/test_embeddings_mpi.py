@@ -8,6 +8,6 @@ PROGRAM = "embeddings.py"
 
 
 @pytest.mark.parametrize("name", sections(PROGRAM))
-@layouts(3, slow=(1, 2, 5))
+@layouts(3, slow=(1, 2, 5), others=(), slow_others=(3,))
 def test_tables(name, library, size):
     assert reported(PROGRAM, library, size)[name] == []

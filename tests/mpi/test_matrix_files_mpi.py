@@ -7,7 +7,7 @@ from tests.mpi.sectioned import layouts, reported, sections
 PROGRAM = "matrix_files.py"
 
 
-@layouts(1, 3, slow=(2, 8))
+@layouts(1, 3, slow=(2, 8), others=(), slow_others=(3,))
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

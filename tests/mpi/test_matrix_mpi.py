@@ -12,7 +12,7 @@ PROGRAM = "matrix_properties.py"
 STAND_IN = os.pathsep.join([str(ROOT), str(ROOT / "tests" / "cuda_on_host")])
 
 
-@layouts(1, 3, slow=(2, 8))
+@layouts(1, 3, slow=(2, 8), others=(), slow_others=(3,))
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

@@ -7,7 +7,7 @@ from tests.mpi.sectioned import layouts, reported, sections
 PROGRAM = "preconditioners.py"
 
 
-@layouts(1, 3, slow=(2, 8), others=(2,))
+@layouts(1, 3, slow=(2, 8), others=(), slow_others=(2,))
 @pytest.mark.parametrize("section", sections(PROGRAM))
 def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []

@@ -107,7 +107,8 @@ def test_an_order_of_arrival_is_replayed(tmp_path):
 
 
 def test_a_directory_in_use_is_refused_on_all_ranks(runs):
-    run = run_mpi(2, [PROGRAMS / "recorded.py", runs / "layout1"])
+    program = "import sys, fpna\nwith fpna.record(sys.argv[1]): pass"
+    run = run_mpi(2, ["-c", program, runs / "layout1"])
     assert run.returncode != 0
     assert run.stderr.count("is in it already, and nothing is written over") >= 1
 
