@@ -193,7 +193,7 @@ def _read(
         begin = time.perf_counter()
         cached.append(cache.load(*each) if keep else None)
         took.append(time.perf_counter() - begin)
-    tasks = [list(_tasks(own)) if known is None else [] for own, known in zip(files, cached, strict=True)]
+    tasks = [list(tasks_of(own)) if known is None else [] for own, known in zip(files, cached, strict=True)]
     unread = sum(len(task) for own in tasks for task in own)
     watch.begin(unread, len(directories))
     with readers(1 if unread < POOL_FROM else sum(map(len, tasks)), processes) as reading:
@@ -224,7 +224,7 @@ def _read(
     watch.clear()
 
 
-def _tasks(files: list[Path]) -> Iterator[list[Path]]:
+def tasks_of(files: list[Path]) -> Iterator[list[Path]]:
     """`files` in turn, as many as one task reads."""
     task: list[Path] = []
     nbytes = 0

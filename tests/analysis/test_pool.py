@@ -34,8 +34,8 @@ def test_tasks_are_limited_by_files_and_by_bytes(tmp_path, monkeypatch):
         files[-1].write_bytes(bytes(1024 * kilobytes))
     monkeypatch.setattr(frames, "TOGETHER", 4)
     monkeypatch.setattr(frames, "TOGETHER_BYTES", 2**14)
-    assert [len(task) for task in frames._tasks(files)] == [3, 1, 4, 1]
-    assert [path for task in frames._tasks(files) for path in task] == files
+    assert [len(task) for task in frames.tasks_of(files)] == [3, 1, 4, 1]
+    assert [path for task in frames.tasks_of(files) for path in task] == files
 
 
 @pytest.mark.parametrize(

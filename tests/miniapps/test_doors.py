@@ -71,6 +71,7 @@ REASONS = {
         "analysis/load/cache.py:_opened",
         "analysis/load/cache.py:_reading",
         "analysis/load/rows.py:Rows.whole",
+        "analysis/load/rows.py:Rows.pieces",
         "analysis/load/rows.py:Rows.at",
         "analysis/load/rows.py:Rows._groups",
     ),
