@@ -90,7 +90,6 @@ REASONS = {
         "kernels/allreduce/packing.py:decode",
         "miniapps/partition/showing/staged.py:decode",
     ),
-    "a page of ours, by the maintainer who writes its tables": ("analysis/studies/documentation.py:",),
     "the room below the door: regular files of bounded size, by its own hand": (
         "kernels/allreduce/links.py:_json",
         "kernels/commands/sums.py:_read",
