@@ -61,6 +61,7 @@ def parser(prog: str = "python -m analysis") -> argparse.ArgumentParser:
         parser = commands.add_parser(
             name, help=of.SUMMARY,
             description=f"{of.SUMMARY[0].upper()}{of.SUMMARY[1:]}.\n\n{of.DETAIL}".strip(),
+            example=of.EXAMPLES.splitlines()[0].strip(),
             epilog=f"examples:\n{of.EXAMPLES}\n\n{EXIT_CODES}", formatter_class=_layout,
         )  # fmt: skip
         of.add_options(parser)

@@ -15,38 +15,42 @@ from miniapps import applications
 # {command: (what runs it, what it is for)}. The module has main(argv, prog) and parser(prog), or parser_of(words, prog)
 # where words choose the parser.
 OTHERS = {
-    "try": ("miniapps.tryout.command", "three findings about the sums of this machine, in seconds: fpna try"),
-    "run": (
-        "miniapps.programs.observing",
-        "a program of yours in any language, as it is: mpirun -n 4 fpna run -- ./app",
-    ),
-    "jobs": ("jobs.__main__", "campaigns and batch scripts: fpna jobs --help"),
-    "kernels": (
-        "kernels.__main__",
-        "orderings, sums and products as instruments: fpna kernels allreduce|sums|contract --help",
-    ),
+    "try": ("miniapps.tryout.command", "three findings about the sums of this machine, in seconds"),
+    "run": ("miniapps.programs.observing", "record a program in any language: mpirun -n 4 fpna run -- ./app"),
+    "jobs": ("jobs.__main__", "campaigns and batch scripts: plan, run, submit, collect"),
+    "kernels": ("kernels.__main__", "orderings, sums and products as instruments: allreduce, sums, contract"),
     "partition": (
         "miniapps.partition.commands",
-        "a training step over a mesh of ranks, planned and not run: fpna partition explain --help",
+        "plan a training step over a mesh of ranks, without running it",
     ),
-    "embeddings": (
-        "miniapps.embeddings.__main__",
-        "times steps of tables of embeddings, for sharding: mpirun -n 2 fpna embeddings FILE",
-    ),
-    "cause": (
-        "miniapps.cause.command",
-        "whether rounding explains the difference of two runs, by disturbed launches: fpna cause A B -- ./app",
-    ),
-    "cost": (
-        "miniapps.cost.command",
-        "how many times as long B takes as A, by paired launches: fpna cost A B [-- COMMAND]",
-    ),
+    "embeddings": ("miniapps.embeddings.__main__", "time steps of tables of embeddings, for sharding"),
+    "cause": ("miniapps.cause.command", "rounding or a bug? an experiment: fpna cause A B -- ./app"),
+    "cost": ("miniapps.cost.command", "how many times as long B takes as A, by paired launches"),
     "verify": (
         "miniapps.verify.command",
-        "executes parts of a run again, on any number of ranks, and compares every bit",
+        "execute parts of a run again, on any number of ranks, and compare every bit",
     ),
     "doctor": ("miniapps.doctor", "what this machine has, what is missing, and how to get it"),
     "demo": ("miniapps.demo", "runs that differ and runs that agree, and the report on them"),
+}
+# The groups of `fpna --help`. Empty: for the applications, then for the commands of the analysis, in no other group.
+GROUPS = {
+    "start here": ("try", "doctor", "demo"),
+    "a program of yours": ("run", "cause", "cost"),
+    "do two runs agree, and why not": (
+        "divergence",
+        "variability",
+        "report",
+        "show",
+        "verify",
+        "chain",
+        "lint",
+        "ask",
+    ),
+    "applications, under mpirun: mpirun -n 4 fpna coupled": (),
+    "how long will it take": ("predict", "score", "sharding", "embeddings", "partition"),
+    "one question, from what runs recorded": (),
+    "more": ("jobs", "kernels", "export"),
 }
 
 
@@ -56,14 +60,17 @@ def names() -> tuple[str, ...]:
 
 
 def summaries() -> dict[str, dict[str, str]]:
-    """{heading: {command: what it is for}}."""
-    return {
-        "applications, under mpirun: mpirun -n 4 fpna coupled --help": {
-            name: applications.app(name).summary for name in applications.names()
-        },
-        "what traces say": {name: command(name).SUMMARY for name in ANALYSIS},
-        "more": {name: summary for name, (_, summary) in OTHERS.items()},
+    """{heading: {command: what it is for}}, of every command."""
+    every = {name: applications.app(name).summary for name in applications.names()}
+    every |= {name: command(name).SUMMARY for name in ANALYSIS} | {
+        name: text for name, (_, text) in OTHERS.items()
     }
+    grouped = {name for group in GROUPS.values() for name in group}
+    rest = (
+        [name for name in every if name not in grouped and (name in ANALYSIS) == analysed]
+        for analysed in (False, True)
+    )
+    return {heading: {name: every[name] for name in group or next(rest)} for heading, group in GROUPS.items()}
 
 
 def runs(name: str) -> Callable[[list[str]], int] | None:

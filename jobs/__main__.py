@@ -53,8 +53,10 @@ exit codes: 0 done; 1 not all done: tasks failed for good, or are left (status a
 
 def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     """The command line of all commands; `prog` is what the user typed before the command."""
-    top = Parser(prog=prog, description=DESCRIPTION, epilog=EXAMPLES,
-                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+    top = Parser(
+        prog=prog, description=DESCRIPTION, epilog=EXAMPLES, example=EXAMPLES.splitlines()[1].strip(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", title="commands")
 

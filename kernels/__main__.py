@@ -18,7 +18,7 @@ COMMANDS = {
 
 def text(prog: str) -> str:
     """What can be called, as plain text."""
-    lines = [f"usage: {prog} NAME [COMMAND] [options]", ""]
+    lines = [f"usage: {prog} NAME [COMMAND] [options]", "", "example:", f"  {prog} sums tree numpy -n 12", ""]
     lines += [f"  {name:9}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join([*lines, "", f"{prog} NAME --help   the commands of each", f"{prog} --version"])
 

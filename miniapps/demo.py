@@ -41,7 +41,11 @@ class DemoError(Exception):
 
 def parser(prog: str = "python -m miniapps.demo") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
-    top = Parser(prog=prog, description="Runs that may differ, runs that may not, and the report on both.")
+    top = Parser(
+        prog=prog,
+        example=prog,
+        description="Runs that may differ, runs that may not, and the report on both.",
+    )
     top.add_argument(
         "--launches", type=int, default=3, help=f"runs without a guarantee, 2 to {MOST_LAUNCHES} (3)"
     )

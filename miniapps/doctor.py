@@ -87,7 +87,7 @@ class Finding:
 def parser(prog: str = "python -m miniapps doctor") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
     what = "What is here, what does not fit together, and how to get what is missing."
-    top = Parser(prog=prog, description=what)
+    top = Parser(prog=prog, description=what, example=prog)
     add_json(top)
     add_loudness(
         top, "only what is wrong, and the verdict", "also, on standard error, every command that is tried"

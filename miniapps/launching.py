@@ -22,9 +22,10 @@ SHOWN = 2000  # characters at the end of the output of a launch that failed
 
 
 def parser(prog: str, usage: str, description: str, epilog: str, quiet: str) -> argparse.ArgumentParser:
-    """A command line with the options of every such command; `quiet` says what --quiet leaves."""
+    """A command line with the options of every such command; `quiet` says what --quiet leaves. The first line of
+    `epilog` is a heading, the second the example that the help begins with."""
     top = Parser(
-        prog=prog, usage=usage, description=description, epilog=epilog,
+        prog=prog, usage=usage, description=description, epilog=epilog, example=epilog.splitlines()[1].strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     top.add_argument(

@@ -1,5 +1,6 @@
 """One table of commands, one rule for what is an application."""
 
+import contextlib
 from importlib import import_module
 from pathlib import Path
 
@@ -32,6 +33,16 @@ def test_applications_are_the_packages_that_define_app():
     assert all(applications.app(name).name == name for name in applications.names())
 
 
-@pytest.mark.parametrize("heading", summaries())
-def test_all_are_told_what_they_are_for(heading):
-    assert all(summary and "\n" not in summary for summary in summaries()[heading].values())
+def test_the_help_lists_every_command_once_by_what_it_is_for():
+    listed = [(name, summary) for group in summaries().values() for name, summary in group.items()]
+    assert sorted(name for name, _ in listed) == sorted(names())
+    assert all(0 < len(summary) <= 95 and "\n" not in summary for _, summary in listed)
+
+
+@pytest.mark.parametrize("name", names())
+def test_the_help_of_a_command_begins_with_an_example(name, capsys):
+    with contextlib.suppress(SystemExit):
+        runs(name)(["--help"])
+    lines = capsys.readouterr().out.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("example"))
+    assert place < 15 and lines[place + 1].strip()

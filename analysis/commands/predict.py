@@ -14,7 +14,7 @@ from analysis.commands.choice import add_csv, read_machines, require_directory
 from analysis.errors import Usage
 from kernels.as_json import Document, rows
 
-SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, as a distribution"
+SUMMARY = "how long a step will take on other ranks, decks, orderings or guarantees, with an interval"
 DETAIL = """\
 The steps of a traced run are replayed on other ranks: its work priced as fixed + per work, from runs of several sizes,
 its messages and the noise of the machine from a calibration (python -m miniapps.calibrate). With --ledger the

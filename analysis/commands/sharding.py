@@ -11,9 +11,7 @@ from analysis.commands.choice import add_csv, require_directory
 from analysis.errors import Usage
 from kernels.as_json import Document, rows
 
-SUMMARY = (
-    "which sharding of tables of embeddings is predicted to be the fastest, and which cannot be told from it"
-)
+SUMMARY = "which sharding of tables of embeddings will be the fastest, and which cannot be told from it"
 DETAIL = """\
 What the steps of a run ask of each table, which `dlrm` records, is priced by steps of random tables
 that were timed on as many ranks (mpirun -n P python -m miniapps.embeddings FILE). All shardings of all tables are

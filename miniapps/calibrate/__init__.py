@@ -12,5 +12,5 @@ from miniapps.runner.main import App
 APP = App(
     name="calibrate",
     config=CalibrateConfig,
-    summary="rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, memory, noise",
+    summary="rates of this machine for predictions: kernels, messages, memory, noise",
 )

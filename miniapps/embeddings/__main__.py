@@ -30,7 +30,12 @@ MIXED = 5  # strategies of a problem, beside the uniform ones
 
 def parser(prog: str = PROG) -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
-    parser = Parser(prog=prog, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = Parser(
+        prog=prog,
+        example=f"mpirun -n 2 {prog} times.json",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     add_version(parser)
     parser.add_argument("out", type=Path, metavar="FILE", help="JSON file to write")
     parser.add_argument(

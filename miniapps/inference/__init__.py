@@ -12,5 +12,5 @@ from miniapps.runner.main import App
 APP = App(
     name="inference",
     config=InferenceConfig,
-    summary="networks that answer requests of changing size, by torch, ONNX Runtime, OpenVINO or static schedules",
+    summary="networks that answer requests: does an answer depend on what else is asked",
 )

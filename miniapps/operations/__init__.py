@@ -15,6 +15,6 @@ APP = App(
     config=OperationsConfig,
     first="--function",
     serves=("device",),
-    summary="an audit of PyTorch operations: what their bits depend on beside their input, and what their "
-    "documentation says of it; a first argument FILE.py:FUNCTION audits a function of yours",
+    summary="an audit of PyTorch operations, or of a function of yours: what do their bits depend on",
+    example="program.py:function",
 )

@@ -85,14 +85,17 @@ DOCUMENTS = {
 
 def parser(prog: str = PROG) -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the command."""
-    top = Parser(prog=prog, description="One training step over a mesh of ranks: what it comes to.")
+    example = f"{prog} explain gpt --recipe dp+tp --mesh data=2,model=2"
+    top = Parser(
+        prog=prog, example=example, description="One training step over a mesh of ranks, planned and not run."
+    )
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser(
         "explain",
         help="axes of every value, collectives, bytes of each operation, what is not cut and why",
         description="Plans a training step and says what it comes to on a mesh; nothing runs, no MPI is needed.",
-        epilog=f"example: {prog} explain gpt --recipe dp+tp --mesh data=2,model=2",
+        example=example,
     )
     one.add_argument("model", metavar="MODEL", help=", ".join(models.names()))
     one.add_argument(

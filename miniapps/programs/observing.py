@@ -154,7 +154,7 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
     """The command line, up to the program's own."""
     own = Parser(
         prog=prog, usage=f"mpirun -n N {prog} [options] -- PROGRAM [ARGUMENTS]", description=DESCRIPTION, epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        example=EPILOG.splitlines()[1].strip(), formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     own.add_argument("--out", metavar="DIR", help="directory of the run, new or empty (runs/PROGRAM-TIME)")
     own.add_argument(

@@ -167,10 +167,11 @@ def parser(app: Any, known: list[Option] | None = None) -> argparse.ArgumentPars
     """The command line of an application, with the options `known` (None: all)."""
     known = known_options(app) if known is None else known
     first = "deck S" if _default_deck(app) else "the defaults"
+    example = f"example:\n  mpirun -n 4 {app.command} {app.example}"
     top = _Parser(
         prog=app.command,
         usage=f"[mpirun -n N] {app.command} [options]",
-        description=textwrap.fill(app.summary, 110),
+        description=f"{textwrap.fill(app.summary, 110)}\n\n{example.rstrip()}",
         epilog=EXAMPLES.format(command=app.command, first=first),
         formatter_class=_Formatter,
         allow_abbrev=False,

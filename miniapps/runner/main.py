@@ -51,7 +51,7 @@ class App:
 
     `package` holds the folder `decks`; `command` is what starts it, `python -m PACKAGE` unless another is given.
     `serves`: which of the common options `miniapps.runner.options.SERVED` it has, others being everybody's. `first`:
-    the option that a first argument without a dash is the value of.
+    the option that a first argument without a dash is the value of. `example`: arguments of the help's example.
     """
 
     name: str
@@ -66,6 +66,7 @@ class App:
     command: str = ""
     serves: tuple[str, ...] = ()
     first: str = ""
+    example: str = ""
 
     def __post_init__(self):
         object.__setattr__(self, "package", self.package or f"miniapps.{self.name}")

@@ -81,7 +81,7 @@ def parser(prog: str = "fpna try") -> argparse.ArgumentParser:
         prog=prog,
         description="Adds the same numbers on 2, 3 and 4 ranks, finds out how this machine's MPI library, NumPy and "
         "PyTorch add, and says what to do next. It starts its own ranks and writes no file.",
-        epilog=f"example: {prog}",
+        example=prog,
     )
     add_json(top)
     add_loudness(top, "the findings alone, no progress")

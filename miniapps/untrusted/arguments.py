@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from difflib import get_close_matches
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from miniapps.untrusted.text import encodable, printable
 
@@ -13,7 +13,17 @@ from miniapps.untrusted.text import encodable, printable
 class Parser(argparse.ArgumentParser):
     """As argparse's, but a mistake is one line, with exit code 2, which says what option was probably meant.
 
-    No argument is repeated as it is: a pattern of the shell may have given the names of a received directory."""
+    No argument is repeated as it is: a pattern of the shell may have given the names of a received directory. The help
+    begins with `example`, if one is given."""
+
+    def __init__(self, *arguments: Any, example: str = "", **named: Any):
+        super().__init__(*arguments, **named)
+        self.example = example
+
+    def format_help(self) -> str:
+        """The usage, the example, then the rest."""
+        usage, _, rest = super().format_help().partition("\n\n")
+        return f"{usage}\n\n" + (f"example:\n  {self.example}\n\n" if self.example else "") + rest
 
     def error(self, message: str) -> NoReturn:
         unknown = "unrecognized" in message

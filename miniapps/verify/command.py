@@ -52,6 +52,7 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
     top = Parser(
         prog=prog, description="Execute parts of a run again, from its checkpoints, and compare every bit.",
+        example=f"{prog} runs/a",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     top.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with checkpoints")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-SUMMARY = "networks that answer requests: does a result depend on the request, and what does a backend cost"
+SUMMARY = "of `inference`: does an answer depend on the request, and what does a backend cost"
 DETAIL = "Only runs that recorded how many results each image got are used: those of `inference`."
 EXAMPLES = """\
   python -m analysis answers runs/

@@ -1,8 +1,6 @@
 """Audits of operations: what bits depend on, documentation against what was seen."""
 
-SUMMARY = (
-    "audits of operations: what bits depend on, documentation against what was seen, certificates compared"
-)
+SUMMARY = "of `operations`: what bits depend on, what documentation says, certificates compared"
 DETAIL = """\
 Only runs that wrote a certificate are used: those of `operations`. Several are compared with the first: versions,
 machines, bits by one thread, and which changes alter which cases."""

@@ -1,6 +1,6 @@
 """Variance components of the outcomes of runs: of chance, and apart from that of the algorithm."""
 
-SUMMARY = "where the variance is: between allocations, nodes, launches or repeats, apart from the algorithm"
+SUMMARY = "where the variance comes from: allocations, nodes, launches, repeats or the algorithm"
 DETAIL = """\
 Of the wall time and of the final value of every global quantity, over all complete runs of a problem: which part
 of the variance each factor has, with bootstrap intervals. Factors that the design does not separate are named."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 
-SUMMARY = "how the difference between runs grows with the step: rate, saturation, when a tolerance is crossed"
+SUMMARY = "how a difference grows with the step: rate, saturation, when it crosses a tolerance"
 DETAIL = """\
 The runs of one problem, method and rank count are compared with the first of them. A rate needs four of them, its
 interval seven. Runs of `reductions` are left out, since their steps are samples: see `sums`."""

@@ -1,6 +1,6 @@
 """Runs that learn: accuracy over time, prices of wires, decisions, variance, weights and outputs apart."""
 
-SUMMARY = "runs that learn: accuracy over time, prices of wires, decisions, variance of accuracy"
+SUMMARY = "of runs that learn: accuracy over time, prices of wires, decisions, variance of accuracy"
 DETAIL = """\
 Runs that recorded accuracy and loss are used. Wires are compared over the seeds that both have, at one learning rate
 and each at its best."""

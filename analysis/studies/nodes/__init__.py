@@ -1,6 +1,6 @@
 """Where the ranks of a run were, and what passed between nodes."""
 
-SUMMARY = "where the ranks were, what passed between nodes, and in which regions"
+SUMMARY = "on which nodes the ranks were, what passed between nodes, and in which regions"
 DETAIL = """\
 Which ranks were on which node; the bytes that each node sent to each other, as far as the traces state them: messages
 that were planned, and sums by a schedule of ours, exactly; of sums by the MPI library what must have crossed at least;

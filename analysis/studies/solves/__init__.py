@@ -1,6 +1,6 @@
 """Solves, of runs that recorded a residual: histories, pairs, growth of a difference."""
 
-SUMMARY = "the solves of `solver`: iterations, accuracy, and how a difference grows with the iteration"
+SUMMARY = "of `solver`: iterations, accuracy, and how a difference grows with the iteration"
 DETAIL = """\
 Only runs that recorded a residual are used: those of `solver`."""
 EXAMPLES = """\

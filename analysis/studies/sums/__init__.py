@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-SUMMARY = "the sums of `reductions`: how far they vary, and what each way of adding up costs"
+SUMMARY = "of `reductions`: how far sums vary, and what each way of adding costs"
 DETAIL = """\
 Only runs that compare variants are used: those of `reductions`."""
 EXAMPLES = """\
