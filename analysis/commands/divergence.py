@@ -130,8 +130,8 @@ def run(options: argparse.Namespace) -> Answer:
         if comparison.differs:
             steps.append(growth(frames, reference, other))
             calls.append(by_call(frames, reference, other))
-            for table, frame in ((steps_table, steps[-1]), (calls_table, calls[-1])):
-                shown += ["", table(frame)] if len(frame) else []
+            shown += ["", table] if (table := steps_table(steps[-1]))[1].rows else []
+            shown += ["", calls_table(calls[-1])] if len(calls[-1]) else []
         comparisons.append(comparison)
         causes.append(judged)
         rows.append(comparison_row(comparison, judged))

@@ -23,7 +23,6 @@ from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight
 MOST_RUNS = 12  # of which each is shown
 MOST_KINDS = 3  # of more runs, of which one is shown
 MOST_NAMES = 100  # rows of a table of names; the rest is counted, and all are in CSV and JSON
-MOST_COLUMNS = 12  # names beside each other
 SHARES = 0.005  # by how much rounded shares may add up to more than all
 STATE_SHOWN = 12  # characters of a final state
 GROUPS = ("verdict", "badge", "group", "words", "guarantee", "ordering", "ranks", "runs", "incomplete", "results",
@@ -218,30 +217,37 @@ def _region_texts(row, size: int, several: bool) -> tuple[str, str, str, str]:
     return "" if several and inclusive == exclusive else inclusive, exclusive, f"{row.share:.1%}", imbalance
 
 
-def steps_table(frame: pd.DataFrame, steps: int = 12) -> tuple[str, Table]:
-    """What `divergence.growth` returned, a row per step: blocks whose fingerprints differ, and the largest relative
-    difference of values. Of the steps where something differs about `steps` are shown, evenly chosen."""
-    known = frame.loc[frame["differing"] > 0, "step"].drop_duplicates().tolist()
+def steps_table(frame: pd.DataFrame, steps: int = 7, most: int = 25) -> tuple[str, Table]:
+    """What `divergence.growth` returned, a row per name that differs: blocks whose fingerprints differ, or the largest
+    relative difference of values, at about `steps` of the steps where something differs, evenly chosen.
+    Of more than `most` names those are shown of which the most differs."""
+    differing = frame[frame["differing"] > 0]
+    known = differing["step"].drop_duplicates().tolist()
     last = max(1, min(steps, len(known)) - 1)
-    chosen = {known[round(i * (len(known) - 1) / last)] for i in range(min(steps, len(known)))}
-    names = frame["name"].drop_duplicates().tolist()
+    chosen = [known[round(i * (len(known) - 1) / last)] for i in range(min(steps, len(known)))]
+    names = differing["name"].drop_duplicates().tolist()
+    equal = frame["name"].nunique() - len(names)
     title = "Growth: blocks that differ, and the largest relative difference of values"
-    if len(names) > MOST_COLUMNS:
-        far = frame.groupby("name", sort=False)["fraction"].max().sort_values(ascending=False, kind="stable")
-        first = set(far.index[:MOST_COLUMNS])
-        title += f"; {MOST_COLUMNS} of {len(names):,} names, those of which the most differs"
+    if len(names) > most:
+        far = (
+            differing.groupby("name", sort=False)["fraction"]
+            .max()
+            .sort_values(ascending=False, kind="stable")
+        )
+        first = set(far.index[:most])
+        title += f"; {most} of {len(names):,} names, which differ most"
         names = [name for name in names if name in first]
-    rows = []
-    for step, same in frame[frame["step"].isin(chosen)].groupby("step"):
-        cells = {
-            row.name: f"{row.differing}/{row.elements}"
-            if row.kind == "fingerprints"
-            else number(row.max_relative)
-            for row in same.itertuples(index=False)
-        }
-        rows.append((step, *(cells.get(name, "") for name in names)))
-    columns = ("step", *names)
-    return title, Table(columns, rows, columns)
+    if equal:
+        title += f"; {equal:,} {'name never differs' if equal == 1 else 'names never differ'}"
+    cells = {
+        (row.name, row.step): f"{row.differing}/{row.elements}"
+        if row.kind == "fingerprints"
+        else number(row.max_relative)
+        for row in frame[frame["step"].isin(chosen) & frame["name"].isin(names)].itertuples(index=False)
+    }
+    columns = tuple(f"step {step}" for step in chosen)
+    rows = [(name, *(cells.get((name, step), "") for step in chosen)) for name in names]
+    return title, Table(("name", *columns), rows, columns)
 
 
 def calls_table(frame: pd.DataFrame, most: int = 12) -> tuple[str, Table]:
