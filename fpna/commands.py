@@ -66,11 +66,13 @@ def summaries() -> dict[str, dict[str, str]]:
         name: text for name, (_, text) in OTHERS.items()
     }
     grouped = {name for group in GROUPS.values() for name in group}
-    rest = (
-        [name for name in every if name not in grouped and (name in ANALYSIS) == analysed]
+    ungrouped = (
+        tuple(name for name in every if name not in grouped and (name in ANALYSIS) == analysed)
         for analysed in (False, True)
     )
-    return {heading: {name: every[name] for name in group or next(rest)} for heading, group in GROUPS.items()}
+    return {
+        heading: {name: every[name] for name in group or next(ungrouped)} for heading, group in GROUPS.items()
+    }
 
 
 def runs(name: str) -> Callable[[list[str]], int] | None:

@@ -41,6 +41,15 @@ else:
     assert_type(fpna.expression(found), str)
     assert_type(fpna.outline(found), list[str])
 
+runs = fpna.load("runs/", processes=2)
+verdict = fpna.verdict(runs)
+assert_type(verdict, fpna.Verdict)
+assert_type(verdict.badge, str)
+difference = fpna.compare(runs, "a", "b:1")
+assert_type(difference, fpna.Difference)
+assert_type(difference.differs, bool)
+frames = [fpna.growth(runs, "a", "b"), fpna.variability(runs), fpna.scaling(runs).speedups, fpna.timeline("runs/a")]
+
 hook = fpna.ddp_hook(MPI.COMM_WORLD, ordering="direct", accumulate="exact", wire="fp8")
 assert callable(hook)
 
@@ -58,4 +67,5 @@ comm.Allreduce(rows, total, axis="rows")  # type: ignore[arg-type]
 recording.step("one")  # type: ignore[arg-type]
 fpna.discover(added, "12")  # type: ignore[arg-type]
 fpna.ddp_hook(wires="fp8")  # type: ignore[call-arg]
+fpna.compare(runs, ("a", 0), ("b", 0))  # type: ignore[arg-type]
 print(fpna.nothing)  # type: ignore[attr-defined]
