@@ -48,7 +48,12 @@ assert_type(verdict.badge, str)
 difference = fpna.compare(runs, "a", "b:1")
 assert_type(difference, fpna.Difference)
 assert_type(difference.differs, bool)
-frames = [fpna.growth(runs, "a", "b"), fpna.variability(runs), fpna.scaling(runs).speedups, fpna.timeline("runs/a")]
+frames = [
+    fpna.growth(runs, "a", "b"),
+    fpna.variability(runs),
+    fpna.scaling(runs).speedups,
+    fpna.timeline("runs/a"),
+]
 
 hook = fpna.ddp_hook(MPI.COMM_WORLD, ordering="direct", accumulate="exact", wire="fp8")
 assert callable(hook)
