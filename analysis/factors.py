@@ -81,9 +81,11 @@ def _by_level(each: Pairs, level: np.ndarray, factor: str) -> Iterator[tuple[str
 
 @dataclass
 class Largest:
-    """The largest METRICS of pairs that are added name by name; `pairs` of each cell as a run's place times all runs
-    plus the other's, and those that are `differing` in any name; places of the `runs` of the level among them, and of
-    those that were `compared` with the reference."""
+    """The largest METRICS of pairs of runs, which `add` takes name by name.
+
+    `pairs`: by cell, each pair as (place of one run) x (number of runs) + (place of the other). `differing`: those that
+    differ in some name. `runs`: places of the level's runs in these pairs. `compared`: places of the runs that were
+    compared with the reference."""
 
     metrics: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("v_s", "v_ermv", "v_c", "max_ulp"), np.nan)

@@ -1,4 +1,4 @@
-"""Files and directories that are new, and whole or not there at all."""
+"""New files and directories, which get their name only when they are complete."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import BinaryIO
 
 
 def part_of(path: Path) -> Path:
-    """What is called `path` when it is whole."""
+    """The name of `path` while it is incomplete."""
     return path.with_name(f"{path.name}.part")
 
 
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
-    """What becomes the new file `path` when it is whole; until then it is `path`.part, which goes away when writing it
-    fails. Raises OSError, FileExistsError for both names."""
+    """A new file, named `path`.part while the caller writes it, and `path` once it is complete. A failure removes it.
+    Raises OSError, and FileExistsError if either name exists."""
     part = part_of(path)
     with part.open("xb") as file:
         try:
@@ -41,7 +41,7 @@ def new_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def parts_of(path: Path) -> Iterator[Path]:
-    """A directory beside `path`, `path`.part, for what is not whole yet; in the end it goes away."""
+    """The directory `path`.part for incomplete files; it is removed at the end."""
     part = part_of(path)
     part.mkdir()
     try:

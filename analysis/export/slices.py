@@ -1,4 +1,4 @@
-"""What every format exports: the events of one run that were asked for, nested, matched over ranks, and described.
+"""The events of one run that a user selects for export, nested and matched over ranks, for every format.
 
 Traces are read twice, a rank at a time: first for what is known of all ranks together (`slice_of`), then for the events
 themselves (`Slice.ranks`), which go straight to the file. In memory are one rank, and a row per collective.
@@ -61,7 +61,7 @@ class Selection:
 
 @dataclass
 class Written:
-    """What came out of a slice so far: `events`, those `cut`, and their `steps`."""
+    """Exported so far of a slice: how many `events`, how many of them were `cut`, and their `steps`."""
 
     events: int = 0
     cut: int = 0
@@ -241,25 +241,13 @@ def slice_of(run: Path, selection: Selection = Selection(), watch: Watch = SILEN
     names = distinct(printable(text[code], keep="\n\t") for code in order)
     named = {name: kinds[code] for name, code in zip(names, order, strict=True)}
     return Slice(
-        Path(run),
-        attributes,
-        selection,
-        origin,
-        begin,
-        end,
-        counts,
-        named,
-        codes,
-        places,
-        collectives,
-        holds,
-        watch,
-    )
+        Path(run), attributes, selection, origin, begin, end, counts, named, codes, places, collectives, holds, watch,
+    )  # fmt: skip
 
 
 def parents(depth: np.ndarray) -> np.ndarray:
     """Where the interval around each of one (rank, lane) is: the last one before it that is one level further out; -1
-    where there is none. `depth` (n,) is as in `Slice.events`."""
+    where there is none. `depth` (n,) is as `Slice.ranks` gives it."""
     n = len(depth)
     keys = depth.astype(np.int64) * n + np.arange(n)
     by_depth = np.sort(keys)
@@ -286,7 +274,7 @@ def _nested(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     around = parents(depth)
     # An interval without one around it is inside itself.
     if (end > end[np.where(around < 0, np.arange(len(end)), around)]).any():
-        lane, inside = _dealt(start.tolist(), end.tolist())
+        lane, inside = _into_lanes(start.tolist(), end.tolist())
         return np.array(lane, np.int32), np.array(inside, np.int32)
     return np.zeros(len(start), np.int32), depth
 
@@ -297,7 +285,7 @@ def _open_around(start: np.ndarray, end: np.ndarray) -> np.ndarray:
     return np.cumsum(long) - long - np.searchsorted(np.sort(end[long]), start, side="right")
 
 
-def _dealt(start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
+def _into_lanes(start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
     """The first lane in which each interval is inside of or apart from those before it, and its depth there."""
     lanes: list[list[int]] = []  # of each, the ends of the intervals that are open, the outermost first
     where, depth = [], []

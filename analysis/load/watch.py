@@ -69,8 +69,8 @@ class Watch:
 
 @contextmanager
 def at_work(what: str, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Inside, a line on stderr says after a second, and then every ten, that `what` goes on, unless a Watch says how
-    far or all are `quiet`; until the function that it yields is called."""
+    """Print to stderr that the command `what` is at work: after a second without other progress, then every ten.
+    The block, or a call of the function that this yields, ends it; `quiet` prints nothing."""
     ended = Event()
     begin = time.monotonic()
 

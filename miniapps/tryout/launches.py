@@ -24,10 +24,8 @@ LIMIT_S = 90.0  # of a launch
 ALL_S = 150.0  # of all launches together: none begins after it
 # Of batch systems. Without them a launcher starts ranks here, and waits for no other node and no step of the job.
 BATCH = ("SLURM_", "PBS_", "PJM_", "LSB_", "LS_", "SGE_", "FLUX_")
-QUIET = {
-    "OMP_NUM_THREADS": "1",
-    "OMPI_MCA_mpi_yield_when_idle": "1",
-}  # more ranks than cores: who waits, steps aside
+# There may be more ranks than cores: a waiting rank yields its core.
+QUIET = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
 SRUN = ("--overlap", "--overcommit", "-N1")
 NAMED = re.compile(r"libmpi\.so\.\d+$")
 
@@ -47,7 +45,7 @@ class Launcher:
 
     @property
     def shown(self) -> str:
-        """The launcher as it is told: `mpirun` for the one on PATH, else its path."""
+        """The name of the launcher in messages: `mpirun` for the one on PATH, else its path."""
         program = self.words[0]
         name = Path(program).name
         return name if shutil.which(name) == program else program
@@ -55,7 +53,7 @@ class Launcher:
 
 @dataclass
 class Launched:
-    """What the ranks told, by finding; the launcher that started them, and why others did not."""
+    """The findings of the ranks by name, the launcher that started them, and why other launchers failed."""
 
     findings: dict[str, dict[str, Any]] = field(default_factory=dict)
     launcher: Launcher | None = None
