@@ -1,6 +1,6 @@
 """Codes that people use, as Debian has them, under `fpna run`: results stay, and what is said of their runs is true.
 
-What is expected of each was checked by hand once: repeats of all of them differ in measured times, addresses or names
+What is expected of each was checked by hand once: repeats of all but NWChem differ in measured times, addresses or names
 of windows alone, which is no rounding; on another number of ranks sums of the physics are grouped in another way.
 """
 
@@ -122,11 +122,16 @@ def launched(name, ranks, folder, out=None):
 def test_results_stay_and_what_is_said_is_true(name, tmp_path):
     """Checked by hand: GROMACS's repeats differ in its accounting of times (mdrunner, wallcycle_sum) alone, OpenFOAM's
     in nothing, ABINIT's in processor and wall time; two and four ranks part in GROMACS at whether threads are pinned
-    (LAND), in OpenFOAM at the sum of the cells' volumes, in ABINIT at an array that is added over points of k."""
+    (LAND), in OpenFOAM at the sum of the cells' volumes, in ABINIT at an array that is added over points of k. NWChem's
+    ranks take tasks from a shared counter and add to one Fock matrix as they finish: on busy cores 2 of 12 plain runs
+    printed another last digit (1e-12), so its repeats may differ by rounding."""
     told = {"plain": launched(name, 2, tmp_path / "in-plain")}
     for out, ranks in (("a", 2), ("b", 2), ("c", 4)):
         told[out] = launched(name, ranks, tmp_path / f"in-{out}", tmp_path / out)
-    if name != "scotch":  # which prints times
+    if name == "nwchem":
+        energies = [float(told[out][0].split("=")[1]) for out in ("plain", "a", "b")]
+        assert max(energies) - min(energies) < 1.5e-12, energies
+    elif name != "scotch":  # which prints times
         assert told["plain"] == told["a"] == told["b"]
     ended, said = answer("divergence", (tmp_path / "a", tmp_path / "b"))
     row = said["tables"]["comparisons"][0]
@@ -134,7 +139,8 @@ def test_results_stay_and_what_is_said_is_true(name, tmp_path):
         assert ended == 0 and row["compared"] > 1000, row
     assert ended in (0, 3)
     if ended == 3:  # times and addresses
-        assert row["cause"] != "collective" and row["rounding"] != "rounding", row
+        assert row["cause"] != "collective", row
+        assert row["rounding"] != "rounding" or name == "nwchem", row
     if name == "gromacs":
         assert ended == 3 and re.search("mdrunner|wallcycle", row["name"]) and row["compared"] > 200, row
     ended, said = answer("divergence", (tmp_path / "a", tmp_path / "c"))
