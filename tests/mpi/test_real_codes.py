@@ -1,7 +1,7 @@
 """Codes that people use, as Debian has them, under `fpna run`: results stay, and what is said of their runs is true.
 
-What is expected of each was checked by hand once: repeats of all but NWChem differ in measured times, addresses or names
-of windows alone, which is no rounding; on another number of ranks sums of the physics are grouped in another way.
+What is expected of each was checked by hand once: repeats of all but NWChem differ in measured times, addresses or
+names of windows alone, which is no rounding; on another number of ranks sums of the physics are grouped in another way.
 """
 
 import json
