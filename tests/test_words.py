@@ -1,13 +1,19 @@
-"""The rules for words: no page breaks one, and each rule finds what it is for."""
+"""The rules for words: no page and no room that is held to them breaks one, and each rule finds its phrase."""
 
 import pytest
 
-from tools.words import RULES, findings, pages, prose
+from tools.words import RULES, code, findings, pages, prose
 
 
 def test_no_page_breaks_a_rule():
     texts = pages()
     assert len(texts) > 50 and "docs/tutorials/try.md" in texts
+    assert findings(texts) == []
+
+
+def test_no_room_of_code_breaks_a_rule():
+    texts = code()
+    assert "tools/site.py" in texts
     assert findings(texts) == []
 
 
@@ -29,6 +35,16 @@ def test_every_rule_is_tried():
     assert all(instead in found for instead in RULES.values())
 
 
-def test_code_is_no_prose():
+def test_code_on_pages_is_no_prose():
     text = "a\n```\nwhoever\n```\n    whoever\n`whoever` b\n# What was said\n"
-    assert [number for number, _ in prose(text)] == [1, 6] and findings({"page": text}) == []
+    assert [number for number, _ in prose("page.md", text)] == [1, 6] and findings({"page.md": text}) == []
+
+
+def test_of_python_it_reads_docstrings_comments_and_texts():
+    text = '"""Whoever\n\n    reads."""\nwhoever = 1  # whoever\nraise E(f"no {whoever} here", "whoever")\n'
+    assert [found.split(":")[1] for found in findings({"a.py": text})] == ["1", "4", "5"]
+
+
+def test_of_cpp_it_reads_comments_and_texts():
+    text = '// whoever\nint whoever; /* a\nwhoever */ f("whoever"); g("for whoever\\n");\n'
+    assert [found.split(":")[1] for found in findings({"a.cpp": text})] == ["1", "3", "3"]

@@ -15,7 +15,7 @@ def pages() -> dict[str, str]:
         "reference/lint.md": page(
             "Rules of careful benchmarking",
             "`fpna lint` says where runs break a rule; the numbers are those of Hoefler and Belli (SC'15). "
-            "[Lint](../how-to/lint.md) shows how findings are told.",
+            "[Lint](../how-to/lint.md) shows how the command reports findings.",
             table(("rule", "fires where"), rows),
         )
     }
