@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))  # mkdocs loads this file by its path
 
 from kernels.missing import not_installed  # noqa: E402
+from tools.figures import without_templates  # noqa: E402
 
 AT_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "RELEASING.md")
 made: dict[str, dict[str, str]] = {}
@@ -46,7 +47,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Links out of docs/ to the pages at the root lead to their copies."""
+    """Links out of docs/ to the pages at the root lead to their copies; templates of figures are left out."""
+    markdown = without_templates(markdown)
     for name in AT_ROOT:
         markdown = markdown.replace(f"../{name}", name if "/" not in page.file.src_uri else f"../{name}")
     return markdown

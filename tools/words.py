@@ -58,11 +58,13 @@ def prose(name: str, text: str) -> list[tuple[int, str]]:
 
 
 def page(text: str) -> list[tuple[int, str]]:
-    """A page of Markdown without its headings and its code: blocks and indented lines."""
+    """A page of Markdown without its headings, its code (blocks and indented lines) and its comments."""
     found, inside = [], False
     for number, line in enumerate(text.splitlines(), 1):
         if line.lstrip().startswith("```"):
             inside = not inside
+        elif line.lstrip().startswith(("<!--", "-->")):
+            inside = "-->" not in line
         elif not inside and not line.startswith(("    ", "#")):
             found.append((number, line))
     return found
