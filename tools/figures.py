@@ -10,7 +10,8 @@ A page holds a template in a comment, the filled text, and an end. The tool writ
 
 The first line names files: `FILE`, or `NAME=FILE` for `{NAME: ...}` in a page that needs several; `FILE#key` takes the
 rows below another key than "rows". `[...]` there, or at the beginning of a line of the template, selects rows for what
-follows. A selector is `column=value; column>=value ...`: every condition holds. An expression is
+follows. A selector is `column=value; column>=value ...`: every condition holds. A line that begins with `[each COLUMN]`
+(or `[each COLUMN, COLUMN; column=value]`) is written once for every value of these columns. An expression is
 
     {SELECTOR -> COLUMN %FORMAT WORDS}      {COLUMN % WORDS} where [...] selects      {A -> x per B -> y %.1f}: a ratio
     {=machine.date %.10s}: by its path in the document      {machine}: cores, processor, date      {file}: its name
@@ -42,6 +43,7 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 EXPRESSION = re.compile(r"\{([^{}\n]+)\}")
+OWN = re.compile(r"(?P<indent> *)\[(?P<where>each [^\]]*|[^\]]*=[^\]]*)\] ?(?!\()")
 TEST = re.compile(r"^\s*(.+?)\s*(>=|<=|!=|=|<|>)\s*(.*?)\s*$")
 TESTS = {">=": operator.ge, "<=": operator.le, "!=": operator.ne, "=": operator.eq, "<": operator.lt,
          ">": operator.gt}  # fmt: skip
@@ -175,13 +177,32 @@ def filled(block: re.Match[str]) -> str:
     }
     if not names:
         raise Wrong("a template without a result file")
+    of_block = (block["where"] or "").split(";")
     lines = []
     for line in block["template"].splitlines(keepends=True):
-        own = re.match(r"( *)\[([^\]]*)\] ?(?=\S)(?!\()", line)
-        where = [*(block["where"] or "").split(";"), *(own[2].split(";") if own and "=" in own[2] else [])]
-        line = own[1] + line[own.end() :] if own and "=" in own[2] else line
-        lines.append(EXPRESSION.sub(lambda found, where=where: written(found[1], names, where), line))
+        own = OWN.match(line)
+        where = of_block + (own["where"].split(";") if own else [])
+        for conditions in each(next(iter(names.values())), where):
+            fill = functools.partial(filled_in, names, conditions)
+            lines.append(EXPRESSION.sub(fill, (own["indent"] + line[own.end() :]) if own else line))
     return "".join(lines)
+
+
+def filled_in(names: Mapping[str, str], where: list[str], found: re.Match[str]) -> str:
+    return written(found[1], names, where)
+
+
+def each(name: str, conditions: list[str]) -> list[list[str]]:
+    """The conditions, with one more list for every distinct value of the columns of `each COLUMN, COLUMN`."""
+    columns = [condition for condition in conditions if condition.lstrip().startswith("each ")]
+    plain = [condition for condition in conditions if condition not in columns]
+    if not columns:
+        return [plain]
+    rows, keys = selected(name, plain), [key.strip() for key in columns[0].strip()[5:].split(",")]
+    if lacking := [key for key in keys if not any(key in row for row in rows)]:
+        raise Wrong(f"{name} has no column {lacking[0]!r}; the first row has {', '.join(rows[0])}")
+    values = dict.fromkeys(tuple(row.get(key, "") for key in keys) for row in rows)
+    return [[*plain, *(f"{key}={value}" for key, value in zip(keys, found, strict=True))] for found in values]
 
 
 def page(text: str) -> str:
