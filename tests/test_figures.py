@@ -50,7 +50,7 @@ def test_figures_of_a_page_are_those_of_the_result_files(name):
         ("{part=a; what=z -> figure %.1f *1e3} ms", "2000.0 ms"),
         ("{n>=1000 -> n %,d} of {part=a -> n % count}", "1,024 of 2"),
         ("{what=z -> figure %.1f over}; {figure %.2f mean}; {n<1024 -> n % most}", "2.0 to 4.0; 2.42; 2"),
-        ("{part=b -> figure per part=a; what=z -> figure %.1f}", "2.0"),
+        ("{part=b -> figure // part=a; what=z -> figure %.1f}", "2.0"),
         ("[part=b; what=z] | {figure} | {n}", "| 4.0 | 1024"),
         ("[each what; n<1000] {what % over}: {n % over}", "x / y: 1\nz: 2"),
         ("[each part, n] {part % over}{n}", "a1\na2\nb1024"),

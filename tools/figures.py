@@ -13,11 +13,11 @@ rows below another key than "rows". `[...]` there, or at the beginning of a line
 follows. A selector is `column=value; column>=value ...`: every condition holds. A line that begins with `[each COLUMN]`
 (or `[each COLUMN, COLUMN; column=value]`) is written once for every value of these columns. An expression is
 
-    {SELECTOR -> COLUMN %FORMAT WORDS}      {COLUMN % WORDS} where [...] selects      {A -> x per B -> y %.1f}: a ratio
+    {SELECTOR -> COLUMN %FORMAT WORDS}      {COLUMN % WORDS} where [...] selects      {A -> x // B -> y %.1f}: a ratio
     {=machine.date %.10s}: by its path in the document      {machine}: cores, processor, date      {file}: its name
 
 %FORMAT is Python's, for `format()`; a text is written as it is. A measurement with a spread is written as median (min
-to max). WORDS: `rounds` adds their number, `median`, `min` and `max` write that alone, `spread` only the brackets'
+to max). WORDS: `rounds` adds their number, `median`, `min`, `max` and `n` (rounds) write that alone, `spread` only the brackets'
 content; `percent`, `*1e6` scale. Where several rows are selected one of these says what is written of their medians:
 `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`.
 """
@@ -48,7 +48,7 @@ TEST = re.compile(r"^\s*(.+?)\s*(>=|<=|!=|=|<|>)\s*(.*?)\s*$")
 TESTS = {">=": operator.ge, "<=": operator.le, "!=": operator.ne, "=": operator.eq, "<": operator.lt,
          ">": operator.gt}  # fmt: skip
 OF_MANY = {"least": min, "most": max, "mean": statistics.fmean, "sum": sum, "count": len}
-OF_ONE = ("median", "min", "max")
+OF_ONE = ("median", "min", "max", "n")
 WORDS = {*OF_MANY, *OF_ONE, "over", "spread", "rounds", "percent"}
 
 
@@ -140,8 +140,8 @@ def written(expression: str, names: Mapping[str, str], where: list[str]) -> str:
         raise Wrong(f"{{{expression}}}: unknown word {wrong[0]!r}; known: {', '.join(sorted(WORDS))}")
     if body.startswith("="):
         values = [at(file, body[1:].strip())]
-    elif " per " in body:
-        above, below = (value_of(name, where, part) for part in body.split(" per "))
+    elif " // " in body:
+        above, below = (value_of(name, where, part) for part in body.split(" // "))
         values = [middle(a) / middle(b) for a, b in zip(above, below, strict=True)]
     else:
         values = value_of(name, where, body)
