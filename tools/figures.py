@@ -149,7 +149,9 @@ def written(expression: str, names: Mapping[str, str], where: list[str]) -> str:
     def text(value: Any) -> str:
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         value = value * scale if number and scale != 1 else value
-        return format(int(value) if spec.endswith("d") else value, spec) if number or spec else str(value)
+        if number:
+            return format(int(value) if spec.endswith("d") else value, spec)
+        return format(str(value), spec if spec.endswith("s") else "")
 
     if many := [word for word in words if word in OF_MANY]:
         return text(OF_MANY[many[0]]([middle(value) for value in values]))
