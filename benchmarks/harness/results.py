@@ -16,19 +16,28 @@ PACKAGES = ("numpy", "mpi4py", "h5py", "pandas", "pyarrow", "torch", "fpna-minia
 
 
 def machine() -> dict:
-    """What the figures depend on."""
-    cpu = next(
-        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), ""
-    )
+    """Date, processor, load and versions: the figures of a run depend on them."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "cores": len(os.sched_getaffinity(0)),
-        "cpu": cpu or platform.processor(),
+        "cpu": _processor(),
         "load_before": os.getloadavg()[0],
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in PACKAGES},
         "mpirun": _mpirun_version(),
     }
+
+
+def _processor() -> str:
+    """Name, family and model of the processor: virtual machines name processors of several generations alike."""
+    first = {}
+    for line in _lines("/proc/cpuinfo"):
+        name, _, value = line.partition(":")
+        first.setdefault(name.strip(), value.strip())
+    if "model name" not in first:
+        return platform.processor()
+    numbers = [f"{name.removeprefix('cpu ')} {first[name]}" for name in ("cpu family", "model") if name in first]
+    return " ".join([first["model name"], *([f"({', '.join(numbers)})"] if numbers else [])])
 
 
 def _mpirun_version() -> str:
