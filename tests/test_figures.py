@@ -54,6 +54,7 @@ def test_figures_of_a_page_are_those_of_the_result_files(name):
         ("[part=b; what=z] | {figure} | {n}", "| 4.0 | 1024"),
         ("[each what; n<1000] {what % over}: {n % over}", "x / y: 1\nz: 2"),
         ("[each part, n] {part % over}{n}", "a1\na2\nb1024"),
+        ("{what~/ -> part}", "a"),
         ("[a link](x.md) to {n=1 -> what}", "[a link](x.md) to x / y"),
         ("{ok=True -> what}", "z"),
         ("{machine}; {file}; {=machine.date %.4s}", "2 cores, EPYC, 2026-11-23; `one.json`; 2026"),

@@ -10,16 +10,17 @@ A page holds a template in a comment, the filled text, and an end. The tool writ
 
 The first line names files: `FILE`, or `NAME=FILE` for `{NAME: ...}` in a page that needs several; `FILE#key` takes the
 rows below another key than "rows". `[...]` there, or at the beginning of a line of the template, selects rows for what
-follows. A selector is `column=value; column>=value ...`: every condition holds. A line that begins with `[each COLUMN]`
-(or `[each COLUMN, COLUMN; column=value]`) is written once for every value of these columns. An expression is
+follows. A selector is `column=value; column>=value; column~part ...`: every condition holds. A line that begins with
+`[each COLUMN]` (or `[each COLUMN, COLUMN; column=value]`) is written once for every value of these columns. An
+expression is
 
     {SELECTOR -> COLUMN %FORMAT WORDS}      {COLUMN % WORDS} where [...] selects      {A -> x // B -> y %.1f}: a ratio
     {=machine.date %.10s}: by its path in the document      {machine}: cores, processor, date      {file}: its name
 
 %FORMAT is Python's, for `format()`; a text is written as it is. A measurement with a spread is written as median (min
-to max). WORDS: `rounds` adds their number, `median`, `min`, `max` and `n` (rounds) write that alone, `spread` only the brackets'
-content; `percent`, `*1e6` scale. Where several rows are selected one of these says what is written of their medians:
-`over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`.
+to max). WORDS: `rounds` adds their number, `median`, `min`, `max` and `n` (rounds) write that alone, `spread` only the
+content of the brackets; `percent`, `*1e6` scale. Where several rows are selected one of these says what is written of
+their medians: `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`.
 """
 
 from __future__ import annotations
@@ -43,10 +44,10 @@ BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 EXPRESSION = re.compile(r"\{([^{}\n]+)\}")
-OWN = re.compile(r"(?P<indent> *)\[(?P<where>each [^\]]*|[^\]]*=[^\]]*)\] ?(?!\()")
-TEST = re.compile(r"^\s*(.+?)\s*(>=|<=|!=|=|<|>)\s*(.*?)\s*$")
+OWN = re.compile(r"(?P<indent> *)\[(?P<where>each [^\]]*|[^\]]*[=~][^\]]*)\] ?(?!\()")
+TEST = re.compile(r"^\s*(.+?)\s*(>=|<=|!=|=|<|>|~)\s*(.*?)\s*$")
 TESTS = {">=": operator.ge, "<=": operator.le, "!=": operator.ne, "=": operator.eq, "<": operator.lt,
-         ">": operator.gt}  # fmt: skip
+         ">": operator.gt, "~": lambda value, text: str(text) in str(value)}  # fmt: skip
 OF_MANY = {"least": min, "most": max, "mean": statistics.fmean, "sum": sum, "count": len}
 OF_ONE = ("median", "min", "max", "n")
 WORDS = {*OF_MANY, *OF_ONE, "over", "spread", "rounds", "percent"}
