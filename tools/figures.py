@@ -104,15 +104,13 @@ def comparable(value: Any, text: str) -> tuple[Any, Any]:
 
 
 def value_of(name: str, where: list[str], words: str) -> list[Any]:
-    """Values, one a row, of `SELECTOR -> COLUMN` or `COLUMN`."""
+    """Values, one a row, of `SELECTOR -> COLUMN` or `COLUMN`; COLUMN.0 is a place of a list."""
     selector, _, column = words.rpartition("->")
     rows = selected(name, [*where, *selector.split(";")])
-    column = column.strip()
+    column, _, place = column.strip().rpartition(".") if column.strip()[-2:-1] == "." else (column.strip(), "", "")
     if any(column not in row for row in rows):
-        raise Wrong(
-            f"{name} has no column {column!r} in {len(rows)} selected rows; the first has {', '.join(rows[0])}"
-        )
-    return [row[column] for row in rows]
+        raise Wrong(f"{name} has no column {column!r} in {len(rows)} selected rows; the first has {', '.join(rows[0])}")
+    return [row[column][int(place)] if place else row[column] for row in rows]
 
 
 def middle(value: Any) -> Any:
