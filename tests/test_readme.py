@@ -70,7 +70,13 @@ def test_commands_that_it_names_are_there(capsys):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "page, files", [("README.md", ()), ("docs/tutorials/c-program.md", ("docs/examples/rod.c",))]
+    "page, files",
+    [
+        ("README.md", ()),
+        ("docs/tutorials/c-program.md", ("docs/examples/rod.c",)),
+        ("docs/tutorials/training.md", ("docs/examples/torch_ddp.py",)),
+        ("docs/tutorials/campaign.md", ()),
+    ],
 )
 def test_commands_of_a_page_print_what_it_shows(page, files, tmp_path):
     """Hashes may be others on another processor; those that are alike on the page are alike here, and only those."""
