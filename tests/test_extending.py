@@ -1,4 +1,4 @@
-"""docs/how-to/extending.md, followed: on a copy of the tree, in no other places than it names."""
+"""docs/how-to/extending, followed: on a copy of the tree, in no other places than it names."""
 
 import json
 import os
@@ -28,11 +28,12 @@ deck = "L"
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def blocks(heading, page="how-to/extending"):
-    """The pieces of files in a section of a page, in their order."""
-    text = (ROOT / "docs" / f"{page}.md").read_text()
-    section = re.split(rf"^## {heading}$", text, flags=re.MULTILINE)[1].split("\n## ")[0]
-    return re.findall(r"```(?:python|cuda|cpp|toml)\n(.*?)```", section, flags=re.DOTALL)
+def blocks(page, heading=None):
+    """The pieces of files on a page of docs/how-to, or in one of its sections, in their order."""
+    text = (ROOT / "docs/how-to" / f"{page}.md").read_text()
+    if heading:
+        text = re.split(rf"^## {heading}$", text, flags=re.MULTILINE)[1].split("\n## ")[0]
+    return re.findall(r"```(?:python|cuda|cpp|toml)\n(.*?)```", text, flags=re.DOTALL)
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +80,7 @@ def append(file, text):
 
 
 def ordering(tree):
-    put(tree / "kernels/allreduce/schedules/evens.py", *blocks("An ordering"))
+    put(tree / "kernels/allreduce/schedules/evens.py", *blocks("extending/ordering"))
 
 
 def test_an_ordering(tree, tmp_path):
@@ -113,7 +114,7 @@ for n in (1, 2, 1000):
 
 
 def summation(tree):
-    order, stated, function, on_gpu, registered = blocks("A sum")
+    order, stated, function, on_gpu, registered = blocks("extending/sum")
     sums = tree / "kernels" / "sums"
     put(sums / "orders.py", f"        {order}", '        Order("reference"')
     put(sums / "trees.py", textwrap.indent(stated, "    "), '    if name == "reference":')
@@ -164,7 +165,7 @@ def compile_again(tree, source):
 
 
 def wire(tree):
-    defined, listed, struct, cast, row = blocks("A wire")
+    defined, listed, struct, cast, row = blocks("extending/wire")
     if "wires" not in objects():
         return
     put(tree / "kernels/wires/reference.py", f"    {defined}", '    "e4m3": Format')
@@ -183,7 +184,7 @@ def test_a_wire(tree, tmp_path):
 
 
 def application(tree):
-    (front,) = blocks("An application")
+    (front,) = blocks("extending/application")
     new = tree / "miniapps" / "decay"
     put(new / "__init__.py", front)
     main = (tree / "miniapps/reductions/__main__.py").read_text()
@@ -217,8 +218,8 @@ TASK = ("--data", "blobs", "--batch", "32", "--set", "training.micro=8", "--set"
 
 
 def models(tree):
-    put(tree / "miniapps/training/models/deep.py", *blocks("A training model"))
-    put(tree / "miniapps/partition/models/autoencoder.py", *blocks("A mesh model"))
+    put(tree / "miniapps/training/models/deep.py", *blocks("extending/training-model"))
+    put(tree / "miniapps/partition/models/autoencoder.py", *blocks("extending/mesh-model"))
 
 
 def trained(tree, tmp_path, application, one, two):
@@ -249,7 +250,7 @@ def test_a_mesh_model(tree, tmp_path):
     assert explained.startswith("autoencoder, tp: ")
 
 
-SITE = "A site of one's own", "how-to/sites"
+SITE = "sites", "A site of one's own"
 
 
 def site(tree):
@@ -270,7 +271,7 @@ def test_a_site(tree, tmp_path):
 
 
 def study(tree):
-    front, module = blocks("A study")
+    front, module = blocks("extending/study")
     new = tree / "analysis" / "studies" / "lengths"
     new.mkdir()
     (new / "__init__.py").write_text(front)

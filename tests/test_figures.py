@@ -9,7 +9,13 @@ from tools import figures
 from tools.words import pages
 
 ROWS = [
-    {"part": "a", "what": "x / y", "n": 1, "ends": [0.5, 0.75], "figure": {"median": 1.25, "min": 1.0, "max": 1.5, "n": 5}},
+    {
+        "part": "a",
+        "what": "x / y",
+        "n": 1,
+        "ends": [0.5, 0.75],
+        "figure": {"median": 1.25, "min": 1.0, "max": 1.5, "n": 5},
+    },
     {"part": "a", "what": "z", "n": 2, "figure": 2.0},
     {"part": "b", "what": "z", "n": 1024, "figure": 4.0, "ok": True},
 ]
@@ -54,6 +60,7 @@ def test_figures_of_a_page_are_those_of_the_result_files(name):
         ("[part=b; what=z] | {figure} | {n}", "| 4.0 | 1024"),
         ("[each what; n<1000] {what % over}: {n % over}", "x / y: 1\nz: 2"),
         ("[each part, n] {part % over}{n}", "a1\na2\nb1024"),
+        ("{what=z -> part % list}; {n>5000 -> part % list}", "a, b; none"),
         ("{what~/ -> part}{n=1 -> ends.1 %.0f percent}", "a75"),
         ("[a link](x.md) to {n=1 -> what}", "[a link](x.md) to x / y"),
         ("{ok=True -> what}", "z"),

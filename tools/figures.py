@@ -20,7 +20,8 @@ expression is
 %FORMAT is Python's, for `format()`; a text is written as it is. A measurement with a spread is written as median (min
 to max). WORDS: `rounds` adds their number, `median`, `min`, `max` and `n` (rounds) write that alone, `spread` only the
 content of the brackets; `percent`, `*1e6` scale. Where several rows are selected one of these says what is written of
-their medians: `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`.
+their medians: `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`; `list` writes each value once, and
+"none" where no row is selected.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ TESTS = {">=": operator.ge, "<=": operator.le, "!=": operator.ne, "=": operator.
          ">": operator.gt, "~": lambda value, text: str(text) in str(value)}  # fmt: skip
 OF_MANY = {"least": min, "most": max, "mean": statistics.fmean, "sum": sum, "count": len}
 OF_ONE = ("median", "min", "max", "n")
-WORDS = {*OF_MANY, *OF_ONE, "over", "spread", "rounds", "percent"}
+WORDS = {*OF_MANY, *OF_ONE, "over", "list", "spread", "rounds", "percent"}
 
 
 class Wrong(ValueError):
@@ -77,8 +78,9 @@ def at(name: str, path: str) -> Any:
     return value
 
 
-def selected(name: str, conditions: list[str]) -> list[dict]:
-    """The rows of `name` (`FILE` or `FILE#key`) for which all conditions `column=value` hold. Raises Wrong for none."""
+def selected(name: str, conditions: list[str], least: int = 1) -> list[dict]:
+    """The rows of `name` (`FILE` or `FILE#key`) for which all conditions `column=value` hold. Raises Wrong for fewer
+    than `least`."""
     file, _, key = name.partition("#")
     rows = at(file, key or "rows")
     conditions = list(filter(str.strip, conditions))
@@ -88,7 +90,7 @@ def selected(name: str, conditions: list[str]) -> list[dict]:
             raise Wrong(f"{condition!r} is no condition: column=value")
         column, test, value = found.groups()
         rows = [row for row in rows if column in row and TESTS[test](*comparable(row[column], value))]
-    if not rows:
+    if len(rows) < least:
         raise Wrong(f"{name} has no row with {'; '.join(map(str.strip, conditions))}")
     return rows
 
@@ -107,9 +109,13 @@ def value_of(name: str, where: list[str], words: str) -> list[Any]:
     """Values, one a row, of `SELECTOR -> COLUMN` or `COLUMN`; COLUMN.0 is a place of a list."""
     selector, _, column = words.rpartition("->")
     rows = selected(name, [*where, *selector.split(";")])
-    column, _, place = column.strip().rpartition(".") if column.strip()[-2:-1] == "." else (column.strip(), "", "")
+    column, _, place = (
+        column.strip().rpartition(".") if column.strip()[-2:-1] == "." else (column.strip(), "", "")
+    )
     if any(column not in row for row in rows):
-        raise Wrong(f"{name} has no column {column!r} in {len(rows)} selected rows; the first has {', '.join(rows[0])}")
+        raise Wrong(
+            f"{name} has no column {column!r} in {len(rows)} selected rows; the first has {', '.join(rows[0])}"
+        )
     return [row[column][int(place)] if place else row[column] for row in rows]
 
 
@@ -139,6 +145,8 @@ def written(expression: str, names: Mapping[str, str], where: list[str]) -> str:
         raise Wrong(f"{{{expression}}}: unknown word {wrong[0]!r}; known: {', '.join(sorted(WORDS))}")
     if body.startswith("="):
         values = [at(file, body[1:].strip())]
+    elif "list" in words and not selected(name, [*where, *body.rpartition("->")[0].split(";")], least=0):
+        return "none"
     elif " // " in body:
         above, below = (value_of(name, where, part) for part in body.split(" // "))
         values = [middle(a) / middle(b) for a, b in zip(above, below, strict=True)]
@@ -152,6 +160,8 @@ def written(expression: str, names: Mapping[str, str], where: list[str]) -> str:
             return format(int(value) if spec.endswith("d") else value, spec)
         return format(str(value), spec if spec.endswith("s") else "")
 
+    if "list" in words:
+        return ", ".join(dict.fromkeys(map(text, values)))
     if many := [word for word in words if word in OF_MANY]:
         return text(OF_MANY[many[0]]([middle(value) for value in values]))
     if "over" in words:

@@ -173,7 +173,7 @@ MEANINGS = {
     "allocation_id": "one launch; one batch allocation (empty outside)",
     "started": "UTC, ISO 8601",
     "ledger": "with `--ledger` only: how many `rows` the ledger of predictions had when the run began, and its "
-    "`head`, the hash of the last ([predict](../how-to/predict.md#the-ledger))",
+    "`head`, the hash of the last ([predict](../explanation/prediction.md#the-ledger))",
     "result": "of rank 0, once known: the SHA-256 (32 hex digits) of each part of `result.json` but the seals "
     "of traces",
     "clock_offset_ns": "this rank's clock minus rank 0's, at start; its change per second (once known, at the end)",
