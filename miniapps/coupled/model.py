@@ -69,7 +69,7 @@ class Model:
         networks = [make_surrogate(config, options, seed, self.xp) for seed in seeds]
         self.members = [Member(*each) for each in zip(range(len(seeds)), seeds, networks, strict=True)]
         self.member = self.members[0]
-        self.duplicates = duplicates.made(ctx)
+        self.duplicates = duplicates.make_duplicates(ctx)
         grid = config.grid
         self._plan(Blocks(grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks))
 

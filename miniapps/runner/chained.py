@@ -1,4 +1,4 @@
-"""The chain of a run while it goes on: ranks hash what they recorded, and rank 0 makes and publishes the heads."""
+"""The chain of a run under way: ranks hash their records, and rank 0 computes and publishes the heads."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TWO_WORDS = struct.Struct(">16s16s")
 
 class Heads:
     """The heads of all repeats of a launch. `problem`: 32 bytes, `miniapps.trace.chain.problem_of`; `several`: whether
-    there are more repeats than one; `clear` is called before a line is printed."""
+    the launch has more than one repeat; `clear()` runs before each printed line."""
 
     def __init__(
         self, comm: Any, tracer: Tracer, problem: bytes, several: bool = False, clear: Callable = lambda: None
@@ -28,12 +28,12 @@ class Heads:
         tracer.rows = self._rows = Rows()
 
     def begin_repeat(self) -> None:
-        """Begin anew, with nothing before."""
+        """Begin a new chain at the hash of the problem."""
         self._head, self._last, self._rows.after, self._rows.latest = self.problem, -1, -1, -1
 
     def continue_from(self, step: int, head: str) -> None:
-        """Go on from the `head` that the checkpoint of `step` holds, 64 hex digits, on all ranks: what was recorded
-        of steps up to this one is outside. A checkpoint without one is where a chain begins."""
+        """Continue from the `head` in the checkpoint of `step`, 64 hex digits, the same on all ranks. The chain leaves
+        out all records of steps up to `step`. An empty `head` begins a new chain."""
         self.tracer.hand_over()
         self._rows.take()
         self._rows.after = self._last = step
@@ -44,8 +44,8 @@ class Heads:
                 self._record(BEGIN, self._head)
 
     def end_repeat(self, state: str) -> None:
-        """The head after all that the repeat recorded, at the last step that any rank recorded, and over the
-        fingerprint of its final `state`, of which that of rank 0 counts. Collective."""
+        """Compute the last head of the repeat, at the last step that any rank recorded. It covers the fingerprint of
+        the final `state` on rank 0. Collective."""
         from mpi4py import MPI
 
         self.tracer.hand_over()
@@ -54,9 +54,9 @@ class Heads:
         self._extend(lambda: hash_of_state(state), ends=True)
 
     def extend(self, checkpoint: Callable[[], bytes]) -> str:
-        """The head after the step under way, 64 hex digits, on rank 0; empty elsewhere. Collective.
+        """Returns the head after the current step, 64 hex digits, on rank 0; empty elsewhere. Collective.
 
-        `checkpoint()` is the hash of the checkpoint that is written with it, asked of rank 0 alone.
+        `checkpoint()` returns the hash of the checkpoint that is written with the head; only rank 0 calls it.
         """
         return self._extend(checkpoint, ends=False)
 
@@ -65,7 +65,7 @@ class Heads:
         self.tracer.hand_over()
         own = self._rows.take()
         digests = self._gathered(own)
-        if not ends:  # what follows the last step is in no event either
+        if not ends:  # nothing after the last step has an event
             self.tracer.event(self.tracer.name("chain", COLLECTIVE), start, len(own))
         step = self._last = self.tracer.step
         begin = time.thread_time()
@@ -77,13 +77,13 @@ class Heads:
         self._rows.cpu = 0.0
         if self.comm.rank:
             return ""
-        with held():  # a head is recorded as a whole
+        with held():  # no signal may separate the rows of one head
             self._record(HEAD, self._head)
             self._record(STATE if ends else CHECKPOINT, hashed)
         repeat, earlier = self.tracer.repeat, any(mark.repeat == self.tracer.repeat for mark in self.marks)
         of = {"state" if ends else "checkpoint": hashed.hex()}
         self.marks.append(Mark(repeat, step, self._head.hex(), **of))
-        if earlier or not ends:  # at the end alone it says no more than result.json
+        if earlier or not ends:  # a single final head is in result.json already
             self._clear()
             tell(
                 f"CHAIN step={step} head={self._head.hex()}" + (f" repeat={repeat}" if self._several else "")
@@ -91,7 +91,7 @@ class Heads:
         return self._head.hex()
 
     def _gathered(self, own: bytes) -> bytes:
-        """The digests of all ranks, on rank 0; empty elsewhere. Collective."""
+        """Returns the digests of all ranks, on rank 0; empty elsewhere. Collective."""
         from mpi4py import MPI
 
         counts = self.comm.gather(len(own))

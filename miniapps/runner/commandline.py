@@ -27,7 +27,7 @@ from miniapps.runner.options import SERVED, SHORTHANDS, Common, RunOptions
 from miniapps.untrusted.records import TOML_MOST
 from miniapps.untrusted.regular import Refused, read_text
 
-DECK_BYTES = 4 * TOML_MOST  # the bytes of so many characters of UTF-8
+DECK_BYTES = 4 * TOML_MOST  # a character of UTF-8 has at most 4 bytes
 
 EXAMPLES = """\
 examples:
@@ -38,7 +38,7 @@ examples:
   mpirun -n 4 {command} --allreduce arrival --repeats 3
       three repeats that may differ in their bits
   {command} --list
-      everything that can be chosen
+      all decks, orderings, variants and options
 
 Every option can also be given as --set section.name=value, as environment variable FPNA_SECTION_NAME, or in a
 deck; the command line wins over the environment, the environment over the deck.
@@ -52,10 +52,10 @@ def parse(
     environ: Mapping[str, str],
     problem_of: Callable[[str], Mapping[str, Any]] | None = None,
 ) -> tuple[RunOptions, Any, bool]:
-    """(common options, configuration of the application, whether to list and stop).
+    """Returns (common options, configuration of the application, whether to list and stop).
 
-    `problem_of(run)` gives the options that define the problem of the run of `--replay`: they stand in for those of a
-    deck that is not named. Raises UsageError; `--help` prints and raises SystemExit as argparse does.
+    `problem_of(run)` returns the options that define the problem of the run of `--replay`; they replace the default
+    deck's. Raises UsageError; `--help` prints and raises SystemExit as argparse does.
     """
     known = known_options(app)
     arguments, unknown = parser(app, known).parse_known_args(argv)
@@ -89,7 +89,7 @@ def parse(
 
 
 def known_options(app: Any) -> list[Option]:
-    """The common options that it serves, then those of the application."""
+    """The common options that the application supports, then its own options."""
     common = [o for o in options(Common) if o.name not in SERVED or o.name in app.serves]
     return common + options(app.config)
 
@@ -104,7 +104,7 @@ def decks(app: Any) -> dict[str, str]:
 
 
 def _recorded(known: list[Option], problem: Mapping[str, Any], run: str) -> dict[str, Any]:
-    """The options of a recorded problem, checked: what a trace holds may be anybody's."""
+    """The options of a recorded problem, checked, since anybody may have written the trace."""
     by_key = {o.key: o for o in known}
     return {
         key: convert(by_key[key], value, f"--replay {run}") for key, value in problem.items() if key in by_key
@@ -116,7 +116,7 @@ def _default_deck(app: Any) -> str | None:
 
 
 def _deck(app: Any, known: list[Option], name: str | None) -> dict[str, Any]:
-    """The values of the deck called for: one of the application's by name, any other by path."""
+    """The values of the requested deck: the application's own by name, any other by path."""
     own = decks(app)
     name = name or _default_deck(app)
     if name is None:
@@ -141,7 +141,7 @@ def _deck(app: Any, known: list[Option], name: str | None) -> dict[str, Any]:
 
 
 def _of_another(app: Any, flag: str) -> str:
-    """Which applications have a flag that this one has not, as the end of a message; empty for none."""
+    """The applications that have `flag` although this one lacks it, as the end of a message; empty for none."""
     others = [applications.app(name) for name in applications.names() if name != app.name]
     have = [
         f"python -m {other.package}"

@@ -11,7 +11,7 @@ A configuration is a dataclass whose fields are sections; a section is a datacla
         grid: Grid = section(Grid)
 
 `grid.n` is then set by `--cells 64`, `--set grid.n=64`, `FPNA_GRID_N=64` or `[grid] n = 64` in a deck. Every number has
-a range, and whatever its source, a value outside is refused with it.
+a range. Values outside it are refused, whatever their source, and the message states the range.
 """
 
 from __future__ import annotations
@@ -40,19 +40,17 @@ WORDS = {
     str: f"text of at most {LONGEST} characters, none of them a control character",
     bool: "true or false",
 }
-VALUES = 1000  # of an option that takes several, unless it says otherwise
+VALUES = 1000  # at most, of an option that takes several, unless its `count` says otherwise
 SHOWN = 60  # characters of a wrong value that a message repeats
-# Ranges that several options have: the columns of traces are integers of 32 bits, and so are many arguments of C++.
+# Ranges that several options share: columns of traces and many arguments of C++ are integers of 32 bits.
 INT32 = 2**31 - 1
-SEEDS = (
-    2**63 - 1
-)  # random generators take 64 bits; seeds of repeats and injected faults are counted on from there
-HUGE = 1e9  # of a number with a unit, where physics sets no limit: what comes of it stays finite
+SEEDS = 2**63 - 1  # random generators take 64 bits; repeats and injected faults add to the seed
+HUGE = 1e9  # limit of a number with a unit where physics sets none: results computed from it stay finite
 
 
 @dataclass(frozen=True)
 class Option:
-    """One option as declared: where it lives, its type, and what may be said about it."""
+    """One option as declared: its place, type, range and description."""
 
     section: str
     name: str
@@ -67,7 +65,7 @@ class Option:
     flag: str | None
     minimum: float | None
     maximum: float | None
-    count: tuple[int, int]  # the least and the most values of an option that takes several
+    count: tuple[int, int]  # (least, most) values of an option that takes several
     parameters: bool
     instead: Callable[[], dict[str, str]] | None
     effect: str
@@ -76,7 +74,7 @@ class Option:
 
     @property
     def range(self) -> str:
-        """What numbers it takes, in words: `1 to 4096`; empty where it takes none."""
+        """The numbers that the option takes, in words: `1 to 4096`; empty where it takes no number."""
         if self.minimum is None or self.maximum is None:
             return ""
         return f"{_number(self.minimum)} to {_number(self.maximum)}"
@@ -90,7 +88,7 @@ class Option:
         return f"{PREFIX}{self.section}_{self.name}".upper()
 
     def allowed(self) -> tuple[Any, ...] | None:
-        """The values to choose from, or None where any value of the type will do."""
+        """The values to choose from, or None where every value of the type is allowed."""
         return tuple(self.choices()) if callable(self.choices) else self.choices
 
 
@@ -111,17 +109,16 @@ def option(
     records: tuple[str, ...] = (),
     of_ranks: bool = False,
 ) -> Any:
-    """A field of a section. `role` says what runs that differ in it are: other experiments ("problem"), the
-    same experiment by other means ("method"), or the same in every bit ("control"). `flag` makes it a
-    command-line option of its own; `choices` may be a function, so that a registry is asked only when
-    needed. Every number needs `minimum` and `maximum`, which belong to its range; `count`: the least and the most
-    values of a tuple. `parameters`: a choice may be followed by a colon and parameters, not looked at here.
-    `instead`: what to say of what is taken for a choice.
+    """Declares a field of a section. `role`: runs with different values are other experiments ("problem"), the same
+    experiment by other means ("method"), or equal in every bit ("control"). `flag` makes the field a command-line
+    option; `choices` may be a function, so that a registry is loaded only when needed. Every number needs `minimum` and
+    `maximum`, both allowed; `count`: (least, most) values of a tuple. `parameters`: a choice may be followed by a colon
+    and parameters, which are not checked here. `instead`: messages for values that are no choices, by value.
 
-    What the trace states of it, for the analysis knows no option by name: `effect`, one of
-    `miniapps.trace.schema.EFFECTS`, is what it is for a promise and for a comparison of times; `records` are the rows
-    that it decides on, as TABLE:NAME with `*` for any text, such as "values:error"; `of_ranks`: what these hold depends
-    on which blocks a rank has."""
+    The trace states the rest, because the analysis knows no option by name. `effect`, one of
+    `miniapps.trace.schema.EFFECTS`: how the option affects guarantees and timing comparisons. `records`: the rows that
+    it decides on, as TABLE:NAME with `*` for any text, such as "values:error". `of_ranks`: the contents of these rows
+    depend on which blocks a rank owns."""
     if role not in ROLES:
         raise ValueError(f"role {role!r} of an option is unknown; the roles are {', '.join(ROLES)}")
     if effect and effect not in EFFECTS:
@@ -147,12 +144,12 @@ def option(
 
 
 def section(cls: type) -> Any:
-    """A field of a configuration that holds the section `cls`."""
+    """Declares a field of a configuration that holds the section `cls`."""
     return dataclasses.field(default_factory=cls)
 
 
 def options(config: type) -> list[Option]:
-    """All options of a configuration class, in order of declaration. Raises TypeError for a number without a range."""
+    """All options of a configuration class, in order of declaration. Raises TypeError for numbers without a range."""
     fields_of_options = []
     for name, cls in typing.get_type_hints(config).items():
         hints = typing.get_type_hints(cls)
@@ -167,7 +164,7 @@ def options(config: type) -> list[Option]:
 
 
 def build(config: type, values: Mapping[str, Any]) -> Any:
-    """An instance of `config` from values by key; what is missing takes its default."""
+    """An instance of `config` from values by key; missing options keep their defaults."""
     sections = {}
     for name, cls in typing.get_type_hints(config).items():
         names = [field.name for field in dataclasses.fields(cls)]
@@ -176,8 +173,8 @@ def build(config: type, values: Mapping[str, Any]) -> Any:
 
 
 def effective(known: Iterable[Option], *configs: Any) -> dict[str, dict[str, Any]]:
-    """The values of the `known` options in the given configurations, defaults included: {section: {name: value}} as in
-    JSON."""
+    """The values of the `known` options in the given configurations, defaults included, as {section: {name: value}} in
+    the types of JSON."""
     held: dict[str, dict[str, Any]] = {}
     for config in configs:
         held |= dataclasses.asdict(config)
@@ -188,12 +185,12 @@ def effective(known: Iterable[Option], *configs: Any) -> dict[str, dict[str, Any
 
 
 def of_role(known: Iterable[Option], values: Mapping[str, Mapping[str, Any]], role: str) -> dict[str, Any]:
-    """{"section.name": value} of the options with that role; `values` as `effective` returns them."""
+    """{"section.name": value} of the options with this role; `values` as `effective` returns them."""
     return {o.key: values[o.section][o.name] for o in known if o.role == role}
 
 
 def stated(known: Iterable[Option]) -> dict[str, dict[str, Any]]:
-    """{"section.name": effect, records, of_ranks} of the options that have any, as in the trace."""
+    """{"section.name": {effect, records, of_ranks}} of the options with an effect or records, as in the trace."""
     return {
         o.key: {"effect": o.effect, "records": list(o.records), "of_ranks": o.of_ranks}
         for o in known
@@ -252,7 +249,8 @@ def from_settings(known: list[Option], settings: Iterable[str]) -> dict[str, Any
 
 
 def convert(option: Option, value: Any, where: str) -> Any:
-    """`value`, text or TOML, as what `option` takes. Raises UsageError that begins with `where`."""
+    """Returns `value`, text or TOML, converted to the type of `option`. Raises UsageError whose message begins with
+    `where`."""
     if option.optional and (value is None or (isinstance(value, str) and value.strip().lower() == "none")):
         return None
     if option.many:
@@ -268,7 +266,7 @@ def convert(option: Option, value: Any, where: str) -> Any:
 
 
 def closest(name: str, names: Iterable[str]) -> str:
-    """The end of an error message: what was probably meant, and all that could be."""
+    """The end of an error message: the most similar of `names`, and all of them."""
     names, name = list(names), cut(name)
     match = difflib.get_close_matches(name, names, 1, 0.5)
     return (f"; did you mean {match[0]}?" if match else ";") + f" There are: {', '.join(names) or 'none'}"
@@ -316,7 +314,7 @@ def _shown(value: Any) -> str:
 
 
 def cut(text: str) -> str:
-    """What someone typed, as a message repeats it: not more of it than one reads."""
+    """`text` shortened for a message."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 20]}... ({len(text)} characters)"
 
 
@@ -336,7 +334,7 @@ def _parse(kind: type, value: Any) -> Any:
     """`value` as `kind`, or None if it is not one; numbers in text are read as Python writes them."""
     if kind is str:
         plain = isinstance(value, str) and len(value) <= LONGEST
-        # What is set is recorded in UTF-8, in which halves of surrogate pairs (Cs) cannot be written.
+        # The trace records values in UTF-8, which cannot encode halves of surrogate pairs (Cs).
         return value if plain and not any(unicodedata.category(c) in ("Cc", "Cs") for c in value) else None
     if kind is bool:
         if isinstance(value, bool):
@@ -350,7 +348,7 @@ def _parse(kind: type, value: Any) -> Any:
         if kind is int:
             return None if isinstance(value, float) else int(value)
         number = float(value)
-    except (ValueError, OverflowError):  # of an integer that is no float64
+    except (ValueError, OverflowError):  # an integer may exceed float64
         return None
     return number if math.isfinite(number) else None
 

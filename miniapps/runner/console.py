@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on: the log and the progress."""
+"""The log and the progress bar of a run."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ FORMAT = "%(asctime)s %(name)s rank %(rank)d %(levelname)s: %(message)s"
 
 
 class _Formatter(logging.Formatter):
-    """Messages repeat names of files and what is in them."""
+    """Makes messages printable: they repeat names and contents of files."""
 
     def format(self, record: logging.LogRecord) -> str:
         return printable(super().format(record), keep="\n")
 
 
 class _File(logging.FileHandler):
-    """The log file of a rank; one that cannot be written is told once, and is no reason to end a run."""
+    """The log file of a rank. A failed write is reported once and does not end the run."""
 
     reported = False
 
@@ -40,8 +40,8 @@ class _File(logging.FileHandler):
 
 
 def logger(app: str, rank: int, level: str, file: Path | None) -> logging.Logger:
-    """The log of one rank: rank 0 from `level` on to stderr, others from warning on; everything from `level`
-    on to `file` if given. Calling it again replaces the handlers."""
+    """The log of one rank. Rank 0 writes messages from `level` on to stderr, other ranks from warning on; every rank
+    writes from `level` on to `file` if given. A second call replaces the handlers."""
     log = logging.getLogger(f"miniapps.{app}.rank{rank}")
     log.propagate = False
     close(log)
@@ -68,7 +68,7 @@ def close(log: logging.Logger) -> None:
 
 
 class NoProgress:
-    """What takes the place of progress on other ranks, and where nobody wants it."""
+    """Shows nothing: for ranks other than 0, and for `--no-progress`."""
 
     def show(self, repeat: int, step: int, steps: int, what: str = "step") -> None:
         """Nothing."""
@@ -84,16 +84,16 @@ class StepProgress:
         self._shown, self._repeats = shown, repeats
 
     def show(self, repeat: int, step: int, steps: int, what: str = "step") -> None:
-        """Say that `step` of `steps` begins in `repeat`; `what` a step is called."""
+        """Show that `step` of `steps` begins in `repeat`; `what`: the word for a step."""
         done = (repeat + min(1.0, step / max(1, steps))) / self._repeats
         which = f"repeat {repeat + 1}/{self._repeats}, " if self._repeats > 1 else ""
         self._shown.show(done, f"{which}{what} {step}/{steps}")
 
     def clear(self) -> None:
-        """Wipe it, before other output."""
+        """Erase the bar before other output."""
         self._shown.clear()
 
 
 def progress(app: str, rank: int, wanted: bool, repeats: int, stream=None) -> StepProgress | NoProgress:
-    """What rank 0 shows on `stream` (default: stderr), else what does nothing."""
+    """The progress bar on `stream` (default: stderr) if `wanted` on rank 0, else a NoProgress."""
     return StepProgress(Progress(app, stream), repeats) if rank == 0 and wanted else NoProgress()

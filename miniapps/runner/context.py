@@ -1,4 +1,4 @@
-"""What an application is given: communicator, configuration, trace, log, reducers, beginning of a step."""
+"""The context that an application receives: communicator, configuration, trace, log, reducers, steps."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from miniapps.trace.schema import CPU_TIME, THREAD_TIME
 
 
 def keeps_environment(options: RunOptions) -> bool:
-    """Whether an application computes in the default floating-point environment: under every guarantee, unless `fpna
-    cause` disturbs its arithmetic."""
+    """Whether the application must compute in the default floating-point environment: under every guarantee, unless
+    `fpna cause` disturbs its arithmetic."""
     return options.guarantee != "none" and "FPNA_DISTURB" not in os.environ
 
 
@@ -48,16 +48,18 @@ class Context:
     replay: Replay | None = None
     progress: StepProgress | NoProgress = field(default_factory=NoProgress)
     struck: set[str] = field(default_factory=set)
-    # What each reducer is, as in the trace.
+    # Descriptions of the reducers by name, as in the trace.
     reductions: dict[str, dict[str, Any]] = field(default_factory=dict)
-    watch: Watch | None = None  # of what passes between records; None where nobody asked for it
-    place: Place | None = None  # `out` as it was opened
-    heads: Heads | None = None  # of the chain of the run; None where nobody keeps one
+    watch: Watch | None = (
+        None  # records and injects faults between records of the state; None if neither is requested
+    )
+    place: Place | None = None  # the opened directory `out`
+    heads: Heads | None = None  # of the chain of the run; None without a chain
     _reducers: dict[str, Reducer] = field(default_factory=dict)
-    _links: Any = None  # the clock of emulated links, once a reducer asked for it
+    _links: Any = None  # the clock of emulated links, once a reducer needs it
     _chosen: set[tuple[int, int, str, int]] = field(default_factory=set)  # repeat, step, name, block
-    _slow: slow.Slow | None = None  # what an injected fault slows this rank by
-    # The step under way, the CPU times of this process and of this thread when it began.
+    _slow: slow.Slow | None = None  # slows this rank when a fault asks for it
+    # (current step, (CPU time of this process, of this thread) at its beginning)
     _begun: tuple[int, tuple[float, float]] | None = None
 
     def __post_init__(self):
@@ -68,7 +70,7 @@ class Context:
             self._slow = slow.Slow(self.tracer)
 
     def directory(self) -> Path:
-        """Where to write files of the run. Raises PlaceError where that is not what it was when the run began."""
+        """The directory for files of the run. Raises PlaceError where it was moved, removed or replaced."""
         return self.out if self.place is None else self.place.require()
 
     @property
@@ -98,14 +100,15 @@ class Context:
         tensors: Sequence[tuple[int, ...]] | None = None,
         watched: bool = True,
     ) -> Reducer:
-        """A reduction of arrays of `shape` as the policy of the run says, or by an (ordering, accumulation), over all
-        ranks or those of `comm`; freed with the repeat. `blocks`: the numbers of this rank's blocks, one per
-        contribution. `collective`, `operation`, `bounds`, `wire`, `tensors`: as for `kernels.allreduce.Reduction`.
-        What it is goes into the trace. `watched`: whether contributions and totals are recorded and meet faults, where
-        a run does either.
+        """Plans a reduction of arrays of `shape` over all ranks, or those of `comm`; it is freed with the repeat.
 
-        Collective. Raises ValueError for a name in use, UsageError when the run to be replayed has no orders for it,
-        and ChoiceError for a `wire` that does not go with the rest, or with the guarantee.
+        The policy of the run chooses its ordering and accumulation unless `by` = (ordering, accumulation) does.
+        `blocks`: the numbers of this rank's blocks, one per contribution. `collective`, `operation`, `bounds`, `wire`,
+        `tensors`: as for `kernels.allreduce.Reduction`. `watched`: whether the Watch of the run, if it has one, records
+        contributions and totals and lets faults strike them. The trace describes the reduction.
+
+        Collective. Raises ValueError for a name in use, UsageError where the replayed run has no orders of this
+        reduction, and ChoiceError for a `wire` that conflicts with the other choices or the guarantee.
         """
         from kernels import allreduce
 
@@ -139,7 +142,7 @@ class Context:
         return reducer
 
     def _over_links(self, links: str, inner: Any, comm: Any, blocks: Sequence[int] | None) -> Any:
-        """`inner` over the slower links of the run, which all of its reducers share."""
+        """`inner` over the emulated links of the run, which all of its reducers share."""
         from kernels.allreduce.emulation import links_of
         from kernels.allreduce.execution import emulated
 
@@ -150,18 +153,19 @@ class Context:
     def choose(
         self, name: str, measure: Callable[[], tuple[str, float]], block: int = -1, clock: bool = True
     ) -> str:
-        """The decision `name` of the current step, about the whole or a `block`: the choice of `measure() -> (choice,
-        score)`, or with `--replay` that of the replayed run, with the score NaN. `clock`: whether a clock takes it;
-        one that data take, which have the bits that the guarantee promises, is itself as good as these.
+        """Returns the decision `name` of the current step, about the whole or a `block`.
 
-        Every rank must call it and come to the same choice, by a measurement that all of them share; rank 0 records it.
-        Raises UsageError where the run to be replayed has not decided it, and under a guarantee without a replay, since
-        no clock reads the same twice; ValueError for a second decision of that name in a step.
+        `measure()` returns (choice, score). With `--replay` the choice is the replayed run's and the score is NaN.
+        `clock`: whether `measure` reads a clock; a decision computed from data inherits their guarantee.
+
+        Every rank must call this and make the same choice, from a measurement that all ranks share; rank 0 records it.
+        Raises UsageError where the replayed run lacks the decision, and for a clock under a guarantee without a replay,
+        since no clock reads the same twice; ValueError for a second decision of this name in a step.
         """
         key = (self.repeat, self.tracer.step, name, block)
         if key in self._chosen:
             raise ValueError(
-                f"the choice {name!r} of block {block} is taken in this step; choose another name"
+                f"the choice {name!r} of block {block} was already made in this step; choose another name"
             )
         self._chosen.add(key)
         level = self.options.guarantee
@@ -169,7 +173,7 @@ class Context:
             choice, score = self.replay.choice(name, *key[:2], block), math.nan
         elif clock and level != "none":
             raise UsageError(
-                f"--guarantee {level}: {name!r} is decided from a clock, which promises nothing; record a run with "
+                f"--guarantee {level}: a clock decides {name!r}, and no clock reads the same twice; record a run with "
                 "--guarantee none, and repeat its choices with --replay RUN"
             )
         else:
@@ -185,13 +189,12 @@ class Context:
         peek: Callable[[int], np.ndarray | None] | None = None,
         what: str = "step",
     ) -> None:
-        """Say that `step` of `steps`, which people know as a `what`, begins: the trace, the progress bar and injected
-        faults go by it.
+        """Begin `step` of `steps` for the trace, the progress bar and injected faults; `what`: the word for a step.
 
         `peek(block)` returns the writable state array of a block that this rank owns, else None.
         """
         if keeps_environment(self.options):
-            environment.reset()  # a library that was loaded meanwhile may have chosen another
+            environment.reset()  # a library loaded since may have changed it
         self._begun = (step, self._end_step())
         self.tracer.at(self.repeat, step)
         self.progress.show(self.repeat, step, steps, what)
@@ -203,12 +206,12 @@ class Context:
                     self._slow.by(fault.factor)
 
     def end_steps(self, step: int) -> None:
-        """Say that the last step is over: what follows is recorded as `step`."""
+        """End the last step; later records belong to `step`."""
         self._end_step()
         self.tracer.at(self.repeat, step)
 
     def other_seeds(self, blocks: Iterable[int]) -> dict[int, int]:
-        """{block: seed} of those `blocks` whose random numbers an injected fault wants drawn by another seed."""
+        """{block: seed} of the `blocks` whose seed an injected fault replaces."""
         seeds = faults.other_seeds(self.faults, self.repeat, self.seed, blocks) if self.faults else {}
         self.struck.update(
             fault.spec for fault in self.faults if fault.kind == "seed" and fault.block in seeds
@@ -216,30 +219,29 @@ class Context:
         return seeds
 
     def extend_chain(self, checkpoint: Callable[[], bytes]) -> str:
-        """The head of the chain of the run after the step under way, for the checkpoint that is written in it: 64 hex
-        digits on rank 0, empty elsewhere and where there is no chain. Nothing of this step is recorded after it.
+        """Returns the head of the chain after the current step, for the checkpoint written in this step: 64 hex digits
+        on rank 0, empty elsewhere and without a chain. The step must record nothing afterwards.
 
-        `checkpoint()` is the hash of what is written, asked of rank 0 alone. Collective.
+        `checkpoint()` returns the hash of the checkpoint; only rank 0 calls it. Collective.
         """
         if self.heads is None:
             return ""
         return self.heads.extend(checkpoint)
 
     def continue_chain(self, step: int, head: str) -> None:
-        """Go on from the `head` in the checkpoint of `step`, of which the run continues; the same on all ranks."""
+        """Continue the chain from the `head` in the checkpoint of `step`; the same on all ranks."""
         if self.heads is not None:
             self.heads.continue_from(step, head)
 
     def begin_repeat(self, repeat: int) -> None:
-        """Make ready for another repeat."""
+        """Begin the repeat with this number."""
         self.repeat = repeat
         self.tracer.at(repeat, 0)
         if self.heads is not None:
             self.heads.begin_repeat()
 
     def end_repeat(self, state: str = "") -> None:
-        """Record what is left of the orders and free the reducers; `state`: the fingerprint of the final state.
-        Collective."""
+        """Record the remaining orders and free the reducers; `state`: fingerprint of the final state. Collective."""
         self._end_step()
         if self.heads is not None:
             self.heads.end_repeat(state)
@@ -248,15 +250,15 @@ class Context:
         self.release()
 
     def release(self) -> None:
-        """Free the reducers in the midst of a repeat, for others that take their names; collective."""
+        """Free the reducers within a repeat, so that others can take their names. Collective."""
         self._drain()
         for reducer in self._reducers.values():
             reducer.free()
         self._reducers.clear()
 
     def _end_step(self) -> tuple[float, float]:
-        """Record what belongs to the step that ends, if one has begun: its CPU times, calls and orders. Returns the CPU
-        times of this process and of this thread now."""
+        """Record CPU times, calls and orders of the step that ends, if one has begun. Returns the current CPU times of
+        this process and of this thread."""
         now = time.process_time(), time.thread_time()
         if self._begun is not None:
             step, before = self._begun

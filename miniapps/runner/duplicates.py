@@ -1,10 +1,10 @@
-"""Blocks that two ranks compute: which rank computes wrong bits, by name (`--duplicate FRACTION`).
+"""Verifies blocks on a second rank and names the rank that computes wrong bits (`--duplicate FRACTION`).
 
-Of every step some blocks are drawn by SHA-256(seed, step). Another rank than their owner computes them again from the
-same inputs, and both fingerprints must be equal, which needs kernels whose bits do not depend on where a block is
-computed (`layout`). Where they are not, a third rank computes too, and the majority names the rank; of two ranks each
-computes again, which names one whose fault has passed. Launcher, files and messages are trusted, and ranks do not lie
-about fingerprints: this finds processors that compute wrongly, not liars, so there is no agreement protocol.
+In every step SHA-256(seed, step) draws some blocks. A second rank computes them again from the same inputs. Both
+fingerprints must be equal, so the kernels' bits must not depend on the rank that computes a block (`layout`). If they
+differ, a third rank computes the block too, and the majority names the wrong rank. In a run of two ranks both compute
+it again, which names a rank whose fault was transient. Launcher, files and messages are trusted, and ranks report
+fingerprints honestly: this finds faulty processors, not liars, so there is no agreement protocol.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ Compute = Callable[[Sequence[int], Inputs], Sequence[Sequence[np.ndarray]]]
 
 @dataclass(frozen=True)
 class Drawn:
-    """A block of a step, its owner, who computes it again, and who is asked where these differ (itself the owner where
-    there is no third rank)."""
+    """A block to verify: its owner, the `other` rank that computes it again, and the `third` that decides where they
+    differ (the owner itself in a run of two ranks)."""
 
     block: int
     owner: int
@@ -44,7 +44,7 @@ class Drawn:
 
 
 def require_duplicable(options: RunOptions, size: int) -> None:
-    """Raise UsageError where blocks cannot be computed by two ranks with the same bits."""
+    """Raise UsageError where two ranks cannot compute a block with the same bits."""
     if not options.duplicate:
         return
     name = f"--duplicate {options.duplicate:g}"
@@ -52,19 +52,19 @@ def require_duplicable(options: RunOptions, size: int) -> None:
         raise UsageError(f"{name}: another rank computes blocks again, and there is one; start 2 or more")
     if not options.policy.per_block:
         raise UsageError(
-            f"{name}: under --guarantee {options.guarantee} the bits of a block depend on who computes it; choose "
-            "--guarantee layout"
+            f"{name}: under --guarantee {options.guarantee} the bits of a block depend on the rank that computes it; "
+            "choose --guarantee layout"
         )
     if options.device != "cpu":
-        raise UsageError(f"{name}: blocks are computed again on the CPU alone; choose --device cpu")
+        raise UsageError(f"{name}: only the CPU can compute blocks again; choose --device cpu")
 
 
 def draw(seed: int, step: int, owner: np.ndarray, size: int, fraction: float) -> list[Drawn]:
-    """The blocks of `step` that are computed again, each with probability `fraction`; `owner` (blocks,).
+    """The blocks of `step` to verify, each with probability `fraction`; `owner`: rank of each block, (blocks,).
 
-    Systematic sampling over the blocks, those of a rank side by side: of the n blocks of a rank `fraction` n are drawn,
-    rounded up or down, for the rank with most of them is waited for. The others that compute them follow each other
-    from a first one that is drawn, as far from each owner, so that they get as many each where all ranks own as many.
+    Systematic sampling, rank by rank: of the n blocks of a rank it draws `fraction` n, rounded up or down, because all
+    ranks wait for the one with most. Verifiers are assigned round-robin, at the same distances from every owner, so the
+    load stays even where all ranks own equally many blocks.
     """
     digest = hashlib.sha256(f"{seed} {step}".encode()).digest()
     rng = np.random.Generator(np.random.Philox(key=int.from_bytes(digest[:16], "little")))
@@ -83,15 +83,15 @@ def draw(seed: int, step: int, owner: np.ndarray, size: int, fraction: float) ->
 
 
 class Duplicates:
-    """The blocks that this rank computes for others, and those that others compute for it. Collective to make; `free()`
-    it at the end. All ranks make the same calls."""
+    """The blocks that this rank verifies for others, and those that others verify for it. Construction is collective;
+    call `free()` at the end. All ranks make the same calls."""
 
     def __init__(self, ctx: Context):
         self._ctx, self._comm = ctx, ctx.comm.Dup()
         self._fraction, self._region = ctx.options.duplicate, ctx.tracer.name("duplicate", OTHER)
         self._drawn: list[Drawn] = []
         self._digests: dict[tuple[str, int], bytes] = {}
-        self._kept: dict[tuple[str, int], Inputs] = {}  # inputs of what was drawn, until it is settled
+        self._kept: dict[tuple[str, int], Inputs] = {}  # inputs of the drawn blocks, until `settle`
         self._compute: dict[str, Compute] = {}
         self._local: dict[int, int] = {}
         self.computed, self.wrong = 0, list[str]()
@@ -101,7 +101,7 @@ class Duplicates:
         self._comm.Free()
 
     def begin(self, step: int, owner: np.ndarray) -> None:
-        """Draw the blocks of `step`; `owner` (blocks,) is who has which now."""
+        """Draw the blocks of `step`; `owner`: current rank of each block, (blocks,)."""
         ctx = self._ctx
         self._drawn = draw(ctx.seed, step, owner, ctx.size, self._fraction)
         own = np.flatnonzero(owner == ctx.rank).tolist()
@@ -109,14 +109,15 @@ class Duplicates:
 
     @property
     def own(self) -> list[int]:
-        """The blocks of this rank that another computes again in this step."""
+        """The blocks of this rank that another rank verifies in this step."""
         return [each.block for each in self._drawn if each.owner == self._ctx.rank]
 
     def check(
         self, name: str, inputs: Inputs, results: Sequence[Sequence[np.ndarray]], compute: Compute
     ) -> None:
-        """Of what the kernel `name` gave for this rank's blocks: `results`, a sequence of arrays for each block of
-        `own`, from `inputs`, each (blocks of this rank, ...); compute those of others. Collective."""
+        """Hash this rank's results of the kernel `name`, and compute the blocks that this rank verifies. Collective.
+
+        `results`: a sequence of arrays for each block of `own`; `inputs`: arrays (blocks of this rank, ...)."""
         if not self._drawn:
             return
         start = self._ctx.tracer.clock()
@@ -129,7 +130,7 @@ class Duplicates:
         self._ctx.tracer.event(self._region, start)
 
     def settle(self) -> None:
-        """Compare what was computed twice so far in this step. Collective."""
+        """Compare all results computed twice so far in this step. Collective."""
         if not self._digests and not self._drawn:
             return
         start = self._ctx.tracer.clock()
@@ -151,13 +152,13 @@ class Duplicates:
         return Check("duplicates", True, f"{self.computed} results computed by two ranks, all equal")
 
     def _exchanged(self, name: str, inputs: Inputs) -> tuple[list[int], Inputs]:
-        """The blocks that this rank computes for others, and their inputs."""
+        """Exchange inputs; returns the blocks that this rank computes for others, and their inputs."""
         rank, requests, sent = self._ctx.rank, [], []
         mine = [each for each in self._drawn if each.owner == rank]
         theirs = [each for each in self._drawn if each.other == rank]
         for each in mine:
             self._kept[name, each.block] = [array[[self._local[each.block]]] for array in inputs]
-        # One message for an input and a pair of ranks, in the order of the inputs.
+        # One message per input and pair of ranks, in the order of the inputs.
         for peer in sorted({each.other for each in mine}):
             places = [self._local[each.block] for each in mine if each.other == peer]
             for array in inputs:
@@ -177,7 +178,7 @@ class Duplicates:
         return [each.block for each in theirs], given
 
     def _resolve(self, name: str, each: Drawn, votes: dict[int, bytes]) -> None:
-        """Name the rank whose fingerprint is the odd one, by a third rank, or by repeating. Collective."""
+        """Name the rank whose fingerprint differs, by a third rank or by repeating. Collective."""
         ctx, key = self._ctx, (name, each.block)
         asked = [each.third] if each.third != each.owner else [each.owner, each.other]
         if ctx.rank == each.other and asked == [each.third]:
@@ -208,13 +209,13 @@ class Duplicates:
 
 
 def _digest(result: Sequence[np.ndarray]) -> bytes:
-    """Of the bits of all arrays of one block, whose types and shapes both ranks know."""
+    """The hash of the bits of all arrays of one block; both ranks know their types and shapes."""
     hashed = xxhash.xxh3_128()
     for array in result:
         hashed.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
     return hashed.digest()
 
 
-def made(ctx: Any) -> Duplicates | None:
-    """What `--duplicate` asks for. Collective."""
+def make_duplicates(ctx: Any) -> Duplicates | None:
+    """The Duplicates of a run, None without `--duplicate`. Collective."""
     return Duplicates(ctx) if ctx.options.duplicate else None

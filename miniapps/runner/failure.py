@@ -1,4 +1,4 @@
-"""How a run ends before its time: one message, the trace and result.json as far as they go, and MPI_Abort."""
+"""The end of a failed run: one message, the trace and result.json as far as they exist, and MPI_Abort."""
 
 from __future__ import annotations
 
@@ -27,39 +27,39 @@ from miniapps.untrusted.text import tell
 DONE, FAILED, BAD_USAGE, NOT_VERIFIED, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
 
 USAGE = (UsageError, ChoiceError, BlocksError)
-# Errors that explain themselves: a traceback would only hide what they say.
+# Errors that explain themselves: a traceback would only hide their message.
 CLEAR = (*USAGE, RunError, Stalled, PlaceError, TraceError, KeyboardInterrupt)
-INTERRUPTIONS = (Terminated, KeyboardInterrupt)  # by others, to end: no failure of the rank that gets it
+INTERRUPTIONS = (Terminated, KeyboardInterrupt)  # sent by others: no failure of the rank that receives one
 
-HEARD_S = 0.5  # for the launcher to pass on what was said: it drops it when the job is aborted
-PATIENCE_S = 10.0  # how long a rank that failed later leaves the abort to the one that spoke for the run
-SHOWN = 8  # repeats that were done before, at most
+HEARD_S = 0.5  # lets the launcher forward the message, which it drops when the job is aborted
+PATIENCE_S = 10.0  # a rank that fails later waits so long for the first one to abort the job
+SHOWN = 8  # finished repeats in the message, at most
 GRACE_S = (
-    2.0  # how long other nodes leave the word to that of rank 0, where no result.json can tell who was first
+    2.0  # other nodes wait so long for the node of rank 0, where no result.json shows which failed first
 )
-LAST_RESORT_S = 30  # after which SIGALRM kills a rank that cannot even fail, say on a dead file system
+LAST_RESORT_S = 30  # after which SIGALRM kills a rank that cannot end, say on a dead file system
 
 
-# A stalled rank is ended by the thread that watches it, and may fail by itself meanwhile: one of the two does.
+# The watchdog's thread ends a stalled rank, whose main thread may fail at the same time: only one of them reports.
 _failing = threading.Lock()
 
 
 @dataclass
 class State:
-    """How far a rank has come: what its failure can still speak of."""
+    """The progress of a rank, for the message and files of a failure."""
 
     launch: Launch | None = None
     place: Place | None = None
     peers: peers.Peers | None = None
     ctx: Any = None
-    outcomes: list[outcome.Outcome] = field(default_factory=list)  # of the repeats that are done
+    outcomes: list[outcome.Outcome] = field(default_factory=list)  # of the finished repeats
 
 
 def fail(error: BaseException, app: str, comm: Any, state: State) -> int:
-    """Say what happened, save what can be saved, and end the whole job; returns only where the rank is alone.
+    """Print what happened, save what can be saved, and end the whole job; returns only in a run of one rank.
 
-    Of several ranks that fail, the first of a node to claim the directory of the run speaks, and of several nodes the
-    first to write result.json.
+    If several ranks fail, one prints: within a node the first to claim the directory of the run, among nodes the first
+    to write result.json.
     """
     interrupts.ignore()
     with _failing:
@@ -70,7 +70,7 @@ def fail(error: BaseException, app: str, comm: Any, state: State) -> int:
         first = True
         try:
             message, first = _save(error, code, app, comm, state)
-        except Exception as another:  # whatever fails here must not keep the job from ending
+        except Exception as another:  # no error here may keep the job from ending
             message = [
                 f"{app}: rank {comm.rank} of {comm.size}: {describe(error)} (then: {describe(another)})"
             ]
@@ -87,7 +87,7 @@ def fail(error: BaseException, app: str, comm: Any, state: State) -> int:
 
 
 def exit_code(error: BaseException) -> int:
-    """The exit code that stands for `error`."""
+    """The exit code for `error`."""
     if isinstance(error, USAGE):
         return BAD_USAGE
     if isinstance(error, Terminated):
@@ -98,7 +98,7 @@ def exit_code(error: BaseException) -> int:
 def describe(error: BaseException) -> str:
     """`error` in words for people."""
     if isinstance(error, Terminated):
-        return "ended by SIGTERM (a time limit, someone cancelled the job, or the launcher ended it with another rank)"
+        return "ended by SIGTERM (a time limit, a cancelled job, or the launcher after another rank failed)"
     if isinstance(error, KeyboardInterrupt):
         return "interrupted"
     if isinstance(error, CLEAR):
@@ -107,12 +107,12 @@ def describe(error: BaseException) -> str:
 
 
 def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
-    """(lines of the message, whether this rank is the one to print them)."""
+    """Save trace and result.json; returns (lines of the message, whether this rank prints them)."""
     launch, place, ctx = state.launch, state.place, state.ctx
     if isinstance(error, Stalled):
         first = error.speaks
     elif place is None:
-        first = comm.rank == 0 or not isinstance(error, PlaceError)  # which all ranks raise
+        first = comm.rank == 0 or not isinstance(error, PlaceError)  # all ranks raise a PlaceError
     else:
         first = place.claim()
     died = _died(error, state)
@@ -130,7 +130,7 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
     if ctx is not None:
         kept = ctx.tracer.where()
         done = [k for k, repeat in enumerate(state.outcomes) if repeat.fingerprint][-SHOWN:]
-        with contextlib.suppress(TraceError):  # it may be what failed
+        with contextlib.suppress(TraceError):  # the trace itself may have failed
             ctx.tracer.close(complete=False)
         message.append(
             f"  trace: {kept} (marked incomplete)" if kept else f"  trace: {ctx.tracer.path} is lost"
@@ -149,18 +149,17 @@ def _save(error, code, app, comm, state: State) -> tuple[list[str], bool]:
         try:
             outcome.write(place, launch.result("failed", code if died is None else FAILED) | error_fields)
         except FileExistsError:
-            first = isinstance(error, Stalled)  # the word of another node may not have come out of it
+            first = isinstance(error, Stalled)  # another node's message may never have left it
         except OSError as trouble:
             message.append(f"  {RESULT}: cannot be written: {trouble.strerror or trouble}")
-            first = died is None  # who died may have spoken before: nothing tells
+            first = died is None  # the dead rank may have printed a message already
             if state.peers is not None and 0 not in state.peers:
                 time.sleep(GRACE_S)
     return message + _keep_traceback(error, state, comm.rank), first
 
 
 def _died(error: BaseException, state: State) -> int | None:
-    """The rank of this node whose death this rank notices by `error`: as the launcher's SIGTERM, in a call of MPI, or
-    as one that does not end."""
+    """The rank of this node whose death caused `error` here: the launcher's SIGTERM, an MPI error, or a stall."""
     from mpi4py import MPI
 
     noticed = (*INTERRUPTIONS, MPI.Exception, Stalled)
@@ -168,7 +167,7 @@ def _died(error: BaseException, state: State) -> int | None:
 
 
 def _keep_traceback(error: BaseException, state: State, rank: int) -> list[str]:
-    """Write the traceback of an error that does not explain itself into the run; lines for the message."""
+    """Write the traceback of an error outside CLEAR into the run; returns lines for the message."""
     if isinstance(error, (*CLEAR, Terminated)):
         return []
     text = "".join(traceback.format_exception(error))

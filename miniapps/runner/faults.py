@@ -1,4 +1,4 @@
-"""Injected faults: `--fault KIND@step=S,...`, so that tests and users can prove what the tools see."""
+"""Injected faults, `--fault KIND@step=S,...`: tests and users prove with them that the tools detect faults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.runner.config import INT32, closest, cut
 
-# What each kind needs, and what it may have.
+# Required keys of each kind, and optional ones.
 KINDS = {
     "nan": (("step", "block"), ("index",)),
     "bitflip": (("step", "block"), ("bit", "index")),
@@ -25,18 +25,18 @@ KINDS = {
     "seed": (("block",), ()),
     "slow": (("step", "rank", "factor"), ()),
 }
-INSIDE = ("kernel-bit", "swap-order", "lost-halo")  # strike in the midst of a step: miniapps.runner.watch
+INSIDE = ("kernel-bit", "swap-order", "lost-halo")  # strike within a step, in miniapps.runner.watch
 BETWEEN_RANKS = ("swap-order", "lost-halo")
 
 
 class InjectedFault(RuntimeError):
-    """What `--fault raise@...` raises."""
+    """The error that `--fault raise@...` raises."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: at the beginning of `step` of `repeat`, on the rank, or on the rank that owns the block; those of
-    INSIDE at the `call`-th kernel, all-reduce or exchange of the step, from 0."""
+    """One fault at the beginning of `step` of `repeat`, on `rank` or on the owner of `block`. A kind in INSIDE strikes
+    at the `call`-th kernel, all-reduce or exchange of the step, counted from 0."""
 
     spec: str
     kind: str
@@ -48,22 +48,22 @@ class Fault:
     index: int = 0
     call: int = 0
     factor: int = 1  # by which a rank is slowed
-    other: int | None = None  # the rank whose contributions change places with those of `rank`
-    message: int = 0  # of those that `rank` receives, in the order of the ranks they come from
+    other: int | None = None  # the rank that swaps contributions with `rank`
+    message: int = 0  # number of the lost message among those that `rank` receives, by sender
 
     @property
     def nowhere(self) -> str:
-        """Why it did not strike, where it did not."""
+        """The reason why the fault may never strike."""
         if self.kind == "seed":
             return "the run draws no random numbers for such a block"
         inside = self.kind in INSIDE
         return "the run has no such step" + (", or not so many calls in it" if inside else "")
 
     def strike(self, rank: int, peek: Callable[[int], np.ndarray | None] | None) -> bool:
-        """Do it if it is this rank's to do; whether it was. `peek(block)` is the writable state array of an
-        owned block, or None."""
+        """Inject the fault if this rank is its target; returns whether it changed a block here. `peek(block)` returns
+        the writable state array of an owned block, or None."""
         if self.kind == "slow":
-            return False  # the context does it, to the end of the repeat
+            return False  # the context slows the rank, to the end of the repeat
         if self.rank is not None:
             if self.rank == rank and self.kind == "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -89,8 +89,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class Struck:
-    """Where faults of one kind can strike: in blocks 0 to `count` - 1. `elements(block)` and `bits` of each of their
-    numbers; None where that shows only when they strike."""
+    """Targets of one kind of fault: blocks 0 to `count` - 1 with `elements(block)` numbers of `bits` bits each; None
+    where the run knows these only when the fault strikes."""
 
     count: int
     elements: Callable[[int], int] | None = None
@@ -99,11 +99,11 @@ class Struck:
 
 @dataclass(frozen=True)
 class Targets:
-    """What a run has that faults can strike, as its application knows it before the run.
+    """The targets of faults in a run, as its application knows them before the run.
 
-    Its steps are `first` to `last`; None: how many there are shows only as it goes. `blocks(fault)` says where a fault
-    of this kind and step can strike, with count 0 where nowhere; None where that shows only then. Without `blocks`
-    nowhere. `exchanges`: whether ranks exchange halos.
+    The steps are `first` to `last`; None: their number is not known in advance. `blocks(fault)` returns the targets of
+    a fault of this kind and step, with count 0 for none, or None where they are not known in advance. The default has
+    no targets. `exchanges`: whether ranks exchange halos.
     """
 
     last: int | None
@@ -113,12 +113,12 @@ class Targets:
 
 
 def require_targets(faults: Iterable[Fault], app: str, targets: Targets) -> None:
-    """Raise UsageError for a fault that has nothing to strike in a run of `app` with these `targets`."""
+    """Raise UsageError for a fault without a target in a run of `app` with these `targets`."""
     for fault in faults:
         where, last = f"--fault {fault.spec}", targets.last
         if fault.kind == "lost-halo" and not targets.exchanges:
             raise UsageError(f"{where}: {app} exchanges no halos; choose another kind of fault")
-        # What passes before the first step is of step 0, and after the last of one more.
+        # Messages before the first step belong to step 0, and after the last step to one more.
         inside = fault.kind in INSIDE
         first = 0 if inside else targets.first
         if fault.kind != "seed" and not (
@@ -147,7 +147,7 @@ def _require_place(where: str, fault: Fault, block: int, app: str, place: Struck
 
 
 def parse(spec: str, size: int, repeats: int) -> Fault:
-    """The fault that `KIND@step=S,key=value,...` describes, for a run of `size` ranks; raises UsageError."""
+    """Parses `KIND@step=S,key=value,...` for a run of `size` ranks. Raises UsageError."""
     kind, _, rest = spec.partition("@")
     if kind not in KINDS:
         raise UsageError(f"--fault {spec}: unknown kind {kind!r}{closest(kind, KINDS)}")
@@ -178,20 +178,19 @@ def parse(spec: str, size: int, repeats: int) -> Fault:
             )
     if kind == "slow" and not 1 <= values["factor"] <= 100:
         raise UsageError(
-            f"--fault {spec}: factor {values['factor']}: choose 1 to 100, by which the rank is slowed"
+            f"--fault {spec}: factor {values['factor']}: choose 1 to 100; the rank takes so many times as long"
         )
     if kind in BETWEEN_RANKS and size < 2:
-        raise UsageError(f"--fault {spec}: nothing passes between ranks in a run of one; start 2 or more")
+        raise UsageError(f"--fault {spec}: a run of one rank sends no messages; start 2 or more")
     if kind == "swap-order" and values["rank"] == values["other"]:
         raise UsageError(f"--fault {spec}: rank and other are the same; name two ranks")
     return Fault(spec, kind, **values)
 
 
 def inject(faults: list[Fault], comm, repeat: int, step: int, peek: Callable | None) -> list[Fault]:
-    """Let the faults of this step strike and return them; collective where one is due, free of charge
-    elsewhere.
+    """Inject the faults of this step and return them; collective in a step with a fault, otherwise without messages.
 
-    Raises UsageError on all ranks when a fault concerns a block that no rank owns.
+    Raises UsageError on all ranks for a block that no rank owns.
     """
     due = [
         fault
@@ -206,13 +205,13 @@ def inject(faults: list[Fault], comm, repeat: int, step: int, peek: Callable | N
 
 
 def other_seeds(faults: list[Fault], repeat: int, seed: int, blocks: Iterable[int]) -> dict[int, int]:
-    """{block: seed} of those `blocks` whose numbers a fault wants drawn by another seed than `seed`: the next."""
+    """{block: seed + 1} of the `blocks` whose seed a fault replaces."""
     asked = {fault.block for fault in faults if fault.kind == "seed" and fault.repeat == repeat}
     return {int(block): seed + 1 for block in blocks if int(block) in asked}
 
 
 def _flip(value: np.generic, bit: int, spec: str) -> np.generic:
-    """`value` with one bit of its pattern inverted; bit 0 is the least significant."""
+    """`value` with one bit inverted; bit 0 is the least significant."""
     if bit >= 8 * value.dtype.itemsize:
         raise UsageError(f"--fault {spec}: {value.dtype} has the bits 0 to {8 * value.dtype.itemsize - 1}")
     pattern = np.dtype(f"u{value.dtype.itemsize}")

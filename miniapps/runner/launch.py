@@ -1,4 +1,4 @@
-"""What rank 0 makes of the command line before anything runs: checked, complete, the same for all ranks."""
+"""Rank 0 parses and checks the command line, and completes the configuration for all ranks."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ class Launch:
     problem: str
     problem_options: dict[str, Any]
     method: dict[str, Any]
-    chosen: dict[str, Any]  # options that were left to the application, and others that it had to change
-    stated: dict[str, Any]  # what options are for a promise
+    chosen: dict[str, Any]  # options that the application completed or changed
+    stated: dict[str, Any]  # effects of options on guarantees, `config.stated`
     out: Path
     run_id: str
     started: str
     environment: dict[str, Any]
     faults: list[faults.Fault]
     replay: Replay | None
-    ledger: dict[str, Any] | None  # rows and last hash of the ledger of predictions
+    ledger: dict[str, Any] | None  # number of rows and last hash of the ledger of predictions
 
     def attributes(self) -> dict[str, Any]:
-        """The attributes that the traces of all ranks share."""
+        """The attributes shared by the traces of all ranks."""
         return {
             "app": self.app,
             "config": self.effective,
@@ -63,7 +63,7 @@ class Launch:
         } | ({} if self.ledger is None else {"ledger": self.ledger})
 
     def result(self, status: str, code: int) -> dict[str, Any]:
-        """What result.json says in any case."""
+        """The part of result.json that every run has, failed ones included."""
         return self.attributes() | {
             "status": status,
             "exit_code": code,
@@ -74,8 +74,8 @@ class Launch:
 
 
 def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
-    """The launch of `app` on `size` ranks, its directory created; None where printing a list was all there
-    was to do. Raises UsageError, ChoiceError or BlocksError, and then has created nothing."""
+    """Returns the launch of `app` on `size` ranks, with its directory created; None after printing a list for `--list`.
+    Raises UsageError, ChoiceError or BlocksError before it creates anything."""
     options, own, only_list = commandline.parse(
         app, argv, os.environ, lambda run: replay.problem_of(run, app.name)
     )
@@ -85,7 +85,7 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
     app.fill_in(own, options, size)
     effective = config.effective(known, Common(options), own)
     if only_list:
-        from miniapps.runner.listing import listing  # imports all kernels, of which a run may need few
+        from miniapps.runner.listing import listing  # imports all kernels; a run may need few
 
         tell(listing(app, known, effective), keep="\n")
         return None
@@ -129,13 +129,13 @@ def prepare(app: Any, argv: list[str], size: int) -> Launch | None:
         faults=injected,
         run_id=run_id,
         started=now.isoformat(timespec="milliseconds"),
-        out=directory(Path(options.out or f"runs/{run_id}")),  # last: nothing can be refused after it
+        out=directory(Path(options.out or f"runs/{run_id}")),  # last, after all checks
     )
 
 
 def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fault]:
-    """The faults of a configuration on `size` ranks. Raises UsageError, ChoiceError or BlocksError for one that cannot
-    run. What this node has is not looked at: campaigns are checked elsewhere."""
+    """Checks a configuration for `size` ranks and returns its faults. Raises UsageError, ChoiceError or BlocksError for
+    one that cannot run. Ignores the resources of this node, because campaigns are checked on other machines."""
     options.policy.check()
     require_duplicable(options, size)
     injected = [faults.parse(spec, size, options.repeats) for spec in options.fault]
@@ -147,7 +147,7 @@ def check(app: Any, own: Any, options: RunOptions, size: int) -> list[faults.Fau
 
 
 def ledger_of(path: str) -> dict[str, Any]:
-    """How many `rows` the ledger of predictions has, and its `head`, the hash of the last; the whole chain is checked.
+    """Checks the whole ledger of predictions; returns its number of `rows` and its `head`, the hash of the last row.
     Raises UsageError."""
     try:
         ledger = read_ledger(path)
@@ -161,8 +161,8 @@ def ledger_of(path: str) -> dict[str, Any]:
 
 
 def replayed(options: RunOptions, run: str) -> Replay:
-    """What `run`, that of --replay, recorded. Where these are orders of arrival, or packings of trees, they are what is
-    to run: `options.allreduce` says so afterwards. Raises UsageError."""
+    """Reads the records of `run` for --replay. Sets `options.allreduce` to the ordering of recorded orders of arrival
+    or packings of trees. Raises UsageError where the option names another ordering."""
     record = replay.read(run)
     if record.orders:
         if options.allreduce not in (None, "arrival"):

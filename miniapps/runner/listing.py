@@ -1,4 +1,4 @@
-"""`--list`: everything that can be chosen, from the same declarations that the program runs by."""
+"""The text of `--list`: all choices, from the declarations that the program itself uses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from miniapps.runner.config import Option
 
 
 def listing(app: Any, known: list[Option], values: dict[str, dict[str, Any]]) -> str:
-    """All that can be chosen and all options of `app` with their `values`, as plain text."""
+    """The decks, guarantees, orderings, accumulations, variants and options of `app` with their `values`, as text."""
     parts = [
         _table("decks", ((name, _first_comment(text)) for name, text in commandline.decks(app).items())),
         _table("guarantees, weakest first", MEANINGS.items()),
@@ -43,7 +43,7 @@ def listing(app: Any, known: list[Option], values: dict[str, dict[str, Any]]) ->
 
 
 def _first_comment(deck: str) -> str:
-    """A deck's first line says what it is for."""
+    """The first line of a deck, which describes it."""
     first = deck.partition("\n")[0]
     return first.lstrip("# ") if first.startswith("#") else ""
 

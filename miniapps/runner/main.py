@@ -1,4 +1,4 @@
-"""The one entry of all applications: from the command line to the exit code."""
+"""The main program of all applications, from the command line to the exit code."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ __all__ = ["App", "Check", "Context", "Outcome", "RunError", "main"]
 class App:
     """One application: `run(ctx) -> Outcome` is called once per repeat on every rank.
 
-    `validate(config, options, size)` is called on rank 0 before anything is created and raises UsageError,
-    ChoiceError or BlocksError for what cannot be run. `complete(config, options, size)`, before it, writes into the
-    configuration what guarantee and number of ranks decide, so that the recorded one is complete. `memory(config,
-    options, size)`, after both, says what a rank will need. `targets(config, options, size)`, after `validate`, says
-    what injected faults can strike; without it that shows when they do. Those that are not given here are of the
-    package's modules `run` and `validate`, which are imported when one is asked for.
+    Rank 0 calls four optional functions before the run creates anything, in this order.
+    `complete(config, options, size)` fills in options that the guarantee and the number of ranks decide, so that the
+    recorded configuration is complete. `validate(config, options, size)` raises UsageError, ChoiceError or BlocksError
+    for a configuration that cannot run. `targets(config, options, size)` returns the targets of injected faults;
+    without it a fault is checked only when it strikes. `memory(config, options, size)` returns the memory that a rank
+    needs. The package's module `run` provides `run`, and its module `validate` the others, unless they are given here.
 
-    `package` holds the folder `decks`; `command` is what starts it, `python -m PACKAGE` unless another is given.
-    `serves`: which of the common options `miniapps.runner.options.SERVED` it has, others being everybody's. `first`:
-    the option that a first argument without a dash is the value of. `example`: arguments of the help's example.
+    `package` holds the folder `decks`; `command` starts the application, by default `python -m PACKAGE`. `serves`: the
+    options of `miniapps.runner.options.SERVED` that it supports. `first`: the option whose value is a first argument
+    without a dash. `example`: arguments of the example in the help.
     """
 
     name: str
@@ -73,7 +73,7 @@ class App:
         object.__setattr__(self, "command", self.command or f"python -m {self.package}")
 
     def part(self, name: str) -> Callable[..., Any] | None:
-        """The function of that name, or None where there is none."""
+        """The function `name` of the application, or None where it has none."""
         given = getattr(self, name)
         module = f"{self.package}.{'run' if name == 'run' else 'validate'}"
         if given is not None or find_spec(module) is None:
@@ -81,7 +81,7 @@ class App:
         return getattr(import_module(module), name, None)
 
     def fill_in(self, config: Any, options: RunOptions, size: int) -> None:
-        """`complete`, where there is one."""
+        """Call `complete`, if the application has one."""
         if complete := self.part("complete"):
             complete(config, options, size)
 
@@ -116,7 +116,7 @@ def main(app: App, argv: list[str] | None = None, comm: Any = None) -> int:
 
 
 def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
-    """(exit code, launch or None), the same on all ranks; bad usage is printed once."""
+    """Returns (exit code, launch or None), the same on all ranks; rank 0 prints usage errors."""
     answer: tuple[int, Launch | None] | None = None
     if comm.rank == 0:
         try:
@@ -136,13 +136,14 @@ def _agree(app: App, argv: list[str], comm: Any) -> tuple[int, Launch | None]:
 
 
 def _in_environment(app: App, comm: Any, state: State, launch: Launch) -> int:
-    """Run it; under a guarantee in the default floating-point environment, whatever loaded libraries chose."""
+    """Run the launch; under a guarantee in the default floating-point environment, even if a loaded library set
+    another."""
     run = floating_point.guarded(_run) if keeps_environment(launch.options) else _run
     return run(app, comm, state, launch)
 
 
 def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
-    """Set up, run the repeats, agree on the verdict, and write it down."""
+    """Set up, run the repeats, agree on the checks, and write the result."""
     options, rank = launch.options, comm.rank
     state.place = place = together.open_place(comm, launch.out)
     log_file = launch.out / f"rank-{rank:05d}.log" if options.log_all_ranks else None
@@ -197,7 +198,7 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         ctx.begin_repeat(repeat)
         state.outcomes.append(run(ctx))
         ctx.end_repeat(state.outcomes[-1].fingerprint)
-        if repeat == 0:  # by now all libraries that it needs are loaded
+        if repeat == 0:  # the application has loaded all of its libraries by now
             ctx.tracer.attributes(environment=own | {"arithmetic": environment.arithmetic()})
     wall, cpu = time.perf_counter() - begin, time.thread_time() - begin_cpu
     ctx.progress.clear()
@@ -232,12 +233,11 @@ def _run(app: App, comm: Any, state: State, launch: Launch) -> int:
         code = _conclude(app, place, result, lost)
     console.close(log)
     place.close()
-    return comm.bcast(code, root=0)  # no rank ends, which may end the job, before rank 0 has spoken
+    return comm.bcast(code, root=0)  # a rank that ends may end the job, so all wait for rank 0's output
 
 
 def _conclude(app: App, place: Place, result: dict[str, Any], lost: tuple[int, str] | None) -> int:
-    """Write result.json and print the results; what became of the traces too, if they are `lost`. Returns the exit
-    code."""
+    """Write result.json and print the results, and the reason where traces are `lost`. Returns the exit code."""
     if lost is None and (trouble := place.trouble()):
         lost = 0, trouble
     if lost is None:
@@ -250,10 +250,10 @@ def _conclude(app: App, place: Place, result: dict[str, Any], lost: tuple[int, s
         rank, trouble = lost
         message = f"{app.name}: rank {rank} of {result['size']}: {trouble}"
         result |= {"status": "failed", "exit_code": FAILED, "error": message, "failed_rank": rank}
-        with contextlib.suppress(OSError):  # it may be what failed
+        with contextlib.suppress(OSError):  # this write itself may have failed
             outcome.write(place, result)
     for line in outcome.lines(result):
         tell(line)
     if lost is not None:
-        tell(f"{message}\n  results: on standard output, for the run came to its end", sys.stderr, keep="\n")
+        tell(f"{message}\n  results: on standard output, since the run finished", sys.stderr, keep="\n")
     return result["exit_code"]

@@ -34,15 +34,18 @@ def _instead() -> dict[str, str]:
     return INSTEAD
 
 
-SERVED = ("device", "duplicate")  # what an application has to do itself: options of those that say they do
+SERVED = (
+    "device",
+    "duplicate",
+)  # options that an application implements itself; only those with them show them
 
 
 @dataclass
 class RunOptions:
-    """What every application is told apart from its own configuration."""
+    """The options that every application has beside its own."""
 
     deck: str | None = option(
-        None, role="control", flag="--deck", help="a deck of the application, or a path to a TOML file"
+        None, role="control", flag="--deck", help="a deck of the application, or the path of a TOML file"
     )
     guarantee: str = option(
         "none",
@@ -50,7 +53,7 @@ class RunOptions:
         effect="reduction",
         flag="--guarantee",
         choices=LEVELS,
-        help="what the bits of the result are promised to be",
+        help="the promise about the bits of the result",
     )
     allreduce: str | None = option(
         None,
@@ -60,7 +63,7 @@ class RunOptions:
         choices=_orderings,
         instead=_instead,
         parameters=True,
-        help="ordering of every all-reduce instead of that by guarantee, maybe with parameters (k-nomial:k=8)",
+        help="ordering of every all-reduce, instead of the guarantee's own, with parameters if any (k-nomial:k=8)",
     )
     accumulate: str | None = option(
         None,
@@ -68,8 +71,8 @@ class RunOptions:
         effect="reduction",
         flag="--accumulate",
         choices=_accumulations,
-        help="in what the partial sums of every all-reduce are held and travel, for orderings with a schedule; none: "
-        "by guarantee, or working where --allreduce names an ordering",
+        help="type in which every all-reduce holds and sends partial sums, for orderings with a schedule; none: the "
+        "guarantee's own, or working where --allreduce names an ordering",
     )
     device: str = option(
         "cpu",
@@ -77,7 +80,7 @@ class RunOptions:
         effect="device",
         flag="--device",
         choices=("cpu", "cuda"),
-        help="where to compute",
+        help="the device that computes",
     )
     repeats: int = option(
         1,
@@ -108,7 +111,7 @@ class RunOptions:
         role="control",
         flag="--trace",
         choices=TRACE_LEVELS,
-        help="record the times of regions, or the bits only",
+        help="record bits and the times of regions, or only bits (off)",
     )
     record: str = option(
         "state",
@@ -116,8 +119,8 @@ class RunOptions:
         flag="--record",
         records=tuple(f"fingerprints:{prefix}*" for prefix in (*PASSING, NODE)),
         choices=("state", "messages"),
-        help="record fingerprints of the state, or also of what every kernel, halo exchange and all-reduce took and "
-        "gave, which names the cause of a difference",
+        help="record fingerprints of the state, or also of the inputs and results of every kernel, halo exchange and "
+        "all-reduce (messages), which name the cause of a difference",
     )
     fingerprint: str = option(
         "xxh3",
@@ -125,15 +128,14 @@ class RunOptions:
         effect="fingerprint",
         flag="--fingerprint",
         choices=FINGERPRINTS,
-        help="how the bits of arrays are recorded: by XXH3, which tells differences, or by SHA-256, which nobody can "
-        "forge either",
+        help="hash of recorded arrays: XXH3 shows differences; SHA-256 also resists forgery",
     )
     trace_files: str = option(
         "rank",
         role="control",
         flag="--trace-files",
         choices=TRACE_FILES,
-        help="one trace file per rank, or, at the end, those of a node packed into one",
+        help="keep one trace file per rank, or pack those of each node into one file at the end",
     )
     check_ranks: bool = option(
         False,
@@ -147,7 +149,7 @@ class RunOptions:
         role="method",
         effect="replay",
         flag="--replay",
-        help="directory of a run whose orders of arrival, and what it decided from a clock, are to be repeated",
+        help="directory of a run to replay: its orders of arrival, trees, and decisions from a clock",
     )
     shuffle_blocks: int = option(
         0,
@@ -156,22 +158,22 @@ class RunOptions:
         flag="--shuffle-blocks",
         minimum=0,
         maximum=SEEDS,
-        help="deal blocks to ranks at random by this seed; 0: in order",
+        help="assign blocks to ranks at random by this seed; 0: in order",
     )
     fault: tuple[str, ...] = option(
         (),
         role="method",
         effect="fault",
         flag="--fault",
-        help="inject a fault, such as nan@step=5,block=3; may be repeated",
+        help="inject a fault, such as nan@step=5,block=3; may be given several times",
     )
     links: str | None = option(
         None,
         role="method",
         effect="cost",
         flag="--links",
-        help="emulate links between ranks, slower than this machine's: rate=20e6,latency=50e-6 (bytes per second and "
-        "seconds), or a file that `kernels.allreduce links` wrote; changes times, never bits",
+        help="emulate slower links between ranks: rate=20e6,latency=50e-6 (bytes per second, seconds), or a file from "
+        "`python -m kernels.allreduce links`; changes times, never bits",
     )
     stall: float = option(
         0.0,
@@ -180,15 +182,15 @@ class RunOptions:
         unit="s",
         minimum=0.0,
         maximum=1e6,
-        help="end the run when a rank is in one call for so long without progress, as where a node or its network is "
-        "lost; 0: never",
+        help="end the run when a rank makes no progress in one call for so long, as after the loss of a node or its "
+        "network; 0: never",
     )
     ledger: str | None = option(
         None,
         role="control",
         flag="--ledger",
-        help="ledger of predictions, which is checked and whose last hash goes into the trace: so the run proves which "
-        "predictions were there before it; it is never written",
+        help="ledger of predictions: the run checks it and records its last hash, which proves which predictions came "
+        "first; the file is never written",
     )
     duplicate: float = option(
         0.0,
@@ -197,15 +199,15 @@ class RunOptions:
         flag="--duplicate",
         minimum=0.0,
         maximum=1.0,
-        help="fraction of the blocks that another rank computes again, to name ranks that compute wrong bits (2 "
-        "ranks or more, guarantee layout)",
+        help="fraction of the blocks that a second rank computes again, to name ranks that compute wrong bits (2 "
+        "ranks or more, guarantee layout or exact)",
     )
     log_level: str = option(
         "info",
         role="control",
         flag="--log-level",
         choices=("debug", "info", "warning", "error"),
-        help="how much rank 0 says",
+        help="least level of log messages",
     )
     log_all_ranks: bool = option(
         False,
@@ -214,12 +216,12 @@ class RunOptions:
         help="write the log of every rank to RUN/rank-XXXXX.log",
     )
     progress: bool = option(
-        True, role="control", flag="--progress", help="a progress bar, if rank 0 has a terminal"
+        True, role="control", flag="--progress", help="show a progress bar, if rank 0 has a terminal"
     )
 
     @cached_property
     def policy(self) -> Policy:
-        """What guarantee, ordering and accumulation come to; options are not changed once it was asked for."""
+        """The policy of guarantee, ordering and accumulation; later changes of these options have no effect on it."""
         return resolve(self.guarantee, self.allreduce, self.accumulate)
 
 
@@ -227,14 +229,14 @@ class RunOptions:
 SHORTHANDS: dict[str, tuple[dict[str, Any], str]] = {
     "--quiet": (
         {"run.log_level": "warning", "run.progress": False},
-        "warnings and results alone: --log-level warning --no-progress",
+        "only warnings and results: --log-level warning --no-progress",
     ),
-    "--verbose": ({"run.log_level": "debug"}, "all that there is to say: --log-level debug"),
+    "--verbose": ({"run.log_level": "debug"}, "all messages: --log-level debug"),
 }
 
 
 @dataclass
 class Common:
-    """The configuration made of the common section alone."""
+    """A configuration of only the common section."""
 
     run: RunOptions = section(RunOptions)

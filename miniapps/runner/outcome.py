@@ -1,4 +1,4 @@
-"""What a repeat of an application returns, and the lines and the file that are made of it."""
+"""The outcome of a repeat, and the printed lines and result.json made from it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ class Check:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a repeat came to: figures of merit {name: (value, unit)}, checks, the fingerprint of the final state in
-    hex, and sentences that are results too. That of rank 0 counts."""
+    """The outcome of one repeat: figures of merit {name: (value, unit)}, checks, the fingerprint of the final state in
+    hex, and sentences that state further results. The run uses the outcome of rank 0."""
 
     fom: dict[str, tuple[float, str]] = field(default_factory=dict)
     checks: list[Check] = field(default_factory=list)
@@ -31,7 +31,7 @@ class Outcome:
 
 
 def all_checks(outcomes: list[Outcome], guarantee: str) -> list[dict[str, Any]]:
-    """The checks of all repeats, and that repeats agree where the guarantee promises it."""
+    """The checks of all repeats and, where the guarantee promises equal repeats, the check `repeats`."""
     checks = [
         {"name": check.name, "passed": bool(check.passed), "detail": check.detail, "repeat": repeat}
         for repeat, outcome in enumerate(outcomes)
@@ -55,7 +55,7 @@ def figures(outcomes: list[Outcome]) -> dict[str, dict[str, Any]]:
 
 
 def sentences(outcomes: list[Outcome]) -> list[str]:
-    """The sentences of all repeats, each with its repeat where there are several."""
+    """The sentences of all repeats, each with the number of its repeat if there are several."""
     several = len(outcomes) > 1
     return [
         f"{sentence} (repeat {repeat})" if several else sentence
@@ -65,8 +65,8 @@ def sentences(outcomes: list[Outcome]) -> list[str]:
 
 
 def lines(result: dict[str, Any]) -> list[str]:
-    """The stable lines of a finished run, for people and harnesses, and a note where repeats differ that were promised
-    nothing; without a verdict where its traces were lost."""
+    """The stable lines of a finished run, with a note if repeats differ under guarantee none; without a verdict if its
+    traces were lost."""
     several = len(result["fingerprints"]) > 1
     shown = list(result["sentences"])
     shown += [f"FOM {name}={fom['value']:.6g} {fom['unit']}".rstrip() for name, fom in result["fom"].items()]
@@ -79,8 +79,8 @@ def lines(result: dict[str, Any]) -> list[str]:
         shown.append(f"CHECK FAIL {check['name']}{where}: {check['detail']}")
     if (states := len(set(result["fingerprints"]))) > 1 and result["guarantee"] == "none":
         shown.append(
-            f"NOTE {len(result['fingerprints'])} repeats have {states} different states: nothing was promised "
-            "(--guarantee none); --guarantee run promises equal repeats"
+            f"NOTE {len(result['fingerprints'])} repeats have {states} different states: --guarantee none promises "
+            "nothing; --guarantee run promises equal repeats"
         )
     if result["status"] == "done":
         shown.append(_checked(result["checks"]))
@@ -90,14 +90,14 @@ def lines(result: dict[str, Any]) -> list[str]:
 
 
 def _checked(checks: list[dict[str, Any]]) -> str:
-    """What the verification is of: the names of the checks, and what they do not say."""
+    """The line CHECKS: the names of the checks, and how to compare runs, which no check does."""
     names = list(dict.fromkeys(check["name"] for check in checks))
     passed = sum(check["passed"] for check in checks)
-    of = f"{passed} of {len(checks)} passed: {', '.join(names)}" if checks else "none is made of this run"
+    of = f"{passed} of {len(checks)} passed: {', '.join(names)}" if checks else "none for this run"
     return f"CHECKS {of}; to know whether another run has the same bits, compare the two (fpna divergence)"
 
 
 def write(place: Place, result: dict[str, Any]) -> None:
-    """Write RUN/result.json in one piece. Raises OSError; FileExistsError where there is one, for the first rank to
-    write it speaks for the run."""
+    """Write RUN/result.json in one piece. Raises OSError, and FileExistsError if the file exists: the first rank to
+    write it reports for the run."""
     place.write(RESULT, written(result))

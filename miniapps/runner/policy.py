@@ -1,4 +1,4 @@
-"""What a run does to keep its promise: one Policy, resolved from the options at launch, that all of its parts ask."""
+"""The policy by which a run keeps its guarantee, resolved from the options at launch and used by all of its parts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from kernels.allreduce.coding import coding
 from kernels.guarantees import LEVELS, meets
 from kernels.wires import PLAIN
 
-# (ordering, accumulation) of the all-reduces of a level: of scalars, of vectors. An exact sum is the one rule that is
-# free of order and in which no element depends on another: an element is off by half a unit in its last place at most.
+# (ordering, accumulation) of the all-reduces of a level: for scalars, for vectors. Only an exact sum depends neither on
+# order nor on other elements: its error is at most half a unit in the last place.
 BY_LEVEL = {
     "none": (("library", "working"), ("library", "working")),
     "run": (("recursive-doubling", "working"), ("direct", "working")),
@@ -22,18 +22,19 @@ SCALARS = 16  # elements up to which a shape counts as scalars
 
 @dataclass(frozen=True)
 class Policy:
-    """What a guarantee and the options of a run come to.
+    """The consequences of a guarantee and of the options of a run.
 
-    `level`      the guarantee asked for
+    `level`      the requested guarantee
     `scalars`    (ordering, accumulation) of all-reduces of up to SCALARS elements
-    `vectors`    the same of all others
+    `vectors`    (ordering, accumulation) of all other all-reduces
     `by_option`  whether an option names the ordering, in place of the guarantee
-    `per_block`  whether what is computed of logical blocks must not depend on which of them a rank has: kernels whose
-                 rounding does are called block by block, with one thread where the number of threads enters
+    `per_block`  whether results must not depend on which blocks share a rank: kernels whose rounding would depend on
+                 it are called block by block, with one thread if the number of threads affects the bits
     `exact_products`  whether products enter global sums unrounded
-    `kernel`     what a kernel must promise that works on all blocks of a rank; `exact` speaks of global sums alone
-    `partial_sum`  what a sum must promise whose partial sums an all-reduce adds up: under `layout` it sees one block at
-                 a time, so that it is enough that it repeats; under `exact` nothing may be rounded before the end
+    `kernel`     guarantee required of kernels that take all blocks of a rank at once, at most `layout`, since `exact`
+                 is about global sums only
+    `partial_sum`  guarantee required of kernels whose partial sums an all-reduce adds: under `layout` they get one
+                 block at a time, so `run` suffices; under `exact` they must not round
     """
 
     level: str
@@ -46,10 +47,9 @@ class Policy:
     partial_sum: str
 
     def of(self, elements: int, wire: str = PLAIN) -> tuple[str, str]:
-        """(ordering, accumulation) of all-reduces of that many elements.
+        """(ordering, accumulation) of all-reduces of so many elements.
 
-        Over a wire that loses something they are those of vectors, by `direct` where the library would add, which
-        knows no wires.
+        A lossy wire uses the vector ordering; `library` becomes `direct`, because the library knows no wires.
         """
         if coding(wire) is None:
             return self.scalars if elements <= SCALARS else self.vectors
@@ -57,13 +57,13 @@ class Policy:
         return "direct" if ordering == "library" and not self.by_option else ordering, accumulation
 
     def check(self) -> None:
-        """Raise ChoiceError where an ordering or accumulation promises less than the level, or they do not go
-        together."""
+        """Raise ChoiceError where an ordering or accumulation promises less than the level, or where the two cannot be
+        combined."""
         for ordering, accumulation in {self.scalars, self.vectors}:
             Reduction(ordering, accumulation=accumulation).require(self.level)
 
     def require_files(self) -> None:
-        """Raise ChoiceError where an ordering names a file that is not sound."""
+        """Raise ChoiceError where an ordering names an invalid file of links."""
         for ordering, _ in {self.scalars, self.vectors}:
             Reduction(ordering).require_links()
 

@@ -1,4 +1,4 @@
-"""What a run to be replayed recorded: orders of arrival, packings of trees, and what it decided from a clock."""
+"""The records that a replay repeats: orders of arrival, packings of trees, and decisions from a clock."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from miniapps.trace.records import PACKING
 
 @dataclass(frozen=True)
 class Replay:
-    """What the directory `run` holds: application, options of the problem by key, number of ranks.
+    """The records in the directory `run`: application, options of the problem by key, number of ranks.
 
-    `orders`: uint16 (calls, size) by name of the reducer and repeat; `packings` of `trees` likewise, and as `trees` the
-    ordering that has them, None where there are none; `choices` by repeat, step, name and block.
+    `orders`: uint16 (calls, size) by (name of the reducer, repeat); `packings` by the same key; `trees`: the ordering
+    of the packings, None without packings; `choices` by (repeat, step, name, block).
     """
 
     run: str
@@ -33,12 +33,12 @@ class Replay:
     trees: str | None = None
 
     def require(self, app: str, problem: Mapping[str, Any], size: int, flags: Mapping[str, str]) -> None:
-        """Raise UsageError unless this run is of the same application, problem and number of ranks; `flags` are the
-        options' spellings by key."""
+        """Raise UsageError unless this run has the same application, problem and number of ranks; `flags`: spelling of
+        each option on the command line, by key."""
         _require_app(self.run, self.app, app)
         if self.size != size:
             raise UsageError(
-                f"--replay {self.run}: its number of ranks is {self.size}, here it is {size}; start {self.size}"
+                f"--replay {self.run}: it ran on {self.size} ranks, this run has {size}; start {self.size}"
             )
         keys = [key for key in (*self.problem, *problem) if self.problem.get(key) != problem.get(key)]
         if keys:
@@ -47,12 +47,12 @@ class Replay:
                 for values in (self.problem, problem)
             )
             raise UsageError(
-                f"--replay {self.run}: it ran {theirs}, here it is {ours}; leave that out, since a replay takes what "
-                "defines the problem from the run"
+                f"--replay {self.run}: it ran with {theirs}, this run has {ours}; leave these options out: a replay "
+                "takes the problem from the recorded run"
             )
 
     def order(self, name: str, repeat: int) -> list[np.ndarray]:
-        """The orders of the reducer `name`. Raises UsageError where there are none."""
+        """The orders of the reducer `name`. Raises UsageError where the run has none."""
         if (name, repeat) not in self.orders:
             recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.orders)
             raise UsageError(
@@ -62,7 +62,7 @@ class Replay:
         return list(self.orders[name, repeat])
 
     def packing(self, name: str, repeat: int) -> Packing:
-        """The packing of the reducer `name`. Raises UsageError where there is none."""
+        """The packing of the reducer `name`. Raises UsageError where the run has none."""
         if (name, repeat) not in self.packings:
             recorded = ", ".join(f"{n} (repeat {r})" for n, r in self.packings)
             raise UsageError(
@@ -72,7 +72,7 @@ class Replay:
         return self.packings[name, repeat]
 
     def choice(self, name: str, repeat: int, step: int, block: int) -> str:
-        """What was chosen. Raises UsageError where nothing was."""
+        """The recorded choice. Raises UsageError where the run has none."""
         if (choice := self.choices.get((repeat, step, name, block))) is None:
             where = f"repeat {repeat}, step {step}" + (f", block {block}" if block >= 0 else "")
             raise UsageError(
@@ -83,7 +83,7 @@ class Replay:
 
 
 def problem_of(run: str, app: str) -> Mapping[str, Any]:
-    """The options that define the problem of the directory `run`. Raises UsageError where it is not one of `app`."""
+    """The options that define the problem of the directory `run`. Raises UsageError unless it is a run of `app`."""
     try:
         (trace,) = read_run(run, tables=[], ranks=[0])
     except TraceError as error:
@@ -94,17 +94,17 @@ def problem_of(run: str, app: str) -> Mapping[str, Any]:
 
 def _require_app(run: str, theirs: str, ours: str) -> None:
     if theirs != ours:
-        raise UsageError(f"--replay {run}: is a run of {theirs}, and this is {ours}; give a run of {ours}")
+        raise UsageError(f"--replay {run}: a run of {theirs}, not of {ours}; give a run of {ours}")
 
 
 def _spelled(flag: str, value: Any) -> str:
-    """An option as it is typed: `--steps 8`."""
+    """An option with its value as on the command line: `--steps 8`."""
     text = " ".join(map(str, value)) if isinstance(value, list) else str(value)
     return f"{flag}{text}" if flag.endswith("=") else f"{flag} {text}"
 
 
 def read(run: str) -> Replay:
-    """What rank 0 of the directory `run` recorded; raises UsageError where that cannot be replayed."""
+    """Reads the records of rank 0 in the directory `run`. Raises UsageError where they cannot be replayed."""
     try:
         (trace,) = read_run(run, tables=["order", "choices"], ranks=[0])
     except TraceError as error:
@@ -119,7 +119,7 @@ def read(run: str) -> Replay:
     choices = {key: choice for key, choice in recorded.items() if not key[2].startswith(PACKING)}
     if not keys and not recorded:
         raise UsageError(
-            f"--replay {run}: no orders and no choices in it; record a run with --allreduce arrival on several "
+            f"--replay {run}: it has no orders and no choices; record a run with --allreduce arrival on several "
             "ranks, with --allreduce trees:links=FILE, or one that decides from a clock"
         )
     try:
@@ -145,12 +145,13 @@ def read(run: str) -> Replay:
 def _trees(
     run: str, reductions: Mapping[str, Mapping[str, Any]], packings: Mapping[tuple[str, int], Packing]
 ) -> str | None:
-    """The ordering of the reductions that have `packings`, of which it states the digest. Raises UsageError."""
+    """The ordering of the reductions that have `packings`. Raises UsageError unless all share one ordering, which
+    names the packings' digest."""
     orderings = {reductions[name]["ordering"] for name, _ in packings if name in reductions}
     digests = {packing.digest for packing in packings.values()}
     if len(orderings) > 1 or any(digest not in str(orderings) for digest in digests):
         raise UsageError(
-            f"--replay {run}: its reductions went along different trees, {', '.join(sorted(orderings))}: its file of "
-            "links was changed while it ran, and an option cannot repeat that"
+            f"--replay {run}: its reductions used different trees, {', '.join(sorted(orderings))}: the file of links "
+            "changed while it ran, and no option can repeat that; record a new run"
         )
     return next(iter(orderings), None)

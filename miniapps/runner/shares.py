@@ -1,7 +1,7 @@
-"""How many blocks each rank owns, where ranks are unequal: dealt anew at checkpoints, by useful time per block.
+"""Balances blocks between unequal ranks: redistributes them at checkpoints by useful time per block.
 
-Others fit the batch to the speed of a worker and pay in statistics (Adaptive SGD). Here problem, batch and blocks stay,
-and only their owners change; so under guarantees that do not depend on ownership the bits stay too.
+Other systems fit the batch to the speed of a worker, which changes the statistics (Adaptive SGD). Here problem, batch
+and blocks stay, and only the owners change. So the bits stay too under guarantees that do not depend on ownership.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from miniapps.runner.context import Context
     from miniapps.trace import Tracer
 
-GAIN = 0.05  # of the slowest rank's time, below which blocks stay where they are
+GAIN = 0.05  # part of the slowest rank's time that a redistribution must save
 
 
 def useful(tracer: Tracer) -> float:
-    """Seconds that this rank computed in the current step: in regions of kind COMPUTE, without the exchanges and
-    reductions inside them, where it may wait for others. One that only began inside was under way meanwhile."""
+    """Seconds that this rank computed in the current step: in regions of kind COMPUTE, minus the exchanges and
+    reductions inside them, where it may wait. An exchange that ends after its region is not subtracted: it ran in the
+    background."""
     computed, away = tracer.spans((COMPUTE,)), tracer.spans(AWAY)
     computed = computed[np.argsort(computed[:, 0])]
     around = np.searchsorted(computed[:, 0], away[:, 0], side="right") - 1
@@ -36,8 +37,8 @@ def useful(tracer: Tracer) -> float:
 
 
 class Shares:
-    """What this rank's blocks cost it since they were dealt, by the wall clock: a slower processor, and one that others
-    use too, are both slow."""
+    """The useful time of this rank since its blocks were assigned, by the wall clock, so that a slow processor and a
+    shared one both count as slow."""
 
     def __init__(self, ctx: Context, owner: np.ndarray):
         self._ctx = ctx
@@ -45,12 +46,12 @@ class Shares:
         self._useful = 0.0
 
     def observe(self) -> None:
-        """A step is over, and the trace is still at it."""
+        """Add the useful time of the current step, at its end."""
         self._useful += useful(self._ctx.tracer)
 
     def decide(self) -> list[int] | None:
-        """The blocks of each rank from now on, where they change. Collective; a choice of the run, `shares`, which is
-        recorded, and which a replay repeats."""
+        """Returns the new number of blocks of each rank, None if it stays. Collective; the trace records the choice
+        `shares`, and a replay repeats it."""
         ctx = self._ctx
         text = ctx.choose("shares", self._measured, clock=not meets(ctx.options.guarantee, "layout"))
         counts = parsed(text, sum(self.counts), ctx.size)
@@ -61,7 +62,7 @@ class Shares:
         return counts
 
     def _measured(self) -> tuple[str, float]:
-        """The choice, and the share of the slowest rank's time that it saves."""
+        """Returns the choice, and the part of the slowest rank's time that it saves."""
         useful = np.array(self._ctx.comm.allgather(self._useful))
         each = np.maximum(useful, 1e-9) / self.counts
         counts = balanced(sum(self.counts), each.tolist())
@@ -70,12 +71,12 @@ class Shares:
 
 
 def parsed(text: str, count: int, size: int) -> list[int]:
-    """The counts of a choice; raises UsageError for what no run of `count` blocks on `size` ranks can have chosen."""
+    """The counts in a recorded choice. Raises UsageError unless they assign `count` blocks to `size` ranks."""
     words = text.split(",")
     counts = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) < 10]
     if len(words) != len(counts) or len(counts) != size or sum(counts) != count or min(counts) < 1:
         raise UsageError(
-            f"--replay: the run chose the shares {text[:80]!r}, which do not deal {count} blocks to {size} ranks; "
+            f"--replay: the run chose the shares {text[:80]!r}, which do not assign {count} blocks to {size} ranks; "
             "replay a run of the same problem on as many ranks"
         )
     return counts

@@ -1,8 +1,8 @@
-"""A rank that is slowed, as by a slower processor: what it computes takes longer, what it waits for does not.
+"""Slows a rank as a slower processor would: its computations take longer, its waits do not.
 
 Whenever a region begins or ends, the thread spins for `factor` - 1 times the CPU time that it used since the last
-region began or ended, so that every region of work is longer by the clock and in CPU time. Of collectives, exchanges
-and waits nothing is repeated: their CPU time is that of looking for messages.
+beginning or end. So every region of work takes longer, in elapsed and in CPU time. Collectives, exchanges and waits are
+not stretched: their CPU time goes into polling for messages.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ AWAY = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions in which a rank waits fo
 
 
 class Slow:
-    """Slows the thread that records with `tracer`, from `by` on. Make it before anyone keeps the tracer's `clock` and
-    `event`, which it replaces."""
+    """Slows the thread that records with `tracer`, once `by` is called. Construct it before any code keeps the tracer's
+    `clock` and `event`, which it replaces."""
 
     def __init__(self, tracer: Tracer):
         self._tracer, self._clock, self._event = tracer, tracer.clock, tracer.event
@@ -25,7 +25,7 @@ class Slow:
         tracer.clock, tracer.event = self._begin, self._end
 
     def by(self, factor: float) -> None:
-        """From now on work takes `factor` times as long; 1: as long as it takes."""
+        """From now on make work take `factor` times as long; 1 stops the slowing."""
         self._factor, self._last = factor, thread_time()
 
     def _begin(self) -> int:

@@ -1,13 +1,13 @@
-"""`--stall SECONDS`: the end of a run whose ranks make no progress.
+"""`--stall SECONDS` ends a run whose ranks make no progress.
 
-To TCP, and so to MPI, a cable that was cut and a node without power are silence: ranks wait for a quarter of an hour,
-or for ever. So a thread of every rank looks at it some forty times in SECONDS. A rank that was in one and the same call
-at all these looks, and ended no region and no step, is *stalled*. It decides so by itself, for it may reach nobody, and
-ends by itself as after any failure (`failure.fail`): a message, the trace closed, MPI_Abort.
+To TCP, and so to MPI, a cut cable and a node without power look like silence: ranks wait for a quarter of an hour, or
+for ever. So a thread of every rank samples it some forty times in SECONDS. A rank that stayed in the same call at all
+samples, and ended no region and no step, is *stalled*. It decides this alone, because it may reach no other rank, and
+ends as after any failure (`failure.fail`): a message, a closed trace, MPI_Abort.
 
-After half the time a stalled rank leaves a note in the directory of the run that says where it waits, and removes it if
-it goes on. From these notes others know where it stands, and of which ranks nothing is heard. One rank of every
-node speaks, for its word may not reach the others.
+After half the time a stalled rank writes a note into the directory of the run: where it waits. It removes the note if
+it proceeds. From the notes the other ranks know where each one waits, and which ranks are silent. One rank of every
+node prints a message, because other nodes may be unreachable.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from miniapps.system import peers
 from miniapps.untrusted.records import read_json
 from miniapps.untrusted.regular import Refused
 
-LOOKS = 40  # in the time that is allowed
-PAUSE_S = 1.0  # between two looks, at most
+LOOKS = 40  # samples in the allowed time
+PAUSE_S = 1.0  # between two samples, at most
 SHOWN = 8  # groups of ranks, and nodes, in a message
 ASKED = 64  # nodes, at most
 NOTE_MOST = 65536  # bytes
@@ -43,7 +43,7 @@ OWN = ("miniapps", "kernels")
 
 
 class Note(msgspec.Struct, forbid_unknown_fields=True):
-    """Where a rank waits."""
+    """The place where a rank waits."""
 
     repeat: int
     step: int
@@ -51,7 +51,7 @@ class Note(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Watchdog:
-    """The thread of one rank, inside `with`; nothing where `seconds` is 0. Collective where it is not."""
+    """Watches one rank in a thread, inside `with`. Collective; does nothing if `seconds` is 0."""
 
     def __init__(self, seconds: float, app: str, comm: Any, state: State):
         self._seconds, self._app, self._comm, self._state = seconds, app, comm, state
@@ -69,14 +69,14 @@ class Watchdog:
     def __exit__(self, *error: object) -> None:
         self._over.set()
         if self._seconds:
-            self._thread.join()  # for ever where it ends the run
+            self._thread.join()  # never returns if the thread is ending the run
 
     def _look(self) -> None:
         silence, before, noted = 0.0, None, False
         while not self._over.wait(self._pause):
             now = self._position()
             if now == before:
-                silence += self._pause  # not by a clock: a job that was suspended is not stalled
+                silence += self._pause  # counts samples, no clock: a suspended job is not stalled
             else:
                 silence, before = 0.0, now
             if noted and not silence:
@@ -90,7 +90,7 @@ class Watchdog:
                 os._exit(code)
 
     def _position(self) -> tuple[Any, ...]:
-        """What changes while the rank makes progress: how far it has come, and where its calls are."""
+        """A value that changes while the rank makes progress: repeat, step, ended regions, and its call stack."""
         ctx, frame = self._state.ctx, self._frame()
         reached = () if ctx is None else (ctx.tracer.repeat, ctx.tracer.step, ctx.tracer.ended())
         stack = []
@@ -108,7 +108,7 @@ class Watchdog:
         return Note(repeat, step, whereabouts(self._frame()))
 
     def _write_note(self) -> None:
-        signal.alarm(int(self._seconds) + LAST_RESORT_S)  # where the file system does not answer either
+        signal.alarm(int(self._seconds) + LAST_RESORT_S)  # in case the file system does not answer
         with contextlib.suppress(OSError):
             if self._state.place is not None:
                 self._state.place.write(_file(self._comm.rank), msgspec.json.encode(self._own()).decode())
@@ -141,9 +141,10 @@ def conclusion(
     hosts: Sequence[str],
     answering: Callable[[Sequence[str]], Mapping[str, bool]],
 ) -> tuple[str, int | None]:
-    """What `rank` can say of a stalled run: where it waits, where the others do by their `notes`, of which nothing is
-    heard, and which of the nodes are silent; and the rank to blame, if one is known. `hosts`: by rank; `answering`:
-    whether some of them answer."""
+    """Returns the message of `rank` about a stalled run, and the rank to blame, None if unknown.
+
+    The message names where it waits, where others wait by their `notes`, silent ranks and silent nodes. `hosts`: host
+    of each rank; `answering(hosts)`: whether each of them answers."""
     own, here = notes[rank], hosts[rank]
     waiting: dict[tuple[str, str], list[int]] = {}
     unheard: dict[str, list[int]] = {}
@@ -159,7 +160,7 @@ def conclusion(
     ]
     if unheard:
         who = [f"{ranks_text(ranks)} on {host}" for host, ranks in list(unheard.items())[:SHOWN]]
-        parts.append(f"nothing is heard of {', '.join(who)}: killed, cut off, or at work")
+        parts.append(f"no note from {', '.join(who)}: killed, cut off, or computing")
     elsewhere = [host for host in dict.fromkeys([*unheard, *hosts]) if host != here][:ASKED]
     answers = answering(elsewhere)
     mute = [host for host in elsewhere if answers.get(host) is False]
@@ -172,7 +173,7 @@ def conclusion(
 
 
 def whereabouts(frame: FrameType | None) -> str:
-    """Where a rank is whose innermost call is `frame`: a reduction, an exchange with other ranks, or a line of code."""
+    """The place of the innermost call `frame`: a reduction, an exchange with other ranks, or a line of code."""
     inner = frame
     while frame is not None:
         owner = frame.f_locals.get("self")

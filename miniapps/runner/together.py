@@ -1,4 +1,4 @@
-"""What all ranks of a run do together with its files: open the directory, close the traces. Collective throughout."""
+"""Collective work on the files of a run: open the directory, close the traces."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from miniapps.trace import TraceError, Tracer
 from miniapps.trace.schema import rank_file
 from miniapps.untrusted.result import parts_of
 
-Lost = tuple[int, str]  # a rank, and what happened to its part of the run
+Lost = tuple[int, str]  # (rank, reason why its part of the run is lost)
 
 
 def open_place(comm: Any, out: Path) -> Place:
-    """The directory of the run. Raises PlaceError on all ranks where one of them cannot open it."""
+    """Opens the directory of the run. Raises PlaceError on all ranks if one of them cannot open it."""
     try:
         place, trouble = Place(out), ""
     except PlaceError as error:
@@ -29,10 +29,10 @@ def open_place(comm: Any, out: Path) -> Place:
 def close_trace(
     comm: Any, tracer: Tracer, clock_drift: float, result: dict[str, Any]
 ) -> tuple[Lost | None, dict[str, str]]:
-    """Close the traces of all ranks, complete if each of them is where it was and could be written. `result`: what
-    rank 0 writes into result.json beside their seals; its trace states the hash of each part.
+    """Close the traces of all ranks, as complete if every file is still in its place and was written. `result`: the
+    contents of result.json without the seals; the trace of rank 0 states the hash of each part.
 
-    Returns the first that is not, if any, and the seal of this rank's file by its name.
+    Returns the first lost trace, if any, and the seal of this rank's file by its name.
     """
     trouble, seals = "", {}
     try:
@@ -51,5 +51,5 @@ def close_trace(
 
 
 def first(comm: Any, trouble: str) -> Lost | None:
-    """The first rank that has any `trouble`, with what it is."""
+    """The first rank with a `trouble`, and its text. Collective."""
     return next(((rank, text) for rank, text in enumerate(comm.allgather(trouble)) if text), None)

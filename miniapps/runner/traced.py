@@ -1,4 +1,4 @@
-"""Reductions that the trace knows: what each is, its calls, and an event for every one of them."""
+"""Reductions in the trace: a description of each, its number of calls, and an event for every call."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 
 class Reducer:
-    """A planned reduction that leaves an event `COLLECTIVE.NAME`, such as `allreduce.dots1`, in the trace and counts
-    its calls; otherwise as `kernels.allreduce.plan`.
+    """A reduction of `kernels.allreduce.plan` that records an event `COLLECTIVE.NAME`, such as `allreduce.dots1`, and
+    counts its calls.
 
     `reducer(contributions)`: (k, *shape) of this rank's k blocks -> (*shape,), valid until the next call.
-    `reducer.start(contributions)`, `reducer.finish()`: the same with the sums under way; one event, of both and what
-    is between. `reducer.add(block, contribution)` of each own block, `reducer.finish()`: the same with contributions
-    handed over one by one; one event, of `finish`.
+    `reducer.start(contributions)`, `reducer.finish()`: the same without blocking; one event, from the beginning of
+    `start` to the end of `finish`. `reducer.add(block, contribution)` for each own block, `reducer.finish()`: the same
+    with contributions one by one; one event, of `finish`.
     """
 
     __slots__ = (
@@ -44,20 +44,20 @@ class Reducer:
         return total
 
     def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
-        """Begin a sum; leave `contributions` and `out` alone until `finish`."""
+        """Start a sum; do not change `contributions` and `out` before `finish`."""
         self._begun = self._clock()
         self._inner.start(contributions, out)
 
     def progress(self) -> bool:
-        """Go on with what was started, without waiting; whether `finish()` would return at once."""
+        """Advance the started sum without waiting; returns whether `finish()` would return at once."""
         return self._inner.progress()
 
     def add(self, block: int, contribution: np.ndarray) -> None:
-        """Hand over the contribution (*shape) of one of this rank's blocks; when all are there, `finish()`."""
+        """Add the contribution (*shape) of one of this rank's blocks; call `finish()` after the last."""
         self._inner.add(block, contribution)
 
     def finish(self) -> np.ndarray:
-        """The total of what was started or added."""
+        """Returns the total of the started or added contributions."""
         start, self._begun = self._begun or self._clock(), 0
         total = self._inner.finish()
         self._calls += 1
@@ -81,11 +81,11 @@ class Reducer:
         return total
 
     def lost(self) -> tuple[np.ndarray, np.ndarray]:
-        """What a wire with feedback has lost so far, of contributions and of the total; collective."""
+        """The encoding errors that feedback holds, of contributions and of the total. Collective."""
         return self._inner.lost()
 
     def restore_lost(self, contributions: np.ndarray, total: np.ndarray) -> None:
-        """Go on from what `lost` gave."""
+        """Restore the encoding errors that `lost` returned."""
         self._inner.restore_lost(contributions, total)
 
     def drain_orders(self) -> list[np.ndarray]:
@@ -93,7 +93,7 @@ class Reducer:
         return self._inner.drain_orders()
 
     def drain_calls(self) -> int:
-        """How many reductions were made since the last drain."""
+        """The number of reductions since the last drain."""
         calls, self._calls = self._calls, 0
         return calls
 
@@ -110,11 +110,11 @@ def traced(
     decided: str,
     contributions: int = 0,
 ) -> Reducer:
-    """`inner` as the reduction `name` of a run, whose trace is told what it is.
+    """Wraps `inner` as the reduction `name` of a run, and describes it in the trace.
 
-    `reductions`: what each of the run is, by name; `decided`: by what the ordering was (a `trace.schema.Decider`);
-    `contributions` of this rank to every call, 0 where that is not known.
-    The packing of `trees` is recorded as a choice, PACKING and the name, so that a replay has it.
+    `reductions`: descriptions of the run's reductions by name, extended here; `decided`: who chose the ordering, a
+    `trace.schema.Decider`; `contributions`: number from this rank to every call, 0 if unknown.
+    The packing of `trees` is recorded as the choice PACKING + name, for replays.
     """
     reducer = Reducer(name, inner, tracer)
     reductions[name] = inner.reduction.json() | {

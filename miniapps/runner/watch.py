@@ -1,19 +1,18 @@
-"""What passes between two records of the state: results of kernels, halos, contributions and totals of all-reduces.
+"""Records and faults between two records of the state: results of kernels, halos, contributions, totals.
 
-Two things may be asked for. `--record messages`: fingerprints of all of it by block, so that the first record in which
-two runs differ names the kernel, exchange or all-reduce that made the difference. Faults of
-`miniapps.runner.faults.INSIDE`: they strike there, before it is recorded. Where neither is, no `Watch` exists and
-nothing here runs.
+`--record messages` records fingerprints of all of them by block, so that the first record in which two runs differ
+names the kernel, exchange or all-reduce that made the difference. Faults of `miniapps.runner.faults.INSIDE` strike
+there, before the record. A run with neither has no `Watch`.
 
-| record | block | what |
+| record | block | content |
 |---|---|---|
-| `computed:KERNEL` | of the result | what a local kernel gave |
-| `node:VALUE` | of the problem | what an operation of a partitioned program gave, the same on any mesh |
-| `sent:halo`, `received:halo` | each | a block before an exchange; what it holds around itself after it |
+| `computed:KERNEL` | of the result | the result of a local kernel |
+| `node:VALUE` | of the problem | the result of an operation of a partitioned program, the same on any mesh |
+| `sent:halo`, `received:halo` | each | a block before an exchange; its ghosts after it |
 | `added:NAME` | each | its contribution to an all-reduce; of the whole rank where ranks contribute one |
-| `total:NAME` | -1 | its result, by all ranks |
-| `left:NAME` | each | the state that a step leaves, before anything else can happen to it |
-| `input:NAME` | each | what a run starts from (always recorded, without a Watch) |
+| `total:NAME` | -1 | the result of an all-reduce, on all ranks |
+| `left:NAME` | each | the state at the end of a step, before anything can change it |
+| `input:NAME` | each | the inputs of a run (always recorded, without a Watch) |
 
 The k-th such record of a step belongs to the k-th event KERNEL, `halo` or `allreduce.NAME` of that step.
 """
@@ -34,10 +33,10 @@ from miniapps.trace.records import ADDED, COMPUTED, RECEIVED, SENT, TOTAL
 
 
 class Watch:
-    """Records, and injects faults into, what passes between records on one rank.
+    """Records kernels, exchanges and all-reduces of one rank, and injects faults into them.
 
-    `faults`: all of the launch; `struck` gets the specifications of those that did. Kernels, exchanges and all-reduces
-    are counted by themselves in each step, by the step that the tracer is at. All ranks make the same calls.
+    `faults`: all of the launch; `struck` collects the specifications of those that struck. Kernels, exchanges and
+    all-reduces are counted separately in each step of the tracer. All ranks make the same calls.
     """
 
     def __init__(self, comm, tracer: Tracer, faults: list[Fault], struck: set[str], recording: bool):
@@ -47,7 +46,7 @@ class Watch:
         self._calls: dict[tuple[str, range | None], int] = {}
 
     def due(self, kind: str, of: range | None = None) -> list[Fault]:
-        """The faults of this kind that strike at this call; counts it, among those for the same blocks `of`."""
+        """The faults of this kind that strike at this call; counts the calls, separately for each range `of` blocks."""
         now = self.tracer.repeat, self.tracer.step
         if now != self._now:
             self._now, self._calls = now, {}
@@ -57,13 +56,13 @@ class Watch:
         return [f for f in here if of is None or f.block in of]
 
     def done(self, fault: Fault, here: bool, missing: str) -> None:
-        """Agree that a fault has struck on some rank, which raises UsageError on all where it has not. Collective."""
+        """Note that a fault struck; raises UsageError on all ranks if it struck on none (`here`). Collective."""
         if not self.comm.allreduce(int(here)):
             raise UsageError(f"--fault {fault.spec}: {missing}")
         self._struck.add(fault.spec)
 
     def record(self, name: str, blocks: Iterable[int], arrays: Iterable) -> None:
-        """Fingerprints of `arrays`, one for each of the global `blocks`, if they are asked for."""
+        """Record fingerprints of `arrays`, one for each of the global `blocks`, if the run asks for them."""
         if not self.recording:
             return
         if hasattr(arrays, "shape"):  # one array with a row for each block: three times as fast
@@ -81,9 +80,9 @@ class Watch:
         record: bool = True,
         of: range | None = None,
     ) -> None:
-        """What a local kernel gave: `results`, one writable array for each of the own `blocks`; recorded unless another
-        rank has the same blocks and records them. `of`: the blocks of all ranks that the kernel is for, where others
-        are computed by calls of their own. Collective where a fault is due."""
+        """Take the `results` of a local kernel: one writable array for each of the own `blocks`. `record`: False where
+        another rank has the same blocks and records them. `of`: the blocks of all ranks that this kernel covers, where
+        separate calls compute the others. Collective where a fault is due."""
         for fault in self.due("kernel-bit", of):
             here = [result for block, result in zip(blocks, results, strict=True) if block == fault.block]
             for result in here:
@@ -93,7 +92,7 @@ class Watch:
             self.record(prefix + name, blocks, results)
 
     def exchange(self, blocks: Sequence[int], planned: Exchange, field, exchange: Callable[[], None]) -> None:
-        """Do an `exchange` of `field`, of which `planned` knows the parts."""
+        """Run an `exchange` of `field` and record its parts; `planned` knows them."""
         lost = self.due("lost-halo")
         self.record(SENT + "halo", blocks, planned.sent(field))
         before = field.copy() if lost else None
@@ -101,7 +100,7 @@ class Watch:
         self.arrived(blocks, planned, field, before, lost)
 
     def arrived(self, blocks, planned: Exchange, field, before, lost: list[Fault]) -> None:
-        """Take back messages that are to be `lost`, with what `field` held `before`; record what was received."""
+        """Undo the `lost` messages with the contents of `field` from `before`; record the received parts."""
         for fault in lost:
             count = len(planned.senders) if fault.rank == self.comm.rank else None
             here = count is not None and fault.message < count
@@ -112,23 +111,23 @@ class Watch:
         self.record(RECEIVED + "halo", blocks, planned.received(field))
 
     def reducer(self, reducer, comm, blocks: Sequence[int] | None) -> Any:
-        """`reducer` under watch; `blocks` are those of its contributions, None where it has none."""
+        """Wraps `reducer`; `blocks` of its contributions, None if they have no blocks."""
         return WatchedReducer(self, reducer, comm, blocks)
 
 
 class Exchange(Protocol):
-    """What Watch asks of a planned halo exchange."""
+    """The interface of a planned halo exchange to Watch."""
 
     senders: list[int]  # ranks from which messages come, ascending
 
     def sent(self, field) -> Iterable[Any]:
-        """What each own block holds that others may need."""
+        """The part of each own block that other blocks may need."""
 
     def received(self, field) -> Iterable[Any]:
-        """What each own block holds of others, in an order that the layout does not change."""
+        """The ghosts of each own block, in an order that does not depend on the layout."""
 
     def restore(self, field, before, sender: int) -> None:
-        """Put back what `field` held `before` in place of the message from `sender`."""
+        """Replace the message from `sender` in `field` by the values from `before`."""
 
 
 class WatchedReducer:
@@ -150,11 +149,11 @@ class WatchedReducer:
 
     def start(self, contributions, out=None) -> None:
         """As the reducer's."""
-        self._given = self._take(contributions)  # to be left alone until the end
+        self._given = self._take(contributions)  # keeps a swapped copy alive until the end
         self._inner.start(self._given, out)
 
     def add(self, block: int, contribution) -> None:
-        """As the reducer's, but all contributions are kept until the end: a fault may swap them."""
+        """As the reducer's, but keeps all contributions until the end, because a fault may swap them."""
         self._adding().add(block, contribution)
 
     def finish(self):
@@ -180,7 +179,7 @@ class WatchedReducer:
         return self._total(self._inner.sum_words(self._take(words, by_block=False)))
 
     def drain_orders(self) -> list[np.ndarray]:
-        """As the reducer's; where contributions had changed places, by whose they were."""
+        """As the reducer's; swapped contributions appear under the rank that they came from."""
         orders = self._inner.drain_orders()
         for call, rank, other in self._swapped if orders else ():
             order = orders[call]
@@ -191,12 +190,12 @@ class WatchedReducer:
         return orders
 
     def _take(self, contributions, by_block: bool = True):
-        """Record what a rank brings; the contributions, swapped with another rank's where a fault is due."""
+        """Record the contributions of this rank; returns them, swapped with another rank's if a fault is due."""
         watch, tracer = self._watch, self._watch.tracer
         if watch.recording:
             if by_block and self._blocks is not None and len(self._blocks) == len(contributions):
                 watch.record(ADDED + self.name, self._blocks, contributions)
-            else:  # of a rank: to be compared with the same rank of as many only
+            else:  # of a whole rank: comparable only with the same rank of equally many
                 whose = f"{ADDED}{self.name} by rank {self._comm.rank} of {self._comm.size}"
                 tracer.array(whose, -1, host(contributions))
         for fault in watch.due("swap-order"):

@@ -1,4 +1,4 @@
-"""The trace of a run: HDF5 files of ranks or nodes with bits and times side by side (docs/reference/trace.md)."""
+"""The trace of a run: one HDF5 file per rank or node with bits and times (docs/reference/trace.md)."""
 
 from miniapps.trace.reader import (
     RankTrace,

@@ -1,8 +1,8 @@
-"""Calls of a program that was built twice: by another compiler, with other options.
+"""Matches the calls of two builds of one program, by different compilers or options.
 
-A call in a program without debugging information is named by an address, `MPI_Allreduce at main+0xd6b`, which another
-build has elsewhere. Between two builds the k-th call of one MPI function from one function of the program is the same
-call, counted in the order in which the run came to them: that order is the program's, not the compiler's.
+Without debugging information an address names a call, `MPI_Allreduce at main+0xd6b`, and the address differs between
+builds. The k-th call site of an MPI function in a function of the program is the same in both builds, counted in the
+order in which the run reached the sites: the program decides this order, not the compiler.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ CALL = re.compile(rf"(\w+ at .+?{ADDRESS.pattern}(?: from .+?{ADDRESS.pattern})*
 
 
 def as_in(first: Iterable[str], other: Iterable[str]) -> dict[str, str]:
-    """What the names `other` of one run are called in the run with the names `first`, both in the order in which they
-    came up; those that change.
+    """Returns {name in `other`: name in `first`} for the names that differ between two runs; both lists in the order
+    in which the runs reached the names.
 
-    Empty where any call of both has one address, as in one build. A function is left out where the runs call MPI from
-    it at another number of places.
+    Empty if the runs share any address, as runs of one build do. Skips functions that call MPI from different numbers
+    of places in the two runs.
     """
     texts = list(other)
     sites = [_by_function(names) for names in (first, texts)]
@@ -38,7 +38,7 @@ def as_in(first: Iterable[str], other: Iterable[str]) -> dict[str, str]:
 
 
 def _by_function(names: Iterable[str]) -> dict[str, list[str]]:
-    """The calls that have addresses, by what is left of them without."""
+    """The calls with addresses, grouped by their text without the addresses."""
     found: dict[str, dict[str, None]] = {}
     for name in names:
         for site in CALL.findall(name):

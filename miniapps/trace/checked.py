@@ -1,4 +1,4 @@
-"""Whether the heads of a run follow from what it recorded: they are made again from the rows of all ranks."""
+"""Checks the heads of a run: computes them again from the rows of all ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from miniapps.untrusted.text import printable
 
 
 class Mixed(TraceError):
-    """Files of several runs, or of several moments of one, lie in one directory; nobody is accused of anything."""
+    """One directory holds files of several runs, or of several moments of one run; this is no sign of a forgery."""
 
 
 @dataclass(frozen=True)
@@ -38,10 +38,11 @@ class Broken:
 
 @dataclass(frozen=True)
 class Checked:
-    """The heads of the directory `run` that can be made again: `chains` by repeat, the first wrong head of each repeat
-    in `broken`, and what files say against each other in `contradictions`, a sentence each. `attributes` of rank 0;
-    `stated`: names of all attributes; `cut`: why later heads were not compared, empty where all were; `result`: what
-    result.json says, None where the run wrote none."""
+    """The result of checking the directory `run`.
+
+    `attributes`: of rank 0; `stated`: names of all attributes; `chains`: the compared heads by repeat; `broken`: the
+    first wrong head of each repeat; `contradictions`: between files, a sentence each; `cut`: the reason why later heads
+    were not compared, empty where all were; `result`: result.json, None if the run wrote none."""
 
     run: Path
     attributes: dict[str, Any]
@@ -59,15 +60,15 @@ class Checked:
 
 
 def check(run: str | os.PathLike, call: Callable[..., Any] = in_this_process) -> Checked:
-    """Make the heads of the directory `run` again from the rows of all ranks, and compare them with those of its trace,
-    of result.json, and of the checkpoints that are still there. `call(function, path, *arguments)` carries out what
+    """Compute the heads of the directory `run` from the rows of all ranks, and compare them with the heads in its
+    trace, in result.json, and in the remaining checkpoints. `call(function, path, *arguments)` runs every function that
     opens files.
 
-    A run that goes on, or was cut off, is compared up to the last head of which every table of every rank has all rows.
+    A run under way, or cut off, is compared up to the last head whose rows are complete in every table of every rank.
     Raises TraceError where the run cannot be read or has no head to compare, Mixed where its files are of several runs.
     """
     run = Path(run)
-    result = _result(run)  # before the traces: a run that goes on may write it meanwhile
+    result = _result(run)  # before the traces: a run under way may write it between the two reads
     ranks: list[RankTrace] = []
     known: list[Chain] = []
     digests: dict[tuple[int, int], list[bytes]] = {}  # of all ranks, by repeat and number of the head
@@ -102,9 +103,9 @@ def check(run: str | os.PathLike, call: Callable[..., Any] = in_this_process) ->
 
 
 def of_checkpoint(path: Path, run: Path | None = None) -> tuple[str, str]:
-    """`hash_of_checkpoint` of a file, and the head in it, in hex. Raises TraceError where it is not whole.
+    """Returns `hash_of_checkpoint` of a file, and the head in it, both in hex. Raises TraceError for a damaged file.
 
-    `run`: the directory in which it was found: then links below that are not followed.
+    `run`: the directory of the run that contains the file; links below it are refused.
     """
     where = printable(str(path))
     try:
@@ -116,7 +117,7 @@ def of_checkpoint(path: Path, run: Path | None = None) -> tuple[str, str]:
             room = contents.Room(image)
             arrays = {name: contents.array(root, name, where, room) for name in contents.names(root, where)}
         if not isinstance(head := attributes.get("chain", ""), str):
-            raise Refused(f"{where}: its head is a number, and no head is one; leave it out")
+            raise Refused(f"{where}: its head is a number, not text; leave it out")
     except (Refused, OSError) as error:
         raise TraceError(str(error)) from error
     return hash_of_checkpoint(attributes, arrays).hex(), head
@@ -132,10 +133,10 @@ def _result(run: Path) -> Result | None:
 
 
 def _over_whole_rows(run: Path, known: list[Chain], ranks: list[RankTrace]) -> tuple[list[Chain], str]:
-    """The chains with the heads alone that every rank has all rows of, and why there are no later ones."""
+    """Returns the chains up to the last head with complete rows on every rank, and the reason for the limit."""
     made = sum(len(chain.marks) for chain in known)
     if not made:
-        raise TraceError(f"{run}: no head in its trace: it ended before the first, or has not come to it yet")
+        raise TraceError(f"{run}: no head in its trace: it ended before the first, or has not reached it yet")
     open_ones = [(trace.at, trace.attributes["rank"]) for trace in ranks if trace.at is not None]
     if open_ones:
         at, rank = min(open_ones)
@@ -144,11 +145,12 @@ def _over_whole_rows(run: Path, known: list[Chain], ranks: list[RankTrace]) -> t
             for chain in known
         ]
         known = [chain for chain in parts if chain.marks]
-        why = f"the run goes on or was cut off, and rank {rank} had written all rows up to step {at[1]} alone"
+        why = f"the run goes on or was cut off, and rank {rank} had written only the rows up to step {at[1]}"
         why += f" of repeat {at[0]}" if ranks[0].attributes["repeats"] > 1 else ""
         if not known:
             raise TraceError(
-                f"{run}: no head can be compared: {why}, before the first of {made}; ask again when more is written"
+                f"{run}: no head can be compared: {why}, before the first of {made}; check again when it has written "
+                "more"
             )
     elif all(trace.complete for trace in ranks):
         return known, ""
@@ -174,7 +176,7 @@ def _follow(
 
 
 def _require_known(trace: RankTrace, repeats: set[int]) -> None:
-    """Raise TraceError where a finished run has rows of a repeat without heads."""
+    """Raise TraceError if a finished run has rows of a repeat without heads."""
     for table in TABLES if trace.complete and repeats else ():
         if strange := set(np.unique(trace.tables[table]["repeat"]).tolist()) - repeats:
             raise TraceError(
@@ -183,18 +185,18 @@ def _require_known(trace: RankTrace, repeats: set[int]) -> None:
 
 
 def _other(chain: Chain, result: Result | None) -> Broken | None:
-    """The first head that result.json does not have, or of which it has another."""
+    """The first head that result.json lacks or contradicts."""
     stated = {} if result is None else {(each.repeat, each.step): each.head for each in result.chain}
     after = chain.begin[0]
     for mark in chain.marks:
         if result is not None and stated.get((mark.repeat, mark.step)) != mark.head:
-            return Broken(mark, after, f"the head is {mark.head}, and {RESULT} does not say so")
+            return Broken(mark, after, f"the head is {mark.head}, and {RESULT} does not list it")
         after = mark.step
     return None
 
 
 def _of_heads(result: Result, known: list[Chain]) -> list[str]:
-    """What `result` says of heads and final states that those in the trace contradict."""
+    """Contradictions between the heads and final states in `result` and the heads in the trace, a sentence each."""
     marks = [mark for chain in known for mark in chain.marks]
     stated = [(each.repeat, each.step, each.head, each.checkpoint, each.state) for each in result.chain]
     sentences = []
@@ -205,13 +207,13 @@ def _of_heads(result: Result, known: list[Chain]) -> list[str]:
         if mark.state and hash_of_state(state).hex() != mark.state:
             sentences.append(
                 f"{RESULT} says that the final state of repeat {mark.repeat} is {state or 'none'}, and the head of "
-                f"step {mark.step} is over another"
+                f"step {mark.step} covers another"
             )
     return sentences
 
 
 def _written(run: Path, chain: Chain, call: Callable[..., Any]) -> Broken | None:
-    """The first checkpoint that is there and is not the one of its head. Raises Mixed where it has another head."""
+    """The first existing checkpoint whose hash is not the one in its head. Raises Mixed where it holds another head."""
     after = chain.begin[0]
     for mark in chain.marks:
         path = run / checkpoint_file(mark.repeat, mark.step)
@@ -221,8 +223,8 @@ def _written(run: Path, chain: Chain, call: Callable[..., Any]) -> Broken | None
             if head != mark.head:
                 has = f"has the head {printable(head)}" if head else "has no head"
                 raise Mixed(
-                    f"mixed: {run}: {name} {has}, and this run's is {mark.head}: it is of another run, or of another "
-                    "step; copy the checkpoints of this run again, or remove it"
+                    f"mixed: {run}: {name} {has}, and this run's is {mark.head}: the file is of another run, or of "
+                    "another step; copy the checkpoints of this run again, or remove the file"
                 )
             if kept != mark.checkpoint:
                 return Broken(mark, after, f"{name} is not the checkpoint that was written")
@@ -231,14 +233,14 @@ def _written(run: Path, chain: Chain, call: Callable[..., Any]) -> Broken | None
 
 
 def taken(trace: RankTrace, chain: Chain) -> Iterator[bytes]:
-    """The digests of the rows of one rank below each head of a chain; the last takes all that follow."""
+    """The digests of the rows of one rank under each head of a chain; the last head covers all rows that follow."""
     rows = [Rows() for _ in chain.marks]
     bounds = np.array([chain.begin[0], *(mark.step for mark in chain.marks[:-1])])
     for table in TABLES:
         columns = trace.tables[table]
         own, step = columns["repeat"] == chain.repeat, ends_in(table, columns["step"])
         interval = np.searchsorted(bounds, step, side="left") - 1
-        if not chain.marks[-1].state:  # a run that was cut off recorded more than its last head is over
+        if not chain.marks[-1].state:  # a run that was cut off recorded rows after its last head
             interval[step > chain.marks[-1].step] = -1
         for number in np.unique(interval[own]).tolist():
             if number >= 0:

@@ -1,4 +1,4 @@
-"""Clocks of different nodes: how far this rank's is from rank 0's, by a few round trips.
+"""Measures the offset between this rank's clock and rank 0's, by a few round trips.
 
 All processes of a node read one clock (CLOCK_MONOTONIC on Linux), so only one rank per node is measured.
 """
@@ -25,10 +25,10 @@ class Clocks:
         self.leaders = [rank for rank in comm.allgather(leader) if rank is not None]
 
     def offset(self, clock: Callable[[], int] = time.perf_counter_ns) -> tuple[float, float]:
-        """(offset, bound) in ns: this rank's `clock` minus that of rank 0, wrong by at most `bound`.
+        """Returns (offset, bound) in ns: this rank's `clock` minus rank 0's, with an error of at most `bound`.
 
-        The round trip that took least decides: half of it is how far the answer can have been read from the
-        middle (Cristian 1989; SKaMPI).
+        The fastest round trip decides: rank 0 read its clock at most half a round trip away from the middle (Cristian
+        1989; SKaMPI).
         """
         best = None
         for leader in self.leaders:

@@ -1,11 +1,10 @@
-"""What a commit vouches for: how many rows of each table are whole, and what they hash to.
+"""The commit record of a trace file: the number of complete rows of each table, and their hashes.
 
-`committed` in the file of a rank is uint64 (rows, 5). One row for each of GROWING: rows in full chunks, rows in tails,
-how many of both there were when all tables were last written together, and the hash of both together; two rows for the
-attributes of the root group, before and after a change that may be under way (their hashes alone); a last one with the
-repeat and the step that were under way when all tables were written together, and the hash of the rows above. All of
-it is written at once, so that a file that was cut off at any moment has a record that fits its rows, and a changed
-byte none.
+The dataset `committed` is uint64 (rows, 5). It has one row for each table of GROWING: number of rows in full chunks,
+number in the tail, the sum of both when all tables were last written together, and the hash of all rows. Two rows hold
+the hashes of the root attributes, before and after a change under way. The last row has the repeat and the step at
+which all tables were written together, and the hash of the rows above. One write stores the whole record. So a file cut
+off at any moment has a record that fits its rows, and a changed byte has none.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _WORDS = struct.Struct(">QQ")
 
 
 class Hasher:
-    """The hash (XXH3, 128 bits) of the rows of one table so far: of the hashes of its columns, in their order."""
+    """The running hash (XXH3, 128 bits) of the rows of one table: the hash of the hashes of its columns."""
 
     def __init__(self, table: str):
         self._states = {column: xxhash.xxh3_128() for column in GROWING[table]}
@@ -37,7 +36,7 @@ class Hasher:
             state.update(_bytes(columns[column]))
 
     def digest(self, columns: Mapping[str, np.ndarray] | None = None) -> bytes:
-        """The hash of the rows so far, and of `columns` after them."""
+        """The hash of the rows so far, followed by `columns`."""
         digests = []
         for column, state in self._states.items():
             if columns is not None and len(columns[column]):
@@ -55,16 +54,16 @@ def table_digest(table: str, columns: Mapping[str, np.ndarray]) -> bytes:
 
 
 def attributes_digest(attributes: Mapping[str, Any]) -> bytes:
-    """The hash of the attributes of a root group, as they are in the file, without `complete`."""
+    """The hash of the root attributes as stored in the file, without `complete`."""
     kept = {key: value for key, value in attributes.items() if key != "complete"}
     return xxhash.xxh3_128_digest(json.dumps(kept, sort_keys=True).encode())
 
 
 @dataclass(frozen=True)
 class Commit:
-    """`rows` by table, in the order of GROWING, `tail_rows` and `digests` by table, and `attributes`: hashes, one of
-    which is theirs. `together` by table: rows, in chunks and tails, when all tables were last written at one moment, in
-    the step `at`[1] of repeat `at`[0]: nothing that was recorded before is missing among them."""
+    """The contents of a commit record, by table: `rows` in full chunks, in the order of GROWING, `tail_rows`,
+    `digests`. `attributes`: two hashes, one of which is that of the root attributes. `together`: number of rows when
+    all tables were last written together, in `at` = (repeat, step); no row of a step before `at` is missing."""
 
     rows: dict[str, int]
     tail_rows: dict[str, int]
@@ -74,7 +73,7 @@ class Commit:
     at: tuple[int, int] = (0, 0)
 
     def record(self) -> np.ndarray:
-        """As it stands in the file."""
+        """The record as an array, uint64 SHAPE, as stored in the file."""
         lines = [
             (
                 self.rows[table],
@@ -91,14 +90,14 @@ class Commit:
 
 
 def parse(record: np.ndarray) -> Commit:
-    """The inverse of `Commit.record`. Raises ValueError for a record that is not whole."""
+    """The inverse of `Commit.record`. Raises ValueError for a damaged record."""
     if record.shape != SHAPE or tuple(record[-1, 3:].tolist()) != _WORDS.unpack(_closing(record)):
-        raise ValueError("the record of what is committed is not as it was written")
+        raise ValueError("the commit record is not as it was written")
     lines = dict(zip(GROWING, record.tolist(), strict=False))
     first, second = (_WORDS.pack(*line[3:]) for line in record[-3:-1].tolist())
     repeat, step = record[-1, :2].tolist()
     if any(line[2] > line[0] + line[1] for line in lines.values()) or max(repeat, step) >= 2**31:
-        raise ValueError("the record of what is committed is of more rows than there are")
+        raise ValueError("the commit record counts more rows than there are")
     return Commit(
         {table: line[0] for table, line in lines.items()},
         {table: line[1] for table, line in lines.items()},
@@ -110,7 +109,7 @@ def parse(record: np.ndarray) -> Commit:
 
 
 def _closing(record: np.ndarray) -> bytes:
-    """The hash of all that stands before that of the last row."""
+    """The hash of the record up to the hash in its last row."""
     return xxhash.xxh3_128_digest(np.ascontiguousarray(record, "<u8").reshape(-1)[:-2].tobytes())
 
 

@@ -1,7 +1,7 @@
-"""Where files of one run contradict each other: files of several runs are mixed, or one was changed.
+"""Finds contradictions between files of a run: the files come from several runs, or one was changed.
 
-The seals of the traces in result.json bind the two, and the trace of rank 0 states the hash of each part of
-result.json; what is compared beside these is what both say in words.
+result.json holds the seals of the traces, and the trace of rank 0 the hash of each part of result.json. The values that
+both state are compared too, so that a message can name them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SAME = (
     "guarantee",
     "seed",
     "repeats",
-)  # what result.json and traces name
+)  # values in result.json and in traces
 OF_ALL = (
     "app",
     "problem",
@@ -31,14 +31,13 @@ OF_ALL = (
     "guarantee",
     "seed",
     "repeats",
-)  # what the traces of all ranks name
-ENDED = (0, 3)  # exit codes of a run that came to its end: all checks passed, or one failed
+)  # equal in the traces of all ranks
+ENDED = (0, 3)  # exit codes of a finished run: all checks passed, or one failed
 WHOLE = "copy the whole directory of one run again"
 
 
 class OfRank(Protocol):
-    """The trace of one rank, or what is left of it: `digest` is the seal of its file, empty where that was never
-    closed."""
+    """The trace of one rank, or a part of it; `digest`: the seal of its file, empty if the file was never closed."""
 
     @property
     def path(self) -> Path: ...
@@ -49,21 +48,21 @@ class OfRank(Protocol):
 
 
 def mixed(first: OfRank, trace: OfRank, result: Result | None) -> str:
-    """Why the `trace` of a rank is not of the run, or not of the moment, of that of rank 0, the `first`, and of
-    result.json; empty where nothing says so."""
+    """The reason why the `trace` of a rank is from another run or another moment than the trace of rank 0, `first`, or
+    than result.json; empty if nothing shows that."""
     ours, here = first.attributes.get("run_id"), printable(trace.path.name)
     if (theirs := trace.attributes.get("run_id")) != ours:
         return f"{here} is of the run {_id(theirs)}, {printable(first.path.name)} of {_id(ours)}; {WHOLE}"
     if result is not None and result.run_id != ours:
         return f"{RESULT} is of the run {_id(result.run_id)}, {here} of {_id(ours)}; {WHOLE}"
     if result is not None and result.status == "done" and not trace.digest:
-        return f"{here} is as it was before the run ended, {RESULT} is of its end; {WHOLE}"
+        return f"{here} is from before the end of the run, {RESULT} from its end; {WHOLE}"
     return ""
 
 
 def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection[int] = ()) -> list[str]:
-    """What `result` says that the traces of its run contradict, a sentence each. `heads`: of all usable ranks, the
-    lowest first; `recorded`: the repeats of which there are rows, where that is known."""
+    """The statements of `result` that the traces of its run contradict, a sentence each. `heads`: traces of all usable
+    ranks, lowest first; `recorded`: the repeats with rows, empty if unknown."""
     stated = heads[0].attributes
     known = {key: getattr(result, key) for key in SAME}
     sentences = [
@@ -79,7 +78,7 @@ def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection
     if changed:
         sentences.append(f"{RESULT} was written for another {changed[0]}")
     if "result" in stated and (parts := differing_parts(result, stated["result"])):
-        sentences.append(f"{RESULT} has other {parts} than the trace of rank {stated['rank']} says of it")
+        sentences.append(f"{RESULT} has other {parts} than the trace of rank {stated['rank']} states")
     failed = sum(not check.passed for check in result.checks)
     if (result.exit_code == 0) == bool(failed):
         sentences.append(f"{RESULT} says exit code {result.exit_code} and names {failed} checks that failed")
@@ -90,7 +89,7 @@ def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection
     repeats = stated.get("repeats")
     if repeats and result.fingerprints and len(result.fingerprints) != repeats:
         sentences.append(
-            f"{RESULT} has {len(result.fingerprints)} final states, the traces are of {repeats} repeats"
+            f"{RESULT} has {len(result.fingerprints)} final states, the traces have {repeats} repeats"
         )
     if repeats and recorded and early is None and not are_all(set(recorded), repeats):
         sentences.append(
@@ -100,9 +99,9 @@ def contradictions(result: Result, heads: Sequence[OfRank], recorded: Collection
 
 
 def apart(first: OfRank, trace: OfRank) -> list[str]:
-    """What the `trace` of a rank says otherwise of the whole run than that of rank 0, the `first`, a sentence each."""
+    """The values of the whole run that differ between the `trace` of a rank and rank 0's, `first`, a sentence each."""
     return [
-        f"{printable(trace.path.name)} says another {key} than {printable(first.path.name)}"
+        f"{printable(trace.path.name)} has another {key} than {printable(first.path.name)}"
         for key in OF_ALL
         if trace.attributes.get(key) != first.attributes.get(key)
     ]

@@ -1,4 +1,4 @@
-"""The attributes of a trace, by schema: what the rest of the code may rely on."""
+"""The schema of a trace's attributes, on which the rest of the code relies."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Number = Annotated[float, Meta(gt=-1e18, lt=1e18)]
 
 
 class TracerCost(msgspec.Struct):
-    """The attributes of the group `tracer`; absent where the run was killed."""
+    """The attributes of the group `tracer`; a killed run has none."""
 
     events: Count = 0
     ns_per_event: Number = 0.0
@@ -33,11 +33,10 @@ class TracerCost(msgspec.Struct):
 
 
 class Reduction(msgspec.Struct):
-    """What a planned reduction is. `region`: its events; `shape`, `dtype` of a contribution; `ranks` that take part;
-    `decided`: by what its ordering was; `calls` of this rank; `bounds`: of a reduce-scatter in given parts;
-    `contributions` of this rank's blocks to a call, 0 where none was stated;
-    `tensors`: shapes of what a vector consists of, where its wire encodes each by itself. Defaults stand for what older
-    traces do not say."""
+    """The description of a planned reduction. `region`: its events; `shape`, `dtype` of a contribution; `ranks`: number
+    of ranks that take part; `decided`: who chose its ordering; `calls` of this rank; `bounds` of a reduce-scatter in
+    given parts; `contributions`: number from this rank to a call, 0 if unknown; `tensors`: shapes of the tensors in a
+    vector, where its wire encodes each by itself. Omitted fields have the defaults."""
 
     ordering: Short
     region: Short = ""
@@ -58,7 +57,8 @@ class Reduction(msgspec.Struct):
 
 
 class Unreached(msgspec.Struct):
-    """A reduction that kept the library's order under a guarantee: its `call`, `why`, how many `calls`."""
+    """A reduction that kept the library's order under a guarantee: its `call`, the reason `why`, the number of
+    `calls`."""
 
     call: Short
     why: Short
@@ -66,8 +66,8 @@ class Unreached(msgspec.Struct):
 
 
 class Between(msgspec.Struct):
-    """What passes between neighbouring blocks of a periodic grid of `rows` x `columns` blocks each time, whoever owns
-    them: (rows away, columns away, bytes) of each direction."""
+    """The bytes between neighbouring blocks of a periodic grid of `rows` x `columns` blocks in each exchange, for any
+    owners: (rows away, columns away, bytes) of each direction."""
 
     rows: Annotated[int, Meta(ge=1, le=2**24)]
     columns: Annotated[int, Meta(ge=1, le=2**24)]
@@ -75,8 +75,8 @@ class Between(msgspec.Struct):
 
 
 class Messages(msgspec.Struct):
-    """A plan of messages: `bytes` to each of `ranks` each time, and how many times this rank sent them; `between`: how
-    that follows from who owns which block."""
+    """A plan of messages: `bytes` to each of `ranks` in one exchange, and the number of exchanges, `calls`; `between`:
+    the bytes between blocks, from which the plan for other owners follows."""
 
     ranks: Annotated[list[Rank], Meta(max_length=RANKS_MOST)]
     bytes: Annotated[list[Count], Meta(max_length=RANKS_MOST)]
@@ -89,8 +89,8 @@ class Messages(msgspec.Struct):
 
 
 class Option(msgspec.Struct):
-    """What an option is for a promise (`schema.EFFECTS`), and the rows that it decides on, as TABLE:NAME with `*` for
-    any text; `of_ranks`: these depend on which blocks a rank has."""
+    """The `effect` of an option on guarantees (`schema.EFFECTS`), and the rows that it decides on, as TABLE:NAME with
+    `*` for any text; `of_ranks`: these rows depend on which blocks a rank owns."""
 
     effect: Literal[""] | Effect = ""
     records: Annotated[list[Annotated[str, Meta(pattern="^(values|fingerprints):", max_length=200)]],
@@ -99,14 +99,14 @@ class Option(msgspec.Struct):
 
 
 class Ledger(msgspec.Struct):
-    """What the ledger of predictions held when the run began: its number of rows and the hash of the last."""
+    """The ledger of predictions when the run began: its number of rows and the hash of the last row."""
 
     rows: Count
     head: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 
 class Head(msgspec.Struct):
-    """The attributes of one rank, decoded (docs/reference/trace.md). Others are allowed, and believed in nothing."""
+    """The attributes of one rank, decoded (docs/reference/trace.md). Other attributes are allowed and not used."""
 
     format: str
     schema: int
@@ -141,14 +141,14 @@ class Head(msgspec.Struct):
     tracer: TracerCost | UnsetType = UNSET
 
 
-# What each attribute says, in Markdown: links lead from a page of docs/reference.
+# The meaning of each attribute, in Markdown, with links relative to docs/reference.
 MEANINGS = {
-    "format": "`fpna-trace`: a file without it is of another program",
-    "schema": "5; a file of another schema is refused",
+    "format": "`fpna-trace`; a file without it comes from another program",
+    "schema": "5; files of another schema are refused",
     "app": "`coupled`",
     "config": "effective configuration by section, defaults included",
     "problem": "hash of the options that define the experiment: only runs with equal hashes are compared",
-    "problem_options": "these options and their values",
+    "problem_options": "the options in this hash, with their values",
     "method": "the experimental factors: guarantee, device, ownership, closure evaluation",
     "options": "the effect of each option on promises and comparisons, see [the trace](trace.md#what-a-run-states)",
     "regions": 'the kind of each region, `{"halo": "exchange"}`',
@@ -169,8 +169,8 @@ MEANINGS = {
     "messages": "the bytes that a region sends to each rank, by plan, and how often, see "
     "[the trace](trace.md#what-a-run-states)",
     "guarantee": "the requested level",
-    "run_id": "one launch; one batch allocation (empty outside)",
-    "allocation_id": "one launch; one batch allocation (empty outside)",
+    "run_id": "identifies the launch; identifies the batch allocation (empty outside one)",
+    "allocation_id": "identifies the launch; identifies the batch allocation (empty outside one)",
     "started": "UTC, ISO 8601",
     "ledger": "with `--ledger` only: how many `rows` the ledger of predictions had when the run began, and its "
     "`head`, the hash of the last ([predict](../explanation/prediction.md#the-ledger))",
@@ -180,11 +180,11 @@ MEANINGS = {
     "clock_drift": "this rank's clock minus rank 0's, at start; its change per second (once known, at the end)",
     "complete": "true only after a regular end; believed only in a file that is sealed",
     "rank": "the rank that wrote the file",
-    "size": "how many ranks ran",
-    "seed": "of the run",
-    "repeats": "how many the run was to make",
+    "size": "the number of ranks",
+    "seed": "the seed of the run",
+    "repeats": "the requested number of repeats",
     "chain": "the version of [heads](../how-to/verify.md#heads)",
-    "tracer": "the group of what tracing cost; absent where the run was killed",
+    "tracer": "the group with the cost of tracing; empty if the run was killed",
 }
 
 
@@ -196,21 +196,21 @@ def check(attributes: dict[str, Any], where: str) -> None:
 
 
 def problem_hash(app: str, problem: Mapping[str, Any]) -> str:
-    """16 hex digits that two runs share exactly if they run `app` on the same problem."""
+    """The hash of `app` and the options of its problem, 16 hex digits: equal for runs of the same problem."""
     text = json.dumps([app, problem], sort_keys=True)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
 def orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """How a run added, by its `reductions`, in words, scalars first: `ring`, `ring in float64`. Those that the
-    application chose for a study of its own are left out."""
+    """The labels of a run's `reductions`, scalars first: `ring`, `ring in float64`. Leaves out orderings that the
+    application chose for its own study."""
     own = [(math.prod(r.get("shape", ())), name, r) for name, r in reductions.items()]
     ordered = (r for *_, r in sorted(own, key=lambda each: each[:2]) if r.get("decided") != "application")
     return list(dict.fromkeys(map(label_of, ordered)))
 
 
 def label_of(reduction: Mapping[str, Any]) -> str:
-    """Ordering, accumulation and wire of one reduction, in words."""
+    """The label of one reduction: ordering, accumulation and wire."""
     accumulation, wire = reduction.get("accumulation", "working"), reduction.get("wire", "as is")
     held = f" in {accumulation}" if accumulation != "working" else ""
     return reduction["ordering"] + held + (f" over {wire}" if wire != "as is" else "")

@@ -1,4 +1,4 @@
-"""The heads of a run, as the trace of its rank 0 has them; `checked` makes them again from what all ranks recorded."""
+"""The heads in the trace of rank 0; `checked` computes them again from the records of all ranks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from miniapps.trace.chain import BEGIN, CHECKPOINT, HEAD, STATE, VERSION, Mark, 
 from miniapps.trace.reader import RankTrace
 from miniapps.trace.schema import TraceError
 
-FIRST = "fpna-chain-1"  # the version of heads of traces that name none
+FIRST = "fpna-chain-1"  # version of the heads in a trace that names none
 FOLDER = "checkpoints"  # of a run
 STATED = (
     "app",
@@ -28,8 +28,8 @@ STATED = (
 
 @dataclass(frozen=True)
 class Chain:
-    """The heads of one repeat as its run recorded them. `begin`: the step and the head of the checkpoint that it
-    continues from, -1 and the genesis of its problem where it starts anew."""
+    """The recorded heads of one repeat. `begin`: (step, head) of the checkpoint from which it continues, or (-1, hash
+    of its problem) for a new chain."""
 
     repeat: int
     begin: tuple[int, str]
@@ -37,30 +37,32 @@ class Chain:
 
 
 def problem_of_trace(attributes: Mapping[str, Any]) -> bytes:
-    """`problem_of` of a run by the attributes of its trace."""
+    """`problem_of` the run with these attributes."""
     return problem_of(attributes["app"], attributes["problem_options"], fingerprint_of(attributes))
 
 
 def fingerprint_of(attributes: Mapping[str, Any]) -> str:
-    """How the fingerprints of a trace were computed, one of `schema.FINGERPRINTS`."""
+    """The kind of fingerprints in a trace, one of `schema.FINGERPRINTS`."""
     return attributes.get("config", {}).get("run", {}).get("fingerprint", "xxh3")
 
 
 def chains(trace: RankTrace) -> list[Chain]:
-    """The chains in the trace of rank 0, by repeat. Raises TraceError where its rows of them are not whole."""
+    """The chains in the trace of rank 0, by repeat. Raises TraceError if rows of heads are missing or not in order."""
     if missing := [key for key in STATED if key not in trace.attributes]:
         raise TraceError(f"{trace.path}: the attribute {missing[0]} is missing; leave this run out")
     heads, checkpoints, states, begins = (_words(trace, name) for name in (HEAD, CHECKPOINT, STATE, BEGIN))
     if heads and (version := trace.attributes.get("chain", FIRST)) != VERSION:
         raise TraceError(
-            f"{trace.path}: its heads are of version {version!r}, and this program makes those of {VERSION!r} alone; "
-            "check it with the release that made it, or run it again"
+            f"{trace.path}: its heads have version {version!r}, and this program knows only {VERSION!r}; check it with "
+            "the release that wrote it, or run it again"
         )
     genesis = problem_of_trace(trace.attributes).hex()
     begun = _begun(trace)
     found: dict[int, list[Mark]] = {}
     if heads.keys() != checkpoints.keys() ^ states.keys():
-        raise TraceError(f"{trace.path}: a head without what it is over; copy the run again, or leave it out")
+        raise TraceError(
+            f"{trace.path}: a head without the hash of its checkpoint or state; copy the run again, or leave it out"
+        )
     for place, head in heads.items():
         mark = Mark(*place, head, checkpoints.get(place, ""), states.get(place, ""))
         found.setdefault(mark.repeat, []).append(mark)
@@ -88,7 +90,7 @@ def chains(trace: RankTrace) -> list[Chain]:
 
 
 def are_all(numbers: set[int], count: int) -> bool:
-    """Whether `numbers` are 0 to `count` - 1, however large a count is stated."""
+    """Whether `numbers` are 0 to `count` - 1; cheap even for a huge stated count."""
     return len(numbers) == count and max(numbers, default=-1) == count - 1
 
 
@@ -98,7 +100,7 @@ def checkpoint_file(repeat: int, step: int) -> str:
 
 
 def _words(trace: RankTrace, name: str) -> dict[tuple[int, int], str]:
-    """{(repeat, step): 64 hex digits} of rows in two halves. Raises TraceError where one is missing."""
+    """{(repeat, step): 64 hex digits} of the rows `name`, two per head. Raises TraceError where one is missing."""
     halves: dict[tuple[int, int], dict[int, str]] = {}
     rows = trace.tables["fingerprints"]
     if name not in trace.names:
@@ -120,7 +122,7 @@ def _words(trace: RankTrace, name: str) -> dict[tuple[int, int], str]:
 
 
 def _begun(trace: RankTrace) -> dict[int, int]:
-    """{repeat: step of the checkpoint that it continues from}."""
+    """{repeat: step of the checkpoint from which it continues}."""
     rows = trace.tables["values"]
     if BEGIN not in trace.names:
         return {}

@@ -1,15 +1,15 @@
-"""What can be compared of two runs on other numbers of ranks, or in which ranks own other blocks.
+"""Selects the comparable records of two runs with other numbers of ranks or other owners of blocks.
 
 | record | compared |
 |---|---|
-| what a rank has, gives or gets by itself | no |
-| the total of a reduction | where all ranks of both runs took part, with the same operation |
-| what all ranks hold or gather together (`global:`) | yes: its name says how many numbers of which type |
-| other records of what passes | where all reductions of both runs were over all ranks |
-| any of these, of another number of elements or another type in both | no, by its sizes |
+| data, messages or contributions of a single rank | no |
+| the total of a reduction | if all ranks of both runs took part, with the same operation |
+| data that all ranks hold or gather together (`global:`) | yes: the name states count and type |
+| other records between states | if all reductions of both runs were over all ranks |
+| any of these with another number of elements or another type | no |
 
-Of programs under `fpna run` the steps count collective calls on all ranks. A communicator may have all ranks of one run
-and a part of another's, so that one place of the program has two steps: `align` finds them by the order of the calls.
+The steps of a program under `fpna run` count collective calls on all ranks. A communicator may have all ranks of one
+run and only some of another. Then one place of the program has two steps: `align` matches them by the order of calls.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ import numpy as np
 
 from miniapps.trace.records import GLOBAL, NODE, PASSING, SOURCE, TOTAL, is_state
 
-# Contributions of a whole rank, which depend on the blocks that it owns (miniapps.runner.watch).
+# Contributions of whole ranks, which depend on the blocks that each owns (miniapps.runner.watch).
 OF_A_RANK = re.compile(r"added:.* by rank \d+ of \d+")
-NOWHERE = -1  # in place of a step that the other run does not have
+NOWHERE = -1  # stands for a step that the other run lacks
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Of one run: how many ranks it has, what it states of its `options` and of its `reductions`."""
+    """The number of ranks of a run, and its statements about `options` and `reductions`."""
 
     size: int
     options: Mapping[str, Mapping[str, Any]]
@@ -40,32 +40,32 @@ class Layout:
 
     @cached_property
     def of_ranks(self) -> list[str]:
-        """The rows that depend on which blocks a rank has, as TABLE:NAME."""
+        """The rows that depend on which blocks a rank owns, as TABLE:NAME."""
         stated = (option for option in self.options.values() if option.get("of_ranks"))
         return [rows for option in stated for rows in option.get("records", ())]
 
     @property
     def counts_calls(self) -> bool:
-        """Whether steps count the collective calls of a program that runs as it is."""
+        """Whether steps count the collective calls of a program under `fpna run`."""
         return f"values:{SOURCE}*" in self.of_ranks
 
     @cached_property
     def own_arrays(self) -> bool:
-        """Whether ranks added up arrays of their own."""
+        """Whether any reduction was over fewer than all ranks."""
         return any(map(self.over_few, self.reductions.values()))
 
     def over_few(self, stated: Mapping[str, Any]) -> bool:
-        """Whether this reduction was over fewer ranks than there are."""
+        """Whether this reduction was over fewer than all ranks."""
         return 0 < int(stated.get("ranks", 0)) < self.size
 
 
 def of_a_rank(table: str, name: str, a: Layout, b: Layout) -> bool:
-    """Whether records of this name depend on what a rank has."""
+    """Whether records of this name depend on the blocks that a rank owns."""
     return bool(OF_A_RANK.fullmatch(name)) or any_matches([*a.of_ranks, *b.of_ranks], table, name)
 
 
 def partial(name: str, a: Layout, b: Layout) -> bool:
-    """Whether what is passed on as `name` is not of all ranks alike, in one of the runs."""
+    """Whether the record `name` between states covers only some ranks in one of the runs."""
     if name.startswith(GLOBAL):
         return False
     one, other = (run.reductions.get(name.removeprefix(TOTAL)) for run in (a, b))
@@ -75,31 +75,30 @@ def partial(name: str, a: Layout, b: Layout) -> bool:
 
 
 def resized(name: str, a: Layout, b: Layout) -> bool:
-    """Whether the runs state another array of the reduction whose total is `name`: of its first call, where there are
-    several."""
+    """Whether shape or dtype of the reduction whose total is `name` differ between the runs, in its first call."""
     one, other = (run.reductions.get(name.removeprefix(TOTAL), {}) for run in (a, b))
     return any(one.get(key) != other.get(key) for key in ("shape", "dtype"))
 
 
 def any_matches(stated: Iterable[str], table: str, name: str) -> bool:
-    """Whether a row of this table and name is among those that an option states; of states alone, unless it says what
-    passes between them."""
+    """Whether the `stated` rows of options include a row of this table and name. Patterns match records of states only,
+    unless they name records between states."""
     return any(
         (is_state(name) or of_passing(rows)) and fnmatchcase(f"{table}:{name}", rows) for rows in stated
     )
 
 
 def of_passing(rows: str) -> bool:
-    """Whether rows that an option states are of what passes between records."""
+    """Whether the stated `rows` are records between states."""
     return rows.partition(":")[2].startswith((*PASSING, NODE))
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """Which steps of a second run are the same place of the program as which of a first one.
+    """The steps of a first run `a` and a second run `b` at the same places of the program.
 
-    `a`, `b`: such steps, ascending, int64 (n,). Behind the last of them steps of the first run are `shift` more.
-    `parted`: the step of the first run from which on the two make other calls; None where they do not.
+    `a`, `b`: equal places, ascending, int64 (n,). After the last one, steps of the first run are larger by `shift`.
+    `parted`: the step of the first run from which the calls differ; None if they never do.
     """
 
     a: np.ndarray
@@ -108,7 +107,7 @@ class Alignment:
     parted: int | None = None
 
     def in_a(self, steps: np.ndarray) -> np.ndarray:
-        """The steps of the first run that are `steps` of the second, NOWHERE where there is none."""
+        """The steps of the first run that correspond to `steps` of the second; NOWHERE for none."""
         steps = np.asarray(steps, np.int64)
         at = np.searchsorted(self.b, steps)
         beyond = at == len(self.b)
@@ -119,10 +118,10 @@ class Alignment:
 
 
 def align(a: np.ndarray, b: np.ndarray) -> Alignment:
-    """The alignment of two runs whose calls are `a` and `b`: (step, name) of each, int64 (2, n), sorted and unique.
+    """Aligns two runs by their calls `a` and `b`: (step, name) of each call, int64 (2, n), sorted and unique.
 
-    The runs make the same calls as long as these have the same names in the same order, and calls of one step in one
-    run are of one step in the other.
+    Calls match as long as both runs have the same names in the same order, and calls of one step in one run share a
+    step in the other.
     """
     n = min(a.shape[1], b.shape[1])
     same = a[1, :n] == b[1, :n]

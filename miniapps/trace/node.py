@@ -1,8 +1,8 @@
-"""One file per node: the traces of its ranks, packed when they are complete.
+"""Packs the complete traces of a node's ranks into one file.
 
-Thousands of files of one run are a burden for parallel file systems, and for whoever copies or reads them. The ranks
-write one each all the same, so that whatever ends a run leaves them readable; at a regular end one rank of each node
-packs those of its node, table by table, and removes them.
+Thousands of files per run burden parallel file systems, copies and readers. Each rank still writes its own file, so
+that any end of a run leaves readable traces. After a regular end one rank of each node packs the files of its node,
+table by table, and removes them.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from miniapps.trace.schema import NAMED, NODE_FORMAT, SCHEMA, TABLES, TraceError
 from miniapps.untrusted.contents import CHUNK
 from miniapps.untrusted.sealed import write_sealed
 
-FILES = ("rank", "node")  # what one trace file may hold
+FILES = ("rank", "node")  # one trace file per rank or per node
 
 
 def pack_node(run: Path, node, rank: int, seals: dict[str, str]) -> tuple[dict[str, str], str]:
-    """Pack the closed traces in `run` of the ranks of the communicator `node`, of which this is `rank` of the run.
+    """Packs the closed traces in `run` of all ranks of the communicator `node`. Collective over `node`.
 
-    Collective over `node`. `seals` is {name: seal} of this rank's file. Returns the seals of the files that are there
-    now, a packed one on the rank that packed it, and what went wrong on that rank, else an empty string; then the files
-    of the ranks are kept.
+    `rank`: this rank of the run; `seals`: {name: seal} of its file. Returns the seals of the files after packing (that
+    of the packed file on the rank that packed), and an error on that rank, empty without one. After an error the files
+    of the ranks stay.
     """
     ranks = node.gather(rank)
     trouble, packed = "", {}
@@ -36,15 +36,17 @@ def pack_node(run: Path, node, rank: int, seals: dict[str, str]) -> tuple[dict[s
             packed = {name: pack([run / rank_file(each) for each in ranks], run / name)}
         except (OSError, TraceError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            trouble = f"the traces of {len(ranks)} ranks stay in files of their own, they cannot be packed: {reason}"
+            trouble = (
+                f"the traces of {len(ranks)} ranks cannot be packed and stay in separate files: {reason}"
+            )
     return (packed if node.bcast(not trouble) else seals), trouble
 
 
 def pack(paths: Iterable[Path], out: Path) -> str:
-    """Write the traces in `paths` (rank files of one run) into the new file `out`, by rank, and remove them.
+    """Writes the traces in `paths` (rank files of one run) into the new file `out`, by rank, then removes `paths`.
 
-    Returns the hash of `out` in hex. Nothing is removed before all is written. Raises TraceError for a trace that
-    cannot be read, OSError where `out` cannot be written; then there is no `out`.
+    Returns the seal of `out` in hex. Raises TraceError for an unreadable trace and OSError if `out` cannot be written;
+    then `out` does not exist and `paths` stay.
     """
     paths = list(paths)
     traces = sorted((read(path) for path in paths), key=lambda trace: trace.attributes["rank"])

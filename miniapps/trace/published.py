@@ -1,4 +1,4 @@
-"""Heads that a run published while it went on: the lines `CHAIN step=S head=H` in text that others kept."""
+"""Heads that a run published: the lines `CHAIN step=S head=H` in its saved output."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MOST = 2**26  # bytes of the output of a job
 LINE = re.compile(
     r"(?:\S{1,40}? ?)?CHAIN step=([0-9]{1,10}) head=([0-9a-f]{64})(?: repeat=([0-9]{1,10}))?\s*"
 )
-BEGUN = re.compile(r"(?:\S{1,40}? ?)?CHAIN step=")  # of a line that was cut off
+BEGUN = re.compile(r"(?:\S{1,40}? ?)?CHAIN step=")  # also matches a line that was cut off
 
 Place = tuple[int, int]  # repeat and step
 
 
 @dataclass(frozen=True)
 class Published:
-    """The `heads` in a file, by repeat and step, and the numbers of lines that begin as such and cannot be read."""
+    """The `heads` in a file by (repeat, step), and the numbers of `unread` lines, which were cut off."""
 
     path: Path
     heads: dict[Place, str]
@@ -35,9 +35,11 @@ class Published:
 
 @dataclass(frozen=True)
 class Compared:
-    """The published heads beside those of a run: `equal` ones; `other`, where another was published; `unpublished`
-    heads of the run; published heads that it has none for (`absent`), and that are of steps `before` the checkpoint it
-    continues from, or `later` than its last head that could be compared."""
+    """Published heads compared with the heads of a run.
+
+    Heads of the run: `equal` to the published ones, `other` (with the published head), `unpublished`. Published heads
+    without a head of the run: `absent`, `before` the checkpoint from which it continues, `later` than the last compared
+    head. `begins`: (place, head of the checkpoint, published head) where these two differ."""
 
     equal: list[Mark] = field(default_factory=list)
     other: list[tuple[Mark, str]] = field(default_factory=list)
@@ -45,13 +47,11 @@ class Compared:
     absent: list[Place] = field(default_factory=list)
     before: list[Place] = field(default_factory=list)
     later: list[Place] = field(default_factory=list)
-    begins: list[tuple[Place, str, str]] = field(
-        default_factory=list
-    )  # other heads of where the run continues from
+    begins: list[tuple[Place, str, str]] = field(default_factory=list)
 
     @property
     def wrong(self) -> list[str]:
-        """What contradicts the run, a sentence each."""
+        """The contradictions to the run, a sentence each."""
         sentences = [
             f"step {mark.step}{_of(mark.repeat)}: the head is {mark.head}, and {head} was published"
             for mark, head in self.other
@@ -66,7 +66,7 @@ class Compared:
         ]
 
     def sentence(self, published: Published) -> str:
-        """How many were compared, and which were not."""
+        """States how many heads were compared, and which were not."""
         total = len(self.equal) + len(self.other) + len(self.unpublished)
         lines = [
             f"{len(self.equal) + len(self.other)} of {total} heads were published in {printable(str(published.path))}"
@@ -77,20 +77,20 @@ class Compared:
             lines.append(f"not published: {_listed((m.repeat, m.step) for m in self.unpublished)}")
         if self.later:
             lines.append(
-                f"published, and not compared, since the run is read up to an earlier step: {_listed(self.later)}"
+                f"published, but not compared, since the run is only readable up to an earlier step: "
+                f"{_listed(self.later)}"
             )
         if self.before:
             lines.append(
-                f"published, and before the checkpoint that the run continues from: {_listed(self.before)}"
+                f"published, but before the checkpoint from which the run continues: {_listed(self.before)}"
             )
         if published.unread:
-            lines.append(f"cut off, and not compared: line {', '.join(map(str, published.unread[:4]))}")
+            lines.append(f"cut off and not compared: line {', '.join(map(str, published.unread[:4]))}")
         return "; ".join(lines) + "."
 
 
 def read_published(path: str | os.PathLike) -> Published:
-    """The heads in the file `path`. Raises Refused where there are none, or two of one step, and where it cannot be
-    read."""
+    """Reads the heads in the file `path`. Raises Refused if it cannot be read, has no heads, or two of one step."""
     path, shown = Path(path), printable(os.fspath(path))
     try:
         content = io.BytesIO(read_bytes(path, MOST, links=True))
@@ -118,7 +118,7 @@ def read_published(path: str | os.PathLike) -> Published:
 
 
 def compare(published: Published, checked: Checked) -> Compared:
-    """Which heads of a run were published, and which otherwise."""
+    """Compares the published heads with the heads of a run."""
     result = Compared()
     rest = dict(published.heads)
     for mark in checked.marks:

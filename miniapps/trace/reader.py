@@ -1,9 +1,9 @@
-"""Reads trace files into NumPy columns, believes none of them unchecked, and knows nothing of applications or MPI.
+"""Reads trace files into NumPy columns after checking them; independent of applications and MPI.
 
-A file is read into memory in one piece. Its seal is checked before HDF5 opens it there, by the low-level interface of
-h5py: three times as fast as reading dataset by dataset from disk, and without a lock on a file that a running program
-still writes. Then its contents are checked object by object, the rows against the hashes of the last commit, and the
-attributes against a schema (docs/reference/trace.md).
+The reader loads a whole file into memory, checks its seal, and opens it there by the low-level interface of h5py. That
+is three times as fast as reading datasets from disk, and needs no lock on a file that a running program still writes.
+Then it checks every object, the rows against the hashes of the last commit, and the attributes against a schema
+(docs/reference/trace.md).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from miniapps.untrusted.regular import open_regular, require_dense
 from miniapps.untrusted.sealed import HEADER, sealed
 from miniapps.untrusted.text import printable, whole
 
-TRIES = 5  # to read a file that is written to meanwhile
+TRIES = 5  # to read a file that a running program writes to
 FILES = re.compile(r"(rank|node)-\d{5,9}\.h5")
 FILE_MOST = 8 * 2**30  # bytes
 END_OF_FILE = 40  # bytes into a superblock of version 0
-NAMES_MOST = 2**20  # of one file
-# What integers of the tables are: [low, end). Times are far from where their sums overflow.
+NAMES_MOST = 2**20  # in one file
+# Ranges [low, end) of integers in the tables. Sums of times cannot overflow.
 BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start": (0, 2**62), "end": (0, 2**62),
           "bytes": (0, 2**62), "flops": (0, 2**62), "after": (0, 2**62), "count": (0, 2**62)}  # fmt: skip
 
@@ -51,11 +51,11 @@ BOUNDS = {"repeat": (0, 2**31), "step": (0, 2**31), "block": (-1, 2**31), "start
 class RankTrace:
     """The trace of one rank.
 
-    `attributes` of the root group, JSON decoded, with those of the group `tracer` as a dict under "tracer"
-    (empty where the run was killed); `names[i]` is the name that the integer `i` of a `name` column stands
-    for; `tables[table][column]` is an array of the committed rows; `digest` is the seal of the file, empty where
-    the run was killed. Of such a file the rows are those of the last moment at which all tables were written together,
-    in the repeat and the step `at`: no row of a step before it is missing. `at` is None where the file was closed.
+    `attributes`: of the root group, JSON decoded, with the attributes of the group `tracer` as a dict under "tracer"
+    (empty if the run was killed); `names[i]`: the name for the integer `i` in a column `name`; `tables[table][column]`:
+    the committed rows; `digest`: the seal of the file, empty if the run was killed. From a file that was never closed
+    come the rows up to the last moment at which all tables were written together, in `at` = (repeat, step): no row of
+    a step before `at` is missing. `at` is None for a closed file.
     """
 
     path: Path
@@ -67,18 +67,18 @@ class RankTrace:
 
     @property
     def complete(self) -> bool:
-        """Whether the run came to a regular end; if not, the tables end at the last flush."""
+        """Whether the run ended regularly; if not, the tables end at the last flush."""
         return self.attributes["complete"]
 
 
 def read(
     path: str | os.PathLike, tables: Iterable[str] | None = None, image: bytes | None = None
 ) -> RankTrace:
-    """Read one `rank-*.h5`: the attributes, and the given `tables` (all of `schema.TABLES` where None, none where
-    empty). `image` are its bytes, where the caller has them.
+    """Reads one `rank-*.h5`: the attributes, and the given `tables` (None: all of `schema.TABLES`; empty: none).
+    `image`: the bytes of the file, if the caller has them.
 
-    Raises TraceError, naming the file and the remedy, when it is missing, not HDF5, damaged, not a trace or
-    of another schema.
+    Raises TraceError, with the file and the remedy, for a file that is missing, not HDF5, damaged, not a trace or of
+    another schema.
     """
     return read_all(path, tables, image)[0]
 
@@ -86,7 +86,8 @@ def read(
 def read_all(
     path: str | os.PathLike, tables: Iterable[str] | None = None, image: bytes | None = None
 ) -> list[RankTrace]:
-    """The traces in one file, by rank: one of a `rank-*.h5`, several of a `node-*.h5`. Otherwise as `read`."""
+    """Reads the traces in one file, by rank: one from a `rank-*.h5`, several from a `node-*.h5`. Otherwise as
+    `read`."""
     path = Path(path)
     wanted = list(TABLES) if tables is None else list(tables)
     if unknown := [table for table in wanted if table not in TABLES]:
@@ -113,8 +114,8 @@ def read_all(
 
 
 def _to_its_end(image: bytes) -> bytes:
-    """The bytes of a file that was not closed, its superblock saying that it goes to its end: a kill in the midst of a
-    flush may leave what is committed beyond the end that was written before."""
+    """The bytes of an unclosed file with the end of file corrected in its superblock: a kill during a flush may leave
+    committed data beyond the recorded end."""
     begin, end = HEADER + END_OF_FILE, HEADER + END_OF_FILE + 8
     if image[HEADER : HEADER + 9] != b"\x89HDF\r\n\x1a\n\0" or len(image) < end:
         return image
@@ -122,9 +123,9 @@ def _to_its_end(image: bytes) -> bytes:
 
 
 def read_image(path: str | os.PathLike) -> bytes:
-    """The bytes of a trace file, as they were at one moment, even if a running program writes to it.
+    """The bytes of a trace file at one moment, even if a running program writes to it.
 
-    Raises TraceError where it is missing, cannot be read, or is no regular file.
+    Raises TraceError if the file is missing, unreadable, or not a regular file.
     """
     path = Path(path)
     shown = printable(str(path))
@@ -145,28 +146,27 @@ def read_image(path: str | os.PathLike) -> bytes:
         raise TraceError(
             f"{shown}: cannot be read: {error.strerror}; make it readable, or leave this run out"
         ) from error
-    raise TraceError(f"{shown}: is being written to all the time; read it again when the run has ended")
+    raise TraceError(f"{shown}: a program keeps writing to it; read it again when the run has ended")
 
 
 def trace_files(run: str | os.PathLike) -> list[Path]:
-    """The trace files in the directory `run`, of ranks and of nodes, sorted by name; empty where there are none."""
+    """The trace files of ranks and nodes in the directory `run`, sorted by name."""
     return sorted(path for path in Path(run).glob("*.h5") if FILES.fullmatch(path.name))
 
 
 def raw_logs(run: str | os.PathLike) -> list[Path]:
-    """The logs in the directory `run` whose processes were killed before `fpna run` made traces of them."""
+    """The logs in the directory `run` from which `fpna run` made no traces, because its processes were killed."""
     return sorted(Path(run).glob("raw-*.log"))
 
 
 def how_to_recover(run: str | os.PathLike) -> str:
-    """What to do about such logs; empty where there are none."""
-    return (
-        f"its processes were killed before they wrote them: fpna run --recover {run}" if raw_logs(run) else ""
-    )
+    """The advice for a run with such logs; empty without any."""
+    advice = f"its processes were killed before they wrote its traces: fpna run --recover {run}"
+    return advice if raw_logs(run) else ""
 
 
 def in_this_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """`function(*arguments)`: how files are opened where no other process does it."""
+    """Returns `function(*arguments)`: the default way to call functions that open files."""
     return function(*arguments)
 
 
@@ -176,10 +176,11 @@ def read_run(
     ranks: Iterable[int] | None = None,
     call: Callable[..., Any] = in_this_process,
 ) -> Iterator[RankTrace]:
-    """The traces of all ranks of the directory `run`, or of some, rank 0 first; one file is in memory at a time.
+    """Yields the traces of all `ranks` of the directory `run` (None: all), rank 0 first, with one file in memory at a
+    time. `tables` as for `read`.
 
-    `call(function, path, *arguments)` carries out what opens files. Raises TraceError when there are none, when the
-    trace of a rank is missing, when one cannot be read or is of another rank than its name says.
+    `call(function, path, *arguments)` runs every function that opens files. Raises TraceError if there are no traces,
+    if the trace of a rank is missing or unreadable, or if it is of another rank than its name says.
     """
     wanted = None if ranks is None else set(ranks)
     columns = None if tables is None else list(tables)
@@ -201,7 +202,7 @@ def read_run(
 def rank_files(run: str | os.PathLike) -> list[Path]:
     """The file that holds the trace of each rank of the directory `run`, rank 0 first.
 
-    Raises TraceError when there are none or when the trace of a rank is missing.
+    Raises TraceError if there are none, or if the trace of a rank is missing.
     """
     run = Path(run)
     files = trace_files(run)
@@ -235,7 +236,7 @@ def _of_rank(
     inner = contents.subgroup(root, "tracer", None, shown)
     attributes |= {
         "tracer": contents.attributes(inner, shown),
-        "complete": bool(digest) and attributes["complete"],  # a file that is not sealed was never finished
+        "complete": bool(digest) and attributes["complete"],  # a file without a seal was never finished
     }
     tail = contents.subgroup(root, "tail", len(GROWING), shown)
     tables = {
@@ -264,9 +265,9 @@ def _of_node(
         for name in ("attributes", "names")
     )
     if not (isinstance(heads, list) and isinstance(names, list) and all(isinstance(n, str) for n in names)):
-        raise ValueError("attributes and names are no lists")
+        raise ValueError("attributes and names are not lists")
     if any(not isinstance(head, dict) or head.get("schema") != attributes["schema"] for head in heads):
-        raise ValueError("the schema of its ranks is not its own")
+        raise ValueError("its schema is not that of its ranks")
     begin = contents.subgroup(root, "rows", len(TABLES), shown)
     tables, ends = {}, {}
     for table in wanted:
@@ -281,9 +282,9 @@ def _of_node(
         }
         lengths = {len(rows) for rows in tables[table].values()}
         if len(ends[table]) != len(heads) + 1 or ends[table][0] or (np.diff(ends[table]) < 0).any():
-            raise ValueError(f"rows/{table} is not of {len(heads)} ranks")
+            raise ValueError(f"rows/{table} does not divide the rows between {len(heads)} ranks")
         if lengths != {int(ends[table][-1])}:
-            raise ValueError(f"{table} has not {ends[table][-1]} rows")
+            raise ValueError(f"{table} does not have {ends[table][-1]} rows")
     traces = []
     for i, head in enumerate(heads):
         own = {
@@ -295,7 +296,7 @@ def _of_node(
 
 
 def _known(image: bytes, shown: str) -> None:
-    """Raise TraceError for a file that is whole, but not one that this version reads."""
+    """Raise TraceError for an HDF5 file of another schema: it lacks our header."""
     if image.startswith(b"\x89HDF\r\n\x1a\n"):
         raise TraceError(
             f"{shown}: an HDF5 file, but not a trace of schema {SCHEMA}: repeat the run with "
@@ -324,8 +325,8 @@ def _attributes(root, shown: str) -> dict[str, Any]:
 def _committed(
     table: str, main, tail, commit: Commit, shown: str, room: contents.Room, closed: bool
 ) -> dict[str, np.ndarray]:
-    """The committed rows of a table, those in full chunks, then those of the tail; their hash is checked. Of a file
-    that was not `closed`, those that were written together with the other tables."""
+    """The committed rows of a table, from full chunks and the tail, after checking their hash. From a file that was
+    not `closed`, only the rows that were written together with the other tables."""
     rows, tail_rows = commit.rows[table], commit.tail_rows[table]
     # Most runs have tables without rows, and opening a dataset takes long.
     empty = not rows + tail_rows and commit.digests[table] == Hasher(table).digest()
@@ -348,7 +349,7 @@ def _committed(
 
 
 def _check(trace: RankTrace, shown: str) -> None:
-    """Raise Refused unless attributes and rows are such as this program writes."""
+    """Raise Refused unless attributes and rows have the form that this program writes."""
     for key in JSON_ATTRIBUTES:
         if isinstance(trace.attributes.get(key), str):
             trace.attributes[key] = records.loads(
@@ -357,7 +358,7 @@ def _check(trace: RankTrace, shown: str) -> None:
     trace.attributes.update(whole(trace.attributes))
     trace.names[:] = map(whole, trace.names)
     if len(set(trace.names)) < len(trace.names):
-        raise Refused(f"{shown}: the same name twice in names; it is none of ours: leave this run out")
+        raise Refused(f"{shown}: names has a name twice, which this program never writes; leave this run out")
     check(trace.attributes, shown)
     size = trace.attributes["size"]
     for table, columns in trace.tables.items():
@@ -367,18 +368,18 @@ def _check(trace: RankTrace, shown: str) -> None:
             rows = columns.get(column)
             if rows is not None and not low <= rows.min() <= rows.max() < end:
                 raise Refused(
-                    f"{shown}: {table}/{column} has numbers below {low} or from {end} on; leave this run out"
+                    f"{shown}: {table}/{column} has numbers below {low} or not below {end}; leave this run out"
                 )
         if "ranks" in columns and columns["ranks"].shape[1] != size:
             raise Refused(
-                f"{shown}: {table}/ranks is of {columns['ranks'].shape[1]} ranks, not {size}; leave it out"
+                f"{shown}: {table}/ranks has {columns['ranks'].shape[1]} ranks, not {size}; leave this run out"
             )
 
 
 def _text(line: str) -> str:
     name = json.loads(line)
     if not isinstance(name, str):
-        raise ValueError("names has a line that is no text")
+        raise ValueError("names has a line that is not text")
     return name
 
 

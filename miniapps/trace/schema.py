@@ -1,4 +1,4 @@
-"""What a trace file holds: the names and types that the writer and the reader share."""
+"""The schema of a trace file: names and types shared by writer and reader."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import xxhash
 
 FORMAT = "fpna-trace"
 NODE_FORMAT = "fpna-trace-node"  # the ranks of a node in one file
-SCHEMA = 5  # of no other are files read
+SCHEMA = 5  # files of another schema are refused
 
-# What a region is, stated when it is named. A wait is for messages that the region around it has sent; `other` stands
-# around others, or reads what they made.
+# The kind of a region, stated when it is named. A `wait` is for messages that its enclosing region sent; `other`
+# encloses other regions, or reads their results.
 Kind = Literal["compute", "collective", "exchange", "wait", "file", "other"]
 KINDS: tuple[str, ...] = get_args(Kind)
 COMPUTE, COLLECTIVE, EXCHANGE, WAIT, FILE, OTHER = KINDS
 
-# What an option is for a promise and for a comparison of times, stated where it is declared.
+# How an option affects guarantees and timing comparisons, stated where it is declared.
 Effect = Literal[
     "reduction", "replay", "guarantee", "ownership", "spread", "threads", "device", "fault", "cost", "size", "source",
     "restart", "until", "fingerprint", "machine",
 ]  # fmt: skip
 EFFECTS: dict[Effect, str] = {
-    "reduction": "requests how global sums are added; the trace records what was used",
+    "reduction": "requests how global sums are added; the trace records the orderings used",
     "replay": "repeats recorded orders of arrival and recorded choices",
     "guarantee": "follows the guarantee unless it is given",
     "ownership": "assigns blocks to ranks: free under layout",
@@ -38,10 +38,10 @@ EFFECTS: dict[Effect, str] = {
     "restart": "names the checkpoint from which a run continues",
     "until": "stops a run before its problem ends",
     "fingerprint": "chooses the hash of fingerprints: two kinds cannot be compared",
-    "machine": "chooses what of the machine is measured: such runs are calibrations",
+    "machine": "chooses which parts of the machine a calibration measures",
 }
 FINGERPRINTS = ("xxh3", "sha256")
-Decider = Literal["guarantee", "option", "application"]  # of how a reduction adds
+Decider = Literal["guarantee", "option", "application"]  # chooses the ordering of a reduction
 
 # Columns of each table, in the order in which they are stored. `ranks` of `order` has a second axis of
 # length `size`, all others have one axis.
@@ -98,28 +98,28 @@ TABLES: dict[str, dict[str, str]] = {
     },
     "usage": {"repeat": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }
-# What a row of each table says, in Markdown: links lead from a page of docs/reference.
+# The meaning of a row of each table, in Markdown, with links relative to docs/reference.
 MEANINGS: dict[str, str] = {
-    "events": "a region: `start` and `end` in ns by this rank's clock; `bytes` and `flops` are 0 where not known",
+    "events": "a region: `start` and `end` in ns by this rank's clock; `bytes` and `flops` are 0 if unknown",
     "values": "a number; `block` is -1 for the whole",
     "fingerprints": "the hash of an array, `hi` and `lo`; `block` is -1 for the whole",
-    "sizes": "[how large an array is](trace.md#sizes): `repeat`, `step`, `name`, `block` and `after` are those of the "
-    "fingerprint of the same array",
-    "order": "who was added when: `name` is the reducer, `ranks` has a second axis of length `size`",
+    "sizes": "[the size of an array](trace.md#sizes): `repeat`, `step`, `name`, `block` and `after` equal those of its "
+    "fingerprint",
+    "order": "the ranks in the order of addition: `name` is the reducer, `ranks` has a second axis of length `size`",
     "choices": "a decision from a clock, or by a policy; `block` is -1 for the whole",
-    "usage": "resources of this process in the step, in seconds: `cpu_time`, `cpu`, and, at the step of a head, "
+    "usage": "CPU seconds in the step: `cpu_time` of the process, `cpu` of its main thread and, at the step of a head, "
     "`chain_cpu`, a part of `cpu`; [over a mesh](../explanation/partition.md#utilisation) `utilisation`, and at step 0 "
     "`model_flops` and `core_rate`",
 }
-# The names, as lines of JSON in UTF-8, and the columns that index them.
+# Columns that index the names, which are lines of JSON in UTF-8.
 NAMED = ("name", "choice", "dtype")
 NAMES = {"names": {"text": "uint8"}}
 GROWING = TABLES | NAMES
-# In `usage`. By every rank, in seconds: of this process with all its threads; of the thread that runs the application,
-# from which the time of a step less what other programs took of it follows where no rank waits; at the step of a head,
-# what the chain took of the latter since the head before. Over a mesh, by rank 0:
-# at step 0 the floating-point operations of a step, and those that one core does in a second; of each step its part of
-# the rate of all cores.
+# Names in `usage`. Every rank records CPU seconds: of the process with all threads; of the thread that runs the
+# application, which where no rank waits gives step time minus the time other processes took; at the step of a head, the
+# part of the latter that the chain took since the previous head. Over a mesh, rank 0 records: at step 0 the
+# floating-point operations of a step, and the operations per second of one core; in each step the used part of the rate
+# of all cores.
 CPU_TIME, THREAD_TIME, CHAIN_TIME = "cpu_time", "cpu", "chain_cpu"
 MODEL_FLOPS, CORE_RATE, UTILISATION = "model_flops", "core_rate", "utilisation"
 
@@ -142,19 +142,19 @@ def node_file(rank: int) -> str:
 
 
 def fingerprint(array: np.ndarray, kind: str = "xxh3") -> bytes:
-    """16 bytes that identify the dtype, the shape and the bits of `array` (any shape, any plain dtype).
+    """The fingerprint of `array` (any shape, any plain dtype): 16 bytes that identify its dtype, shape and bits.
 
-    XXH3 (128 bits) over `dtype.str` in little-endian form, the shape and the little-endian bytes in C order, so
-    that the hash depends neither on the memory layout nor on the byte order of the machine. +0.0 and -0.0 differ,
-    and so do NaNs with different payloads. It tells differences, at 20 GB/s; it is no proof against forgery, as the
-    first half of SHA-256 of the same bytes is (`kind` "sha256").
+    XXH3 (128 bits) over `dtype.str` in little-endian form, the shape and the little-endian bytes in C order. So the
+    hash depends neither on the memory layout nor on the byte order of the machine. +0.0 and -0.0 differ, and so do
+    NaNs with different payloads. XXH3 shows differences, at 20 GB/s, but does not resist forgery; `kind` "sha256", the
+    first half of SHA-256 of the same bytes, does. Raises TypeError for objects, ValueError for an unknown `kind`.
     """
     array = np.asarray(array)
     return fingerprint_rows(array[np.newaxis], kind)[0]
 
 
 def fingerprint_rows(arrays: np.ndarray, kind: str = "xxh3") -> list[bytes]:
-    """The fingerprints of `arrays[0]`, `arrays[1]`, ..., for little more than the time to read them."""
+    """The fingerprints of `arrays[0]`, `arrays[1]`, ..., in little more than the time to read them."""
     arrays = np.asarray(arrays)
     if arrays.dtype.hasobject:
         raise TypeError(f"an array of dtype {arrays.dtype} has no bits to hash; pass a plain numeric array")
@@ -163,7 +163,7 @@ def fingerprint_rows(arrays: np.ndarray, kind: str = "xxh3") -> list[bytes]:
     little = arrays.astype(arrays.dtype.newbyteorder("<"), order="C", copy=False)
     begin = f"{little.dtype.str}{little.shape[1:]}".encode()
     begun = xxhash.xxh3_128(begin) if kind == "xxh3" else hashlib.sha256(begin)
-    # Bytes, because a hash takes no arrays of ml_dtypes and the like, and no empty N-d buffers.
+    # As bytes: hashes accept neither arrays of ml_dtypes nor empty N-d buffers.
     data = little.reshape(-1).view(np.uint8).data
     size = len(data) // max(len(little), 1)
     digests = []

@@ -1,12 +1,12 @@
-"""The file of one rank on disk: what is committed stays readable whenever the process is killed.
+"""Stores the trace of one rank so that committed rows stay readable whenever the process is killed.
 
-Bytes that a commit vouches for are never moved or written again. A compressed chunk is written once, when it
-is full. Rows that do not fill one yet go uncompressed into the `tail`, at fixed places, until they do. Chunks of one
-table fill earlier than those of another, so a file that was never closed is read up to the last moment at which all
-tables were written together.
-`committed` is raised after the data has reached the operating system, in one write, and carries the hashes of what it
-vouches for (`commits`). (When compressed chunks grew in place, one in seven files that were killed while they flushed
-could not be read.) A file that is closed is sealed by a hash of all its bytes (`miniapps.untrusted.sealed`).
+Committed bytes are never moved or written again. A compressed chunk is written once, when it is full. The remaining
+rows go uncompressed into the `tail`, at fixed places, until they fill a chunk. Tables fill their chunks at different
+times, so a file that was never closed is read up to the last moment at which all tables were written together.
+
+The record `committed` holds the hashes of the committed rows (`commits`). One write stores it, after the data has
+reached the operating system. Compressed chunks must not grow in place: of files killed while they flushed such chunks,
+one in seven was unreadable. Closing a file seals it by a hash of all its bytes (`miniapps.untrusted.sealed`).
 """
 
 from __future__ import annotations
@@ -34,31 +34,31 @@ def chunk_rows(table: str, size: int) -> int:
     """Rows per chunk: 32 KiB of int64 for the events, less for tables that grow slowly or have wide rows."""
     if table == "order":
         return min(1024, max(16, 65536 // size))
-    if table in ("choices", "usage"):  # of which there are few: a tail takes the room of a chunk
+    if table in ("choices", "usage"):  # they have few rows, and a tail takes the space of a chunk
         return 256
     return 4096 if table in ("events", "names") else 1024
 
 
 class Sink(io.FileIO):
-    """A file to HDF5 that never fails: after a first error nothing more is written, and `check` raises it.
+    """A file for HDF5 whose writes never fail: after a first error it writes nothing, and `check` raises the error.
 
-    The HDF5 library cannot give up a file that it cannot write: it tries again when it is closed, and when
-    the process ends, and crashes.
+    The HDF5 library cannot abandon a file that it cannot write: it tries again when the file is closed and when the
+    process ends, and crashes.
 
-    What HDF5 writes is held until it flushes, and then written from the end of the file to its beginning. New nodes of
-    its trees get places behind the old ones that point to them, so that a node is in the file before what leads to it,
-    wherever the process is killed. (HDF5 writes them in any order: a tree that had just grown could not be read.)
+    The sink holds HDF5's writes until a flush, then writes from the end of the file to its beginning. HDF5 places new
+    nodes of its trees behind the old nodes that point to them. So a node is in the file before any pointer to it,
+    whenever the process is killed. (HDF5 itself writes them in any order, and a kill can make a grown tree unreadable.)
     """
 
     error: OSError | None = None
 
     def __init__(self, path: Path, mode: str):
         super().__init__(path, mode)
-        self._held: dict[int, bytes] = {}  # by place in the file; none overlaps another
-        self._places: list[int] = []  # of these, ascending
+        self._held: dict[int, bytes] = {}  # by place in the file, without overlaps
+        self._places: list[int] = []  # the keys of `_held`, ascending
 
     def write(self, data) -> int:
-        """Hold `data` for the place that was sought."""
+        """Hold `data` for the current place of the file."""
         place, size = self.tell(), len(memoryview(data).cast("B"))
         for other in self._overlapping(place, size):
             before = self._held[other]
@@ -72,7 +72,7 @@ class Sink(io.FileIO):
         return size
 
     def readinto(self, buffer) -> int:
-        """Read what the file has, and what is held for it."""
+        """Read the file, overlaid with the held data."""
         place, into = self.tell(), memoryview(buffer).cast("B")
         count = super().readinto(into) or 0
         for other in self._overlapping(place, len(into)):
@@ -84,14 +84,14 @@ class Sink(io.FileIO):
         return count
 
     def flush(self) -> None:
-        """Write all that is held, or, after an error, nothing."""
+        """Write all held data; after an error, nothing."""
         for place in reversed(self._places):
             self.put(place, self._held[place])
         self._held.clear()
         self._places.clear()
 
     def put(self, place: int, data: bytes) -> None:
-        """Write `data` at its place, or, after an error, nothing."""
+        """Write `data` at `place` now; after an error, nothing."""
         try:
             while self.error is None and data:
                 written = os.pwrite(self.fileno(), data, place)
@@ -115,7 +115,7 @@ class Sink(io.FileIO):
         return self._places[first:last]
 
     def truncate(self, size: int | None = None) -> int:
-        """Set the size of the file, or, after an error, leave it."""
+        """Set the size of the file; after an error, keep it."""
         try:
             if self.error is None:
                 super().truncate(size)
@@ -129,7 +129,7 @@ class Sink(io.FileIO):
             raise self.error
 
     def drop(self) -> None:
-        """From now on, write nothing."""
+        """Write nothing from now on."""
         self.error = self.error or OSError("the file is abandoned")
 
     def size(self) -> int:
@@ -138,8 +138,7 @@ class Sink(io.FileIO):
 
 
 class Storage:
-    """Tables of growing columns in one HDF5 file, which must not exist. Errors of
-    writing pass through, after which only `abandon` is of use."""
+    """Tables of growing columns in a new HDF5 file. Write errors pass through; after one, call only `abandon`."""
 
     def __init__(self, path: Path, attributes: Mapping[str, Any], size: int):
         import h5py
@@ -165,7 +164,7 @@ class Storage:
                     stored = h5t.py_create(dtype, logical=True)
                     self._main[table, column] = h5d.create(ends, column.encode(), stored, *growing)
                     self._tail[table, column] = h5d.create(tails, column.encode(), stored, *with_holes)
-        self._names = 0  # that were handed over
+        self._names = 0  # number of names taken over
         self._rows = dict.fromkeys(GROWING, 0)
         self._tail_rows = dict.fromkeys(GROWING, 0)
         self._together, self._at = dict.fromkeys(GROWING, 0), (0, 0)
@@ -173,14 +172,14 @@ class Storage:
         self._digests = {table: hasher.digest() for table, hasher in self._hashers.items()}
         self._attributes: dict[str, Any] = {}  # as they are in the file
         committed = self.file.create_dataset("committed", data=np.zeros(SHAPE, "<u8"))
-        self._committed = committed.id.get_offset()  # its place in the file, which stays
+        self._committed = committed.id.get_offset()  # its fixed place in the file
         self.file.create_group("tracer")
         first = {"format": FORMAT, "schema": SCHEMA, "complete": False, **attributes, "size": size}
         self._set(_as_text(first))
         self.commit()
 
     def set_attributes(self, attributes: Mapping[str, Any]) -> None:
-        """Set attributes of the root group; those that are JSON in the file are given as Python objects."""
+        """Set attributes of the root group; pass those of JSON_ATTRIBUTES as Python objects."""
         text = _as_text(attributes)
         hashes = attributes_digest(self._attributes), attributes_digest(self._attributes | text)
         self.commit(hashes)  # a kill between the next lines leaves attributes with one of the two
@@ -188,31 +187,30 @@ class Storage:
         self.commit()
 
     def append(self, tables: Mapping[str, Columns], names: list[str]) -> None:
-        """Take over rows; what fills chunks is written and committed. `names` are all names so far. Raises ValueError
-        where there were more of them before."""
+        """Take over rows; write and commit full chunks. `names`: all names so far. Raises ValueError for fewer names
+        than in the last call."""
         if len(names) < self._names:
             raise ValueError(f"{len(names)} names, and there were {self._names} before: give all of them")
         if new := names[self._names :]:
             lines = "".join(f"{json.dumps(name)}\n" for name in new).encode()
             self._names = len(names)
-            # Before the rows that refer to them. Committed, before the tail is used again.
+            # Names precede the rows that refer to them, and are committed before the tail is overwritten.
             if self._hold("names", {"text": np.frombuffer(lines, np.uint8)}):
                 self.commit()
         if any([self._hold(table, columns) for table, columns in tables.items()]):
-            self._write_tail("names")  # which the rows refer to
+            self._write_tail("names")  # the rows refer to them
             self.commit()
 
     def write_tails(self, at: tuple[int, int] = (0, 0)) -> None:
-        """Write and commit the rows that do not fill a chunk: all that was taken over so far, `at` this repeat and step
-        of the program."""
+        """Write and commit all remaining rows, the incomplete chunks; `at`: current (repeat, step) of the program."""
         for table in GROWING:
             self._write_tail(table)
         self._together, self._at = self._totals(), at
         self.commit()
 
     def finish(self, complete: bool, tracer: Mapping[str, Any]) -> str:
-        """Move the tails to their tables, write the attributes of the group `tracer`, close and seal; returns the hash
-        of the file in hex."""
+        """Move the tails to their tables, write the attributes of the group `tracer`, close and seal the file; returns
+        its seal in hex."""
         for table, held in self._held.items():
             self._write(table, _length(held))
         self._together = self._totals()
@@ -229,23 +227,23 @@ class Storage:
         return digest
 
     def abandon(self) -> None:
-        """Leave the file as it is: readable up to its last commit. Safe whatever happened before."""
+        """Leave the file as it is: readable up to its last commit. Safe after any error."""
         self._sink.drop()
         with contextlib.suppress(OSError, RuntimeError):
             self.file.close()
         self._sink.close()
 
     def _hold(self, table: str, columns: Columns) -> bool:
-        """Take over rows, and write what fills chunks; whether there were any."""
+        """Take over rows and write full chunks; returns whether there were any."""
         held = self._held[table]
         for column, rows in columns.items():
-            rows = rows.astype(held[column].dtype, copy=False)  # what is hashed is what is in the file
+            rows = rows.astype(held[column].dtype, copy=False)  # hash the bytes that the file stores
             held[column] = np.concatenate([held[column], rows]) if len(held[column]) else rows
         chunk = self._tail[table, next(iter(held))].shape[0]
         return self._write(table, _length(held) // chunk * chunk)
 
     def _write(self, table: str, count: int) -> bool:
-        """Write the first `count` rows that are held to the end of the table; whether there were any."""
+        """Write the first `count` held rows to the end of the table; returns whether there were any."""
         if not count:
             return False
         held = self._held[table]
@@ -272,7 +270,7 @@ class Storage:
         self._digests[table] = self._hashers[table].digest(held)
 
     def commit(self, attributes: tuple[bytes, bytes] | None = None) -> None:
-        """Vouch for what was written. `attributes`: the hashes of these before and after a change."""
+        """Flush, then write the commit record. `attributes`: their hashes before and after a change under way."""
         self._flush()
         if attributes is None:
             attributes = attributes_digest(self._attributes), attributes_digest(self._attributes)
@@ -292,8 +290,7 @@ class Storage:
         self._sink.check()
 
 
-# As `create_dataset`, `resize` and assignment do, which take as long again to make of their words what stands here: a
-# file has a hundred columns.
+# Low-level forms of `create_dataset`, `resize` and assignment, in half the time: a file has a hundred columns.
 
 
 def _growing(chunk: tuple[int, ...]):
@@ -309,7 +306,7 @@ def _growing(chunk: tuple[int, ...]):
 
 
 def _with_holes(shape: tuple[int, ...]):
-    """(space, properties) of a dataset that is not filled: what is not written of it is a hole in the file."""
+    """(space, properties) of a dataset without fill values: its unwritten parts are holes in the file."""
     from h5py import h5d, h5p, h5s
 
     properties = h5p.create(h5p.DATASET_CREATE)
@@ -332,7 +329,7 @@ def _length(columns: Columns) -> int:
 
 
 def _as_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """The `attributes` as they are in a file."""
+    """The `attributes` as stored in a file."""
     return {
         key: json.dumps(value, sort_keys=True) if key in JSON_ATTRIBUTES else _plain(value)
         for key, value in attributes.items()
@@ -340,5 +337,5 @@ def _as_text(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """`value` as it is read back: NumPy's numbers as Python's."""
+    """`value` with NumPy's numbers converted to Python's, as a reader gets it."""
     return value.tolist() if isinstance(value, np.generic | np.ndarray) else value

@@ -1,8 +1,8 @@
-"""What the ranks of a run sent from node to node, as far as their traces state it.
+"""The bytes that the ranks of a run sent from node to node, as far as its traces state them.
 
-An all-reduce with a schedule of ours says who sends how many bytes to whom. Of one that the MPI library does, each node
-must at least send one contribution. Planned messages are stated with their bytes to each rank, and how often they were
-sent. Of other collectives nothing is known but that they may send.
+An all-reduce with a schedule of the suite has known messages. For one by the MPI library, each node sends at least one
+contribution. The traces state planned messages with their bytes to each rank, and how often they were sent. Other
+collectives may send any number of bytes.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from miniapps.trace.reader import RankTrace
 from miniapps.trace.records import PACKING
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, OTHER
 
-RANKS_MOST = 1024  # up to which it is worked out who sends to whom: a schedule may have messages between all
+RANKS_MOST = 1024  # more ranks are not resolved by pair: a schedule may have messages between all pairs
 NONE = (0, 0.0)
-PLAIN = ("working", "float64", "compensated")  # accumulations that send nothing but the schedule's messages
+PLAIN = ("working", "float64", "compensated")  # accumulations that send only the schedule's messages
 
 
-Totals = Mapping[tuple[int, str], tuple[int, float]]  # by rank and region: events, and bytes that they state
+Totals = Mapping[tuple[int, str], tuple[int, float]]  # by (rank, region): number of events, and their bytes
 
 
 @dataclass(frozen=True)
 class Flow:
-    """What a `region` of that `kind` sent in a run, all repeats: `calls` of the rank that made most; of a reduction its
-    `ordering` in words.
+    """The messages of a `region` of this `kind` in all repeats of a run. `calls`: of the rank with most; `ordering`:
+    label of a reduction, else empty.
 
-    `pairs` (nodes, nodes): bytes from node to node, inside a node on the diagonal; None where that is not known.
-    `least`, `most` (nodes,): bytes that left each node for others; of `most` inf where no limit is known.
+    `pairs` (nodes, nodes): bytes from node to node, within a node on the diagonal; None if unknown. `least`, `most`
+    (nodes,): bounds of the bytes that left each node; `most` is inf without a known limit.
     """
 
     region: str
@@ -53,12 +53,12 @@ class Flow:
 
 
 def hosts(traces: Sequence[RankTrace]) -> list[str]:
-    """The host name of each rank, "" where its trace does not say it."""
+    """The host name of each rank, "" if its trace does not state it."""
     return [str((trace.attributes.get("environment") or {}).get("node", "")) for trace in traces]
 
 
 def totals(traces: Sequence[RankTrace]) -> Totals:
-    """Those of the events of traces, of which the table was read."""
+    """The Totals of the events of traces, whose table `events` must have been read."""
     of_all: dict[tuple[int, str], tuple[int, float]] = {}
     for rank, trace in enumerate(traces):
         events, count = trace.tables["events"], len(trace.names)
@@ -69,8 +69,8 @@ def totals(traces: Sequence[RankTrace]) -> Totals:
 
 
 def flows(traces: Sequence[RankTrace], places: Sequence[int], nodes: int, events: Totals) -> list[Flow]:
-    """What the ranks of a run sent, region by region: `traces` of all ranks, in their order; `places`, the node of each
-    of them, of so many `nodes`; `events` stand in for what traces do not count."""
+    """The Flow of every region of a run. `traces`: of all ranks, in their order; `places`: node of each rank, 0 to
+    `nodes` - 1; `events`: used where traces state no number of calls."""
     return [
         *_of_reductions(traces, places, nodes, events),
         *_of_messages(traces, places, nodes),
@@ -86,7 +86,7 @@ def _exactly(region: str, kind: str, ordering: str, calls: int, pairs: np.ndarra
 def _between(
     region: str, kind: str, ordering: str, calls: int, least: np.ndarray, occupied: Iterable[int]
 ) -> Flow:
-    """What is known from below, and not from above in nodes that have ranks."""
+    """A flow with a known lower bound, and no upper bound on `occupied` nodes."""
     most = least.copy()
     most[list(occupied)] = math.inf
     return Flow(region, kind, ordering, calls, None, least, most)
@@ -107,7 +107,7 @@ def _of_reductions(
 
 
 def _packing(trace: RankTrace, name: str) -> Packing | None:
-    """The trees of a reduction, where its trace has them and the table of choices was read."""
+    """The trees of a reduction, None if its trace has none or the table of choices was not read."""
     choices = trace.tables.get("choices", {})
     rows = zip(*(choices[key].tolist() for key in ("name", "choice") if choices), strict=True)
     recorded = [trace.names[choice] for number, choice in rows if trace.names[number] == f"{PACKING}{name}"]
@@ -133,14 +133,14 @@ def _of_reduction(
     least = nothing.copy()
     if whole and described.collective == "allreduce":
         least[list(occupied)] = calls * math.prod(described.shape) * _itemsize(described.dtype)
-    return _between(*what, least, occupied)  # of some ranks: which they are is not stated
+    return _between(*what, least, occupied)  # a reduction over some ranks does not state which
 
 
 def _sent(
     described: Reduction, packing: Packing | None, places: Sequence[int]
 ) -> dict[tuple[int, int], int] | None:
-    """Bytes from rank to rank in one call, where messages of a schedule are all that is sent, as they are, and no file
-    has to be read for it."""
+    """{(rank, rank): bytes} in one call; None if the reduction sends more than the messages of a schedule, or if the
+    schedule needs a file."""
     if len(places) > RANKS_MOST:
         return None
     try:
@@ -163,7 +163,7 @@ def _sent(
         context = {"nodes": places} if "nodes" in reduction.entry.needs else {}
         schedule = reduction.schedule(len(places), **context)
         if reduction.coding is not None:
-            # Of several contributions of a rank that are encoded each by itself, nobody states how many they are.
+            # A rank may encode several contributions separately; the trace does not state their number.
             several = reduction.accumulation not in PLAIN
             return None if several else coding.sent(reduction.coding, reduction.cells, schedule)
     except (ChoiceError, TypeError, ValueError):
@@ -172,7 +172,7 @@ def _sent(
 
 
 def _itemsize(dtype: str) -> int:
-    """Bytes of an element; 0 of a type that is not known, such as one that a program has made."""
+    """Bytes of an element; 0 for an unknown type, such as one that a program defines."""
     try:
         return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
     except TypeError:
@@ -200,7 +200,7 @@ def _of_messages(traces: Sequence[RankTrace], places: Sequence[int], nodes: int)
 def _of_others(
     traces: Sequence[RankTrace], places: Sequence[int], nodes: int, events: Totals
 ) -> Iterator[Flow]:
-    """Regions that may send, and do not state to whom: of those with partners, whether these are in other nodes."""
+    """Flows of the remaining regions that may send: bounds from their partners, if they state any."""
     if len(set(places)) < 2:
         return
     known = {own.get("region") for own in traces[0].attributes.get("reductions", {}).values()}

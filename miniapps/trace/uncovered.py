@@ -1,4 +1,4 @@
-"""What no head of a run is over, so that a change of it would not be seen: listed from what the run has."""
+"""Lists the parts of a run that no head covers, so that nothing would reveal a change of them."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from miniapps.trace.schema import TABLES
 from miniapps.untrusted.result import RESULT, UNSTATED, WORDS
 from miniapps.untrusted.text import printable
 
-KEY = ("repeat", "step", "name", "block")  # columns that every row of a head is known by
-# Attributes that a head is over, or that a reader would refuse to see changed: problem is the hash of problem_options.
+KEY = ("repeat", "step", "name", "block")  # columns that identify every row
+# Attributes that a head covers, or whose change a reader refuses: problem is the hash of problem_options.
 ATTRIBUTES = ("format", "schema", "app", "problem", "problem_options", "chain")
-# Keys of result.json that are compared with what a head is over.
+# Keys of result.json that are compared with parts under a head.
 RESULTS = ("app", "problem", "chain", "fingerprints", *UNSTATED)
 MEANING = {
     "sizes": "sizes of arrays",
     "events": "times", "usage": "CPU time", "choices": "choices by a clock", "after": "the order in which a rank "
     "recorded them",
 }  # fmt: skip
-FILES_MOST = 1000  # that are named
+FILES_MOST = 1000  # named files
 
 
 @dataclass(frozen=True)
 class Uncovered:
-    """Something that no head is over: `kind` is table, column, rows, attribute, result, file, steps, interval
-    or heads; `name` which one; `what` it is in words, empty where the name says it."""
+    """A part that no head covers. `kind`: table, column, rows, attribute, result, file, steps, interval or heads;
+    `name`: which one; `what`: its description, empty if the name says it."""
 
     kind: str
     name: str
@@ -40,7 +40,7 @@ class Uncovered:
 
 
 def uncovered(checked: Checked) -> list[Uncovered]:
-    """What of the files of a run no head is over."""
+    """The parts of the files of a run that no head covers."""
     found = [Uncovered("table", table, MEANING.get(table, "")) for table in TABLES if table not in HASHED]
     for table, hashed in HASHED.items():
         known = {*KEY, *(column for column, _ in hashed)}
@@ -53,7 +53,7 @@ def uncovered(checked: Checked) -> list[Uncovered]:
     found += [
         Uncovered("rows", f"{NODE}*", "nodes of a plan"),
         Uncovered("rows", WRONG, "ranks found wrong"),
-        Uncovered("attribute", "tracer", "what tracing took"),
+        Uncovered("attribute", "tracer", "the cost of tracing"),
     ]
     found += [Uncovered("attribute", key) for key in sorted(checked.stated) if key not in ATTRIBUTES]
     if checked.result is not None:
@@ -62,18 +62,16 @@ def uncovered(checked: Checked) -> list[Uncovered]:
     found += [Uncovered("file", name) for name in _files(checked)]
     begins = {chain.begin[0] for chain in checked.chains if chain.begin[0] >= 0}
     found += [
-        Uncovered("steps", f"up to {step}", "what ran before the checkpoint from which the run continues")
+        Uncovered("steps", f"up to {step}", "steps before the checkpoint from which the run continues")
         for step in begins
     ]
     if checked.cut:
-        found.append(
-            Uncovered("steps", f"after {checked.marks[-1].step}", "after the last head that was compared")
-        )
+        found.append(Uncovered("steps", f"after {checked.marks[-1].step}", "after the last compared head"))
     return found
 
 
 def sentences(found: Iterable[Uncovered]) -> list[str]:
-    """The same in a few lines."""
+    """`found` in a few lines of text."""
     of: dict[str, list[Uncovered]] = {}
     for each in found:
         of.setdefault(each.kind, []).append(each)
@@ -100,7 +98,9 @@ def _files(checked: Checked) -> list[str]:
     known = {RESULT, *(checkpoint_file(mark.repeat, mark.step) for mark in checked.marks if mark.checkpoint)}
     names = []
     for folder, inner, files in os.walk(checked.run):
-        inner[:] = sorted(name for name in inner if name != ".analysis")  # believed by nobody else
+        inner[:] = sorted(
+            name for name in inner if name != ".analysis"
+        )  # the analysis alone trusts its cache
         for name in sorted(files):
             path = Path(folder, name).relative_to(checked.run).as_posix()
             if path not in known and not ("/" not in path and FILES.fullmatch(name)):

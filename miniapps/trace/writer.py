@@ -1,7 +1,7 @@
-"""Writes the trace of one rank: rows are collected in memory and written in blocks at step boundaries.
+"""Writes the trace of one rank: collects rows in memory and writes them in blocks at step boundaries.
 
-A region costs two clock reads and one append of packed bytes (0.2 us). HDF5 is touched only from `at`,
-`flush` and `close`: by blocks when there are enough rows, and every five seconds for all of them.
+A region costs two clock reads and one append of packed bytes (0.2 us). Other records stay in memory too: `at`, `flush`,
+`close` and long `series` write to HDF5, full blocks when there are enough rows, and all rows every five seconds.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from miniapps.trace.schema import COMPUTE, KINDS, TABLES, TraceError, fingerprin
 from miniapps.trace.storage import Columns, Storage
 
 LEVELS = ("regions", "off")
-BLOCK = 16384  # events in memory, 0.5 MB, from which on full chunks are written
-INTERVAL_NS = 5_000_000_000  # after which everything is written, so that a killed run loses little
+BLOCK = 16384  # events in memory, 0.66 MB, before full chunks are written
+INTERVAL_NS = 5_000_000_000  # all rows are written this often, so that a killed run loses little
 
 WHERE = ("repeat", "step", "name", "after")
 
@@ -36,16 +36,14 @@ _TWO_WORDS = struct.Struct(">QQ")
 class Tracer:
     """The trace file of one rank.
 
-    Parameters: `path` of the file, which must not exist; `attributes` of the root group (docs/reference/trace.md; those
-    named there as JSON are given as Python objects); `size` of the communicator; `level` "regions", or "off",
-    which records no events and no usage, but all values, fingerprints, orders and choices, so that the cost of tracing
-    can be measured on the same bits; `directory`, that of the run, which is watched with the file; `hashed`, how
-    fingerprints are computed, one of `schema.FINGERPRINTS`.
+    `path`: a new file; `attributes`: of the root group (docs/reference/trace.md), those of JSON as Python objects;
+    `size`: of the communicator; `level`: "regions", or "off", which records all values, fingerprints, orders and
+    choices but no events and no usage, so that the cost of tracing can be measured on the same bits; `directory`: of
+    the run, watched with the file; `hashed`: kind of fingerprints, one of `schema.FINGERPRINTS`.
 
-    `name` is an integer from `tracer.name(...)` in `event`, where speed matters, and an integer or a string
-    everywhere else. Raises TraceError when the file cannot be written; the tracer then writes no more. `flush` and
-    `close` raise it also where the file or the directory was removed or moved; the rows are in the file, wherever
-    that is.
+    `name` is an integer from `tracer.name(...)` in `event`, where speed matters, and an integer or a string elsewhere.
+    Raises TraceError if the file cannot be written; the tracer then writes no more. `flush` and `close` also raise it
+    if the file or the directory was removed or moved; they still write all rows to the moved file.
     """
 
     clock = staticmethod(time.perf_counter_ns)
@@ -71,19 +69,19 @@ class Tracer:
         self._kinds: dict[int, str] = {}  # of regions, by number
         self._pending = {table: _pending(table) for table in TABLES if table != "events"}
         self._rows = bytearray()
-        self._marks = [(0, 0, 0)]  # (row of the events, repeat, step) wherever repeat or step changed
+        self._marks = [(0, 0, 0)]  # (row of the events, repeat, step) at each change of repeat or step
         self._flush_ns = 0
         self._period = _period()
         self.event: Callable[..., None] = _no_event if level == "off" else _recorder(self._rows)
         self.ns_per_event = cost_of_event(self.event, self.clock)
         self._rows.clear()
         self._events = 0
-        # What is said of regions and reductions: attributes that are written with the rows.
+        # Descriptions of regions and reductions: attributes that are written with the rows.
         self._descriptions: dict[str, dict[str, Any]] = {
             key: {} for key in ("partners", "messages", "reductions", "regions")
         }
         self._written: dict[str, str] = {}
-        self.rows: Rows | None = None  # of the chain of the run, to which all rows are handed
+        self.rows: Rows | None = None  # the chain of the run, which gets all rows
         try:
             with held():
                 self._storage: Storage | None = Storage(self.path, attributes, size)
@@ -93,19 +91,21 @@ class Tracer:
         self._directory = directory
 
     def name(self, name: str, kind: str = COMPUTE) -> int:
-        """The integer that stands for the region `name` of that kind (`schema.KINDS`); give it to `event`. Raises
-        ValueError for an unknown kind, and for a region of two."""
+        """Returns the integer for the region `name` of this kind (`schema.KINDS`), to pass to `event`. Raises
+        ValueError for an unknown kind, and for a region named with two kinds."""
         if kind not in KINDS:
             raise ValueError(f"region {name!r}: unknown kind {kind!r}; the kinds are {', '.join(KINDS)}")
         known = self._descriptions["regions"].setdefault(name, kind)
         if known != kind:
-            raise ValueError(f"region {name!r} is named {known} and {kind}: give one of the two another name")
+            raise ValueError(
+                f"region {name!r} has two kinds, {known} and {kind}: give one of them another name"
+            )
         number = self._number(name)
         self._kinds[number] = kind
         return number
 
     def at(self, repeat: int, step: int) -> None:
-        """All that follows belongs to `step` of `repeat`; writes rows that are many or old to the file."""
+        """Begin `step` of `repeat`, to which later rows belong; write the rows so far if they are many or old."""
         self.repeat, self.step = repeat, step
         if _period() != self._period:
             self.flush()
@@ -118,7 +118,7 @@ class Tracer:
         self._marks.append((rows, repeat, step))
 
     def value(self, name: int | str, value: float, block: int = -1) -> None:
-        """Record one float64; `block` is the global index of the block it belongs to, -1 for the whole."""
+        """Record one float64; `block`: global index of its block, -1 for the whole."""
         self._add("values", name, block=[int(block)], value=[float(value)])
 
     def values(self, name: int | str, blocks: np.ndarray, values: np.ndarray) -> None:
@@ -129,8 +129,8 @@ class Tracer:
         self._add("values", name, block=blocks.tolist(), value=values.tolist())
 
     def series(self, name: int | str, first: int, values: np.ndarray, block: int = -1) -> None:
-        """Record float64 `values` (n,), one for each of the steps first, first + 1, ... of this repeat. Rows are
-        written in between, so that any number of them takes little memory."""
+        """Record float64 `values` (n,), one for each of the steps first, first + 1, ... of this repeat. Writes rows
+        in between, so that long series take little memory."""
         number = self._number(name) if isinstance(name, str) else name
         rows, pending = np.asarray(values, np.float64).tolist(), self._pending["values"]
         for start in range(0, len(rows), BLOCK):
@@ -144,12 +144,12 @@ class Tracer:
                 self._write(tails=False)
 
     def digest(self, array: np.ndarray) -> bytes:
-        """The fingerprint of `array` as this trace has them: 16 bytes, see `schema.fingerprint`."""
+        """The fingerprint of `array` in this trace's kind, 16 bytes, see `schema.fingerprint`."""
         return fingerprint(array, self.hashed)
 
     def fingerprint(self, name: int | str, block: int, digest: bytes) -> None:
-        """Record 16 bytes that stand for a global block and have no sizes, such as a hash of hashes. Arrays go to
-        `array`; a name takes one or the other."""
+        """Record 16 bytes for a global block without sizes, such as a hash of hashes. Use `array` for arrays; one name
+        takes only one of the two."""
         hi, lo = _TWO_WORDS.unpack(digest)
         self._add("fingerprints", name, block=[int(block)], hi=[hi], lo=[lo])
 
@@ -170,12 +170,11 @@ class Tracer:
         self._add("sizes", name, block=blocks, dtype=dtype, count=[count] * len(blocks), **own)
 
     def choice(self, name: int | str, block: int, choice: str, score: float) -> None:
-        """Record what was decided from a clock as `name`, about a global block or the whole (-1), and its score."""
+        """Record the decision `name` about a global block or the whole (-1), and its score."""
         self._add("choices", name, block=[int(block)], choice=[self._number(choice)], score=[float(score)])
 
     def usage(self, name: int | str, step: int, value: float) -> None:
-        """Record how much of something this process used in a step, by its own clocks; nothing where the level is
-        "off"."""
+        """Record a resource that this process used in a step, such as CPU seconds; nothing at level "off"."""
         if self.level != "off":  # once in every step: without the lists of `_add`
             number = self._number(name) if isinstance(name, str) else name
             pending = self._pending["usage"]
@@ -183,45 +182,46 @@ class Tracer:
             pending["where"].append((1, self.repeat, step, number, 0))
 
     def order(self, name: int | str, orders: Iterable[np.ndarray]) -> None:
-        """Record the orders, each uint16 (size,), in which a reducer called `name` added contributions."""
+        """Record the orders, each uint16 (size,), in which the reducer `name` added contributions."""
         if rows := [np.asarray(order, np.uint16) for order in orders]:
             self._add("order", name, ranks=rows)
 
     def partners(self, name: str, ranks: Iterable[int]) -> None:
-        """Say with which `ranks` (of those of the run) the region `name` exchanges data; to be said of regions that
-        wait for some ranks and not for all."""
+        """State the `ranks` of the run with which the region `name` exchanges data. Needed for regions that wait for
+        only some ranks."""
         known = self._descriptions["partners"].get(name, ())
         self._descriptions["partners"][name] = sorted({*known, *map(int, ranks)})
 
     def messages(
         self, name: str, sent: Mapping[int, int], between: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Say what the region `name` sends each time: bytes by rank of the run; of several plans each. `between`: what
-        passes between neighbouring blocks, whoever owns them (`head.Between`). Returns what the trace says of it, whose
-        `calls` are to be counted up by whoever sends; they are read whenever rows are written.
+        """State the messages of the region `name`: bytes by rank of the run; one call per plan. `between`: bytes
+        between neighbouring blocks, for any owners (`head.Between`).
+
+        Returns the description in the trace. The sender must count up its `calls`, which are written with the rows.
         """
         planned: dict[str, Any] = {"ranks": list(map(int, sent)), "bytes": list(map(int, sent.values()))}
         if between is not None:
             planned["between"] = dict(between)
         known = self._descriptions["messages"].setdefault(name, [])
-        for other in known:  # of a repeat before, or another plan
+        for other in known:  # from an earlier repeat, or another plan
             if planned.items() <= other.items():
                 return other
         known.append(planned | {"calls": 0})
         return known[-1]
 
     def reduction(self, name: str, facts: dict[str, Any]) -> None:
-        """Say what the reduction `name` is (docs/reference/trace.md); `facts` is read again whenever rows are written,
-        so that its number of calls may go up."""
+        """Describe the reduction `name` (docs/reference/trace.md). `facts` is read again whenever rows are written, so
+        the caller may update its number of calls."""
         self._descriptions["reductions"][name] = facts
 
     def kind(self, number: int) -> str:
-        """The kind of the region that `number`, which `name` gave, stands for."""
+        """The kind of the region for which `name` returned `number`."""
         return self._kinds[number]
 
     def spans(self, kinds: Collection[str]) -> np.ndarray:
-        """When the regions of these `kinds` of the current step so far began and ended: int64 (regions, 2),
-        nanoseconds, in the order in which they ended. Without those that a `flush` has written since the step began."""
+        """(begin, end) of the regions of these `kinds` in the current step so far: int64 (regions, 2), nanoseconds,
+        ordered by end. Leaves out regions that a `flush` has written since the step began."""
         regions = self._descriptions["regions"]
         wanted = [number for name, number in self._names.items() if regions.get(name) in kinds]
         here = bytes(self._rows[self._marks[-1][0] * _EVENT.size :])
@@ -233,11 +233,11 @@ class Tracer:
         self._guarded("written", lambda storage: storage.set_attributes(attributes))
 
     def hand_over(self) -> None:
-        """Hand all rows to the file, where those that fill no chunk wait to be written."""
+        """Hand all rows to the file, which writes only full chunks."""
         self._write(tails=False)
 
     def flush(self) -> None:
-        """Write every row so far and commit it; see that the file is where it was."""
+        """Write and commit all rows so far. Raises TraceError if the file was moved or removed."""
         self._tell()
         self._write(tails=True)
         self._period = _period()
@@ -245,10 +245,10 @@ class Tracer:
             raise TraceError(trouble)
 
     def close(self, complete: bool = True) -> str:
-        """Write what is left, close the file and seal it; `complete` says that the run came to a regular end, which it
-        did not where the file is not where it was.
+        """Write the remaining rows, close the file and seal it. `complete`: whether the run ended regularly; a moved
+        file counts as incomplete.
 
-        Returns the seal, a hash of the file in hex; empty where the file was abandoned before."""
+        Returns the seal, a hash of the file in hex; empty if the file was already abandoned."""
         self._tell()
         self._write(tails=False)
         trouble = "" if self._storage is None else self._trouble()
@@ -265,11 +265,11 @@ class Tracer:
         return seals[-1]
 
     def where(self) -> Path | None:
-        """Where the file is now; None where it was removed."""
+        """The current path of the file; None if it was removed."""
         return self.path if place.leads_to(self.path, self._identity) else place.whereabouts(self._identity)
 
     def ended(self) -> int:
-        """Events so far, of those that are recorded. Those with smaller numbers had ended when a row was recorded."""
+        """The number of events recorded so far; a row states it as `after`: these events had ended before the row."""
         return self._events + len(self._rows) // _EVENT.size
 
     def __enter__(self) -> Tracer:
@@ -289,15 +289,15 @@ class Tracer:
         return self._names.setdefault(name, len(self._names))
 
     def _tell(self) -> None:
-        """Write what is said of regions and reductions, as far as it changed: one attribute at a time, so that a kill
-        leaves the attributes before or after the change."""
+        """Write changed descriptions of regions and reductions, one attribute at a time, so that a kill leaves the
+        attributes before or after the change."""
         for key, entries in self._descriptions.items():
             if (text := json.dumps(entries)) != self._written.get(key, "{}"):
                 self.attributes(**{key: entries})
                 self._written[key] = text
 
     def _write(self, tails: bool) -> None:
-        """Hand all rows to the file, which writes full chunks, and with `tails` the rest too."""
+        """Hand all rows to the file, which writes full chunks, and with `tails` also the rest."""
 
         def write(storage: Storage) -> None:
             started = self.clock()
@@ -317,7 +317,7 @@ class Tracer:
         self._guarded("written", write)
 
     def _take_events(self) -> Columns:
-        """The waiting rows of the events as columns; none wait afterwards."""
+        """Take the waiting rows of the events, as columns."""
         rows = np.frombuffer(bytes(self._rows), np.int64).reshape(-1, 5)
         self._rows.clear()
         first, *where = (np.array(column) for column in zip(*self._marks, strict=True))
@@ -330,9 +330,8 @@ class Tracer:
                 "flops": flops}  # fmt: skip
 
     def _guarded(self, verb: str, action: Callable[[Storage], None]) -> None:
-        """Do it to the file, unless that was abandoned. After an error it is: left as it is, readable up to
-        its last commit, and nothing more is written. A signal waits, because HDF5 does not survive one that
-        raises."""
+        """Apply `action` to the file, unless it was abandoned. An error abandons the file, readable up to its last
+        commit. Signals wait, because HDF5 does not survive an exception from a handler."""
         with held():
             storage, self._storage = self._storage, None
             if storage is None:
@@ -347,7 +346,7 @@ class Tracer:
             self._storage = storage
 
     def _trouble(self) -> str:
-        """What became of the directory or the file, in a sentence; empty while both are where they were."""
+        """A sentence about a moved or removed directory or file; empty while both are in their places."""
         trouble = self._directory.trouble() if self._directory else ""
         if not trouble and not place.leads_to(self.path, self._identity):
             fate = place.fate(self.path, self._identity)
@@ -363,8 +362,8 @@ class Tracer:
 
 
 def _period() -> int:
-    """Number of the current interval since the epoch: all ranks, on all nodes, write at the same step, so that the
-    others wait for it once and not for one rank after another."""
+    """Number of the current interval since the epoch. All ranks on all nodes write at the same step, so that the others
+    wait once and not for one rank after another."""
     return time.time_ns() // INTERVAL_NS
 
 
@@ -374,7 +373,7 @@ def _pending(table: str) -> dict[str, list]:
 
 
 def _take(table: str, pending: dict[str, list]) -> dict[str, np.ndarray]:
-    """The waiting rows as columns; none wait afterwards."""
+    """Take the waiting rows, as columns."""
     lengths, *where = (np.array(column) for column in zip(*pending["where"], strict=True))
     shared = zip(WHERE, (np.repeat(column, lengths) for column in where), strict=True)
     columns = {column: rows for column, rows in shared if column in TABLES[table]}
@@ -394,15 +393,15 @@ def _recorder(rows: bytearray) -> Callable[..., None]:
     extend, pack, clock = rows.extend, _EVENT.pack, time.perf_counter_ns
 
     def event(name: int, start: int, nbytes: int = 0, flops: int = 0) -> None:
-        """Close the region `name` that was opened at `start` = `tracer.clock()`; `nbytes` went through it, and `flops`
-        operations were done, 0 where that is not known."""
+        """Close the region `name`, opened at `start` = `tracer.clock()`; `nbytes` and `flops`: bytes and floating-point
+        operations in it, 0 if unknown."""
         extend(pack(start, clock(), name, nbytes, flops))
 
     return event
 
 
 def cost_of_event(event: Callable, clock: Callable, count: int = 500) -> float:
-    """Nanoseconds per region, two clock reads and the event together: the best of a few short runs."""
+    """Nanoseconds per region, for two clock reads and the event: the best of a few short runs."""
     best = float("inf")
     for _ in range(5):
         begin = clock()

@@ -43,7 +43,7 @@ class ModelTrainer(JudgedTrainer):
         if ctx.rank == 0:
             for name, array in self.data.inputs().items():
                 self.tracer.array(f"{INPUT}{name}", 0, array)
-        self.duplicates = duplicates.made(ctx)
+        self.duplicates = duplicates.make_duplicates(ctx)
         most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
         self.network = model.network(config, self.weights, self.data, most)
         held = images.held_out(config.data.name, len(self.data.labels)) & training.tries

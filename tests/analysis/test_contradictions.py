@@ -45,7 +45,7 @@ def sound(tmp_path_factory):
     ({"status": "failed", "exit_code": 0}, "both failed and exit code 0"),
     ({"exit_code": 3}, "exit code 3 and names 0 checks"),
     ({"exit_code": 0, "checks": [{"name": "a", "passed": False}]}, "exit code 0 and names 1 checks"),
-    ({"fingerprints": ["ab", "cd"]}, "2 final states, the traces are of 1 repeats"),
+    ({"fingerprints": ["ab", "cd"]}, "2 final states, the traces have 1 repeats"),
 ])  # fmt: skip
 def test_identity_end_and_number_are_compared(sound, content, words):
     write_result(sound, **content)

@@ -179,11 +179,11 @@ def test_choices_that_cannot_be_replayed_or_promised_are_refused(launch, tools, 
     recorded = str(launch("a", *TIMED))
     for name, argv, message in (
         ("b", ["--replay", recorded, "--repeats", "2"], f"{recorded}: no choice 'tool' in repeat 1, step 0;"),
-        ("c", ["--guarantee", "run"], "--guarantee run: 'tool' is decided from a clock"),
+        ("c", ["--guarantee", "run"], "--guarantee run: a clock decides 'tool'"),
         (
             "d",
             ["--replay", recorded, "--set", "garden.rows=2"],
-            "it ran --set garden.rows=1, here it is --set",
+            "it ran with --set garden.rows=1, this run has --set",
         ),
     ):
         assert main(APP, ["--out", str(tmp_path / name), *TIMED, *argv], MPI.COMM_SELF) == 2

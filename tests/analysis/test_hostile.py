@@ -94,7 +94,7 @@ HOSTILE = {
     "names out of range": (changed("values/name", lambda rows: rows + 1000), "values/name has numbers"),
     "a negative step": (changed("values/step", lambda rows: rows - 5), "values/step has numbers"),
     "names that are no JSON": (replaced("names/text", data=np.frombuffer(b"hello\n", "u1")), "damaged"),
-    "names that are no text": (replaced("names/text", data=np.frombuffer(b"3\n" * 50, "u1")), "no text"),
+    "names that are no text": (replaced("names/text", data=np.frombuffer(b"3\n" * 50, "u1")), "not text"),
     "a rank beyond the size": (attribute("rank", 7), "rank 7 of 2 ranks"),
     "endless ranks": (attribute("size", 10**9), "size"),
     "no ranks": (attribute("size", 0), "size"),

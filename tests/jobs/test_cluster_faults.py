@@ -116,9 +116,7 @@ def test_a_lost_node_is_named_with_its_ranks(two, tmp_path):
             [message] = [line for line in said.read().splitlines() if line.startswith("coupled: rank")]
     finally:
         two.restore(2)
-    assert (
-        "nothing is heard of ranks 2, 3 on n2: killed, cut off, or at work; n2 does not answer n1" in message
-    )
+    assert "no note from ranks 2, 3 on n2: killed, cut off, or computing; n2 does not answer n1" in message
     assert (result(out)["failed_rank"], result(out)["error"]) == (2, message)
     assert_readable(out)
 

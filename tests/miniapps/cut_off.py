@@ -91,7 +91,7 @@ def verdict(run):
     try:
         checked = check(run)
     except Mixed as error:
-        return ("mixed" if "as it was before the run ended" in str(error) else "ACCUSED"), str(error)
+        return ("mixed" if "is from before the end of the run" in str(error) else "ACCUSED"), str(error)
     except TraceError as error:
         text = str(error)
         return next((kind for word, kind in REFUSED.items() if word in text), "ACCUSED"), text

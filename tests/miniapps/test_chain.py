@@ -301,7 +301,7 @@ def test_a_checkpoint_in_place_of_another_is_noticed(copy, tmp_path):
     ("gone", "why"),
     [
         (("chain:head", "chain:state"), "heads are missing"),
-        (("chain:head",), "a head without what it is over"),
+        (("chain:head",), "a head without the hash of its"),
     ],
 )
 def test_a_run_without_its_last_head_is_refused(copy, gone, why):
@@ -323,7 +323,7 @@ def test_a_run_without_its_last_head_is_refused(copy, gone, why):
 def test_heads_of_another_version_are_refused_by_name(copy, capsys):
     altered(copy / "rank-00000.h5", lambda file: file.attrs.__delitem__("chain"))
     assert analysis(["chain", str(copy)]) == 2
-    assert "its heads are of version 'fpna-chain-1', and this program makes" in capsys.readouterr().err
+    assert "its heads have version 'fpna-chain-1', and this program knows" in capsys.readouterr().err
 
 
 def test_the_trace_says_what_the_chain_cost(run):

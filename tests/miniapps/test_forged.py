@@ -144,7 +144,7 @@ def test_a_result_that_was_changed_is_contradicted_by_the_trace(run, copy, answe
         changed = shutil.copytree(copy, tmp_path / words.replace(" ", "-"))
         rewritten(changed, change)
         code, document = answer("chain", changed)
-        assert code == 3 and f"other {words} than the trace of rank 0 says of it" in first(document), words
+        assert code == 3 and f"other {words} than the trace of rank 0 states" in first(document), words
         assert answer("verify", changed)[0] == 3
         copies.append(str(changed))
     page = tmp_path / "page.html"
@@ -346,7 +346,7 @@ def test_heads_before_the_checkpoint_of_a_restart_are_counted_and_not_missed(cop
     code, document = answer("verify", rest, "--published", copy.with_suffix(".txt"))
     assert code == 0 and document["published"]["compared"] == 5
     assert any(
-        "before the checkpoint that the run continues from: step 2" in note for note in document["notes"]
+        "before the checkpoint from which the run continues: step 2" in note for note in document["notes"]
     )
     path = published(copy, lambda text: "".join(text.splitlines(True)[:1]))
     code, errors = answer("chain", rest, "--published", path)

@@ -147,7 +147,7 @@ def test_repeats_that_differ_under_a_guarantee_fail_and_without_one_do_not(tmp_p
     *_, note, checks, verification, where = run.stdout.splitlines()
     assert checks.startswith("CHECKS ") and "to know whether another run has the same bits, compare" in checks
     assert [note, verification, where] == [
-        "NOTE 2 repeats have 2 different states: nothing was promised (--guarantee none); "
+        "NOTE 2 repeats have 2 different states: --guarantee none promises nothing; "
         "--guarantee run promises equal repeats",
         "VERIFICATION: PASS",
         f"RUN {tmp_path / 'none'}",
@@ -385,9 +385,9 @@ def test_a_log_that_does_not_fit_is_refused(tmp_path):
     native = tmp_path / "native"
     assert on_ranks(2, [*TINY, "--out", native]).returncode == 0
     out = ["--out", tmp_path / "run"]
-    refused(on_ranks(3, [*TINY, *out, "--replay", recorded]), "number of ranks is 2, here it is 3")
+    refused(on_ranks(3, [*TINY, *out, "--replay", recorded]), "it ran on 2 ranks, this run has 3")
     other = on_ranks(2, [*TINY, *out, "--replay", recorded, "--steps", "7"])
-    refused(other, "it ran --steps 6, here it is --steps 7; leave that out")
+    refused(other, "it ran with --steps 6, this run has --steps 7; leave these options out")
     refused(on_ranks(2, [*TINY, *out, "--replay", native]), "no orders", "--allreduce arrival")
     refused(on_ranks(2, [*TINY, *out, "--replay", recorded, "--allreduce", "ring"]), "--allreduce ring")
     more = run_mpi(2, [*TINY, *out, "--replay", recorded, "--repeats", "2"])

@@ -122,7 +122,7 @@ def test_at_the_end_the_results_are_printed_without_a_verdict(
     assert re.fullmatch(f"FOM steps=6\n{STATE}\n", out)
     message, *more = err.splitlines()
     assert re.match(f"vanishing: rank 0 of 1: .*{reason}.*leave its directory alone", message)
-    assert more == ["  results: on standard output, for the run came to its end"]
+    assert more == ["  results: on standard output, since the run finished"]
     assert {folder.name: names(folder) for folder in tmp_path.iterdir()} == left
     for run in (folder for folder in tmp_path.iterdir() if "result.json" in names(folder)):
         assert [result(run)[key] for key in ("status", "exit_code", "error")] == ["failed", 1, message]

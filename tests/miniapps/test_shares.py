@@ -38,7 +38,7 @@ def test_times_that_deal_nothing_are_refused(seconds):
     "text", ["", "3", "3,4", "8,0", "4,4,0", "-1,9", "four,4", "4,4,", "٤,4", "9" * 30 + ",1"]
 )
 def test_shares_that_no_run_chose_are_refused(text):
-    with pytest.raises(UsageError, match="do not deal 8 blocks to 2 ranks"):
+    with pytest.raises(UsageError, match="do not assign 8 blocks to 2 ranks"):
         parsed(text, 8, 2)
     assert parsed("5,3", 8, 2) == [5, 3]
 

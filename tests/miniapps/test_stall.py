@@ -24,8 +24,8 @@ def test_what_is_known_of_others_is_said_by_node():
     text, blamed = conclusion(0, 30, notes, HOSTS, lambda hosts: {"n2": True, "n3": False})
     assert text == (
         "no progress for 30 s (--stall): waits in allreduce.total; rank 1 on n1 waits in allreduce.total; rank 2 on n2 "
-        "waits in an exchange with ranks 1, 4 (repeat 0, step 6); rank 3 on n2 waits in allreduce.total; nothing is "
-        "heard of ranks 4, 5 on n3: killed, cut off, or at work; n3 does not answer n1; n2 answers n1"
+        "waits in an exchange with ranks 1, 4 (repeat 0, step 6); rank 3 on n2 waits in allreduce.total; no note "
+        "from ranks 4, 5 on n3: killed, cut off, or computing; n3 does not answer n1; n2 answers n1"
     )
     assert blamed == 4
 
@@ -61,7 +61,7 @@ def test_a_rank_that_stands_still_ends_the_run_of_the_others(library, tmp_path):
     assert job.returncode == 1
     [message] = [line for line in said.splitlines() if line.startswith("tiny: rank")]
     assert "no progress for 2 s (--stall): waits in allreduce.total" in message
-    assert "nothing is heard of rank 1 on" in message
+    assert "no note from rank 1 on" in message
     outcome = json.loads((out / "result.json").read_text())
     assert (outcome["status"], outcome["failed_rank"], outcome["error"]) == ("failed", None, message)
     for path in rank_files(out):
