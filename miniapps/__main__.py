@@ -1,4 +1,4 @@
-"""`python -m miniapps` lists the applications; `python -m miniapps doctor` says what is missing here."""
+"""`python -m miniapps` lists the applications; `python -m miniapps doctor` checks this machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ COMMANDS = ("list", "doctor", "verify")
 
 
 def listing() -> str:
-    """The applications and what else can be called, as plain text."""
+    """The applications and other commands, as plain text."""
     apps = {name: applications.app(name).summary for name in applications.names()}
     width = max(len(name) for name in (*apps, *COMMANDS))
     lines = ["applications, each started by [mpirun -n N] python -m miniapps.NAME:"]
@@ -22,21 +22,20 @@ def listing() -> str:
     lines += [
         "",
         "python -m miniapps.NAME --help    options of an application",
-        "python -m miniapps.NAME --list    everything that can be chosen: decks, orderings, variants, "
-        "options",
-        "python -m miniapps doctor         what this machine has, what is missing, and how to get it",
+        "python -m miniapps.NAME --list    all decks, orderings, variants and options",
+        "python -m miniapps doctor         checks this machine and names what to install or repair",
         "python -m miniapps verify RUN     executes parts of a run again, and compares every bit",
         "python -m miniapps.partition      plans a training step over a mesh of ranks, and runs nothing",
         "python -m miniapps.embeddings     times steps of tables of embeddings, to choose their sharding",
-        "python -m miniapps.demo           runs that differ and runs that agree, and the report on them",
-        "python -m analysis --help         what to do with the traces",
+        "python -m miniapps.demo           runs that differ, runs that agree, and the report on both",
+        "python -m analysis --help         commands that read the traces",
     ]
     return "\n".join(lines)
 
 
 @command_line
 def main(argv: list[str]) -> int:
-    """Run the command in `argv`; the exit code."""
+    """Run the command in `argv`; returns the exit code."""
     command = argv[0] if argv else "list"
     if command == "doctor":
         from miniapps.doctor import main as doctor

@@ -1,4 +1,4 @@
-"""The applications: the packages of `miniapps` that define APP. Whoever lists, starts or plans one asks here."""
+"""The registry of applications: the packages of `miniapps` that define APP."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all applications in alphabetical order. None is imported: login nodes may have no MPI."""
+    """The names of all applications in alphabetical order. Imports none of them, since login nodes may have no MPI."""
     fronts = {folder.name: folder.joinpath("__init__.py") for folder in files("miniapps").iterdir()}
     return tuple(sorted(name for name, front in fronts.items() if front.is_file() and defines(front, "APP")))
 
 
 def app(name: str) -> App:
-    """The application of that name, one of `names()`. ImportError or RuntimeError without an MPI library."""
+    """The application `name`, one of `names()`. Raises ImportError or RuntimeError without an MPI library."""
     found: App = import_module(f"miniapps.{name}").APP
     return found
 
 
 def defines(file: Traversable, name: str) -> bool:
-    """Whether a module of ours assigns to that name at its top; it is not imported."""
+    """Whether the module in `file` assigns to `name` at its top level. Parses it without importing it."""
     targets = (
         target
         for statement in ast.parse(file.read_text(encoding="utf-8")).body

@@ -1,8 +1,8 @@
-"""`python -m miniapps.demo`: the same program several times, first without and then with a guarantee.
+"""`python -m miniapps.demo` runs one program several times, first without and then with a guarantee.
 
-It only runs other commands, shows each before it runs it, and compares the fingerprints they print.
-Exit codes: 0 all runs that were promised the same bits had them; 1 a command failed; 2 usage, or something is
-missing; 3 a promise was broken.
+It only runs other commands: it shows each one first, and compares the fingerprints that they print.
+Exit codes: 0 all runs under the guarantee had the same bits; 1 a command failed; 2 usage, or a missing package; 3 the
+guarantee was broken.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ MOST_LAUNCHES = 1000
 
 
 class DemoError(Exception):
-    """A demonstration that cannot go on; `code` is the exit code."""
+    """An error that ends the demonstration; `code`: the exit code."""
 
     def __init__(self, message: str, code: int = 1):
         super().__init__(message)
@@ -44,7 +44,7 @@ def parser(prog: str = "python -m miniapps.demo") -> argparse.ArgumentParser:
     top = Parser(
         prog=prog,
         example=prog,
-        description="Runs that may differ, runs that may not, and the report on both.",
+        description="Starts runs that may differ and runs that must agree, and writes the report on both.",
     )
     top.add_argument(
         "--launches", type=int, default=3, help=f"runs without a guarantee, 2 to {MOST_LAUNCHES} (3)"
@@ -52,11 +52,11 @@ def parser(prog: str = "python -m miniapps.demo") -> argparse.ArgumentParser:
     top.add_argument(
         "--out", type=Path, help="directory for the runs and the report, new or empty (runs/demo-TIME)"
     )
-    top.add_argument("--mpirun", help="how to launch (the mpirun beside this python, else the one on PATH)")
+    top.add_argument("--mpirun", help="launcher (the mpirun beside this python, else the one on PATH)")
     top.add_argument(
         "arguments", nargs="*", metavar="-- OPTION", help="more options for every run, such as --steps 10"
     )
-    add_loudness(top, "the two verdicts alone", "also all that every command prints")
+    add_loudness(top, "only the two verdicts", "also the output of every command")
     add_version(top)
     return top
 
@@ -89,13 +89,13 @@ def main(argv: list[str] | None = None, prog: str = "python -m miniapps.demo") -
 
 @dataclass(frozen=True)
 class Stage:
-    """How much is shown: of a `quiet` demonstration the verdicts alone, of a `verbose` one all output of commands."""
+    """The amount of output: `quiet` shows only the verdicts, `verbose` also all output of the commands."""
 
     quiet: bool = False
     verbose: bool = False
 
     def say(self, text: str) -> None:
-        """Tell what happens."""
+        """Print `text` unless quiet."""
         if not self.quiet:
             say(text)
 
@@ -103,15 +103,15 @@ class Stage:
 def demonstrate(
     mpirun: list[str], out: Path, launches: int, arguments: tuple[str, ...], stage: Stage = Stage()
 ) -> int:
-    """Both groups of runs, the comparison and the report; returns 0, or 3 where a promise was broken."""
+    """Runs both groups, compares them and writes the report; returns 0, or 3 for a broken guarantee."""
     begin = time.monotonic()
     total = launches + len(PROMISED_RANKS)
     stage.say(f"{total} runs of one program; everything goes to {out}/")
 
     stage.say(
-        f"\nWithout a guarantee: one command, {launches} times. Partial sums are added in the order in which"
+        f"\nWithout a guarantee: one command, {launches} times. It adds partial sums in the order of arrival,"
     )
-    stage.say("they arrive, which is up to the machine.")
+    stage.say("which may change from run to run.")
     free: dict[Path, str] = {}
     for launch in range(1, launches + 1):
         path = out / f"none-{launch}"
@@ -128,7 +128,7 @@ def demonstrate(
         promised[path] = coupled(mpirun, ranks, (*PROMISED, *arguments), path, count, stage)
 
     if pair := first_difference(free) or first_difference(promised):
-        stage.say("\nWhere two runs that differ parted:")
+        stage.say("\nThe first difference between two of these runs:")
         analysis(stage, "divergence", *map(str, pair))
     report = out / "report.html"
     stage.say("\nThe report on all runs:")
@@ -137,9 +137,7 @@ def demonstrate(
     kept = first_difference(promised) is None
     say(f"{'' if stage.quiet else chr(10)}without guarantee   {same_or_not(free)}")
     if first_difference(free) is None:
-        stage.say(
-            "                    They happened to agree this time, which nothing forbids; try --launches 10."
-        )
+        stage.say("                    They agree this time by chance; try --launches 10.")
     say(f"--guarantee layout  {same_or_not(promised)}" + ("" if kept else "   THE PROMISE IS BROKEN"))
     stage.say(f"\n{time.monotonic() - begin:.0f} s in all. Open {report} in a browser.")
     return 0 if kept else 3
@@ -148,7 +146,7 @@ def demonstrate(
 def coupled(
     mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Path, count: str, stage: Stage
 ) -> str:
-    """Run `coupled` on that many ranks and return the fingerprint of its final state."""
+    """Runs `coupled` on so many ranks; returns the fingerprint of its final state."""
     words = ["miniapps.coupled", *arguments, "--out", str(path)]
     command = [*mpirun, "-n", str(ranks), *module(*words)]
     begin = time.monotonic()
@@ -166,7 +164,7 @@ def coupled(
 
 
 def analysis(stage: Stage, *arguments: str) -> None:
-    """Run `python -m analysis`, its output shown indented; exit code 3 means that something differs."""
+    """Runs `python -m analysis` and shows its output indented; exit code 3 means that runs differ."""
     loud = ("--verbose",) if stage.verbose else ()
     shown = ["python", "-m", "analysis", *arguments]
     stage.say(indented(run(module("analysis", *arguments, *loud), shown, stage, fine=(0, 3))))
@@ -175,7 +173,7 @@ def analysis(stage: Stage, *arguments: str) -> None:
 def run(
     command: list[str], shown: list[str], stage: Stage, before: str = "", fine: tuple[int, ...] = (0,)
 ) -> str:
-    """Show and run a command; return what it printed. Raises DemoError on an exit code not in `fine`."""
+    """Shows and runs a command; returns its output. Raises DemoError on an exit code not in `fine`."""
     stage.say(f"{before}$ {shlex.join(shown)}")
     try:
         done = subprocess.run(
@@ -198,7 +196,7 @@ def run(
 
 
 def launcher(asked: str | None) -> list[str]:
-    """The mpirun to use, as a list. Raises DemoError where there is none or a package is missing."""
+    """The command of the launcher, as words. Raises DemoError without a launcher or with a missing package."""
     missing = [package for package in EXTRAS if find_spec(package) is None]
     if missing:
         extras = ", ".join(sorted({EXTRAS[package] for package in missing}))
@@ -218,26 +216,26 @@ def launcher(asked: str | None) -> list[str]:
 
 
 def out_directory(asked: Path | None) -> Path:
-    """The directory of this demonstration, created. Raises DemoError where it is in use or cannot be made."""
+    """Creates the directory of this demonstration. Raises DemoError if it is not empty or cannot be created."""
     out = asked or Path("runs") / time.strftime("demo-%Y%m%d-%H%M%S")
     try:
         out.mkdir(parents=True, exist_ok=True)
         used = any(out.iterdir())
     except OSError as error:
-        raise DemoError(f"--out {out}: {error.strerror}; name a directory that can be written", 2) from error
+        raise DemoError(f"--out {out}: {error.strerror}; name a writable directory", 2) from error
     if used:
         raise DemoError(f"--out {out} is not empty; name a new directory, so that nothing is overwritten", 2)
     return out
 
 
 def first_difference(states: dict[Path, str]) -> tuple[Path, Path] | None:
-    """The first run, and the first that differs from it; None if all agree."""
+    """The first run and the first run that differs from it; None if all agree."""
     first = next(iter(states))
     return next(((first, path) for path, state in states.items() if state != states[first]), None)
 
 
 def same_or_not(states: dict[Path, str]) -> str:
-    """One line: how many final states these runs have."""
+    """One line with the number of runs, their number of final states, and the verdict."""
     distinct = len(set(states.values()))
     verdict = "the same bits" if distinct == 1 else "NOT the same bits"
     return f"{len(states)} runs, {distinct} final state{'s' if distinct > 1 else ''}: {verdict}"

@@ -1,4 +1,4 @@
-"""`python -m miniapps doctor`: what is here, what does not fit together, and how to get what is missing."""
+"""`python -m miniapps doctor`: lists what this machine has, what does not fit together, and how to repair it."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ from miniapps.system.world import LOADED, speaks, world
 from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.text import tell
 
-Tried = Callable[[list[str], float, str], None]  # a command, its seconds, its output
+Tried = Callable[[list[str], float, str], None]  # called with a command, its seconds and its output
 TIMEOUT_S = 60
 SHOWN = 8  # nodes
-# (package, needed for, extra of this distribution that brings it); without extra it is required.
-PACKAGES = (  # (name, what for, whether everything needs it)
+PACKAGES = (  # (name, its use, whether it is required)
     ("numpy", "everything", True),
     ("mpi4py", "everything", True),
     ("h5py", "traces", True),
@@ -61,7 +60,7 @@ DOCUMENTS = {
         (
             rows(
                 "tables.findings",
-                "what was looked at",
+                "the checks",
                 """
             what fact | text
             remedy | text | empty: in order
@@ -69,14 +68,14 @@ DOCUMENTS = {
             """,
             ),
         ),
-        "Exit code 1 says that something is to repair, and the document is printed all the same",
+        "The command prints the document also with exit code 1, which means that something needs repair",
     ),
 }
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One line of the table; `remedy` is for what is wrong, `hint` for what could be added."""
+    """One line of the table; `remedy`: how to repair an error; `hint`: how to add an optional part."""
 
     what: str
     fact: str
@@ -86,11 +85,11 @@ class Finding:
 
 def parser(prog: str = "python -m miniapps doctor") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
-    what = "What is here, what does not fit together, and how to get what is missing."
+    what = "Lists what this machine has, what does not fit together, and how to repair it."
     top = Parser(prog=prog, description=what, example=prog)
     add_json(top)
     add_loudness(
-        top, "only what is wrong, and the verdict", "also, on standard error, every command that is tried"
+        top, "only errors and the verdict", "also, on standard error, every command that the check runs"
     )
     add_version(top)
     return top
@@ -98,11 +97,11 @@ def parser(prog: str = "python -m miniapps doctor") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "python -m miniapps doctor") -> int:
-    """Print the table and a verdict; 0 if the applications can run here, 1 if not."""
+    """Prints the table and a verdict; returns 0 if the applications can run here, else 1."""
     options = parser(prog).parse_args(argv)
     findings = []
     tried: Tried = _tell_command if options.verbose else _keep_silent
-    first = speaks()  # of several ranks, the others speak of what is wrong alone
+    first = speaks()  # other ranks print only errors
     place = "" if first else f" (on {platform.node()})"
     for finding in findings_here(tried):
         findings.append(finding)
@@ -132,7 +131,7 @@ def _keep_silent(command: list[str], seconds: float, output: str) -> None:
 
 
 def findings_here(tried: Tried = _keep_silent) -> Iterator[Finding]:
-    """What is found, one by one, because some take seconds; `tried` is told every command that was run."""
+    """Yields the findings one by one, because some take seconds; calls `tried` for every command."""
     yield Finding("node", platform.node())
     yield Finding("python", f"{platform.python_version()} {sys.executable}")
     yield from packages()
@@ -161,32 +160,30 @@ def packages() -> Iterator[Finding]:
 
 
 def handles_taken() -> Iterator[Finding]:
-    """Packages that are given communicators, and whether a wrapped one reaches their sums."""
+    """Packages that use communicators, and whether fpna.wrap covers their sums."""
     for name, distribution in handles.ADD.items():
         if (version := handles.installed(name, distribution)) is not None:
             yield Finding(
                 name,
-                f"{version or 'no version'}: takes the MPI handle of a communicator: its sums go past fpna.wrap",
-                hint="fpna run --guarantee exact -- python PROGRAM adds them, too",
+                f"{version or 'no version'}: takes the MPI handle of a communicator, so its sums bypass fpna.wrap",
+                hint="fpna run --guarantee exact -- python PROGRAM also covers its sums",
             )
     for name, distribution in handles.CALL.items():
         if (version := handles.installed(name, distribution)) is not None:
-            yield Finding(
-                name, f"{version or 'no version'}: calls mpi4py, so that fpna.wrap reaches its sums"
-            )
+            yield Finding(name, f"{version or 'no version'}: calls mpi4py, so fpna.wrap covers its sums")
 
 
 def mpi(tried: Tried) -> Iterator[Finding]:
-    """The MPI library that mpi4py loads, and whether mpirun is its own."""
+    """The MPI library that mpi4py loads, and whether mpirun belongs to it."""
     if importlib.util.find_spec("mpi4py") is None:
         return
-    # With the variables of a step Open MPI, which asks Slurm for its rank, would end a process that is none.
+    # Open MPI asks Slurm for its rank: with the variables of a job step it would end this single process.
     env = environment.without_rank("SLURM_")
     alone = _output(snippet(PROBE), tried, env)
     beside = Path(sys.executable).parent / "mpirun"
     on_path = shutil.which("mpirun")
     mpirun = on_path or (str(beside) if beside.exists() else None)
-    # Inside a step of srun, mpirun would wait for the cores that the step itself holds.
+    # Within a step of srun, mpirun would wait for the cores that the step itself holds.
     launched = environment.launched()
     two = ""
     if mpirun and launched is None:
@@ -197,21 +194,19 @@ def mpi(tried: Tried) -> Iterator[Finding]:
         remedy = "pip install mpich brings one; on a supercomputer load the module of its MPI"
         yield Finding("MPI library", f"mpi4py finds none{chosen}: {gist(alone)}", remedy=remedy)
         return
-    only = (
-        "" if "library" in alone else "found by processes of mpirun alone; a single process does not find it"
-    )
+    only = "" if "library" in alone else "only processes of mpirun find it; a single process does not"
     yield Finding("MPI library", library, hint=only)
     if mpirun is None:
-        hint = "pip install mpich, or start through the batch system (srun); one rank needs none"
+        hint = "pip install mpich, or start through the batch system (srun); one rank needs no launcher"
         yield Finding("mpirun", "none on PATH or beside python", hint=hint)
         return
     if launched is not None:
-        yield Finding("mpirun", f"{mpirun}, not tried: this process was itself started by {launched.name}")
+        yield Finding("mpirun", f"{mpirun}, not tried: {launched.name} started this process")
         return
     sizes = ranks_found(two)
     if sizes == [2]:
         hint = "" if on_path else f"not on PATH: write {mpirun}, or activate the environment"
-        yield Finding("mpirun", f"{mpirun} fits: two ranks found each other", hint=hint)
+        yield Finding("mpirun", f"{mpirun} works: two ranks found each other", hint=hint)
         return
     use = str(beside) if beside.exists() and str(beside) != mpirun else f"the mpirun of {library}"
     yield Finding(
@@ -223,7 +218,7 @@ def mpi(tried: Tried) -> Iterator[Finding]:
 
 
 def ranks() -> Iterator[Finding]:
-    """Where a launcher started several ranks: whether they find each other, and in which nodes they are. Starts MPI."""
+    """Whether the ranks of a launcher find each other, and on which nodes. Starts MPI; yields nothing for one rank."""
     launched = environment.launched()
     if launched is None or launched.size == 1:
         return
@@ -241,12 +236,12 @@ def ranks() -> Iterator[Finding]:
     shown = ", ".join(f"{node} ({count})" for node, count in list(nodes.items())[:SHOWN])
     more = f" and {len(nodes) - SHOWN} more" if len(nodes) > SHOWN else ""
     yield Finding(
-        "ranks", f"{comm.size} found each other, in {len(nodes)} node{'s' * (len(nodes) > 1)}: {shown}{more}"
+        "ranks", f"{comm.size} found each other, on {len(nodes)} node{'s' * (len(nodes) > 1)}: {shown}{more}"
     )
 
 
 def oversubscribing(mpirun: str) -> list[str]:
-    """`mpirun` with what it needs to start more ranks than there are cores."""
+    """`mpirun` with the options that it needs to start more ranks than cores."""
     version = output_of([mpirun, "--version"])
     if "Open MPI" not in version and "PRRTE" not in version:
         return [mpirun]
@@ -254,7 +249,7 @@ def oversubscribing(mpirun: str) -> list[str]:
 
 
 def ranks_found(output: str) -> list[int]:
-    """How many ranks each process of PROBE that is rank 0 says there are: [2] of two that found each other."""
+    """The number of ranks that each rank 0 of PROBE printed: [2] for two ranks that found each other."""
     return [int(size) for size in re.findall(r"^ranks (\d+)$", output, re.MULTILINE)]
 
 
@@ -271,7 +266,7 @@ def native() -> Finding:
 
 
 def compiler(tried: Tried) -> Finding:
-    """A C++ compiler, which only building takes."""
+    """A C++ compiler, needed only to build."""
     names = (os.environ.get("CXX", "").split()[:1], ["c++"], ["g++"], ["clang++"])
     path = next((command for name in names if name and (command := shutil.which(name[0]))), None)
     if path is None:
@@ -318,7 +313,7 @@ def memory() -> Finding:
 
 
 def _output(command: list[str], tried: Tried, env: Mapping[str, str] | None = None) -> str:
-    """`output_of`, of which `tried` is told."""
+    """`output_of`, reported to `tried`."""
     begin = time.perf_counter()
     output = output_of(command, env)
     tried(command, time.perf_counter() - begin, output)
@@ -326,8 +321,8 @@ def _output(command: list[str], tried: Tried, env: Mapping[str, str] | None = No
 
 
 def output_of(command: list[str], env: Mapping[str, str] | None = None) -> str:
-    """What `command` prints, with the environment `env` (this one without what makes a rank); never waits longer than
-    TIMEOUT_S. Raises OSError where it cannot be started."""
+    """The output of `command` in the environment `env` (default: this one without the variables of a rank), after at
+    most TIMEOUT_S. Raises OSError if the command cannot be started."""
     if env is None:
         env = environment.without_rank()
     done = ended(command, TIMEOUT_S, dict(env) | {"OMP_NUM_THREADS": "1"})
@@ -335,7 +330,7 @@ def output_of(command: list[str], env: Mapping[str, str] | None = None) -> str:
 
 
 def gist(text: str) -> str:
-    """The line of an output that most probably says why."""
+    """The line of an output that most probably states the error."""
     lines = [line.strip() for line in text.splitlines() if line.strip(" -=\t")]
     return next(
         (line for line in lines[::-1] if "rror" in line or "unsupported" in line), [*lines, "no output"][0]

@@ -1,19 +1,19 @@
-"""Errors that end a run with a sentence and an exit code of their own: see miniapps.runner.failure."""
+"""Errors that end a run with one sentence and a specific exit code: see miniapps.runner.failure."""
 
 from __future__ import annotations
 
 
 class UsageError(Exception):
-    """What is asked for cannot be: an option, deck, name or place; the message says where and what can."""
+    """An invalid request: an option, deck, name or place; the message names it and lists what is valid."""
 
 
 class RunError(Exception):
-    """A run cannot go on for a reason of its numbers, not of the program; the message is enough to act on."""
+    """A run cannot continue because of its numbers, not of an error in the program; the message says what to do."""
 
 
 class Stalled(Exception):
-    """A rank makes no progress; `rank` is the one to blame, where one is known, and `speaks` whether this rank is the
-    one of its node that says so."""
+    """A rank makes no progress. `rank`: the rank to blame, None if unknown; `speaks`: whether this rank prints the
+    message for its node."""
 
     def __init__(self, message: str, rank: int | None, speaks: bool):
         super().__init__(message)

@@ -17,20 +17,20 @@ from miniapps.untrusted.text import printable, tell
 
 BAD_USAGE = 2
 TIMEOUT_S = 3600.0
-END_S = 10.0  # that a launch is given to end after SIGTERM
-SHOWN = 2000  # characters at the end of the output of a launch that failed
+END_S = 10.0  # time for a launch to end after SIGTERM
+SHOWN = 2000  # characters at the end of a failed launch's output
 
 
 def parser(prog: str, usage: str, description: str, epilog: str, quiet: str) -> argparse.ArgumentParser:
-    """A command line with the options of every such command; `quiet` says what --quiet leaves. The first line of
-    `epilog` is a heading, the second the example that the help begins with."""
+    """A command line with the common options; `quiet`: the output that --quiet leaves. The first line of `epilog` is a
+    heading, the second the example at the beginning of the help."""
     top = Parser(
         prog=prog, usage=usage, description=description, epilog=epilog, example=epilog.splitlines()[1].strip(),
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     top.add_argument(
         "--timeout", type=_seconds, default=TIMEOUT_S, metavar="SECONDS",
-        help=f"for one launch ({TIMEOUT_S:g})",
+        help=f"limit for one launch ({TIMEOUT_S:g})",
     )  # fmt: skip
     add_json(top)
     add_loudness(top, quiet)
@@ -49,14 +49,14 @@ def _seconds(word: str) -> float:
 
 
 def around_dashes(argv: Sequence[str] | None) -> tuple[list[str], list[str]]:
-    """The words of a command line before the first `--` and those after it; None: those of this process."""
+    """Splits a command line (None: that of this process) at its first `--`."""
     words = list(sys.argv[1:] if argv is None else argv)
     end = words.index("--") if "--" in words else len(words)
     return words[:end], words[end + 1 :]
 
 
 def code_of(prog: str, answer: Callable[[], int]) -> int:
-    """The exit code that `answer` returns. It prints an error of usage or of a run's files, and then returns 2."""
+    """Returns the exit code of `answer()`; prints an error of usage or of a run's files and returns 2."""
     try:
         return answer()
     except (UsageError, TraceError, Refused) as error:
@@ -69,8 +69,8 @@ def run_to_end(
 ) -> None:
     """Run `command`, words or a line for the shell, until it ends.
 
-    `name` and `text` are what messages call the launch and its command. Raises UsageError where the command cannot
-    be started, does not end within `timeout` seconds, or fails; the message then holds the end of its output.
+    Messages call the launch `name` and its command `text`. Raises UsageError if the command cannot be started, does not
+    end within `timeout` seconds, or fails; the message then holds the end of its output.
     """
     with tempfile.TemporaryFile() as output:
         try:
@@ -98,7 +98,7 @@ def run_to_end(
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End a process. A launcher that is asked to end also ends its ranks; one that is killed leaves them behind."""
+    """End a process. A launcher ends its ranks at SIGTERM, but leaves them behind when it is killed."""
     process.terminate()
     try:
         process.wait(END_S)

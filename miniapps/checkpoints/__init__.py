@@ -1,1 +1,1 @@
-"""Checkpoints: their files, believed only after they were checked, and what a run compares before it continues."""
+"""Checkpoints: their files, which a run verifies before it continues from one, and their options."""

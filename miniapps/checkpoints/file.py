@@ -1,7 +1,7 @@
-"""The file of a checkpoint: all that the same bits later need, sealed when written, verified when read.
+"""The file of a checkpoint: all data from which a run continues with the same bits, sealed when written.
 
-Verified are, in this order, the seal (every byte is as it was written), attributes and arrays (a schema), what a state
-can be, and the fingerprint of the state (of the arrays as they were read). `restart` goes on from there.
+`read` verifies, in this order, the seal (every byte is as it was written), attributes and arrays against a schema, the
+limits of a state, and the fingerprint of the arrays. `restart` compares the checkpoint with the run and the trace.
 """
 
 import os
@@ -26,13 +26,11 @@ from miniapps.untrusted.text import printable
 FORMAT: Final = "fpna-checkpoint"
 NAME = re.compile(r"repeat-([0-9]{1,18})-step-([0-9]{1,18})\.h5")
 
-Count = Annotated[
-    int, msgspec.Meta(ge=0, lt=2**31 - 1)
-]  # a trace counts in int32, also the step that follows
+Count = Annotated[int, msgspec.Meta(ge=0, lt=2**31 - 1)]  # a trace counts in int32, the next step included
 
 
 class Head(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """The attributes of any checkpoint, but for the options of its run."""
+    """The attributes common to all checkpoints, without the options of the run."""
 
     format: Literal["fpna-checkpoint"]
     schema: int
@@ -46,14 +44,13 @@ class Head(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 @dataclass(frozen=True)
 class Kind:
-    """What the checkpoints of an application are.
+    """The form of an application's checkpoints.
 
-    `head`: a Head, maybe with more attributes; `shapes(options, where)`: what of the options of a run decides what they
-    hold (`as_struct`); raises Refused for options that no run could have.
-    `expected(shapes)`: {name: (dtype, shape)} of the arrays; `check(head, shapes, arrays, where)` raises Refused for
-    a state that no run could have left, beside numbers that are not finite; `prints(shapes, arrays, hashed)`: {name in
-    the trace: fingerprints of all blocks, ascending, computed so}; `fingerprint(shapes, arrays)`: 32 hex digits of the
-    state.
+    `head`: a Head, maybe with more attributes. `shapes(options, where)` returns the options that decide the shapes of
+    the arrays (`as_struct`), and raises Refused for impossible options. `expected(shapes)`: {name: (dtype, shape)} of
+    the arrays. `check(head, shapes, arrays, where)` raises Refused for an impossible state; `read` itself refuses
+    numbers that are not finite. `prints(shapes, arrays, hashed)`: {name in the trace: fingerprints of all blocks,
+    ascending, of the kind `hashed`}. `fingerprint(shapes, arrays)`: 32 hex digits of the state.
     """
 
     app: str
@@ -64,17 +61,17 @@ class Kind:
     check: Callable[[Any, Any, dict[str, np.ndarray], str], None]
     prints: Callable[[Any, dict[str, np.ndarray], str], dict[str, list[bytes]]]
     fingerprint: Callable[[Any, dict[str, np.ndarray]], str]
-    recorded_after: int = 1  # steps after that of a checkpoint in which the trace has its state
+    recorded_after: int = 1  # the trace records the state of a checkpoint so many steps later
 
 
 def as_struct(schema: type[msgspec.Struct]) -> Callable[[dict[str, Any], str], Any]:
-    """The `shapes` of a Kind that a msgspec.Struct describes."""
+    """The `shapes` function of a Kind from the msgspec.Struct of its options."""
     return lambda options, where: conform(options, schema, where)
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint that agrees with itself: `options` {"section.name": value} are those of its run."""
+    """A verified checkpoint; `options`: {"section.name": value} of its run."""
 
     kind: Kind
     head: Any
@@ -83,15 +80,15 @@ class Checkpoint:
     arrays: dict[str, np.ndarray]
 
     def prints(self, hashed: str = "xxh3") -> dict[str, list[bytes]]:
-        """{name in the trace: fingerprints of all blocks, ascending, computed as `hashed` says}."""
+        """{name in the trace: fingerprints of all blocks, ascending, of the kind `hashed`}."""
         return self.kind.prints(self.shapes, self.arrays, hashed)
 
 
 def write(ctx, kind: Kind, step: int, options: dict[str, Any], arrays: dict[str, np.ndarray], **more) -> None:
-    """Write RUN/checkpoints/repeat-R-step-S.h5 with global arrays, for any number of ranks, and extend the chain of the
-    run. Collective; what is given counts on rank 0, which writes.
+    """Writes RUN/checkpoints/repeat-R-step-S.h5 with global arrays, for any number of ranks, and extends the chain.
+    Collective; rank 0 writes its own arguments.
 
-    `options`: those of the problem, flat; `more`: what the head of this kind has beside that of any. Raises RunError.
+    `options`: of the problem, flat; `more`: further attributes of this kind's head. Raises RunError.
     """
     if ctx.rank:
         ctx.extend_chain(bytes)
@@ -114,9 +111,9 @@ def write(ctx, kind: Kind, step: int, options: dict[str, Any], arrays: dict[str,
 
 
 def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
-    """The checkpoint `path`, which the user typed, of at most `most` bytes, if it agrees with itself.
+    """Reads and verifies the checkpoint `path` of at most `most` bytes; follows links, since the user typed the path.
 
-    Raises Refused, or OSError and ValueError as `open` does.
+    Raises Refused for an invalid file, OSError and ValueError as `open` does.
     """
     where = printable(os.fspath(path))
     image, _ = read_sealed(path, most, links=True)
@@ -127,7 +124,7 @@ def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
         if present != set(expected):
             raise Refused(
                 f"{where}: it holds {_listed(present)}, and a checkpoint of this problem holds {_listed(expected)}; "
-                "it is none of ours: leave it out"
+                "this program did not write it: leave it out"
             )
         room = contents.Room(image)
         arrays = {
@@ -137,10 +134,10 @@ def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
     for name, (_, shape) in expected.items():
         if arrays[name].shape != shape:
             raise Refused(
-                f"{where}: {name} is of shape {arrays[name].shape}, and its options make it {shape}; it is none of "
-                "ours: leave it out"
+                f"{where}: {name} has shape {arrays[name].shape}, but {shape} by its options; this program did not "
+                "write it: leave it out"
             )
-        # A run stops itself when its state is no longer finite.
+        # A run stops when its state is not finite.
         refuse_any(~np.isfinite(arrays[name]), name, arrays[name], "is not finite", where)
     kind.check(head, shapes, arrays, where)
     if kind.fingerprint(shapes, arrays) != head.fingerprint:
@@ -151,19 +148,19 @@ def read(path: str | os.PathLike, kind: Kind, most: int = MOST) -> Checkpoint:
     named = NAME.fullmatch(Path(path).name)
     if named and (int(named[1]), int(named[2])) != (head.repeat, head.step):
         raise Refused(
-            f"{where}: it is of repeat {head.repeat}, step {head.step}, and its name says something else; give it the "
-            "name that it had"
+            f"{where}: it holds repeat {head.repeat}, step {head.step}, which its name contradicts; restore its "
+            "original name"
         )
     return Checkpoint(kind, head, options, shapes, arrays)
 
 
 def refuse_any(wrong: np.ndarray, name: str, array: np.ndarray, what: str, where: str) -> None:
-    """Raise Refused, naming the first element of `array` that is `wrong` (bool, of its shape), if one is."""
+    """Raise Refused if an element of `array` is `wrong` (bool, same shape); the message names the first."""
     if wrong.any():
         at = tuple(int(i) for i in np.unravel_index(np.argmax(wrong), array.shape))
         raise Refused(
-            f"{where}: {name}{list(at)} = {array[at]} {what}, so that no run can go on from it; restart from an "
-            "earlier checkpoint"
+            f"{where}: {name}{list(at)} = {array[at]} {what}, so no run can continue from it; restart from an earlier "
+            "checkpoint"
         )
 
 
@@ -173,7 +170,7 @@ def cut(text: str, most: int) -> str:
 
 
 def _attributes(attributes: dict[str, Any], kind: Kind, where: str) -> tuple[Any, dict[str, Any], Any]:
-    """(head, options of the run, what of them decides the shapes). Raises Refused."""
+    """Returns (head, options of the run, the options that decide the shapes). Raises Refused."""
     if attributes.get("format") != FORMAT or attributes.get("app") != kind.app:
         raise Refused(f"{where}: not a checkpoint of {kind.app}; give one of RUN/{FOLDER}/*.h5")
     schema = attributes.get("schema")
@@ -185,7 +182,9 @@ def _attributes(attributes: dict[str, Any], kind: Kind, where: str) -> tuple[Any
     stored = {k.removeprefix("config."): value for k, value in attributes.items() if k.startswith("config.")}
     head = conform({k: v for k, v in attributes.items() if not k.startswith("config.")}, kind.head, where)
     if head.schema != kind.schema:
-        raise Refused(f"{where}: of schema {head.schema}, and {kind.schema} is read; write it again")
+        raise Refused(
+            f"{where}: it has schema {head.schema}, and only {kind.schema} is readable; write it again"
+        )
     options = {
         key: conform(value, int | float | str, f"{where}: {cut(key, 60)}") for key, value in stored.items()
     }

@@ -1,4 +1,4 @@
-"""The options of applications that write checkpoints and go on from them."""
+"""The options of applications that write checkpoints and continue from them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Checkpoints:
-    """Files beside the trace, and where a run continues from."""
+    """Files beside the trace, and the checkpoint from which a run continues."""
 
     checkpoint_every: int = option(
         0,
@@ -33,7 +33,8 @@ class Checkpoints:
     )
     checkpoint_bits: int | None = option(
         None,
-        help="bits of mantissa that a checkpoint keeps of every number, and that the run goes on with; none: all",
+        help="mantissa bits that a checkpoint keeps of every number; the run continues with the rounded state; none: "
+        "all",
         role="method",
         flag="--checkpoint-bits",
         minimum=1,
@@ -41,7 +42,7 @@ class Checkpoints:
     )
     rounded_every: int | None = option(
         None,
-        help="steps between roundings of the state: --checkpoint-every where --checkpoint-bits is given",
+        help="steps between roundings of the state; set to --checkpoint-every if --checkpoint-bits is given",
         role="method",
         minimum=1,
         maximum=INT32,
@@ -50,12 +51,12 @@ class Checkpoints:
 
 @dataclass
 class Output(Checkpoints):
-    """Files beside the trace, of an application whose blocks may change their owners."""
+    """Checkpoints of an application that may redistribute its blocks."""
 
     shares: str = option(
         "even",
-        help="blocks of a rank: even; or auto, which moves blocks at checkpoints so that unequal ranks take equal time "
-        "for a step (their bits stay under layout and exact)",
+        help="blocks of a rank: even; or auto: redistributes blocks at checkpoints so that unequal ranks take equal "
+        "time for a step (the bits stay under layout and exact)",
         choices=("even", "auto"),
         role="method",
         effect="ownership",
@@ -64,18 +65,18 @@ class Output(Checkpoints):
 
 
 def complete(output: Checkpoints) -> None:
-    """Write back how often the state is rounded, which decides on bits where --checkpoint-every does not."""
+    """Set `rounded_every`: with --checkpoint-bits the interval of checkpoints decides on bits."""
     output.rounded_every = output.checkpoint_every or None if output.checkpoint_bits else None
 
 
 def require_movable(output: Output, options: RunOptions) -> None:
-    """Raise UsageError for shares that are never dealt anew, or whose bits would depend on a clock."""
+    """Raise UsageError for `auto` shares without checkpoints, or where a clock would decide on bits."""
     if output.shares == "auto" and options.guarantee == "run" and options.replay is None:
         raise UsageError(
-            "--shares auto: the bits of --guarantee run depend on who owns what, which a clock would decide; choose "
-            "--guarantee layout, or repeat the choices of a run under none with --replay RUN"
+            "--shares auto: the bits of --guarantee run depend on the owners of blocks, and a clock would choose them; "
+            "choose --guarantee layout, or repeat the choices of a run under none with --replay RUN"
         )
     if output.shares == "auto" and not output.checkpoint_every:
         raise UsageError(
-            "--shares auto moves blocks at checkpoints, and there are none: add --checkpoint-every N (steps)"
+            "--shares auto moves blocks at checkpoints, and this run writes none: add --checkpoint-every N (steps)"
         )

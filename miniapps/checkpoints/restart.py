@@ -1,4 +1,4 @@
-"""Starting from a checkpoint: it is verified against the options of this run, and against the trace beside it."""
+"""Starts from a checkpoint after comparing it with the options of this run and with the trace beside it."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ from miniapps.trace.heads import fingerprint_of
 from miniapps.untrusted.regular import MOST, Refused
 from miniapps.untrusted.text import printable
 
-# Bytes of a file that are read whatever the problem: so that a checkpoint of a larger one is refused as such.
+# Bytes of a file that are read for any problem, so that the message can say that a checkpoint is of a larger one.
 ANY_PROBLEM = 2**30
 SHOWN = 60  # characters of a value in a message
 
@@ -28,18 +28,19 @@ def verify(
     need: int,
     option: str = "--restart",
 ) -> Checkpoint:
-    """The checkpoint `path` of the same `problem` (its options, flat) and `seed`, at a step up to `last`.
+    """Reads the checkpoint `path`, and verifies that it has the same `problem` (options, flat) and `seed`, and a step
+    up to `last`.
 
-    `option` names the path, `remedy` is that by which a run gets longer; `need`: bytes of the arrays of this problem.
-    Raises UsageError naming option, file and remedy; the trace is not looked at.
+    `option`: the option with the path; `remedy`: the option that lengthens a run; `need`: bytes of this problem's
+    arrays. Raises UsageError with option, file and remedy. Does not read the trace.
     """
     wanted = problem | {"seed": seed}
     checkpoint = read_option(option, path, kind, max(ANY_PROBLEM, 2 * need))
     require_same(option, path, checkpoint, wanted, tuple(dict.fromkeys((*wanted, *checkpoint.options))))
     if checkpoint.head.step > last:
         raise UsageError(
-            f"{option} {printable(path)}: of step {checkpoint.head.step}, and this run ends with step {last}; raise "
-            f"{remedy}"
+            f"{option} {printable(path)}: it is of step {checkpoint.head.step}, and this run ends with step {last}; "
+            f"raise {remedy}"
         )
     return checkpoint
 
@@ -47,16 +48,16 @@ def verify(
 def compare_with_trace(
     path: str | os.PathLike, checkpoint: Checkpoint, option: str = "--restart"
 ) -> tuple[bool, str]:
-    """Compare the blocks with the fingerprints that RUN/rank-*.h5 hold of the same state, if `path` is in
-    RUN/checkpoints: (whether some were compared or there is no such trace, what the log should say).
+    """Compares the blocks with the fingerprints of the same state in RUN/rank-*.h5, if `path` is in RUN/checkpoints.
 
-    Raises UsageError, naming step, name and block, where they contradict. A trace that cannot be read, or whose run
-    injected faults between the checkpoint and the record, contradicts nothing.
+    Returns (False for a trace that could not be compared, message for the log). Raises UsageError with step, name and
+    block for a contradiction. An unreadable trace is no contradiction, nor is a run with injected faults, which strike
+    between the checkpoint and the record.
     """
     where, folder = printable(os.fspath(path)), Path(os.path.realpath(path)).parent
     alone = f"restart from {where}: only its own hashes were checked"
     if folder.name != FOLDER:
-        return True, f"{alone}, for it is not in RUN/{FOLDER}, beside the trace of its run"
+        return True, f"{alone}, since it is not in RUN/{FOLDER}, beside the trace of its run"
     run, trouble = printable(str(folder.parent)), ""
     step = checkpoint.head.step + checkpoint.kind.recorded_after
     words: dict[str, np.ndarray] = {}
@@ -83,22 +84,22 @@ def compare_with_trace(
             f"or copy this one out of RUN/{FOLDER} to continue without the trace"
         )
     if trouble:
-        return False, f"{alone}, for the trace beside it cannot be used ({trouble})"
+        return False, f"{alone}, since the trace beside it cannot be used ({trouble})"
     if differing:
-        return False, f"{alone}, for faults were injected into {run}, and its trace differs at step {step}"
+        return False, f"{alone}, since {run} has injected faults, and its trace differs at step {step}"
     if not compared:
-        return True, f"{alone}, for the trace of {run} has no fingerprints of step {step}"
-    return True, f"restart from {where}: whole, and as the trace of {run} has it ({compared} fingerprints)"
+        return True, f"{alone}, since the trace of {run} has no fingerprints of step {step}"
+    return True, f"restart from {where}: complete, and equal to the trace of {run} ({compared} fingerprints)"
 
 
 def log_comparison(ctx, path: str, checkpoint: Checkpoint, option: str = "--restart") -> None:
-    """`compare_with_trace`, with what it says in the log."""
+    """Logs the message of `compare_with_trace`."""
     agreed, message = compare_with_trace(path, checkpoint, option)
     (ctx.log.info if agreed else ctx.log.warning)("%s", message)
 
 
 def read_option(option: str, path: str, kind: Kind, most: int = MOST) -> Checkpoint:
-    """The checkpoint that an `option` names; raises UsageError naming option, file and remedy."""
+    """Reads the checkpoint `path` of an `option`. Raises UsageError with option, file and remedy."""
     try:
         return read(path, kind, most)
     except Refused as error:
@@ -106,14 +107,14 @@ def read_option(option: str, path: str, kind: Kind, most: int = MOST) -> Checkpo
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or error
         raise UsageError(
-            f"{option} {printable(path)}: cannot read it: {why}; give one of RUN/{FOLDER}/*.h5"
+            f"{option} {printable(path)}: it cannot be read: {why}; give one of RUN/{FOLDER}/*.h5"
         ) from error
 
 
 def require_same(
     option: str, path: str, checkpoint: Checkpoint, wanted: dict[str, Any], keys: tuple[str, ...]
 ) -> None:
-    """Raise UsageError unless the options `keys` (or `seed`) of the checkpoint are those `wanted`."""
+    """Raise UsageError unless the options `keys` (or `seed`) of the checkpoint have the `wanted` values."""
     stored = checkpoint.options | {"seed": checkpoint.head.seed}
     differing = [
         f"{key} = {_shown(stored.get(key, 'unknown'))} there, {_shown(wanted.get(key, 'unknown'))} here"
@@ -122,8 +123,8 @@ def require_same(
     ]
     if differing:
         raise UsageError(
-            f"{option} {printable(path)}: of another problem: {'; '.join(differing)}; start with the same deck and "
-            "options"
+            f"{option} {printable(path)}: it is of another problem: {'; '.join(differing)}; start with the same deck "
+            "and options"
         )
 
 
@@ -136,7 +137,7 @@ def _recorded(trace, repeat: int, step: int, name: str) -> tuple[np.ndarray, np.
 
 
 def _faults(attributes: dict[str, Any]) -> bool:
-    """Whether the run of a trace was asked to inject faults: they strike after a checkpoint and before a record."""
+    """Whether the run of a trace injected faults, which strike after a checkpoint and before a record."""
     try:
         return bool(attributes["config"]["run"]["fault"])
     except (KeyError, TypeError):

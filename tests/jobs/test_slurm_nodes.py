@@ -121,7 +121,7 @@ def test_every_launcher_runs_four_ranks_in_two_nodes_with_the_bits_of_one(slurm_
     assert [job["JobState"] for job in ended] == ["COMPLETED"] * len(ended), outputs
     assert len(outputs) == len(ended)
     for name, text in outputs.items():
-        assert "ranks            4 found each other, in 2 nodes: n1 (2), n2 (2)\n" in text, name
+        assert "ranks            4 found each other, on 2 nodes: n1 (2), n2 (2)\n" in text, name
         assert text.count("Ready: the applications run here.") == 2, (
             "of one rank, then of all, of which one speaks"
         )

@@ -220,7 +220,7 @@ def test_a_run_by_sha256_continues_from_its_checkpoint(tmp_path, capsys):
     more = ["--fingerprint", "sha256", "--restart", str(tmp_path / "a" / checkpoint_file(0, 2))]
     loud = [word for word in TINY if word != "--quiet"]
     assert main(APP, [*loud, "--no-progress", "--out", str(tmp_path / "b"), *more], MPI.COMM_SELF) == 0
-    assert "as the trace of" in capsys.readouterr().err
+    assert "equal to the trace of" in capsys.readouterr().err
 
 
 # ---- what was changed afterwards

@@ -254,7 +254,7 @@ def test_another_number_in_the_state_is_told_by_its_fingerprint(checkpoint):
 @pytest.mark.parametrize("name", ["repeat-0-step-000003.h5", "repeat-1-step-000002.h5"])
 def test_a_name_that_says_another_step_or_repeat_is_refused(checkpoint, name):
     shutil.copy(checkpoint, checkpoint.with_name(name))
-    assert "its name says something else" in refused(checkpoint.with_name(name))
+    assert "which its name contradicts" in refused(checkpoint.with_name(name))
 
 
 def sparse(path):
@@ -276,8 +276,8 @@ def without_seal(path):
         (without_seal, "without a seal, as the first version of this program (checkpoints of schema 1)"),
         (lambda path: path.write_text("no checkpoint"), "does not begin with the line `fpna-file 1"),
         (lambda path: path.symlink_to("/dev/zero"), "is a device"),
-        (lambda path: path.symlink_to(path), "cannot read it"),
-        (lambda path: None, "cannot read it: No such file or directory; give one of RUN/checkpoints/*.h5"),
+        (lambda path: path.symlink_to(path), "it cannot be read"),
+        (lambda path: None, "it cannot be read: No such file or directory; give one of RUN/checkpoints/*.h5"),
     ],
 )
 def test_what_is_no_file_of_ours_is_refused_without_reading_it(tmp_path, make, reason):
@@ -286,7 +286,7 @@ def test_what_is_no_file_of_ours_is_refused_without_reading_it(tmp_path, make, r
 
 
 def test_a_path_that_cannot_be_is_refused():
-    with pytest.raises(UsageError, match="cannot read it"):
+    with pytest.raises(UsageError, match="it cannot be read"):
         restart.verify("a\0b", config_of(), SEED)
 
 
@@ -389,7 +389,8 @@ def test_a_restart_is_compared_with_the_trace_and_ends_as_the_straight_run(run, 
     ]
     assert lines[0] == lines[1] and len(lines[0]) == 1
     assert (
-        f"restart from {at(run, 2)}: whole, and as the trace of {run} has it (12 fingerprints)" in streams.err
+        f"restart from {at(run, 2)}: complete, and equal to the trace of {run} (12 fingerprints)"
+        in streams.err
     )
     assert lines[0] == [f"FINGERPRINT state={read_checkpoint(at(run, 3), KIND).head.fingerprint}"]
     frames = load([tmp_path / "straight", tmp_path / "restarted"])
@@ -446,7 +447,7 @@ def test_a_checkpoint_of_another_run_contradicts_the_trace(run, tmp_path):
 def test_a_fault_that_was_injected_after_the_checkpoint_contradicts_nothing(tmp_path):
     assert launched(tmp_path / "run", "--checkpoint-every=1", "--fault=bitflip@step=3,block=4") == 0
     agreed, remark = compared(at(tmp_path / "run", 2))
-    assert not agreed and "faults were injected" in remark and "only its own hashes" in remark
+    assert not agreed and "has injected faults" in remark and "only its own hashes" in remark
     agreed, remark = compared(at(tmp_path / "run", 1))
     assert agreed and "12 fingerprints" in remark
 

@@ -47,11 +47,11 @@ def test_the_doctor_names_installed_packages_that_go_past_a_wrapper_and_those_th
         install(name, version)
     found = {f.what: f for f in doctor.handles_taken()}
     assert (
-        found["mpi4jax"].fact == "0.8.1: takes the MPI handle of a communicator: its sums go past fpna.wrap"
+        found["mpi4jax"].fact == "0.8.1: takes the MPI handle of a communicator, so its sums bypass fpna.wrap"
     )
     assert "fpna run --guarantee exact" in found["mpi4jax"].hint and not found["mpi4jax"].remedy
     assert found["dolfinx"].fact.startswith("0.10.0: takes the MPI handle")
-    assert found["mpi4py_fft"].fact == "2.0.6: calls mpi4py, so that fpna.wrap reaches its sums"
+    assert found["mpi4py_fft"].fact == "2.0.6: calls mpi4py, so fpna.wrap covers its sums"
     assert "h5py" not in found  # it adds nothing
 
 

@@ -363,7 +363,7 @@ def test_a_region_states_one_kind(tmp_path):
         assert t.name("halo", "exchange") == t.name("halo", "exchange")
         t.value("energy", 1.0)
         t.name("work")
-        with pytest.raises(ValueError, match=r"'halo' is named exchange and wait"):
+        with pytest.raises(ValueError, match=r"'halo' has two kinds, exchange and wait"):
             t.name("halo", "wait")
         with pytest.raises(ValueError, match=r"unknown kind 'speed'; the kinds are compute, collective"):
             t.name("fast", "speed")

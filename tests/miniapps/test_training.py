@@ -367,7 +367,7 @@ def launched(out, *more):
     ([*FREE, "--policy=fastest", "--checkpoint-every=2"], "checkpoints do not hold"),
     (["--policy=lgreco"], "--wire table:n=4"),
     (["--replay=/nonexistent", "--seconds=1"], "--replay"),
-    (["--restart=/nonexistent.h5"], "--restart /nonexistent.h5: cannot read it"),
+    (["--restart=/nonexistent.h5"], "--restart /nonexistent.h5: it cannot be read"),
     (["--recipe=tp"], "training has no such option, python -m miniapps.mesh has"),
     (["--sharding=row"], "training has no such option, python -m miniapps.dlrm has"),
     (["--deck=dlrm-zipf"], "dlrm is an application of its own: python -m miniapps.dlrm"),

@@ -194,7 +194,7 @@ def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, refere
     prints, _ = coupled(ranks, *layout, *options, out=tmp_path / "restarted")
     assert prints == [reference("layout")]
     log = (tmp_path / "restarted" / "rank-00000.log").read_text()
-    assert f"{checkpoint}: whole, and as the trace of {straight} has it (32 fingerprints)" in log
+    assert f"{checkpoint}: complete, and equal to the trace of {straight} (32 fingerprints)" in log
     frames = load([straight, tmp_path / "restarted"])
     assert compare(
         frames, ("straight", 0), ("restarted", 0)
@@ -235,7 +235,7 @@ def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
             r"closure\.batch = rank meets guarantee run",
         ),
         (["--guarantee", "layout", "--allreduce", "ring"], "accumulation exact"),
-        (["--restart", "/nonexistent.h5"], r"--restart /nonexistent\.h5: cannot read it"),
+        (["--restart", "/nonexistent.h5"], r"--restart /nonexistent\.h5: it cannot be read"),
         (["--restart", "README.md"], r"--restart README\.md: damaged, or none of ours"),
         (["--closure", "magic"], "physics"),
         (["--set", "flow.initial=decaying"], "exact only without forcing"),

@@ -76,7 +76,7 @@ def test_a_replay_repeats_the_shares(tmp_path):
             ["--shares", "auto", "--checkpoint-every", "3", "--guarantee", "none"],
             "training.calls=block",
         ),
-        ("coupled", [*AUTO, "--guarantee", "run"], "depend on who owns what.*--replay RUN"),
+        ("coupled", [*AUTO, "--guarantee", "run"], "depend on the owners of blocks.*--replay RUN"),
         ("coupled", ["--fault", "slow@step=1,rank=0,factor=0"], "factor 0: choose 1 to 100"),
     ],
 )

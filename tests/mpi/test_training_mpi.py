@@ -258,7 +258,7 @@ def test_a_restarted_run_ends_with_the_bits_of_the_straight_one(tmp_path, ranks)
     prints, _ = training(ranks, *dropping, *options, out=tmp_path / "restarted")
     assert prints == expected
     log = (tmp_path / "restarted" / "rank-00000.log").read_text()
-    assert f"{checkpoint}: whole, and as the trace of {straight} has it (6 fingerprints)" in log
+    assert f"{checkpoint}: complete, and equal to the trace of {straight} (6 fingerprints)" in log
     assert compare(load([straight, tmp_path / "restarted"]), ("straight", 0), ("restarted", 0)).equal
 
 
