@@ -1,9 +1,9 @@
-"""Rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, memory, and its noise.
+"""Measures rates of this machine for predictions: kernels by shape, all-reduces, exchanges, overheads, memory, noise.
 
     mpirun -n 2 python -m miniapps.calibrate --out cal --budget 60
 
-An ordinary application with an ordinary trace: regions are micro-benchmarks, values their parameters. `python -m
-analysis predict RUN --calibration cal` reads it. See docs/how-to/predict.md.
+Its trace has the usual form: regions are micro-benchmarks, values their parameters. `python -m analysis predict RUN
+--calibration cal` reads it. See docs/how-to/predict.md.
 """
 
 from miniapps.calibrate.config import CalibrateConfig

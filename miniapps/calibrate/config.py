@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from miniapps.runner.config import option, section
 
 WHAT = ("kernels", "collectives", "noise", "memory")
-# What runs by default add with, by guarantee; and the orderings whose costs are most unlike each other.
+# The default orderings of the guarantees, and others with the most different costs.
 REDUCTIONS = (
     "library", "recursive-doubling", "direct", "ring", "rabenseifner", "direct in exact",
 )  # fmt: skip
@@ -13,11 +13,11 @@ REDUCTIONS = (
 
 @dataclass
 class Calibrate:
-    """What is measured, and for how long."""
+    """The measured parts of the machine, and the time for them."""
 
     budget: float = option(
         60.0,
-        help="time to spend; every case is measured at least once, however long that takes",
+        help="time to spend; every case is measured at least once, even beyond this time",
         unit="s",
         role="control",
         flag="--budget",
@@ -26,7 +26,7 @@ class Calibrate:
     )
     what: tuple[str, ...] = option(
         (),
-        help="a part to measure; may be repeated; none given: all",
+        help="a part to measure; may be given several times; none given: all",
         role="control",
         effect="machine",
         flag="--what",
@@ -34,8 +34,7 @@ class Calibrate:
     )
     reductions: tuple[str, ...] = option(
         REDUCTIONS,
-        help="an ordering, with or without its accumulation ('direct in exact'), whose all-reduces are measured; may "
-        "be repeated",
+        help="an ordering to measure, with its accumulation if any ('direct in exact'); may be given several times",
         role="control",
         flag="--reduction",
     )
@@ -49,7 +48,7 @@ class Calibrate:
     )
     variants: tuple[str, ...] = option(
         ("own", "torch"),
-        help="variants of matmul and conv; may be repeated",
+        help="a variant of matmul and conv to measure; may be given several times",
         role="control",
         flag="--variant",
         choices=("own", "torch"),

@@ -16,7 +16,7 @@ def _backends() -> list[str]:
     import kernels.inference  # noqa: F401 - registers its variants
     from kernels.registry import variants
 
-    # `eager` is what torch does here anyway.
+    # `eager` and `torch` would compute the same.
     return ["torch", *(variant.name for variant in variants("inference") if variant.name != "eager")]
 
 
@@ -53,7 +53,7 @@ class Flow:
     )
     ensemble: int = option(
         1,
-        help="flows side by side, of the seeds SEED, SEED + 1, ...: each has the bits that it has alone",
+        help="number of flows computed side by side, with the seeds SEED, SEED + 1, ...; each has the same bits alone",
         flag="--ensemble",
         minimum=1,
         maximum=4096,
@@ -68,7 +68,7 @@ class Time:
     steps: int = option(40, help="time steps", minimum=0, flag="--steps", maximum=INT32 - 1)
     until: int | None = option(
         None,
-        help="step after which this run stops, of those of the problem; none: after the last",
+        help="step after which this run stops, at most time.steps; none: after the last step",
         role="control",
         flag="--until",
         effect="until",
@@ -102,7 +102,7 @@ class Closure:
 
     kind: str = option(
         "online",
-        help="none; physics: dynamic eddy viscosity every step; surrogate: the network alone; "
+        help="none; physics: dynamic eddy viscosity every step; surrogate: only the network; "
         "online: the network drives the flow and learns from the physics every few steps",
         choices=CLOSURES,
         flag="--closure",
@@ -122,7 +122,7 @@ class Closure:
     weights: str = option("", help="start from the weights in this checkpoint", flag="--weights")
     batch: str = option(
         "auto",
-        help="network calls: one per block, or one per rank (bits then follow the layout); auto: per rank under "
+        help="network calls: one per block, or one per rank (whose bits depend on the layout); auto: per rank under "
         "guarantees none and run, per block under layout and exact",
         choices=("auto", "block", "rank"),
         role="method",
@@ -130,8 +130,8 @@ class Closure:
     )
     inference: str = option(
         "torch",
-        help="what evaluates the network: torch, in calls as closure.batch says, or a backend of kernels.inference, in "
-        "one call per rank",
+        help="evaluates the network: torch, in the calls of closure.batch, or a backend of kernels.inference, in one "
+        "call per rank",
         choices=_backends,
         role="method",
         flag="--inference",

@@ -1,9 +1,9 @@
-"""DLRM: tables of embeddings cut over all ranks, between two perceptrons that every rank holds.
+"""DLRM, a recommendation model: embedding tables cut over all ranks, and two perceptrons on every rank.
 
     mpirun -n 4 python -m miniapps.dlrm --guarantee layout
 
-Rows of bags travel to the samples that ask for them, and gradients back; those of the perceptrons are added over all
-ranks as in `miniapps.training`. See docs/explanation/dlrm.md.
+Ranks send the rows of bags to the samples that look them up, and gradients back. Gradients of the perceptrons are added
+over all ranks as in `miniapps.training`. See docs/explanation/dlrm.md.
 """
 
 from miniapps.dlrm.config import DlrmConfig
@@ -12,5 +12,5 @@ from miniapps.runner.main import App
 APP = App(
     name="dlrm",
     config=DlrmConfig,
-    summary="recommendation with tables of embeddings over ranks",
+    summary="recommendation with embedding tables cut over ranks",
 )

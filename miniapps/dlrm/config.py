@@ -14,12 +14,11 @@ RATED = ("ml-100k", "zipf")
 
 @dataclass
 class Data:
-    """Samples with dense numbers and bags of rows."""
+    """Samples with dense features and bags of rows."""
 
     name: str = samples(
         RATED,
-        "ml-100k (80,000 + 20,000 ratings of films, of the package recbole), or zipf, drawn at random, which needs no "
-        "files",
+        "ml-100k (80,000 + 20,000 ratings of films, from the package recbole), or zipf, drawn at random without files",
         default="zipf",
     )
     dir: str = directory()
@@ -30,11 +29,11 @@ class Model:
     """Two perceptrons, and tables of embeddings between them."""
 
     hidden: int = option(
-        64, help="width of hidden layers of the perceptrons", minimum=1, maximum=2**14, effect="size"
+        64, help="width of the perceptrons' hidden layers", minimum=1, maximum=2**14, effect="size"
     )
     aggregate: str = option(
         "sorted",
-        help="the order in which the rows of a bag are added up, and gradients of rows on their way back",
+        help="order in which the rows of a bag, and in the backward pass the gradients of a row, are added",
         choices=tuple(ORDERS),
         role="method",
         flag="--aggregate",
@@ -43,7 +42,7 @@ class Model:
 
 @dataclass
 class Embeddings:
-    """Tables of embeddings, and what --data zipf draws for them."""
+    """Tables of embeddings, and the samples that --data zipf draws."""
 
     rows: int = option(
         1_000_000, help="zipf: rows of a table", minimum=1, maximum=2**30, flag="--rows", effect="size"
@@ -51,40 +50,40 @@ class Embeddings:
     tables: int = option(8, help="zipf: tables", minimum=1, maximum=1024, flag="--tables", effect="size")
     zipf: float = option(
         1.05,
-        help="zipf: the row of rank k is drawn with probability proportional to k^-zipf; 0: all alike",
+        help="zipf: the k-th most popular row has a probability proportional to k^-zipf; 0: all rows equal",
         minimum=0.0,
         maximum=10.0,
         flag="--zipf",
     )
     pooling: int = option(
-        8, help="zipf: rows in a bag", minimum=0, maximum=1024, flag="--pooling", effect="size"
+        8, help="zipf: rows per bag", minimum=0, maximum=1024, flag="--pooling", effect="size"
     )
     features: int = option(13, help="zipf: dense features of a sample", minimum=1, maximum=1024)
     columns: int = option(16, help="columns of the tables", minimum=1, maximum=4096, effect="size")
     blocks: int = option(
-        16, help="blocks of rows of a table, which have fingerprints and owners", minimum=1, maximum=2**16
+        16, help="blocks of rows per table, each with a fingerprint and an owner", minimum=1, maximum=2**16
     )
     rate_ratio: float = option(
-        1.0, help="learning rate of tables, over that of the perceptrons", minimum=0.0, maximum=HUGE
+        1.0, help="learning rate of tables divided by that of the perceptrons", minimum=0.0, maximum=HUGE
     )
     sharding: str = option(
         "table",
-        help="which rank holds what of a table, one name for all tables or one for each with commas between: "
-        "replicated; table (one rank, table:rank=N names it); column; row; row-pooled (sums of parts of bags travel); "
-        "auto: that of --choice",
+        help="assignment of tables to ranks, one name for all or one per table, separated by commas: replicated; table "
+        "(one rank holds it; table:rank=N names the rank); column; row; row-pooled (row, but ranks send partial sums "
+        "of bags); auto: from --choice",
         role="method",
         effect="ownership",
         flag="--sharding",
     )
     choice: str = option(
         "",
-        help="file of python -m analysis sharding --out, which says what --sharding auto is",
+        help="file from python -m analysis sharding --out with the sharding for --sharding auto",
         role="control",
         flag="--choice",
     )
     fingerprints: int = option(
         10,
-        help="steps between fingerprints of tables; 0: before the first and after the last step only",
+        help="steps between fingerprints of tables; 0: only before the first and after the last step",
         role="control",
         records=("fingerprints:table.*",),
         minimum=0,

@@ -37,12 +37,14 @@ else:
 
 @dataclass
 class Requests:
-    """What is asked."""
+    """The requests."""
 
-    count: int = option(300, help="requests", minimum=1, maximum=INT32 - 1, flag="--requests", effect="size")
+    count: int = option(
+        300, help="number of requests", minimum=1, maximum=INT32 - 1, flag="--requests", effect="size"
+    )
     sizes: tuple[int, ...] = option(
         (1, 2, 3, 7, 16, 64),
-        help="images of a request: one of these, drawn for each",
+        help="numbers of images per request; each request draws one",
         unit="images",
         minimum=1,
         maximum=MOST_IMAGES,
@@ -51,7 +53,7 @@ class Requests:
     )
     images: int = option(
         256,
-        help="different test images that requests are drawn from, so that each comes again",
+        help="different test images from which requests are drawn, so that images repeat",
         minimum=1,
         maximum=MOST_IMAGES,
         effect="size",
@@ -60,11 +62,11 @@ class Requests:
 
 @dataclass
 class Inference:
-    """How it is answered."""
+    """The network that answers."""
 
     backend: str = option(
         "auto",
-        help="what computes the network; auto: eager, and static where the guarantee asks for layout",
+        help="backend that computes the network; auto: static under layout and exact, else eager",
         choices=_backends,
         role="method",
         flag="--backend",
@@ -72,7 +74,7 @@ class Inference:
     )
     weights: str = option(
         "",
-        help="a run of training, of whose checkpoints the last is taken, or a checkpoint; none: weights drawn by seed",
+        help="a run of training, for its last checkpoint, or a checkpoint; none: random weights from the seed",
         flag="--weights",
         effect="source",
     )
@@ -80,12 +82,12 @@ class Inference:
 
 @dataclass
 class Seeds:
-    """Seeds of what is drawn at random, each on its own; none: that of the run."""
+    """Seeds of random draws, one each; none: the seed of the run."""
 
-    init: int | None = option(None, help="weights; none: --seed", minimum=0, maximum=SEEDS)
-    data: int | None = option(None, help="blobs; none: --seed", minimum=0, maximum=SEEDS)
+    init: int | None = option(None, help="seed of the weights; none: --seed", minimum=0, maximum=SEEDS)
+    data: int | None = option(None, help="seed of --data blobs; none: --seed", minimum=0, maximum=SEEDS)
     requests: int | None = option(
-        None, help="sizes of requests and their images; none: --seed", minimum=0, maximum=SEEDS
+        None, help="seed of the requests' sizes and images; none: --seed", minimum=0, maximum=SEEDS
     )
 
 

@@ -1,8 +1,8 @@
-"""Training over a mesh of ranks: models that are written for one device, cut along samples, heads, rows or experts.
+"""Training over a mesh of ranks: cuts models written for one device along samples, heads, rows or experts.
 
     mpirun -n 4 python -m miniapps.mesh --model gpt --recipe dp+tp --mesh data=2,model=2
 
-A step of any model of `miniapps.partition` is planned once, whatever the mesh; under `layout` its bits are too. See
+Any model of `miniapps.partition` trains over any mesh; under `layout` the bits do not depend on the mesh. See
 docs/explanation/partition.md.
 """
 

@@ -12,7 +12,7 @@ from miniapps.learning.samples.images import IMAGES
 from miniapps.partition import models
 from miniapps.runner.config import option, section
 
-SAMPLES = {"images": IMAGES, "text": ("text",)}  # --data, by what a model learns from
+SAMPLES = {"images": IMAGES, "text": ("text",)}  # values of --data by kind of sample
 
 
 @dataclass
@@ -20,7 +20,7 @@ class Data:
     """Images and their labels, or text."""
 
     name: str = samples(
-        (*IMAGES, "text"), f"text: the help topics that Python brings, byte by byte; or {IMAGES_SAID}"
+        (*IMAGES, "text"), f"text: the help topics in Python's library, byte by byte; or {IMAGES_SAID}"
     )
     dir: str = directory()
 
@@ -33,7 +33,7 @@ else:
 
 @dataclass
 class Cuts:
-    """What carries what (docs/explanation/partition.md)."""
+    """The mesh, and the axes of the problem that its axes carry (docs/explanation/partition.md)."""
 
     mesh: str = option(
         "",
@@ -44,35 +44,34 @@ class Cuts:
     )
     recipe: str = option(
         AUTO,
-        help="what the axes of the mesh carry; auto: the first of these with the axes of --mesh. dp (samples), tp "
-        "(heads, inner widths), dp+tp, zero (samples; parameters are stored in parts), spatial (rows and columns of "
-        "images), dp+spatial, expert",
+        help="axes of the problem that the mesh carries: dp (samples), tp (heads, inner widths), dp+tp, zero (samples; "
+        "each rank stores a part of the parameters), spatial (rows and columns of images), dp+spatial, expert; auto: "
+        "the first of these with the axes of --mesh",
         role="method",
         effect="ownership",
         flag="--recipe",
     )
     map: str = option(
         "",
-        help="which axis of the mesh carries each axis of the problem, batch=data,heads=model; none: by the recipe",
+        help="axis of the mesh for each axis of the problem, batch=data,heads=model; none: from the recipe",
         role="method",
         effect="ownership",
         flag="--map",
     )
     axes: str = option(
         "",
-        help="axes that cut the problem, batch,heads,ff; runs of one hash have the same ones; none: those of the "
-        "recipe",
+        help="axes along which the problem is cut, batch,heads,ff; part of the problem's hash; none: from the recipe",
         flag="--axes",
     )
     blocks: str = option(
         "",
-        help="blocks that axes are cut into, ff=16; none: batch by training.micro, others by the model",
+        help="number of blocks along each axis, ff=16; none: batch from training.micro, others from the model",
         flag="--blocks",
     )
     shapes: str = option(
         "exact",
-        help="of what a rank holds: exact, its blocks; padded, as many elements as the rank that has most, as devices "
-        "that are handed fixed shapes need",
+        help="size of a rank's arrays: exact, its own blocks; padded, as many elements as the rank with most, as "
+        "devices with fixed shapes need",
         choices=("exact", "padded"),
         role="method",
         effect="cost",
@@ -80,7 +79,7 @@ class Cuts:
     )
     fuse: bool = option(
         True,
-        help="partial sums over equal axes travel as one vector",
+        help="send partial sums over equal axes as one vector",
         role="method",
         effect="cost",
         flag="--fuse",
@@ -89,7 +88,7 @@ class Cuts:
 
 @dataclass
 class Evaluation:
-    """The loss of some test samples."""
+    """The loss on some test samples."""
 
     every: int = evaluations("values:test_loss")
 

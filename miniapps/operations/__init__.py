@@ -1,10 +1,10 @@
-"""The audit of PyTorch operations: what the bits of each depend on, beside its input.
+"""The audit of PyTorch operations: finds the conditions, beside the input, on which their bits depend.
 
     mpirun -n 2 python -m miniapps.operations
     fpna operations mine.py:function
 
-Cases are blocks of work, dealt to the ranks; each is audited in a child process, which may crash or hang. What was
-tried, and what came of it, is a certificate. See docs/explanation/operations.md.
+Cases are assigned to ranks, and each runs in a child process, which may crash or hang. The certificate holds all trials
+and results. See docs/explanation/operations.md.
 """
 
 from miniapps.operations.config import OperationsConfig
@@ -15,6 +15,6 @@ APP = App(
     config=OperationsConfig,
     first="--function",
     serves=("device",),
-    summary="an audit of PyTorch operations, or of a function of yours: what do their bits depend on",
+    summary="an audit of PyTorch operations, or of your function: on what do their bits depend",
     example="program.py:function",
 )

@@ -15,24 +15,24 @@ def _operations() -> list[str]:
 
 @dataclass
 class Audit:
-    """What is audited, and how much is tried."""
+    """The audited operations, and the number of trials."""
 
     operations: tuple[str, ...] = option(
         (),
-        help="an operation; may be repeated; none given: all (--list names them)",
+        help="an operation; may be given several times; none given: all (--list names them)",
         flag="--operation",
         choices=_operations,
     )
     function: str = option(
         "",
-        help="a function of yours instead, FILE.py:FUNCTION, as the first argument is too; the file also has "
-        "inputs(seed), which returns the arrays that it is called with",
+        help="your function instead, FILE.py:FUNCTION, also allowed as the first argument; the file must also define "
+        "inputs(seed), which returns the function's arguments",
         flag="--function",
         effect="source",
     )
     cases: int = option(
         0,
-        help="cases of each operation and direction, at most, spread over its factors; 0: all",
+        help="cases per operation and direction, at most, spread over its factors; 0: all",
         minimum=0,
         maximum=MOST_RUNS,
         flag="--cases",
@@ -40,7 +40,7 @@ class Audit:
     )
     runs: int = option(
         12,
-        help="calls with each number of threads, to see whether they differ from run to run",
+        help="calls with each number of threads, to find differences from run to run",
         minimum=2,
         maximum=MOST_RUNS,
         flag="--runs",
@@ -48,7 +48,7 @@ class Audit:
     )
     processes: int = option(
         1,
-        help="fresh processes beside the first, each of which calls every case once",
+        help="further processes, each of which calls every case once",
         minimum=0,
         maximum=1000,
         flag="--processes",
@@ -56,7 +56,7 @@ class Audit:
     )
     seconds: float = option(
         60.0,
-        help="time after which a case counts as hanging, and its process is ended",
+        help="time after which a case counts as hanging and its process is killed",
         unit="s",
         role="control",
         minimum=0.1,

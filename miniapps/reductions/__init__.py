@@ -2,8 +2,8 @@
 
     mpirun -n 4 python -m miniapps.reductions --guarantee layout
 
-The same numbers are added again and again, by deterministic variants and by such whose order is left to chance;
-every sum and every time goes to the trace. See docs/explanation/reductions.md.
+The app adds the same numbers again and again, by deterministic variants and by variants whose order depends on chance.
+The trace records every sum and every time. See docs/explanation/reductions.md.
 """
 
 from miniapps.reductions.config import ReductionsConfig

@@ -9,18 +9,20 @@ DISTRIBUTIONS = ("uniform", "centred", "normal", "lognormal", "ill-conditioned",
 DTYPES = ("float64", "float32", "float16", "bfloat16")
 SPLITS = ("elements", "arrays")
 LENGTH = 2**40  # elements of an array, at most
-ARRAYS = 100_000  # of one size: rank 0 keeps a number of each, by variant
+ARRAYS = 100_000  # of one size, at most: rank 0 keeps one number per array and variant
 DEFAULT_REFERENCE = "sptr"
 
 
 @dataclass
 class Problem:
-    """What is added up. Random numbers are keyed by seed, array, size and logical block, never by rank."""
+    """The numbers to add. Random numbers are keyed by seed, array, size and logical block, never by rank."""
 
-    operation: str = option("sum", help="what is computed", choices=OPERATIONS, flag="--operation")
+    operation: str = option(
+        "sum", help="sums or dot products of the arrays", choices=OPERATIONS, flag="--operation"
+    )
     sizes: tuple[int, ...] = option(
         (10, 100, 1000, 10000, 100000),
-        help="length of the arrays (a file has its own); may be repeated",
+        help="length of the arrays (a file has its own); may be given several times",
         unit="elements",
         minimum=1,
         flag="--size",
@@ -58,19 +60,19 @@ class Problem:
 
 @dataclass
 class Method:
-    """How it is added up, and how often."""
+    """The variants that add, and the number of their sums."""
 
     variants: tuple[str, ...] = option(
         (),
-        help="a variant, NAME or NAME@BACKEND, or `all` that suit the guarantee and the device; may be repeated; "
+        help="a variant, NAME or NAME@BACKEND, or `all` for the guarantee and the device; may be given several times; "
         "none given: all",
         role="control",
         flag="--variant",
     )
     reference: str | None = option(
         None,
-        help=f"the variant that others are compared with, which is always run; none: {DEFAULT_REFERENCE}, or else "
-        "the one with the strongest guarantee",
+        help=f"the variant with which others are compared, which always runs; none: {DEFAULT_REFERENCE}, or else the "
+        "one with the strongest guarantee",
         role="control",
         flag="--reference",
     )
@@ -92,8 +94,8 @@ class Method:
     )
     split: str = option(
         "elements",
-        help="what is dealt to the ranks: the logical blocks of each array, or whole arrays, so that nothing is "
-        "added across ranks",
+        help="unit assigned to ranks: elements, the logical blocks of each array; or arrays, whole arrays, without "
+        "sums across ranks",
         choices=SPLITS,
         role="method",
         flag="--split",
@@ -102,10 +104,10 @@ class Method:
 
 @dataclass
 class LaunchShape:
-    """Launch shape of the variants that have one (on the CPU too: it fixes the tree)."""
+    """Launch shape of the variants that have one. It fixes the tree of additions, on the CPU too."""
 
     block: int | None = option(
-        None, help="threads of a GPU block; none: 256", role="method", minimum=32, maximum=1024
+        None, help="threads per GPU block; none: 256", role="method", minimum=32, maximum=1024
     )
     items: int | None = option(
         None, help="elements per thread, at least; none: 8", role="method", minimum=1, maximum=INT32

@@ -218,7 +218,7 @@ def _help(o: Option) -> str:
     else:
         default = "" if o.default in (None, (), "") else f" (default: {o.default})"
     unit = f" [{', '.join(filter(None, (o.range, o.unit)))}]" if o.range or o.unit else ""
-    names = f": {', '.join(o.choices())}" if callable(o.choices) else ""
+    names = f"; choices: {', '.join(o.choices())}" if callable(o.choices) else ""
     return (o.help + names + unit + default).replace("%", "%%")
 
 

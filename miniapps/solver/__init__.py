@@ -2,9 +2,9 @@
 
     mpirun -n 4 python -m miniapps.solver --deck S --guarantee layout
 
-An iterative method feeds every rounding difference back into itself. The app solves one linear system, records bits
-and residual after every iteration, and shows how far injected orders of addition drive the iterates apart and
-whether they change the number of iterations. See docs/explanation/solver.md.
+An iterative method feeds every rounding difference back into itself. The app solves one linear system, and records
+bits and residual after every iteration. It shows how far drawn orders of addition drive the iterates apart, and whether
+they change the number of iterations. See docs/explanation/solver.md.
 """
 
 from miniapps.runner.main import App
@@ -14,5 +14,5 @@ APP = App(
     name="solver",
     config=SolverConfig,
     serves=("device",),
-    summary="distributed Krylov solvers: what the order of addition does to an iteration",
+    summary="distributed Krylov solvers: the effect of the order of addition on an iteration",
 )

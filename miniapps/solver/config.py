@@ -9,7 +9,7 @@ from miniapps.runner.config import HUGE, INT32, option, section
 RIGHT_SIDES = ("ones", "random", "manufactured", "unit", "file")
 DTYPES = ("float64", "float32")
 EDGE = 2**24  # points along an edge of the box, at most
-MOST = 1e300  # of an eigenvalue
+MOST = 1e300  # largest bound of the spectrum
 PRECONDITIONERS = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
 
 
@@ -39,28 +39,28 @@ class Problem:
     )
     matrix: str = option(
         "",
-        help="solve with the matrix of this file instead: Matrix Market (.mtx) or SciPy (.npz)",
+        help="file with a matrix to solve instead: Matrix Market (.mtx) or SciPy (.npz)",
         role="control",
         flag="--matrix",
         effect="source",
     )
     right_side: str = option(
         "ones",
-        help="ones, random: b = A x of a known solution x of ones or of numbers in (-1, 1); manufactured: a smooth "
-        "function on the box; unit: b of ones; file: see problem.right_side_file",
+        help="ones, random: b = A x with a known x of ones or of random numbers in (-1, 1); manufactured: b of a "
+        "smooth solution on the box; unit: b of ones; file: from problem.right_side_file",
         choices=RIGHT_SIDES,
         flag="--right-side",
     )
     right_side_file: str = option(
         "",
-        help="file: Matrix Market array or .npy",
+        help="file of the right-hand side: Matrix Market array or .npy",
         role="control",
         flag="--right-side-file",
         effect="source",
     )
-    contents: str = option("", help="hash of what these files hold, found at the start: wherever they lie")
+    contents: str = option("", help="hash of the contents of these files, set at the start")
     eps_y: float = option(
-        0.1, help="anisotropic: coefficient in y; that in x is 1", minimum=0.0, maximum=HUGE
+        0.1, help="anisotropic: coefficient in y; the one in x is 1", minimum=0.0, maximum=HUGE
     )
     eps_z: float = option(0.01, help="anisotropic: coefficient in z", minimum=0.0, maximum=HUGE)
     velocity: tuple[float, ...] = option(
@@ -73,8 +73,8 @@ class Problem:
     )
     spread: float = option(
         0.0,
-        help="bad units: unknown i is measured in units of 2^k, k normal with this deviation; the matrix becomes "
-        "D A D, as badly conditioned as one likes",
+        help="bad units: unknown i has the unit 2^k, with k normal of this standard deviation; the matrix becomes "
+        "D A D, which is worse conditioned the larger the spread",
         minimum=0.0,
         flag="--spread",
         maximum=50.0,
@@ -86,7 +86,7 @@ class Problem:
 
 @dataclass
 class Grid:
-    """The box of grid points and its logical blocks; of no meaning with problem.matrix."""
+    """The box of grid points and its logical blocks; with problem.matrix only rows_per_block has an effect."""
 
     nx: int = option(32, help="grid points in x", minimum=1, flag="--nx", maximum=EDGE, effect="size")
     ny: int = option(32, help="grid points in y", minimum=1, flag="--ny", maximum=EDGE, effect="size")
@@ -96,7 +96,7 @@ class Grid:
     bz: int = option(8, help="points of a logical block in z", minimum=1, maximum=EDGE)
     points_per_rank: int = option(
         0,
-        help="weak scaling: every rank has a cube of this edge, and nx, ny, nz follow; 0: they are as given",
+        help="weak scaling: edge of the cube of every rank, which sets nx, ny, nz; 0: nx, ny, nz as given",
         role="control",
         flag="--points-per-rank",
         minimum=0,
@@ -110,7 +110,7 @@ class Grid:
 
 @dataclass
 class Solve:
-    """The method and when it ends."""
+    """The iterative method, and when it stops."""
 
     method: str = option("cg", help="the iterative method", choices=_methods, role="method", flag="--method")
     preconditioner: str = option(
@@ -128,7 +128,7 @@ class Solve:
     )
     until: int | None = option(
         None,
-        help="iteration after which this run stops, although the problem does not end there; none: after the last",
+        help="iteration after which this run stops, although the problem continues; none: after the last",
         role="control",
         flag="--until",
         effect="until",
@@ -148,7 +148,7 @@ class Solve:
     )
     reading: str = option(
         "parallel",
-        help="a matrix file is read by all ranks, each a part, or by rank 0 piece by piece",
+        help="how to read a matrix file: parallel, each rank a part; root, rank 0 piece by piece",
         choices=("parallel", "root"),
         role="control",
     )
@@ -164,7 +164,7 @@ class Tuning:
     """Parameters of methods and preconditioners."""
 
     restart: int = option(
-        30, help="gmres: vectors of a cycle", role="method", minimum=1, flag="--restart", maximum=10_000
+        30, help="gmres: vectors per cycle", role="method", minimum=1, flag="--restart", maximum=10_000
     )
     omega: float = option(
         2.0 / 3.0, help="jacobi as a method: damping", role="method", minimum=0.0, maximum=2.0
@@ -183,17 +183,24 @@ class Tuning:
         minimum=0.0,
         maximum=MOST,
     )
-    upper: float | None = option(None, help="the same, upper bound", role="method", minimum=0.0, maximum=MOST)
+    upper: float | None = option(
+        None,
+        help="chebyshev as a method: upper bound of the spectrum; none: estimated",
+        role="method",
+        minimum=0.0,
+        maximum=MOST,
+    )
     inner: str = option("cg", help="refinement: method in float32", choices=_methods, role="method")
     inner_tolerance: float = option(
-        1e-4, help="refinement: of the inner method", role="method", minimum=0.0, maximum=1.0
+        1e-4, help="refinement: tolerance of the inner method", role="method", minimum=0.0, maximum=1.0
     )
     inner_iterations: int = option(
-        200, help="refinement: most inner iterations", role="method", minimum=1, maximum=INT32
+        200, help="refinement: inner iterations, at most", role="method", minimum=1, maximum=INT32
     )
     degree: int | None = option(
         None,
-        help="chebyshev preconditioner: degree of the polynomial; multigrid: of the smoother; none: their own",
+        help="degree of the polynomial of the chebyshev preconditioner, or of multigrid's smoother; none: the default "
+        "of each",
         role="method",
         minimum=1,
         maximum=1000,
@@ -202,7 +209,7 @@ class Tuning:
 
 @dataclass
 class Record:
-    """What is recorded after an iteration, beside residual and time."""
+    """Records of each iteration beside residual and time."""
 
     every: int = option(
         1,
@@ -214,7 +221,7 @@ class Record:
     )
     true_every: int = option(
         0,
-        help="iterations between true residuals b - A x; 0: at the end",
+        help="iterations between true residuals b - A x; 0: only at the end",
         role="control",
         minimum=0,
         maximum=INT32,
@@ -222,13 +229,14 @@ class Record:
     )
     error: bool = option(
         True,
-        help="distance to the known solution, every iteration",
+        help="record the distance to the known solution in every iteration",
         role="control",
         records=("values:error",),
     )
     orthogonality: bool = option(
         False,
-        help="conjugate gradients: the cosine of the residual and the preconditioned first one, every iteration",
+        help="conjugate gradients: record the cosine between the residual and the preconditioned first residual in "
+        "every iteration",
         role="control",
         records=("values:orthogonality",),
     )
@@ -239,11 +247,11 @@ class Record:
 
 @dataclass
 class Drift:
-    """The same system solved in lock step by several orders of addition, beside exact sums."""
+    """The same system solved in lock step with several orders of addition and with exact sums."""
 
     samples: int = option(
         0,
-        help="orders of addition to draw; 0: no study",
+        help="number of orders of addition to draw; 0: no study",
         role="control",
         minimum=0,
         flag="--drift",
@@ -255,7 +263,7 @@ class Drift:
 
 @dataclass
 class SolverOutput(Checkpoints):
-    """Files beside the trace; `--restart` is of GMRES."""
+    """Files beside the trace. A run continues by `--continue`, because `--restart` belongs to GMRES."""
 
     restart: str = option(
         "", help="checkpoint file to continue from", role="control", flag="--continue", effect="restart"

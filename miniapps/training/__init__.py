@@ -2,8 +2,8 @@
 
     mpirun -n 4 python -m miniapps.training --guarantee layout
 
-Every step adds gradients of all micro-batches of a batch, in buckets that travel while the layers before them are
-still computed: the place where distributed learning loses reproducibility. See docs/explanation/training.md.
+Every step adds the gradients of all micro-batches of a batch, in buckets that are sent while earlier layers still
+compute. This is where distributed learning loses reproducibility. See docs/explanation/training.md.
 """
 
 from miniapps.runner.main import App

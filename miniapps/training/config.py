@@ -38,7 +38,7 @@ def _data() -> list[str]:
 
 @dataclass
 class Data:
-    """What is learned: images, or the nodes of a graph."""
+    """The samples: images, or the nodes of a graph."""
 
     name: str = samples(
         _data, f"{IMAGES_SAID}; or a graph: cora (2,708 papers, 140 to learn from, 1,000 to test)"
@@ -46,18 +46,19 @@ class Data:
     dir: str = directory()
     features: str = option(
         "raw",
-        help="cora: the words of a paper as they are, 0 or 1, whose first sum is exact; or each row divided by its sum",
+        help="cora: raw, the words of a paper as 0 or 1, whose first sum is exact; normalised, each row divided by its "
+        "sum",
         choices=("raw", "normalised"),
     )
 
 
 @dataclass
 class Dropout:
-    """What becomes of the last hidden layer."""
+    """Dropout in the last hidden layer."""
 
     dropout: float = option(
         0.0,
-        help="probability with which an output of the last hidden layer is dropped",
+        help="probability that an output of the last hidden layer is dropped",
         minimum=0.0,
         maximum=0.9,
     )
@@ -71,11 +72,11 @@ else:
 
 @dataclass
 class Training(ParallelSteps):
-    """Steps, and what becomes of gradients on their way."""
+    """Steps, and the encoding of gradients in messages."""
 
     wire: str = option(
         "as is",
-        help="how gradients are encoded on their way, maybe with parameters (table:n=4)",
+        help="encoding of gradients in messages, with parameters if any (table:n=4)",
         role="method",
         effect="reduction",
         flag="--wire",
@@ -84,9 +85,9 @@ class Training(ParallelSteps):
     )
     policy: str = option(
         "fixed",
-        help="fixed: --wire; fastest: for each kind of tensor the wire of the least measured time; lgreco: for each "
-        "tensor one, of the fewest bytes in all at no more error than --wire; adaprec, adaprec-poster: what gains most "
-        "per time",
+        help="choice of the wire: fixed, --wire; fastest, the wire with the least measured time for each kind of "
+        "tensor; lgreco, wires per tensor that minimise bytes subject to --wire's error; adaprec, adaprec-poster, the "
+        "wire with the largest gain per time",
         choices=POLICIES,
         role="method",
         effect="reduction",
@@ -94,14 +95,14 @@ class Training(ParallelSteps):
     )
     candidates: str = option(
         "float32 fp8 table:n=2 sign",
-        help="wires that a policy chooses from, with spaces between",
+        help="wires from which a policy chooses, separated by spaces",
         role="method",
         effect="reduction",
         flag="--candidates",
     )
     depth: int = option(
         0,
-        help="of a graph: micro-batches whose fields a thread gathers ahead",
+        help="graphs: micro-batches whose fields a thread gathers ahead",
         role="method",
         effect="cost",
         minimum=0,
@@ -116,15 +117,15 @@ class Training(ParallelSteps):
 
 @dataclass
 class TrainingSeeds(Seeds):
-    """Seeds of what is drawn at random, each on its own; none: that of the run."""
+    """Seeds of random draws, one each; none: the seed of the run."""
 
-    dropout: int | None = option(None, help="what is dropped; none: --seed", minimum=0, maximum=SEEDS)
+    dropout: int | None = option(None, help="seed of dropout; none: --seed", minimum=0, maximum=SEEDS)
     neighbours: int | None = option(
-        None, help="neighbours that are learned from; none: --seed", minimum=0, maximum=SEEDS
+        None, help="seed of the sampled neighbours; none: --seed", minimum=0, maximum=SEEDS
     )
     order: int | None = option(
         None,
-        help="orders of arrival where an aggregation is emulated; none: --seed",
+        help="seed of the orders of arrival of emulated aggregations; none: --seed",
         role="method",
         minimum=0,
         maximum=SEEDS,
@@ -133,13 +134,13 @@ class TrainingSeeds(Seeds):
 
 @dataclass
 class Evaluation:
-    """Accuracy on the test samples, and what is recorded of the last answers."""
+    """Accuracy on the test samples, and records of the last outputs."""
 
     every: int = evaluations("values:accuracy", "values:weights_sample", "values:wire_*")
     target: float = target()
     outputs: str = option(
         "sample",
-        help="of a graph: log-probabilities of the last evaluation that are recorded by value: a sample of 256, or all",
+        help="graphs: log-probabilities of the last evaluation to record as numbers: a sample of 256, or all",
         choices=("sample", "all"),
         role="control",
         records=("values:outputs",),

@@ -293,7 +293,7 @@ def test_heads_that_were_made_to_fit_the_trace_are_not_those_of_the_result(copy)
 def test_a_checkpoint_in_place_of_another_is_noticed(copy, tmp_path):
     assert launched(tmp_path / "other", "--seed", "2") == 0
     shutil.copy(tmp_path / "other" / checkpoint_file(0, 2), copy / checkpoint_file(0, 2))
-    with pytest.raises(Mixed, match=r"step-000002.h5 has the head .*: it is of another run"):
+    with pytest.raises(Mixed, match=r"step-000002.h5 has the head .*: the file is of another run"):
         check(copy)
 
 

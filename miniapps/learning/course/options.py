@@ -1,4 +1,4 @@
-"""The options that all learners have: steps, seeds, evaluations; and those of learners that are data-parallel."""
+"""Options of all learning applications: steps, seeds, evaluations; and of the data-parallel ones."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SAMPLES = 2**20  # of a batch, at most
 
 @dataclass
 class Steps:
-    """Momentum SGD, rate (1 - t/T)^2 at step t of T; or Adam, at one rate."""
+    """Steps of momentum SGD with the rate (1 - t/T)^2 at step t of T, or of Adam with a constant rate."""
 
-    steps: int = option(468, help="steps", minimum=0, maximum=INT32 - 1, flag="--steps")
+    steps: int = option(468, help="steps of training", minimum=0, maximum=INT32 - 1, flag="--steps")
     until: int | None = option(
         None,
-        help="step after which this run stops, of those of the problem; none: after the last",
+        help="step after which this run stops, at most training.steps; none: after the last step",
         role="control",
         flag="--until",
         effect="until",
@@ -29,7 +29,7 @@ class Steps:
     )
     batch: int = option(
         256,
-        help="samples of a step",
+        help="samples per step",
         unit="samples",
         minimum=1,
         maximum=SAMPLES,
@@ -38,7 +38,7 @@ class Steps:
     )
     micro: int = option(
         32,
-        help="samples of a logical micro-batch: a block, whose gradient has one shape on any number of ranks",
+        help="samples of a logical micro-batch, a block whose gradient has the same shape on any number of ranks",
         unit="samples",
         minimum=1,
         maximum=SAMPLES,
@@ -51,7 +51,7 @@ class Steps:
     )
     momentum: float = option(0.9, help="momentum", minimum=0.0, maximum=1.0)
     decay: float = option(
-        0.0, help="decay of weights: so much of each is added to its gradient", minimum=0.0, maximum=1.0
+        0.0, help="weight decay: this multiple of a weight is added to its gradient", minimum=0.0, maximum=1.0
     )
 
     @property
@@ -67,18 +67,18 @@ class Steps:
 
 @dataclass
 class ParallelSteps(Steps):
-    """Steps of gradients that are added over all ranks."""
+    """Steps whose gradients are added over all ranks."""
 
     bucket: int = option(
         2**20,
-        help="bytes of gradient that travel together, cut between tensors",
+        help="bytes of gradient per message, cut between tensors",
         unit="B",
         minimum=1,
         maximum=2**40,
     )
     divide: str = option(
         "after",
-        help="by the number of samples: the sum, or every contribution before it is encoded",
+        help="when to divide gradients by the number of samples: after the sum, or before each contribution is encoded",
         choices=("after", "before"),
         role="method",
         effect="reduction",
@@ -86,7 +86,7 @@ class ParallelSteps(Steps):
     )
     seconds: float = option(
         0.0,
-        help="seconds of training after which the run ends, evaluations on test samples left out; 0: after its steps",
+        help="seconds of training after which the run ends, without evaluations on test samples; 0: after its steps",
         unit="s",
         role="method",
         effect="until",
@@ -96,15 +96,15 @@ class ParallelSteps(Steps):
     )
     overlap: bool = option(
         True,
-        help="buckets travel while the layers before them are still computed",
+        help="send buckets while earlier layers still compute",
         role="method",
         effect="cost",
         flag="--overlap",
     )
     calls: str = option(
         "auto",
-        help="network calls: one per micro-batch, or one per rank (bits then follow the layout); auto: per rank under "
-        "guarantees none and run, per micro-batch under layout and exact",
+        help="network calls: one per micro-batch, or one per rank (whose bits depend on the layout); auto: per rank "
+        "under guarantees none and run, per micro-batch under layout and exact",
         choices=("auto", "block", "rank"),
         role="method",
         effect="guarantee",
@@ -113,17 +113,22 @@ class ParallelSteps(Steps):
 
 @dataclass
 class Seeds:
-    """Seeds of what is drawn at random, each on its own; none: that of the run."""
+    """Seeds of random draws, one each; none: the seed of the run."""
 
-    init: int | None = option(None, help="initial weights; none: --seed", minimum=0, maximum=SEEDS)
+    init: int | None = option(
+        None, help="seed of the initial weights; none: --seed", minimum=0, maximum=SEEDS
+    )
     data: int | None = option(
-        None, help="order of the samples, and those that are drawn; none: --seed", minimum=0, maximum=SEEDS
+        None,
+        help="seed of the order of the samples, and of drawn samples; none: --seed",
+        minimum=0,
+        maximum=SEEDS,
     )
 
 
 IMAGES_SAID = (
     "images: digits (1,438 + 359 of 8 x 8), which come with this suite; blobs, drawn at random (2,048 + 512 of 8 x 8); "
-    "Fashion-MNIST (60,000 + 10,000 of 28 x 28) or MNIST-5000 (4,000 + 1,000), of files"
+    "Fashion-MNIST (60,000 + 10,000 of 28 x 28) or MNIST-5000 (4,000 + 1,000), from files"
 )
 
 
@@ -131,9 +136,9 @@ AUTO = "auto"
 
 
 def samples(choices: Choices, said: str = IMAGES_SAID, default: str = AUTO) -> Any:
-    """The option that says what is learned from; `said`: which sets there are. The model says what `auto` is."""
+    """The option --data; `said`: description of the choices. The model resolves `auto`."""
     if default == AUTO:
-        said = f"auto: what comes with this suite and the model can learn; {said}"
+        said = f"auto: data in this suite that the model can learn; {said}"
 
     def every() -> list[str]:
         return list(dict.fromkeys([default, *(choices() if callable(choices) else choices)]))
@@ -142,20 +147,20 @@ def samples(choices: Choices, said: str = IMAGES_SAID, default: str = AUTO) -> A
 
 
 def directory() -> Any:
-    """The option that says where the files of samples are."""
+    """The option --data-dir."""
     return option(
         "",
         role="control",
         flag="--data-dir",
-        help="directory of the files; none: where packages install them",
+        help="directory of the data files; none: where packages install them",
     )
 
 
 def evaluations(*records: str) -> Any:
-    """The option that says how often the test samples are looked at; `records`: the rows that it decides on."""
+    """The option --evaluate-every; `records`: the rows that it decides on."""
     return option(
         100,
-        help="steps between evaluations; 0: after the last step only",
+        help="steps between evaluations; 0: only after the last step",
         role="control",
         flag="--evaluate-every",
         records=records,
@@ -165,10 +170,10 @@ def evaluations(*records: str) -> Any:
 
 
 def target() -> Any:
-    """The option of an accuracy to be reached."""
+    """The option --target."""
     return option(
         0.0,
-        help="accuracy whose time is reported as time_to_accuracy; 0: none",
+        help="accuracy to reach: time_to_accuracy reports its time; 0: none",
         role="control",
         flag="--target",
         minimum=0.0,
