@@ -1,4 +1,4 @@
-"""`python -m miniapps.partition explain MODEL`: what a plan comes to, without running it."""
+"""`python -m miniapps.partition explain MODEL`: describes a plan without running it."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ DOCUMENTS = {
             problem | text | hash
             mesh | object | {axis: size}
             ranks | integer
-            all_reduces | integer | of a step
-            bytes | integer | of a step, sent by all ranks
+            all_reduces | integer | per step
+            bytes | integer | sent by all ranks per step
             values | object | {name: `shape`, `dtype`, `cut`, `partial`}
-            reasons | object | {node: why it is not cut as its operands are}
+            reasons | object | {node: why it is not cut like its operands}
         """),
         (
             rows(
@@ -55,12 +55,12 @@ DOCUMENTS = {
             elements blocks | integer
             carrier | text?
             ranks | integer
-            least most | integer | blocks of a rank
+            least most | integer | blocks per rank
             """,
             ),
             rows(
                 "collectives",
-                "what travels in a step",
+                "the messages of a step",
                 """
             kind | text
             axes | list of text
@@ -87,14 +87,16 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the command."""
     example = f"{prog} explain gpt --recipe dp+tp --mesh data=2,model=2"
     top = Parser(
-        prog=prog, example=example, description="One training step over a mesh of ranks, planned and not run."
+        prog=prog,
+        example=example,
+        description="Plans one training step over a mesh of ranks, without running it.",
     )
     add_version(top)
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
     one = commands.add_parser(
         "explain",
-        help="axes of every value, collectives, bytes of each operation, what is not cut and why",
-        description="Plans a training step and says what it comes to on a mesh; nothing runs, no MPI is needed.",
+        help="shows axes of every value, collectives, bytes of each operation, and operations that are not cut",
+        description="Plans a training step on a mesh and shows its values, collectives and bytes. Needs no MPI.",
         example=example,
     )
     one.add_argument("model", metavar="MODEL", help=", ".join(models.names()))
@@ -104,18 +106,22 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
         help="axes of the mesh; default: one axis of 2 for the recipe's first",
     )
     one.add_argument(
-        "--recipe", metavar="NAME", default="dp", help="which axes, and what carries them (default: dp)"
+        "--recipe", metavar="NAME", default="dp", help="axes of the problem and their carriers (default: dp)"
     )
-    one.add_argument("--axes", metavar="NAME,...", help="axes of the problem, whatever the recipe carries")
-    one.add_argument("--map", metavar="AXIS=NAME,...", help="what carries an axis, in place of the recipe's")
-    one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="into how many blocks axes are cut")
+    one.add_argument("--axes", metavar="NAME,...", help="axes of the problem, instead of the recipe's")
+    one.add_argument(
+        "--map", metavar="AXIS=NAME,...", help="axis of the mesh for each axis, instead of the recipe's"
+    )
+    one.add_argument("--blocks", metavar="AXIS=N,...", default="", help="number of blocks along each axis")
     one.add_argument(
         "--size", metavar="NAME=N,...", default="", help="sizes of the model: width=256,layers=4"
     )
     one.add_argument(
-        "--picture", metavar="FILE.svg", help="draw the plan in stages: what divides their work, what travels"
+        "--picture",
+        metavar="FILE.svg",
+        help="draw the stages of the plan: axes that divide work, and messages",
     )
-    one.add_argument("--no-fuse", action="store_true", help="reduce each value by itself")
+    one.add_argument("--no-fuse", action="store_true", help="reduce each value separately")
     add_json(one)
     add_loudness(one, "without the line per operation")
     return top
@@ -123,7 +129,7 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = PROG) -> int:
-    """Run a command line; the exit code. `prog` is what the user typed before the command."""
+    """Runs a command line; returns the exit code. `prog` is what the user typed before the command."""
     options = parser(prog).parse_args(argv)
     try:
         plan, mesh, title = planned(options)
@@ -164,7 +170,7 @@ def draw(found: Stages, title: str, path: str) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """What options ask for: a model with its deck, the axes that cut it, and a mesh."""
+    """The requested model with its deck, the axes that cut it, and the mesh."""
 
     model: models.MeshModel
     deck: Any
@@ -173,7 +179,7 @@ class Asked:
 
 
 def asked(options: argparse.Namespace) -> Asked:
-    """What needs no graph to be refused; raises UsageError, ChoiceError, AxisError."""
+    """Checks the options as far as no graph is needed. Raises UsageError, ChoiceError, AxisError."""
     known("model", options.model, models.names())
     model = models.model(options.model)
     known("recipe", options.recipe, tuple(model.RECIPES))
@@ -193,15 +199,15 @@ def asked(options: argparse.Namespace) -> Asked:
 
 
 def planned(options: argparse.Namespace):
-    """(plan, mesh, title) that options ask for; raises UsageError, ChoiceError, AxisError."""
+    """Returns (plan, mesh, title) for the options. Raises UsageError, ChoiceError, AxisError."""
     found = asked(options)
     from miniapps.partition.capture.export import export
 
     try:
         graph = export(found.model.module(found.deck), found.model.inputs(found.deck))
-    except (MemoryError, RuntimeError) as error:  # of torch's allocator; what it says has the bytes
+    except (MemoryError, RuntimeError) as error:  # torch's allocator states the bytes in its message
         raise UsageError(
-            f"--size {options.size}: {options.model} of these sizes cannot be made here; choose smaller ones\n"
+            f"--size {options.size}: {options.model} with these sizes needs too much memory; choose smaller ones\n"
             f"torch: {error}"
         ) from error
     plan = recipes.plan_of(found.model, found.deck, graph, found.names, not options.no_fuse)

@@ -212,7 +212,7 @@ CHANGES = {
     "a dataset less": (lambda file: file.__delitem__("psi"), "it holds curvature, slope"),
     "a group for a field": (replaced("psi", lambda file, name: file.create_group(name)), "damaged"),
     "a huge field": (replaced("psi", sized((2**20, 2**20), chunks=(16, 24))), "claims 8,796,093,022,208"),
-    "another shape": (replaced("psi", sized((24, 16))), "psi has shape (24, 16)"),
+    "another shape": (replaced("psi", sized((24, 16))), "psi is of shape (24, 16)"),
     "another number of axes": (replaced("psi", sized((16 * 24,))), "1 axes"),
     "single precision": (replaced("psi", sized((16, 24), "f4")), "float32"),
     "another byte order": (replaced("psi", sized((16, 24), ">f8")), ">f8"),

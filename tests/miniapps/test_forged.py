@@ -260,7 +260,7 @@ def test_files_of_other_runs_are_mixed_and_accuse_nobody(run, copy, answer, tmp_
 def test_a_checkpoint_of_another_step_is_mixed(copy, answer):
     shutil.copy(copy / checkpoint_file(0, 4), copy / checkpoint_file(0, 6))
     code, errors = answer("chain", copy)
-    assert code == 2 and "it is of another run, or of another step" in errors
+    assert code == 2 and "the file is of another run, or of another step" in errors
 
 
 def test_a_run_that_continues_from_a_checkpoint_that_is_another_by_now_is_not_accused(copy, answer, tmp_path):

@@ -142,7 +142,7 @@ def test_the_trace_has_regions_of_nodes_and_collectives(whole, tmp_path):
 def test_wrong_meshes_are_refused_in_a_sentence():
     for options, reason in (
         (["--mesh", "data=3"], r"--mesh data=3: 3 ranks, but the run has 2"),
-        (["--mesh", "data"], r"no NAME=VALUE"),
+        (["--mesh", "data"], r"is not NAME=VALUE"),
         (["--recipe", "spatial"], r"recipe of gpt"),
         (["--axes", "rows"], r"axis"),
         (["--map", "batch=other"], r"no axis other"),

@@ -1,1 +1,1 @@
-"""A step function of torch as a graph, and what such a step may not have."""
+"""Converts a step function of torch to a graph, and refuses steps that a graph cannot represent."""

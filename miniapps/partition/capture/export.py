@@ -1,8 +1,8 @@
-"""A step function of torch as a graph of our own: forward, backward and updates of buffers, by `aot_export_module`.
+"""Exports a step function of torch as a `Graph`: forward, backward and updates of buffers, by `aot_export_module`.
 
-Losses and normalisations over samples are taken apart on the way, so that every sum over samples is a node by itself
-and every mean divides by the true count, whoever holds the samples. Optimisers are not part of the graph: they work
-element by element on what a rank holds.
+The export decomposes losses and normalisations over samples. So every sum over samples is a separate node, and every
+mean divides by the true count, on any ranks. Optimisers are not part of the graph: they work element by element on each
+rank's own arrays.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ LARGEST_CONSTANT = 2**16  # bytes; larger tensors belong into buffers
 
 
 class ExportError(UsageError):
-    """A step function that is no graph of operations on tensors of fixed shapes."""
+    """A step function that cannot become a graph of operations on tensors of fixed shapes."""
 
 
 def export(module, inputs: Sequence[Any]) -> Graph:
     """The graph of a step: `module(*inputs)`, a torch.nn.Module on tensors of fixed shapes, is a scalar loss.
 
-    Raises ExportError: torch's reason, with what to do above it; or what a graph would leave out, as hooks of
-    parameters and changes of inputs, or has no promise, as numbers drawn by each rank and types narrower than float32.
+    Raises ExportError with advice and torch's reason. Also refuses steps that a graph would change, such as hooks of
+    parameters and changed inputs, and steps without a guarantee: random numbers per rank, types narrower than float32.
     """
     require_one_device(module, inputs)
     require(hooked(module))
@@ -48,13 +48,13 @@ def export(module, inputs: Sequence[Any]) -> Graph:
 
 
 def require(reason: str) -> None:
-    """Raise ExportError where there is a reason."""
+    """Raise ExportError if there is a reason."""
     if reason:
         raise ExportError(reason)
 
 
 def tied(module) -> dict[str, str]:
-    """Of parameters and buffers that a module holds under several names: each further name, and the first."""
+    """{further name: first name} of parameters and buffers that a module holds under several names."""
     first: dict[int, str] = {}
     named = (
         *module.named_parameters(remove_duplicate=False),
@@ -64,7 +64,7 @@ def tied(module) -> dict[str, str]:
 
 
 def traced(module, inputs: tuple):
-    """(torch.fx.GraphModule, its signature) of forward and backward together."""
+    """Traces forward and backward together; returns (torch.fx.GraphModule, its signature)."""
     import torch
     from torch._functorch.aot_autograd import aot_export_module
 
@@ -88,12 +88,12 @@ def traced(module, inputs: tuple):
 
 
 def advice(error: Exception, module, inputs: tuple) -> str:
-    """What to do about an error of torch's export."""
+    """The advice for an error of torch's export."""
     kind, message = type(error).__name__, str(error)
     if kind.startswith(("DataDependent", "DynamicOutput")) or "data-dependent" in message:
         return (
             "the step has a shape or a branch that depends on values (nonzero, masks as indices, .item(), if): "
-            "use torch.where, or sizes that are fixed beforehand"
+            "use torch.where, or sizes that are fixed in advance"
         )
     if "received a mutation" in message and (parameters := changed(module, inputs)):
         return parameters
@@ -103,7 +103,7 @@ def advice(error: Exception, module, inputs: tuple) -> str:
         names = ", ".join(without_gradient(module, inputs))
         return f"the loss does not depend on {names}: remove these parameters, or set their requires_grad to False"
     if "device" in message:
-        return "the step mixes devices: move module and inputs to one device before it is exported"
+        return "the step mixes devices: move module and inputs to one device before the export"
     if "scalar" in message or "loss" in message:
         return "the module must return one scalar, the loss, that depends on its parameters"
     return (
@@ -112,7 +112,7 @@ def advice(error: Exception, module, inputs: tuple) -> str:
 
 
 def without_gradient(module, inputs: tuple) -> list[str]:
-    """The parameters that the loss does not depend on, from a step in eager mode."""
+    """The parameters without influence on the loss, from a step in eager mode."""
     import torch
 
     named = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -126,16 +126,16 @@ def require_one_device(module, inputs: Sequence[Any]) -> None:
     for name, tensor in (*module.named_parameters(), *module.named_buffers(), *enumerate(inputs)):
         if not hasattr(tensor, "device"):
             raise ExportError(
-                f"input {name} is {type(tensor).__name__}, not a tensor; put what is fixed into the module"
+                f"input {name} is {type(tensor).__name__}, not a tensor; put constants into the module"
             )
         where.setdefault(str(tensor.device), f"input {name}" if isinstance(name, int) else name)
     if len(where) > 1:
         placed = "; ".join(f"{name} on {device}" for device, name in where.items())
-        raise ExportError(f"the step mixes devices: {placed}. Move all to one before it is exported")
+        raise ExportError(f"the step mixes devices: {placed}; move all to one device before the export")
 
 
 def decompositions() -> dict[Any, Callable]:
-    """What is taken apart: composite operations whose sums may run over a dim that is cut."""
+    """{operation: decomposition} of composite operations whose sums may run over a cut dim."""
     import torch
     from torch._decomp import get_decompositions
 
@@ -171,7 +171,7 @@ def decompositions() -> dict[Any, Callable]:
         return variance(x, dim, correction=correction, keepdim=keepdim), mean_dim(x, dim or [], keepdim)
 
     def batch_norm(x, weight, bias, running_mean, running_var, training, momentum, eps):
-        """Of all samples in training: sums over samples and places, whoever holds them."""
+        """Batch norm over all samples of all ranks in training, by sums over samples and places."""
         kept, plane = (1, -1, *[1] * (x.dim() - 2)), [0, *range(2, x.dim())]
         if not training:
             mean, rstd = running_mean, torch.rsqrt(running_var + eps)
@@ -238,17 +238,17 @@ def decompositions() -> dict[Any, Callable]:
 
 
 class Builder:
-    """Nodes of a torch.fx graph, translated one by one into those of `graph`."""
+    """Translates the nodes of a torch.fx graph one by one into nodes of a Graph."""
 
     def __init__(self, traced, signature, tied: dict[str, str]):
         self.traced, self.signature, self.tied = traced, signature, tied
-        self.names: dict[str, str] = {}  # of torch's nodes: the values here
+        self.names: dict[str, str] = {}  # value of each node of torch
         self.nodes: list[Node] = []
-        self.modules: dict[str, tuple[str, bool]] = {}  # of values: see module_of
+        self.modules: dict[str, tuple[str, bool]] = {}  # of values, see module_of
         self.sources: list[Source] = []
 
     def graph(self) -> Graph:
-        """The whole graph, as torch has it."""
+        """Returns the whole graph."""
         position = {name: k for k, name in enumerate(self.signature.user_inputs)}
         output = None
         for node in self.traced.graph.nodes:
@@ -265,17 +265,17 @@ class Builder:
                 self.take_node(node)
         assert output is not None
         backward = self.signature.backward_signature
-        of: dict[str, str] = {}  # parameters that are frozen have no gradient
+        of: dict[str, str] = {}  # frozen parameters have no gradient
         for name, parameter in backward.gradients_to_parameters.items():
             key, gradient = self._key(parameter), self.names[name]
             of[key] = self.added(of[key], gradient) if key in of else gradient
-        # In the order of the module's parameters, whatever order the backward pass has.
+        # In the order of the module's parameters, not of the backward pass.
         keys = dict.fromkeys(map(self._key, self.signature.parameters))
         gradients = tuple((key, of[key]) for key in keys if key in of)
         updates = tuple(
             (self._key(key), self.names[name]) for name, key in self.signature.buffers_to_mutate.items()
         )
-        # Not backward.loss_output: where buffers are updated, that is the first of these (torch 2.13).
+        # Not backward.loss_output: with updated buffers it is the first of these (torch 2.13).
         loss = self.names[self.signature.user_outputs[0]]
         return Graph(tuple(self.sources), tuple(self.nodes), loss, gradients, updates)
 
@@ -339,9 +339,10 @@ class Builder:
         self.nodes.append(replace(operation, where=where[0]))
 
     def module_of(self, operands: tuple[str, ...]) -> tuple[str, bool]:
-        """(the module whose parameter is read, or else that of the last operand; whether parameters alone are read).
+        """Returns (the module of the first parameter among `operands`, else the module of the last operand; whether all
+        operands are parameters).
 
-        Torch's lines of the source are lost where forward and backward are traced together.
+        Tracing forward and backward together loses torch's source lines.
         """
         known = [self.modules[name] for name in operands if name in self.modules]
         of_weights = [module for module, weights in known if weights]
@@ -358,7 +359,7 @@ class Builder:
             return argument
         if type(argument).__name__ in ("SymInt", "SymFloat", "SymBool"):
             raise ExportError(
-                "the step has a shape that depends on values; use sizes that are fixed beforehand"
+                "the step has a shape that depends on values; use sizes that are fixed in advance"
             )
         return str(argument)
 

@@ -1,4 +1,4 @@
-"""What a step may not have, since a graph of it would leave it out, or ranks would not agree on it."""
+"""Reasons to refuse a step: a graph would change its meaning, or ranks would compute different values."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HOOKS = {
 
 
 def hooked(module: Any) -> str:
-    """What hooks of parameters and buffers a graph would leave out; "" where there are none."""
+    """The message about hooks of parameters and buffers, which a graph would not call; "" without hooks."""
     named = (*module.named_parameters(), *module.named_buffers())
     found = [
         f"{name} ({how})"
@@ -25,17 +25,17 @@ def hooked(module: Any) -> str:
     if not found:
         return ""
     return (
-        f"hooks of {', '.join(found)} would not be called: remove them, and do what they do in the module or with the "
+        f"hooks of {', '.join(found)} would not be called: remove them, and do their work in the module or on the "
         "gradients of the step"
     )
 
 
 def mutated(signature: Any) -> str:
-    """What a step changes that is no buffer; "" where there is nothing."""
+    """The message about inputs and parameters that a step changes; "" if it changes only buffers."""
     inputs = [str(signature.user_inputs.index(name)) for name in signature.user_inputs_to_mutate.values()]
     if inputs:
         return (
-            f"the step changes its input {', '.join(inputs)} in place, which would be left out: change a copy, "
+            f"the step changes its input {', '.join(inputs)} in place, which a graph cannot do: change a copy, "
             "x = x.clone()"
         )
     parameters = [name.removeprefix("step.") for name in signature.parameters_to_mutate.values()]
@@ -43,7 +43,7 @@ def mutated(signature: Any) -> str:
 
 
 def changed(module: Any, inputs: tuple[Any, ...]) -> str:
-    """Which parameters a step changes in place, from a step in eager mode, of which nothing stays; "" where it changes
+    """The message about parameters that a step changes in place, found by a step in eager mode that is undone; "" for
     none."""
     import torch
 
@@ -66,7 +66,7 @@ def _changes(parameters: list[str]) -> str:
 
 
 def of_other_types(graph: Graph) -> str:
-    """The first value in a floating-point type in which no promise is kept; "" where there is none."""
+    """The message about the first value of a type without a guarantee; "" for none."""
     for source in graph.sources:
         if _other(source.tensor.dtype):
             return _in_type(f"{source.kind} {source.key}", source.tensor.dtype)
@@ -84,14 +84,14 @@ def _other(dtype: str) -> bool:
 
 def _in_type(what: str, dtype: str) -> str:
     return (
-        f"{what} is {dtype}: steps are partitioned in {' and '.join(TYPES)}; export the module in one of these, "
-        "without autocast"
+        f"{what} is {dtype}: a step must compute in {' or '.join(TYPES)}; export the module in one of these, without "
+        "autocast"
     )
 
 
 def unkeyed(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-    """The name of a random operation whose numbers are not keyed by element, so that every rank would draw others; ""
-    for all others."""
+    """The name of a random operation whose numbers are not keyed by element, so that ranks would draw different ones;
+    "" for other operations."""
     import torch
 
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
@@ -114,9 +114,9 @@ def _argument(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], name: 
 
 
 def random_operation(name: str, where: str) -> str:
-    """What is said of one."""
+    """The message about a random operation without keys."""
     inside = f" in module {where}" if where else ""
     return (
-        f"{name}{inside} draws random numbers that every rank would draw for itself: draw by {', '.join(KEYED)}, or "
-        "pass what was drawn as an input"
+        f"{name}{inside} draws random numbers that would differ between ranks: draw by {', '.join(KEYED)}, or pass "
+        "the numbers as an input"
     )

@@ -1,1 +1,1 @@
-"""Axes, meshes of ranks, and the steps of a plan: plain data that all the rooms share. No MPI, no torch."""
+"""Axes, meshes of ranks, and the steps of a plan: plain data without MPI and torch."""

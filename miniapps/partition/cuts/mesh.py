@@ -1,4 +1,4 @@
-"""Meshes of ranks: which rank owns which blocks of each axis. Nothing here changes a bit under `layout`."""
+"""Meshes of ranks: they assign the blocks of each axis to ranks, and change no bit under `layout`."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.partition.cuts.axes import Axis, Cut, axes_of
 from miniapps.partition.cuts.steps import Plan
 
-LARGEST = 10**7  # size of an axis of a mesh, of a model, number of blocks
+LARGEST = 10**7  # limit of sizes of meshes and models, and of numbers of blocks
 
 
 @dataclass(frozen=True)
 class Mesh:
-    """Ranks in a grid, the last axis fastest; `carriers`: which axis of the grid carries each logical axis.
+    """Ranks in a grid, the last axis fastest; `carriers`: (logical axis, axis of the grid that carries it).
 
-    A logical axis without a carrier has all its blocks on every rank. `shuffle` permutes owners by this seed.
+    Every rank has all blocks of a logical axis without a carrier. `shuffle`: seed that permutes owners.
     """
 
     axes: tuple[tuple[str, int], ...]
@@ -49,20 +49,20 @@ class Mesh:
         return dict(self.carriers).get(axis)
 
     def owners(self, axis: Axis) -> np.ndarray:
-        """(blocks,) for each block its place along the carrier; zeros without one."""
+        """The place of each block along the carrier, (blocks,); zeros without a carrier."""
         carrier = self.carrier(axis.name)
         size = 1 if carrier is None else self.extent(carrier)
         return _owners(axis.blocks, size, self.shuffle)
 
     def own(self, axis: Axis, rank: int) -> tuple[int, ...]:
-        """The blocks of an axis that a rank has, ascending."""
+        """The blocks of an axis that a rank owns, ascending."""
         carrier = self.carrier(axis.name)
         place = 0 if carrier is None else self.coordinates(rank)[carrier]
         return tuple(np.flatnonzero(self.owners(axis) == place).tolist())
 
     def group(self, axes: Iterable[str], rank: int) -> tuple[int, ...]:
-        """The ranks, ascending, that together have all blocks of a product of axes: those that differ from `rank` along
-        their carriers alone."""
+        """The ranks, ascending, that together own all blocks of a product of axes: they differ from `rank` only along
+        the carriers."""
         carriers = {self.carrier(axis) for axis in axes}
         mine = self.coordinates(rank)
         return tuple(
@@ -74,8 +74,8 @@ class Mesh:
         )
 
     def scatters(self, axes: Iterable[str], before: Cut, after: Cut) -> bool:
-        """Whether of a total over `axes`, of a value cut as `before`, no two ranks of a group need one place, where
-        each needs its part of the cut `after` alone: the axes that this has more lie along all carriers of the sum."""
+        """Whether a reduce-scatter suffices for a total over `axes` from the cut `before` to `after`: no two ranks of
+        the group need the same element, since the additional axes of `after` use all carriers of the sum."""
         group, more = (
             {by for axis in some if (by := self.carrier(axis)) is not None and self.extent(by) > 1}
             for some in (axes, set(axes_of(after)) - set(axes_of(before)))
@@ -89,9 +89,9 @@ def _owners(blocks: int, size: int, seed: int) -> np.ndarray:
 
 
 def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) -> Mesh:
-    """The mesh `data=2,model=2` over so many ranks; raises UsageError.
+    """Parses the mesh `data=2,model=2` for so many ranks. Raises UsageError.
 
-    `carriers`: of logical axes; those whose axis the mesh does not have are not carried.
+    `carriers`: {logical axis: axis of the mesh}; pairs whose axis the mesh lacks are ignored.
     """
     sizes = sizes_of(text)
     if not sizes:
@@ -106,7 +106,7 @@ def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) 
         if size > 1 and name not in carriers.values():
             given = ", ".join(f"{axis}={by}" for axis, by in carriers.items()) or "nothing"
             raise UsageError(
-                f"--mesh {text}: {name} carries no axis, so that its {size} ranks would do the same; choose {name}=1, "
+                f"--mesh {text}: {name} carries no axis, so its {size} ranks would do the same work; choose {name}=1, "
                 f"another --recipe, or a --map that names it (carried now: {given})"
             )
     carried = tuple((axis, name) for axis, name in carriers.items() if name in sizes)
@@ -122,7 +122,7 @@ def sizes_of(text: str) -> dict[str, int]:
 
 
 def number(text: str, where: str) -> int:
-    """The number from 1 to LARGEST that `text` is; raises UsageError, which begins with `where`."""
+    """Parses a number from 1 to LARGEST. Raises UsageError whose message begins with `where`."""
     digits = text.isdecimal() and len(text) <= len(str(LARGEST))
     if not digits or not 1 <= int(text) <= LARGEST:
         raise UsageError(f"{where}: give a whole number from 1 to {LARGEST:,}")
@@ -130,13 +130,13 @@ def number(text: str, where: str) -> int:
 
 
 def pairs(text: str, option: str, example: str) -> dict[str, str]:
-    """The pairs of `a=1,b=2`, in order; raises UsageError."""
+    """Parses the pairs of `a=1,b=2`, in order. Raises UsageError."""
     found: dict[str, str] = {}
     for part in text.split(",") if text else []:
         name, sign, value = (piece.strip() for piece in part.partition("="))
         if not (name and sign and value):
             raise UsageError(
-                f"{option} {text}: {part!r} is no NAME=VALUE; write for example {option} {example}"
+                f"{option} {text}: {part!r} is not NAME=VALUE; write for example {option} {example}"
             )
         if name in found:
             raise UsageError(f"{option} {text}: {name} is given twice")
@@ -145,8 +145,8 @@ def pairs(text: str, option: str, example: str) -> dict[str, str]:
 
 
 def carriers_of(text: str, mesh: str, axes: Iterable[Axis], recipe: Mapping[str, str]) -> dict[str, str]:
-    """What `--map batch=data,heads=model` says, without a text the recipe; raises UsageError for axes that are not
-    there."""
+    """Parses `--map batch=data,heads=model`; without a text returns the recipe's carriers. Raises UsageError for
+    unknown axes."""
     if not text:
         names = {axis.name for axis in axes}
         return {axis: carrier for axis, carrier in recipe.items() if axis in names}
@@ -161,7 +161,7 @@ def carriers_of(text: str, mesh: str, axes: Iterable[Axis], recipe: Mapping[str,
 
 
 def require_blocks(axes: Iterable[Axis], mesh: Mesh) -> None:
-    """Raise UsageError for more ranks along a carrier than an axis has blocks."""
+    """Raise UsageError if a carrier has more ranks than its axis has blocks."""
     for axis in axes:
         carrier = mesh.carrier(axis.name)
         size = 1 if carrier is None else mesh.extent(carrier)
@@ -174,7 +174,7 @@ def require_blocks(axes: Iterable[Axis], mesh: Mesh) -> None:
 
 
 def require_fits(plan: Plan, mesh: Mesh) -> None:
-    """Raise UsageError for a mesh that a plan does not fit: more ranks than blocks, one carrier for two axes of a
+    """Raise UsageError for a mesh that does not fit a plan: more ranks than blocks, or one carrier for two axes of a
     value."""
     require_blocks(plan.axes, mesh)
     shared = [carrier for _, carrier in mesh.carriers]

@@ -1,51 +1,50 @@
-"""A plan: what every rank does in one step of training, for any mesh of ranks. Plain data: no MPI, no torch, no mesh.
+"""A plan: the steps of all ranks in one step of training, for any mesh. Plain data without MPI, torch or mesh.
 
-Everything that decides bits is here: which dims are cut into blocks, which operation is called block by block, which
-partial sums arise and where they are added. A mesh adds only who owns which blocks.
+The plan contains every choice that affects bits: the dims that are cut into blocks, the operations that are called
+block by block, the partial sums, and the places where they are added. A mesh only assigns blocks to ranks.
 
-**Values.** `plan.values[NAME]` is the global shape of a tensor, its dtype, its `cut` (see `axes`) and
-the axes over which it is `partial`. A rank holds, for each dim, the blocks that it owns of every axis in the cut,
-ascending and side by side, as one dense array whose dims are those of the tensor: the local size of a dim is the
-product over its factors of the factor's size, or of the elements of owned blocks. A factor of n elements has blocks
-at `axis.at(n)`. A value that is partial over axes (a, b) is one such array per pair of owned blocks of a and b, and
-the tensor is their sum (`combine`: sum, max or min) over *all* blocks of a x b. An axis occurs in a value once, in
-its cut or as partial.
+**Values.** `plan.values[NAME]` has the global shape of a tensor, its dtype, its `cut` (see `axes`) and the axes over
+which it is `partial`. A rank holds its blocks of every axis in the cut, ascending and side by side, as one dense array
+with the dims of the tensor. The local size of a dim is a product over its factors: of the factor's size, or of the
+number of elements in owned blocks. A factor of n elements has blocks at `axis.at(n)`. A value that is partial over axes
+(a, b) is one such array per pair of owned blocks of a and b; the tensor is their sum (`combine`: sum, max or min) over
+*all* blocks of a x b. An axis occurs in a value once, in its cut or as partial.
 
-**Steps**, carried out in order:
+**Steps**, in the order of execution:
 
-- `Compute`: a local operation. `target` and arguments are those of the graph; "%NAME" is a value, "@shape" the local
-  shape of the first result (of kernel `create` the global one). All other numbers are global and hold on every rank,
-  for the dims that they speak of are not cut. With `over` empty, it is called once on the local arrays. Otherwise it
-  is called once for each owned block of `over` (product of their blocks, first axis major, ascending): operands whose
-  cut has these axes are narrowed to the block, operands that are partial over them give the partial of that block,
-  all others are taken as they are. A result that is partial over the axes gets one array per call; results cut by
-  them are put together. A rank without blocks of some axis of the operation skips it. `fill`: what elements that pad
-  the operands along `over` must be before the call (None: they do no harm).
+- `Compute`: a local operation, with target and arguments of the graph. "%NAME" is a value, "@shape" the local shape of
+  the first result (for kernel `create` the global shape). All other numbers are global and valid on every rank, because
+  the dims that they refer to are not cut. If `over` is empty, the operation is called once on the local arrays.
+  Otherwise it is called once for each owned block of `over` (product of their blocks, first axis major, ascending):
+  operands cut by these axes are narrowed to the block, operands partial over them give the partial of the block, other
+  operands are passed whole. A result that is partial over the axes gets one array per call; results cut by them are
+  concatenated. A rank without blocks of some axis of the operation skips it. `fill`: the value of elements that pad the
+  operands along `over` (None: any value).
   `windows`: dims in which the operation reads beyond its own block.
-  `kernel`: the family of kernels that has its bits under `layout`:
+  `kernel`: the family of kernels that keeps its bits under `layout`:
 
-  | family | how it keeps its bits when dims that it does not sum are cut |
+  | family | why cuts of dims that it does not sum keep its bits |
   |---|---|
   | `view` | moves or copies elements |
-  | `create` | elements known from their place: computed whole, of which a rank keeps its part |
+  | `create` | elements that depend only on their place: each rank keeps its part |
   | `pointwise` | each element from those at its place |
   | `matmul` | chains over the contracted dim |
   | `conv` | chains over channels and window |
   | `rowsum` | sums over dims that are not cut, or inside one block |
-  | `rowwise` | each row by itself: softmax, layer norm, attention |
+  | `rowwise` | each row separately: softmax, layer norm, attention |
   | `lookup` | rows chosen by indices |
   | `scatter` | rows added at indices, in ascending order of the samples of one block |
   | `random` | numbers keyed by node and global element |
   | `torch` | no rule: on whole tensors |
-- `Reshard`: the same elements, cut otherwise; several values travel at once. `kind` says what it comes to; an executor
-  may send each rank directly what it lacks of the new cut.
-- `Reduce`: partial values are added over all blocks of `axes`, in one tree (`block-tree`) over the product of their
-  block numbers, first axis major; all operands travel as one vector. The cuts of all results have axes beyond those of
-  their operands, and each rank needs that part alone (reduce-scatter), or none has (all-reduce).
+- `Reshard`: the same elements in another cut, several values at once. `kind` names the collective; an executor may
+  also send each rank directly the elements that it lacks in the new cut.
+- `Reduce`: adds partial values over all blocks of `axes`, in one tree (`block-tree`) over the product of their block
+  numbers, first axis major; all operands are sent as one vector. Either all results have axes that their operands lack,
+  and each rank needs only its part (reduce-scatter), or no result has (all-reduce).
 
 **Sources** are parameters, buffers, inputs and constants; their values have the cut in which a rank holds them between
 steps. `gradients` and `updates` name values that have the cut of their parameter or buffer and are not partial; `loss`
-is whole. The optimiser works element by element on what a rank holds; it is not part of the plan.
+is whole. The optimiser works element by element on a rank's own arrays; it is not part of the plan.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ SHAPE = "@shape"
 
 @dataclass(frozen=True)
 class Value:
-    """A tensor of the plan; see the page above."""
+    """A tensor of the plan; see the docstring of this module."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -76,12 +75,12 @@ class Value:
 
 @dataclass(frozen=True)
 class Window:
-    """The places of dim `dim` of `operand` that are read for places [begin, end) of dim `of_dim` of the value `of`.
+    """The range of dim `dim` of `operand` that the operation reads for [begin, end) of dim `of_dim` of the value `of`.
 
-    A window of `kernel` elements `dilation` apart moves by `stride`, over an operand with `padding` zeros at both
-    sides. `of` is the result, or, for the gradient of weights, the operand whose block the call is about. Places
-    outside of the operand are zeros. The operation is called on `needs(begin, end)` with padding 0 in that dim; if
-    transposed, its result is read from `skip(begin, end)` on, and is zero beyond its end.
+    A window of `kernel` elements, `dilation` apart, moves by `stride` over an operand with `padding` zeros on both
+    sides. `of` is the result or, for the gradient of weights, the operand whose block is processed. Elements outside
+    the operand are zeros. The operation is called on `needs(begin, end)` with padding 0 in this dim; if transposed, its
+    result is used from `skip(begin, end)` on, and is zero beyond its end.
     """
 
     operand: str
@@ -105,14 +104,14 @@ class Window:
         return begin * self.stride - self.padding, (end - 1) * self.stride - self.padding + reach + 1
 
     def skip(self, begin: int, end: int) -> int:
-        """Transposed: how many places of the result on `needs(begin, end)`, without padding, precede `begin`."""
+        """Transposed: the number of elements of the result on `needs(begin, end)`, without padding, before `begin`."""
         low, _ = self.needs(begin, end)
         return begin + self.padding - low * self.stride if self.transposed else 0
 
 
 @dataclass(frozen=True)
 class Compute:
-    """A local operation, of the node `node` of the graph, which belongs to the module `where`."""
+    """A local operation: the node `node` of the graph, from the module `where`."""
 
     node: str
     target: str
@@ -128,8 +127,8 @@ class Compute:
 
 @dataclass(frozen=True)
 class Reshard:
-    """The values `operands`, each in the cut of its result; for the node `node`, the first that needs one of them.
-    Several have one dtype and are cut by the same axes. `kind`: slice, all-gather, all-to-all or permute."""
+    """Moves the values `operands` to the cuts of their results, before `node`, the first that needs one of them. All
+    have the same dtype and axes. `kind`: slice, all-gather, all-to-all or permute."""
 
     node: str
     operands: tuple[str, ...]
@@ -139,7 +138,7 @@ class Reshard:
 
 @dataclass(frozen=True)
 class Reduce:
-    """Partial values, added over all blocks of `axes`; before the node `node`, the first that needs one of them."""
+    """Adds partial values over all blocks of `axes`, before `node`, the first that needs one of the totals."""
 
     node: str
     operands: tuple[str, ...]
@@ -166,8 +165,8 @@ def step_results(step: Step) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Plan:
-    """The steps of all ranks. `together`: axes that never cut one value, so that one axis of a mesh may carry all of a
-    group; `reasons`: why operations are not cut, by node."""
+    """The steps of all ranks. `together`: groups of axes that never cut the same value, so that one axis of a mesh may
+    carry a whole group; `reasons`: {node: why its operation is not cut}."""
 
     axes: tuple[Axis, ...]
     sources: tuple[Source, ...]
@@ -180,7 +179,7 @@ class Plan:
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     def axis(self, name: str) -> Axis:
-        """The axis of that name; KeyError without one."""
+        """The axis `name`. Raises StopIteration without one."""
         return next(axis for axis in self.axes if axis.name == name)
 
     def as_json(self) -> dict[str, Any]:
@@ -194,9 +193,10 @@ class Plan:
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of what decides bits: plans of one hash have the same bits under `layout`, whatever the mesh.
+        """SHA-256 of all choices that affect bits: plans with equal hashes have the same bits under `layout`, on any
+        mesh.
 
-        What travels together, and when, is left out, as a reduction's tree does not depend on it.
+        Leaves out the grouping and times of messages, on which a reduction's tree does not depend.
         """
         document = self.as_json()
         computed = [step for step in document["steps"] if step["step"] == "compute"]

@@ -1,1 +1,1 @@
-"""A plan bound to one rank of a mesh, as a straight line of Python, and carried out."""
+"""Binds a plan to one rank of a mesh, writes it as straight-line Python, and executes it."""

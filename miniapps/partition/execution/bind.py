@@ -1,10 +1,10 @@
-"""A plan bound to a rank of a mesh: a straight line of steps in which nothing is left to be decided. No MPI, no torch.
+"""Binds a plan to a rank of a mesh: a straight line of steps without open choices. No MPI, no torch.
 
     bound = bind(plan, mesh, rank, by_block=True)
 
-`by_block`: an operation with partial results is called for every block by itself (`layout`, `exact`); else once for all
-blocks of the rank (`none`, `run`), and a partial value is one array. Cost does not grow with the number of ranks: what
-other ranks hold is asked for when messages are planned (`exchange`).
+`by_block`: an operation with partial results is called separately for every block (`layout`, `exact`); else once for
+all blocks of the rank (`none`, `run`), and a partial value is one array. The cost does not grow with the number of
+ranks: only `exchange` looks at the blocks of other ranks, when it plans messages.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ CONVOLUTIONS = {"convolution": "output", "conv_input_gradient": "input", "conv_w
 def bind(
     plan: Plan, mesh: Mesh, rank: int, by_block: bool, merge: bool = True, padded: bool = False
 ) -> Bound:
-    """The program of a rank. `merge`: partials of blocks may be added by the tree over blocks as soon as they are
-    there."""
+    """The program of a rank. `merge`: whether partials of blocks may be added by the tree over blocks as soon as they
+    exist."""
     place = Place(plan.axes, mesh, rank, padded)
     binder = Binder(plan, place, by_block, merge)
     for step in plan.steps:
@@ -40,8 +40,8 @@ def bind(
 
 
 def merged_values(plan: Plan) -> frozenset[str]:
-    """The partial values that may be kept as sums over subtrees of blocks: only what moves elements reads them before
-    they are reduced, and moving commutes with adding, bit by bit."""
+    """The partial values that may be kept as sums over subtrees of blocks: before their reduction only operations that
+    move elements read them, and moving commutes with adding, bit by bit."""
     merged: set[str] = set()
     readers: dict[str, list[Compute]] = {}
     for step in plan.steps:
@@ -66,7 +66,7 @@ def merged_values(plan: Plan) -> frozenset[str]:
 
 
 class Binder:
-    """Steps so far."""
+    """Collects the bound steps."""
 
     def __init__(self, plan: Plan, place: Place, by_block: bool, merge: bool):
         self.plan, self.place, self.by_block = plan, place, by_block
@@ -75,12 +75,12 @@ class Binder:
         self.halos: dict[tuple[str, Wanted], str] = {}
 
     def move(self, step: Reshard) -> None:
-        """Another cut."""
+        """Bind a change of cuts."""
         wanted = tuple(self.plan.values[name].cut for name in step.results)
         self.steps.append(Moved(step.node, step.operands, step.results, wanted))
 
     def add(self, step: Reduce) -> None:
-        """Partial sums to totals."""
+        """Bind a reduction of partial sums."""
         values, place = self.plan.values, self.place
         wanted = []
         for operand, result in zip(step.operands, step.results, strict=True):
@@ -101,7 +101,7 @@ class Binder:
         )
 
     def compute(self, step: Compute) -> None:
-        """An operation, after the halos that it reads."""
+        """Bind an operation, after the halos that it reads."""
         values, place = self.plan.values, self.place
         args, kwargs, operands = numbered(step)
         target = step.target
@@ -141,7 +141,7 @@ class Binder:
         return found
 
     def count(self, name: str) -> int | None:
-        """How many arrays a value is, of a partial one by blocks."""
+        """The number of arrays of a partial value by blocks; None for other values."""
         value = self.plan.values[name]
         if not value.partial or not self.by_block:
             return None
@@ -151,8 +151,8 @@ class Binder:
     def calls(
         self, step: Compute, operands: tuple[str, ...], conv: str | None, present: bool
     ) -> tuple[tuple[str, ...], tuple[Called, ...]]:
-        """The operands, some of them with halos, and the calls: none unless `present`. Halos are exchanged by all
-        ranks."""
+        """Returns the operands, with halos where needed, and the calls, none unless `present`. All ranks exchange
+        halos."""
         values, place = self.plan.values, self.place
         over = step.over if self.by_block else ()
         if not step.windows and not present:
@@ -177,13 +177,13 @@ class Binder:
         return operands, tuple(self.split(step, operands, conv, over, runs, windows, halos))
 
     def together(self, axis: str, how: str) -> bool:
-        """Whether all blocks of an axis are in one call of one rank, whose windows see all there is; so on all
-        ranks."""
+        """Whether one rank holds all blocks of an axis and processes them in one call, so that windows need no halo.
+        The answer is the same on all ranks."""
         known = self.place.axes[axis]
         return not self.place.mesh.owners(known).any() and (how == "runs" or known.blocks == 1)
 
     def moves(self, step: Compute, operands: tuple[str, ...]) -> tuple[Called, ...]:
-        """The calls of an operation that moves the elements of sums of subtrees."""
+        """The calls of an operation that moves elements of sums over subtrees."""
         value = self.plan.values[step.results[0]]
         shape = self.place.shape(value.cut)
         return tuple(
@@ -194,7 +194,7 @@ class Binder:
     def halo(
         self, step: Compute, operands: tuple[str, ...], windows: list[Window], by: Mapping[str, str]
     ) -> tuple[tuple[str, ...], dict[int, tuple[Window, Halo]]]:
-        """The operands, one of which gets what its windows read; by dim of that operand its windows."""
+        """Returns the operands, one of them extended by its halo, and the windows and halos by dim of this operand."""
         if not windows:
             return operands, {}
         name = windows[0].operand
@@ -215,7 +215,7 @@ class Binder:
     def split(
         self, step, operands, conv, over, runs: dict[str, list[Run]], windows, halos
     ) -> Iterable[Called]:
-        """A call for each combination of blocks, or of runs of blocks."""
+        """Yields a call for each combination of blocks, or of runs of blocks."""
         place, values = self.place, self.plan.values
         named = {halo: windows[0].operand for halo in set(operands) - values.keys()}
         cuts = [values[named.get(name, name)].cut for name in operands]
@@ -254,14 +254,13 @@ class Binder:
             yield Called(parts, partials, tuple(into), shape, sides, padding)
 
     def padding(self, step: Compute, cuts, axes: Iterable[str]) -> tuple[tuple[Part, ...], ...]:
-        """Of each operand the parts to be filled before a call that adds over `axes` as a whole; nothing without
-        padding."""
+        """The parts of each operand to fill before a call that adds over whole `axes`; nothing without padding."""
         if not self.place.padded or not axes or step.fill is None:
             return ()
         return tuple(self.place.padding(cut, axes) for cut in cuts)
 
     def which(self, partial: tuple[str, ...], number: Mapping[str, int]) -> int:
-        """The position of a partial among those of the rank."""
+        """The position of a partial among the rank's partials."""
         at = 0
         for axis in partial:
             at = at * len(self.place.own[axis]) + number[axis]
@@ -269,8 +268,8 @@ class Binder:
 
 
 def numbered(step: Compute) -> tuple[tuple, tuple, tuple[str, ...]]:
-    """(args, kwargs, operands) with "%0", "%1", ... for the operands, in their order; an operand that occurs twice has
-    one number."""
+    """Returns (args, kwargs, operands) with "%0", "%1", ... for the operands, in their order; repeated operands share a
+    number."""
     numbers: dict[str, int] = {}
 
     def walk(argument):
@@ -284,7 +283,7 @@ def numbered(step: Compute) -> tuple[tuple, tuple, tuple[str, ...]]:
 
 
 def convolution(kind: str, args: tuple) -> tuple:
-    """(image or gradient, weight or gradient, stride, dilation, groups, transposed) of a convolution or its
+    """Returns (image or gradient, weight or gradient, stride, dilation, groups, transposed) of a convolution or its
     gradients."""
     if kind == "output":
         x, weight, _, stride, _, dilation, transposed, _, groups = args
@@ -298,5 +297,5 @@ def convolution(kind: str, args: tuple) -> tuple:
 
 
 def sides_of(kind: str, args: tuple) -> tuple[int, ...]:
-    """The padding."""
+    """The padding of a convolution or its gradient."""
     return args[4] if kind == "output" else args[3]

@@ -1,7 +1,8 @@
-"""Which operations with a partial result for each block are computed for all blocks of a rank by one call.
+"""Finds operations with a partial result per block that one call can compute for all blocks of a rank.
 
-Products and sums whose blocks are neighbours along the dim that is summed: kernels of `kernels.contract` take the
-lengths of blocks, and add the sums of blocks by the tree, or keep them apart. The bits are those of a call per block.
+These are products and sums whose blocks are neighbours along the summed dim. Kernels of `kernels.contract` take the
+lengths of the blocks, and add the sums of blocks by the tree or keep them apart. The bits equal those of one call per
+block.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ FLOATS = ("float32", "float64")
 
 @dataclass(frozen=True)
 class Blocks:
-    """Of each operand the dim that blocks cut, and where each block begins in it; `lengths` of the blocks."""
+    """For each operand the dim that blocks cut, and the begin of each block in it; `lengths` of the blocks."""
 
     dims: tuple[int, ...]
     begins: tuple[tuple[int, ...], ...]
@@ -24,8 +25,8 @@ class Blocks:
 
 
 def blocks_of(step: Operation, dtypes: Mapping[str, str], added: bool) -> Blocks | None:
-    """The blocks of an operation that one call can compute; None where it cannot. `dtypes`: of the operands; `added`:
-    the sums of blocks are, which alone is possible with integers."""
+    """The blocks of an operation that one call can compute; None if it cannot. `dtypes`: of the operands; `added`:
+    whether the call adds the blocks; integers and products require it."""
     if len(step.calls) < 2 or len(step.results) > 1:
         return None
     if not added and (step.kernel != "rowsum" or any(dtypes[name] not in FLOATS for name in step.operands)):
@@ -45,7 +46,7 @@ def blocks_of(step: Operation, dtypes: Mapping[str, str], added: bool) -> Blocks
 
 
 def summed_dims(step: Operation) -> tuple[int, ...] | None:
-    """The major one of the summed dims of each operand, where kernels take blocks of it."""
+    """The major summed dim of each operand; None if no kernel takes blocks of it."""
     if step.target in ("aten.mm.default", "aten.bmm.default") and step.args == ("%0", "%1"):
         last = 1 if step.target == "aten.mm.default" else 2
         return last, last - 1
@@ -58,7 +59,7 @@ def summed_dims(step: Operation) -> tuple[int, ...] | None:
 
 
 def plain(call: Called, k: int, dims: tuple[int, ...]) -> bool:
-    """Whether call k is about a range of these dims alone, and its result is partial k as it is."""
+    """Whether call k reads a range of only these dims, and its result is exactly partial k."""
     return (
         call.into == ((k, None),)
         and not any(call.padding)

@@ -1,4 +1,4 @@
-"""The program of a rank as data: the steps that it carries out, with all sizes, parts and places filled in."""
+"""The program of a rank as data: its steps with all sizes, parts and places."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from miniapps.partition.execution.place import Part, Place, Rows, Wanted
 
 @dataclass(frozen=True)
 class Moved:
-    """The values `operands` as this rank needs them in `results`: of each the `wanted` places of each dim, of which
-    others may hold some. They travel at once; several are cut by the same axes."""
+    """Moves the values `operands` to `results` with the `wanted` places of each dim, some of which other ranks may
+    hold. All values are sent at once and are cut by the same axes."""
 
     node: str
     operands: tuple[str, ...]
@@ -23,9 +23,9 @@ class Moved:
 
 @dataclass(frozen=True)
 class Called:
-    """One call of an operation: of each operand the part (None: all of it) and which of its partials, of each result
-    where it goes; `shape` is that of the first result of this call, `sides` places before the first window (see
-    `Operation`)."""
+    """One call of an operation. `parts`: of each operand (None: whole); `partials`: which partial of each operand;
+    `into`: (partial, part) of each result; `shape`: of the first result of this call; `sides`: places before the first
+    window (see `Operation`)."""
 
     parts: tuple[Part | None, ...]
     partials: tuple[int | None, ...]
@@ -37,11 +37,11 @@ class Called:
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation of this rank: `calls`, none where it has no blocks. Arguments are those of the plan, "%k" operand k.
+    """An operation of this rank: its `calls`, none without blocks. Arguments are those of the plan, "%k" is operand k.
 
-    `shapes`: of the results, and of each of their partials. `counts`: how many partials a result has, None where it is
-    one array. A convolution has the target `conv.output`, `conv.input` or `conv.weight`, and arguments (x, weight;
-    gradient, weight; image, gradient; then stride, dilation, groups); `sides` are the zeros before its first place.
+    `shapes`: of the results, or of each of their partials. `counts`: number of partials of a result, None for one
+    array. A convolution has the target `conv.output`, `conv.input` or `conv.weight`, and the arguments (x, weight),
+    (gradient, weight) or (image, gradient), then stride, dilation, groups; `sides`: zeros before its first place.
     """
 
     node: str
@@ -61,9 +61,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class Added:
-    """Partial operands added over all blocks of `rows.axes` on all ranks; `shapes`: of operands, `wanted`: the cut of
-    each total of which this rank keeps its part, None where that is all it has. `merged`: which operands are sums of
-    subtrees."""
+    """Adds partial operands over all blocks of `rows.axes` on all ranks. `shapes`: of the operands; `wanted`: the cut
+    of each total, of which this rank keeps its part, None for an unchanged cut; `merged`: whether each operand is a
+    list of sums of subtrees."""
 
     node: str
     operands: tuple[str, ...]
@@ -87,7 +87,7 @@ class Bound:
     place: Place
     by_block: bool
     steps: tuple[BoundStep, ...]
-    merged: frozenset[str]  # partial values that are kept as sums of subtrees
+    merged: frozenset[str]  # partial values kept as sums of subtrees
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The local shape of a value."""

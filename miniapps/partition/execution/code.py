@@ -1,9 +1,9 @@
-"""The program of a rank as straight-line Python: an assignment per call.
+"""Writes the program of a rank as straight-line Python, one assignment per call.
 
     writer = Writer(bound, kernels, moved, total)
     text = writer.text(names)                     # of step(given, number) -> the values `names`
 
-Python then spends on a step little more than the calls of torch themselves.
+Running it costs little more than the calls of torch themselves.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from miniapps.partition.execution.place import Halo, Part
 from miniapps.partition.execution.totals import Total, tree
 from miniapps.trace.schema import COMPUTE, EXCHANGE
 
-KEPT_BYTES = 1 << 20  # up to which a tensor that is known beforehand is kept from step to step
-FRESH = ("matmul", "conv", "rowsum", "scatter")  # kernels whose results share memory with nothing
+KEPT_BYTES = 1 << 20  # constant tensors up to this size are kept from step to step
+FRESH = ("matmul", "conv", "rowsum", "scatter")  # kernels whose results share no memory
 
 
 class Writer:
-    """The lines of the steps, and the variables of each value: one, or a list of a partial one's."""
+    """The lines of the steps, and the variables of each value: one, or a list for a partial value."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class Writer:
                 self.watched(step)
 
     def literal(self, argument: Any, operands: Sequence[str], shape: Sequence[int]) -> str:
-        """An argument as text."""
+        """An argument as source text."""
         if isinstance(argument, str):
             if argument == SHAPE:
                 return repr(tuple(shape))
@@ -80,7 +80,7 @@ class Writer:
     # ---- operations
 
     def operation(self, step: Operation) -> None:
-        """A line per call, and more where parts are cut out, put together or added."""
+        """Write a line per call, and further lines that cut, join or add parts."""
         if step.kernel in ("create", "random"):
             self.create(step)
             return
@@ -111,8 +111,8 @@ class Writer:
         return variables if isinstance(variables, list) else [variables]
 
     def blocks(self, step: Operation) -> Blocks | None:
-        """The blocks of an operation whose kernel takes all of them: they are added as soon as there are two, or, of
-        sums, kept apart."""
+        """The blocks of an operation whose kernel takes all blocks at once, None for other operations. The kernel adds
+        the blocks in pairs, or keeps their sums separate."""
         values = self.bound.plan.values
         if not self.kernels.layout or step.counts[0] is None or not values.keys() >= set(step.operands):
             return None
@@ -120,7 +120,7 @@ class Writer:
         return blocks_of(step, dtypes, step.results[0] in self.bound.merged)
 
     def over_blocks(self, step: Operation, blocks: Blocks) -> list[str]:
-        """The variables of the result of one call for all blocks, or for those of each subtree."""
+        """Write one call for all blocks, or one per subtree; returns the variables of the result."""
         added = step.results[0] in self.bound.merged
         runs = self.rows(step.results[0]).subtrees if added else ((0, len(step.calls)),)
         found: list[str] = []
@@ -129,7 +129,7 @@ class Writer:
             operands = []
             for name, dim, begins in zip(step.operands, blocks.dims, blocks.begins, strict=True):
                 (variable,) = self.listed(name)
-                if sum(lengths) < self.bound.shape(name)[dim]:  # of other subtrees, and padding
+                if sum(lengths) < self.bound.shape(name)[dim]:  # without other subtrees and padding
                     variable = self.put(
                         f"{variable}.narrow({dim}, {begins[begin]}, {sum(lengths)})", [variable]
                     )
@@ -145,7 +145,7 @@ class Writer:
         return found
 
     def operand(self, step: Operation, call: Called, k: int) -> str:
-        """The variable of an operand, or of the part of it that a call is about."""
+        """The variable of an operand, or of the part that a call uses."""
         variable = self.variables[step.operands[k]]
         if isinstance(variable, list):
             at = call.partials[k]
@@ -158,12 +158,12 @@ class Writer:
         part = call.parts[k]
         if part is None:
             return variable
-        # torch's operations on rows read some operands without regard to strides.
+        # torch's operations on rows ignore the strides of some operands.
         dense = ".contiguous()" if step.kernel in ("rowwise", "scatter") else ""
         return self.put(cut(variable, part) + dense, [variable])
 
     def called(self, step: Operation, call: Called, operands: list[str], function: Callable) -> list[str]:
-        """The variables of the results of a call."""
+        """Write a call; returns the variables of its results."""
         kwargs = dict(step.kwargs)
         args = [self.literal(argument, operands, call.shape) for argument in step.args]
         if step.target.startswith("conv."):
@@ -175,14 +175,14 @@ class Writer:
         return self.results(step, self.put(text, operands))
 
     def results(self, step: Operation, variable: str) -> list[str]:
-        """The variables of the results of a call, of those that are read."""
+        """The variables of those results of a call that later steps read."""
         numbers = [name.partition("@")[0].removeprefix(step.node).removeprefix(".") for name in step.results]
         if numbers == [""]:
             return [variable]
         return [self.put(f"{variable}[{number}]", [variable]) for number in numbers]
 
     def result(self, step: Operation, r: int, pieces: list[tuple[Called, str]]) -> Any:
-        """The variables of a result, from those of its pieces."""
+        """The variables of a result, joined from its pieces."""
         count = step.counts[r]
         if count is None:
             return self.joined(step, r, pieces)
@@ -192,13 +192,13 @@ class Writer:
         return [self.joined(step, r, some) for some in by]
 
     def joined(self, step: Operation, r: int, pieces: list[tuple[Called, str]]) -> str:
-        """One array of its pieces."""
+        """Write the join of pieces; returns the variable of the array."""
         shape, dtype = step.shapes[r], step.dtypes[r]
         if not pieces:
             return self.constant(torch.zeros(shape, dtype=getattr(torch, dtype)))
         parts = [call.into[r][1] for call, _ in pieces]
         variables = [variable for _, variable in pieces]
-        if parts[0] is None:  # where blocks are not kept apart, runs of them are added
+        if parts[0] is None:  # blocks are not kept separately: add their runs
             total = variables[0]
             for variable in variables[1:]:
                 total = self.put(f"torch.add({total}, {variable})", [total, variable])
@@ -221,8 +221,8 @@ class Writer:
         return whole
 
     def adder(self, step: Operation, r: int) -> Callable | None:
-        """What adds the partials of a result as soon as two of one level of the tree are there; None where they are
-        kept, or have been added already."""
+        """A function that adds two partials of a result as soon as one level of the tree has both; None if partials are
+        kept, or were added already."""
         name = step.results[r]
         if name not in self.bound.merged or not step.calls:
             return None
@@ -238,7 +238,7 @@ class Writer:
         fresh = step.kernel in FRESH
 
         def adder(pieces: list) -> None:
-            # Calls come in ascending order of blocks: all whose subtree ends here are joined, from the smallest up.
+            # Calls come in ascending order of blocks: join all subtrees that end here, from the smallest up.
             done = pieces[-1][0].into[r][0] + 1
             for begin, end in rows.subtrees:
                 if begin < done <= end:
@@ -256,7 +256,7 @@ class Writer:
         return self.bound.place.rows(self.bound.plan.values[name].partial)
 
     def create(self, step: Operation) -> None:
-        """Elements known from their place, and random ones."""
+        """Write elements that depend on their place only, and random elements."""
         (shape, dtype), place = (step.shapes[0], getattr(torch, step.dtypes[0])), self.bound.place
         whole = self.bound.plan.values[step.results[0]].shape
         indices = [place.indices(dim, n) for dim, n in zip(step.wanted[0], whole, strict=True)]
@@ -288,7 +288,7 @@ class Writer:
     # ---- what other ranks hold
 
     def move(self, step: Moved) -> None:
-        """A reshard or a halo."""
+        """Write a reshard or a halo exchange."""
         exchange = self.moved(step)
         if self.timed is not None and exchange.nbytes:
             region = "halo" if any(isinstance(dim, Halo) for dim in step.wanted[0]) else "reshard"
@@ -299,7 +299,7 @@ class Writer:
             self.variables[name] = self.put(f"{several}[{k}]", [several])
 
     def add(self, step: Added) -> None:
-        """A reduction."""
+        """Write a reduction."""
         total: Total = self.total(step)
         found = self.alone(step) if total.reducer is None else self.packed(step, total)
         for k, (operand, result) in enumerate(zip(step.operands, step.results, strict=True)):
@@ -309,7 +309,7 @@ class Writer:
             self.variables[result] = found[k]
 
     def alone(self, step: Added) -> list[str]:
-        """The totals where this rank has all blocks."""
+        """Write the totals of a rank with all blocks."""
         found = []
         for k, operand in enumerate(step.operands):
             variables = self.variables[operand]
@@ -317,7 +317,7 @@ class Writer:
                 if not step.merged[k]:
                     variables = [self.summed(step, variables, *bounds) for bounds in step.rows.subtrees]
                 (variable,) = variables
-                # As a total of several ranks, whose zeros have no sign.
+                # Totals of several ranks have zeros without a sign, so this one must have too.
                 if variable not in self.unsigned and not step.dtype.startswith("int"):
                     variable = self.put(f"{variable}.add{'_' if step.merged[k] else ''}(0)", [variable])
                 found.append(variable)
@@ -326,7 +326,7 @@ class Writer:
         return found
 
     def summed(self, step: Added, variables: list[str], begin: int, end: int) -> str:
-        """The sum over a subtree of partials."""
+        """Write the sum over a subtree of partials."""
         function = {"sum": "torch.add", "max": "torch.maximum", "min": "torch.minimum"}[step.combine]
         return tree(
             step.rows.numbers, begin, end,
@@ -335,7 +335,7 @@ class Writer:
         )  # fmt: skip
 
     def packed(self, step: Added, total: Total) -> list[str]:
-        """The totals over several ranks, from what is packed into the memory of the reducer."""
+        """Write the totals over several ranks, whose partials are packed into the memory of the reducer."""
         for k, operand in enumerate(step.operands):
             packers = total.packers(k)
             variables = self.variables[operand]
@@ -354,7 +354,7 @@ class Writer:
         return [self.put(f"{several}[{k}]", [several]) for k in range(len(step.operands))]
 
     def watched(self, step) -> None:
-        """Tell of the results of a step."""
+        """Write the call that watches the results of a step."""
         for name in step.results:
             variables = self.variables[name]
             listed = f"[{', '.join(variables)}]" if isinstance(variables, list) else variables
@@ -362,5 +362,5 @@ class Writer:
             self.put(f"{self.constant(self.watch, 'w')}({name!r}, {listed})", uses)
 
     def text(self, names: Sequence[str]) -> str:
-        """The function `step(given, number)` of the sources, which returns the values `names`."""
+        """The source text of `step(given, number)`, which returns the values `names`."""
         return self.lines.text(self.given, [self.variables[name] for name in names])

@@ -1,12 +1,12 @@
-"""The functions that compute the operations of a plan on tensors of torch, by guarantee.
+"""Selects the functions that compute the operations of a plan on tensors of torch, by guarantee.
 
     kernels = Kernels(level, threads)
-    f = kernels.function(target, kernel, kwargs)    # f(*operands, *constants) as the target of the graph is called
+    f = kernels.function(target, kernel, kwargs)    # call f(*operands, *constants) like the target of the graph
 
-Under `none` and `run` they are torch's. Under `layout` and `exact` an element has the same bits however the dims that
-are not summed are cut: products, convolutions and sums of rows are chains over the summed length (`kernels.contract`);
-operations on elements whose vectors and tails differ see whole vectors alone; rows are normalised in contiguous
-memory. torch then works with one thread, as the shares of threads have tails too.
+Under `none` and `run` they are torch's. Under `layout` and `exact` the bits of an element do not depend on cuts of dims
+that are not summed. Products, convolutions and sums of rows are chains over the summed length (`kernels.contract`).
+Operations on elements get only whole vectors, where vectors and tails would differ in bits. Rows are normalised in
+contiguous memory. torch then uses one thread, because the shares of threads have tails too.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kernels.contract.native_attention import attention, attention_backward
 from kernels.guarantees import meets
 
 aten = torch.ops.aten
-VECTOR = 64  # elements, a multiple of those of every vector
+VECTOR = 64  # elements, a multiple of every vector length
 
-# Correctly rounded, or without rounding, so that vectors and tails agree; add and sub without a factor, as with one the
+# Correctly rounded, or without rounding, so that vectors and tails agree; add and sub only without a factor, since its
 # product may be fused.
 NAMES = """
     abs add bitwise_and bitwise_not bitwise_or bitwise_xor ceil clamp clamp_max clamp_min copy div eq fill floor ge gt
@@ -38,7 +38,7 @@ NORMALISED = ("_softmax", "_log_softmax", "_softmax_backward_data", "_log_softma
 
 
 def named(target: str) -> Callable:
-    """The function of torch for a target of the graph."""
+    """torch's function for a target of the graph."""
     name, *overload = target.split(".")[1:]
     if name == "view":
         return torch.reshape
@@ -62,13 +62,14 @@ FAST: dict[str, Callable] = {
 
 
 class Kernels:
-    """Functions for the operations of a plan; `threads` of kernels of our own, and of torch under `none` and `run`."""
+    """Functions for the operations of a plan; `threads`: of the suite's kernels, and of torch under `none` and
+    `run`."""
 
     def __init__(self, level: str, threads: int = 1):
         self.layout, self.threads = meets(level, "layout"), threads
 
     def function(self, target: str, kernel: str, kwargs: dict[str, Any]) -> Callable:
-        """What computes `target`, called with all its arguments, operands and others."""
+        """The function that computes `target`, to be called with all of its arguments."""
         name = target.split(".")[1]
         if target.startswith("conv."):
             return self.convolution(name)
@@ -93,8 +94,8 @@ class Kernels:
         return named(target)
 
     def over_blocks(self, target: str, lengths: Sequence[int], apart: bool) -> Callable:
-        """What computes a product or a sum over blocks of these lengths, under `layout`: added by the tree over blocks,
-        zeros without a sign, or `apart`, which sums alone can be."""
+        """The function that computes a product or a sum over blocks of these lengths under `layout`. It adds the blocks
+        by the tree, with unsigned zeros, or keeps them `apart` (sums only)."""
         if target == "conv.weight":
             return partial(self.own_weight, blocks=lengths)
         if target.startswith("aten.sum."):
@@ -104,7 +105,7 @@ class Kernels:
     # ---- products and sums
 
     def product(self, name: str) -> Callable:
-        """Of matrices and vectors, by chains over the contracted length."""
+        """The product of matrices or vectors, by chains over the contracted length."""
         matmul, threads = native.matmul, self.threads
         if name in ("mm", "bmm"):
             return lambda a, b: matmul(a, b, threads=threads)
@@ -118,7 +119,7 @@ class Kernels:
         """The sum over whole dims; see `over_blocks`."""
         if dtype is not None:
             x = x.to(dtype)
-        if not x.is_floating_point():  # integers add up to the same in every order
+        if not x.is_floating_point():  # sums of integers do not depend on order
             return torch.sum(x, list(dims), keep)
         total = native.rowsum(x, tuple(dims), blocks=blocks, apart=apart, threads=self.threads)
         if not keep:
@@ -128,38 +129,38 @@ class Kernels:
         return total.reshape(first + [1 if d in gone else n for d, n in enumerate(x.shape)])
 
     def logsumexp(self, x, dims: Sequence[int], keep: bool = False):
-        """Of rows: their largest element, and the sum of exponentials of what is less."""
+        """log(sum(exp(x))) over `dims`, after subtracting the largest element."""
         dims = tuple(d % x.dim() for d in dims)
         top = torch.amax(x, dims, True)
         top = torch.where(top.abs() == torch.inf, 0, top)
         found = flat(torch.log)(self.rowsum(flat(torch.exp)(x - top), dims, True)) + top
         return found if keep else found.reshape([n for d, n in enumerate(x.shape) if d not in dims])
 
-    # ---- attention, called as torch's
+    # ---- attention, with torch's signature
 
     def attention(self, q, k, v, dropout=0.0, causal=False, *, attn_mask=None, scale=None):
-        """The result, and the logarithms of the sums of exponentials."""
+        """Returns the result, and the logarithms of the sums of exponentials."""
         how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
         return attention(q, k, v, **how)
 
     def attention_backward(
         self, gradient, q, k, v, out, logsumexp, dropout, causal, *, attn_mask=None, scale=None
     ):
-        """The gradients of q, k and v."""
+        """Returns the gradients of q, k and v."""
         how = dict(causal=causal, scale=scale, mask=attn_mask, dropout=dropout, threads=self.threads)
         return attention_backward(gradient, q, k, v, out, logsumexp, **how)
 
     # ---- convolutions: (image or gradient, weight or gradient, stride, dilation, groups, transposed, sides, size)
 
     def convolution(self, kind: str) -> Callable:
-        """The function of a kind: `output`, `input`, `weight`. `sides`: zeros before the first place of the image, or,
-        of a transposed convolution, places of its whole result before the first of `size`."""
+        """The function of a kind: `output`, `input`, `weight`. `sides`: zeros before the first place of the image, or
+        for a transposed convolution the number of places of its whole result before the first of `size`."""
         if kind == "weight":
             return self.own_weight if self.layout else torch_weight
         return self.own_image if self.layout else torch_image
 
     def own_image(self, x, w, stride, dilation, groups, transposed, sides, size):
-        """A convolution, or, transposed, the gradient of its image, by chains over channels and window."""
+        """A convolution or, if transposed, the gradient of its image, by chains over channels and window."""
         reaches = reach(w.shape[2:], dilation)
         how = dict(stride=stride, dilation=dilation, groups=groups, threads=self.threads)
         if transposed:
@@ -176,12 +177,12 @@ class Kernels:
 
 
 def reach(window: Sequence[int], dilation: Sequence[int]) -> list[int]:
-    """How far the last place of a window lies from its first."""
+    """The distance between first and last place of a window, by dim."""
     return [(k - 1) * d for k, d in zip(window, dilation, strict=True)]
 
 
 def across(image, places, low, reaches, stride) -> list[tuple[int, int]]:
-    """Zeros before and after an image for a window to stand at so many places."""
+    """The numbers of zeros before and after an image for which a window fits at so many `places`."""
     return [
         (before, (m - 1) * step + far + 1 - n - before)
         for n, m, before, far, step in zip(image, places, low, reaches, stride, strict=True)
@@ -189,18 +190,18 @@ def across(image, places, low, reaches, stride) -> list[tuple[int, int]]:
 
 
 def bordered(x, borders: Sequence[tuple[int, int]]):
-    """An image with zeros around it, or, where negative, without its border."""
+    """An image with zeros around it; negative borders remove places."""
     flat_borders = [side for pair in reversed(borders) for side in pair]
     return pad(x, flat_borders) if any(flat_borders) else x
 
 
 def torch_image(x, w, stride, dilation, groups, transposed, sides, size):
-    """By torch; where both sides are alike its own padding."""
+    """A convolution or, if transposed, the gradient of its image by torch, with torch's padding for equal sides."""
     reaches = reach(w.shape[2:], dilation)
     none = [0] * len(stride)
     if transposed:
         borders = across(size, x.shape[2:], sides, reaches, stride)
-        extra = [b - a for a, b in borders]  # what torch calls output padding, negated
+        extra = [b - a for a, b in borders]  # minus torch's output padding
         if all(0 <= -e < step for e, step in zip(extra, stride, strict=True)):
             return aten.convolution(x, w, None, stride, sides, dilation, True, [-e for e in extra], groups)
         full = aten.convolution(x, w, None, stride, none, dilation, True, none, groups)
@@ -214,7 +215,7 @@ def torch_image(x, w, stride, dilation, groups, transposed, sides, size):
 
 
 def torch_weight(x, gradient, stride, dilation, groups, transposed, sides, size):
-    """By torch's backward pass, which reads the shape alone of the weight."""
+    """The gradient of a weight by torch's backward pass, which reads only the shape of the weight."""
     borders = across(x.shape[2:], gradient.shape[2:], sides, reach(size, dilation), stride)
     none = [0] * len(stride)
     padding = sides
@@ -229,7 +230,7 @@ def torch_weight(x, gradient, stride, dilation, groups, transposed, sides, size)
 
 
 def flat(function: Callable) -> Callable:
-    """An operation on elements, called on contiguous vectors filled up to a multiple of VECTOR elements."""
+    """Wraps an operation on elements: calls it on contiguous vectors padded to a multiple of VECTOR elements."""
 
     def filled(*args, **kwargs):
         tensors = [x for x in args if isinstance(x, torch.Tensor) and x.dim()]
@@ -257,7 +258,7 @@ def flat(function: Callable) -> Callable:
 
 
 def product_of_rows(x, dim: int | None = None, keep: bool = False, *, dtype=None):
-    """The product along a dim, or of all elements, first element first, in `dtype`; integers in int64."""
+    """The product along a dim, or of all elements, from the first on, in `dtype`; integers in int64."""
     if dtype is None and not x.is_floating_point():
         dtype = torch.int64
     x = x if dtype is None else x.to(dtype)
@@ -268,7 +269,7 @@ def product_of_rows(x, dim: int | None = None, keep: bool = False, *, dtype=None
 
 
 def along_last(function: Callable, tensors: int) -> Callable:
-    """A normalisation of rows, called with its dim as the last one of contiguous tensors."""
+    """Wraps a normalisation of rows: moves its dim to the end of contiguous tensors."""
 
     def moved(*args):
         dim = args[tensors] % args[0].dim()

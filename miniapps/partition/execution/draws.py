@@ -1,7 +1,7 @@
-"""Random numbers of a step, keyed by seed, step, node and global element: the same for an element whoever holds it.
+"""Random numbers of a step, keyed by seed, step, node and global element, so that they do not depend on owners.
 
-Each element hashes its key (Steele, Lea & Flood 2014, SplitMix64, a bijection with good diffusion), so that numbers are
-made in any order and any part. Normal numbers are Box and Muller's.
+Each number is a hash of its key (Steele, Lea & Flood 2014, SplitMix64, a bijection with good diffusion), so numbers can
+be computed in any order and any part. Normal numbers use Box and Muller's method.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ def mixed(z: np.ndarray) -> np.ndarray:
 
 
 def key_of(node: str, number: int, seed: int = 0) -> int:
-    """64 bits for a node in the step of that number."""
+    """The key of a node in step `number`, 64 bits."""
     return int.from_bytes(hashlib.sha256(f"{seed} {number} {node}".encode()).digest()[:8], "little")
 
 
 def uniform(key: int, elements: np.ndarray) -> np.ndarray:
-    """Numbers in [0, 1), float64 multiples of 2^-53, of global elements."""
+    """Uniform numbers in [0, 1) of global elements, float64 multiples of 2^-53."""
     with np.errstate(over="ignore"):
         bits = mixed(
             mixed(elements.astype(np.uint64) * np.uint64(GOLDEN) + np.uint64(key)) + np.uint64(GOLDEN)
@@ -36,7 +36,7 @@ def uniform(key: int, elements: np.ndarray) -> np.ndarray:
 
 
 def normal(key: int, elements: np.ndarray) -> np.ndarray:
-    """Standard normal numbers, float64."""
+    """Standard normal numbers of global elements, float64."""
     length = np.sqrt(-2.0 * np.log1p(-uniform(key, 2 * elements)))
     return length * np.cos(2 * np.pi * uniform(key, 2 * elements + 1))
 
@@ -50,7 +50,7 @@ def places(indices: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
 
 
 def draw(step, indices: Sequence[np.ndarray], shape: Sequence[int]) -> Callable:
-    """What makes the numbers of a random operation in the step of a number: f(number, *operands)."""
+    """A function f(number, *operands) that draws the numbers of a random operation in step `number`."""
     import torch
 
     name = step.target.split(".")[1]

@@ -1,4 +1,4 @@
-"""What ranks send each other so that each has the places of a value that it wants: reshards and halos. Planned once."""
+"""Messages of reshards and halos, planned once, by which each rank gets the elements that it needs of a value."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from miniapps.partition.cuts.axes import Cut
 from miniapps.partition.execution.place import Place, Wanted
 
 Index = tuple["slice | np.ndarray", ...]
-# Elements [begin, end) of a vector, their shape, and where they lie in an array.
+# Elements [begin, end) of a vector, their shape, and their index in an array.
 Packed = tuple[int, int, tuple[int, ...], Index]
 TYPES = {"bool": np.uint8}
 
 
 @dataclass(frozen=True)
 class Recut:
-    """A value of global shape `shape`, held as `cut`, at the places that are `wanted`; zeros outside."""
+    """A change of cut: a value of global `shape`, held as `cut`, at the `wanted` places; zeros outside."""
 
     shape: tuple[int, ...]
     cut: Cut
@@ -28,7 +28,7 @@ class Recut:
 
 
 class Copied:
-    """What a rank keeps of a value itself: from where in what it holds to where in what it wants."""
+    """The elements that a rank copies from its own part: their indices in the held and in the wanted array."""
 
     def __init__(self, place: Place, value: Recut):
         self.held = _indices(place, value.shape, value.cut)
@@ -41,12 +41,13 @@ class Copied:
         self.is_view = self.filled and self.keeps is not None and _slices(self.keeps[0])
 
     def view(self, x):
-        """The wanted places where nobody else holds any, of a tensor; `is_view`."""
+        """The wanted places of a tensor if this rank holds all of them (`is_view`)."""
         assert self.keeps is not None
-        return x[self.keeps[0]].contiguous()  # as all that a rank holds
+        return x[self.keeps[0]].contiguous()  # like every local array
 
     def __call__(self, x, dtype: np.dtype):
-        """(tensor of the wanted places with those that this rank holds, the same as an array of `dtype`)."""
+        """Returns (tensor of the wanted places with this rank's own elements, the same memory as an array of
+        `dtype`)."""
         import torch
 
         result = (torch.empty if self.filled else torch.zeros)(self.shape, dtype=x.dtype)
@@ -57,11 +58,11 @@ class Copied:
 
 
 class Exchange:
-    """Values of one dtype, recut at once; called with the local part of each, it gives the wanted places of each, as
-    tensors in a list.
+    """Recuts several values of one dtype at once: called with their local parts, it returns a list of tensors with the
+    wanted places.
 
-    `group`: the ranks, as `comm` numbers them, that together hold the values; those that differ along carriers of their
-    cuts. Without `comm` this rank holds all that it wants. Collective to make.
+    `group`: ranks of the run, in the order of `comm`, that together hold the values: they differ along the carriers of
+    the cuts. Without `comm` this rank holds all wanted elements. Construction is collective.
     """
 
     def __init__(
@@ -76,8 +77,8 @@ class Exchange:
         self.dtype = np.dtype(TYPES.get(dtype, dtype))
         self.own = [Copied(place_of(rank), value) for value in values]
         self.messages = None
-        # (begin, end, shape, index of the value's array), of each value; a place that is wanted twice travels once, and
-        # the index beside what comes says where each place that is wanted lies in it.
+        # For each value (begin, end, shape, index in the value's array). An element that is wanted twice is sent once;
+        # the second index then maps wanted places to received elements.
         self.packs: list[list[Packed]] = [[] for _ in values]
         self.unpacks: list[list[tuple[Packed, Index, Index | None]]] = [[] for _ in values]
         if comm is None:
@@ -108,7 +109,7 @@ class Exchange:
 
     @property
     def nbytes(self) -> int:
-        """Sent by this rank each time."""
+        """Bytes that this rank sends in each exchange."""
         return 0 if self.messages is None else self.messages.nbytes
 
     def __call__(self, *xs) -> list:
@@ -134,7 +135,7 @@ class Exchange:
         return [result for result, _ in results]
 
     def free(self) -> None:
-        """Collective."""
+        """Free the requests. Collective."""
         if self.messages is not None:
             self.messages.free()
 
@@ -144,11 +145,11 @@ def _indices(place: Place, shape, wanted: Wanted) -> list[np.ndarray]:
 
 
 def common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[Index, Index] | None:
-    """Where the places that are both held and wanted lie, dim by dim, in what is held and in what is wanted; a place
-    may be wanted twice. None without any."""
+    """The indices, in the held and in the wanted array, of the places that are in both; None without any. A place may
+    be wanted twice."""
     source, target = [], []
     for have, want in zip(held, wanted, strict=True):
-        real = np.flatnonzero(have >= 0)  # the others pad
+        real = np.flatnonzero(have >= 0)  # -1 is padding
         if len(real) == 0 or len(want) == 0:
             return None
         at = np.searchsorted(have[real], want)
@@ -162,9 +163,9 @@ def common(held: Sequence[np.ndarray], wanted: Sequence[np.ndarray]) -> tuple[In
 
 
 def once(index: Index) -> tuple[Index, Index | None]:
-    """The places of an index, each once, and where the places of `index` lie among these, None where none is repeated:
-    windows of neighbouring blocks overlap."""
-    listed = [part for part in index if isinstance(part, np.ndarray)]  # all of them, or none
+    """Returns the places of an index without repetition, and the position of each place of `index` among them (None
+    without repetition). Places repeat where windows of neighbouring blocks overlap."""
+    listed = [part for part in index if isinstance(part, np.ndarray)]  # all parts, or none
     found = [np.unique(part, return_inverse=True) for part in listed]
     if all(len(places) == part.size for (places, _), part in zip(found, listed, strict=True)):
         return index, None
@@ -172,7 +173,7 @@ def once(index: Index) -> tuple[Index, Index | None]:
 
 
 def _compact(index: Sequence[np.ndarray]) -> Index:
-    """Slices where all places are neighbours, else what NumPy takes as a product of places."""
+    """Slices if all places are neighbours, else NumPy's index of a product of places."""
     slices = []
     for places in index:
         begin, end = int(places[0]), int(places[-1]) + 1
@@ -195,7 +196,7 @@ def _lengths(index: Index) -> tuple[int, ...]:
 
 
 def take(parts: list[Packed], begin: int, index: Index) -> int:
-    """Note that the elements at `index` of an array lie from `begin` on in a vector; the place behind them."""
+    """Append the elements at `index` of an array, which start at `begin` in a vector; returns their end."""
     shape = _lengths(index)
     end = begin + prod(shape)
     parts.append((begin, end, shape, index))

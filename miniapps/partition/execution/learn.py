@@ -1,7 +1,6 @@
 """Training by a plan: every rank keeps and updates its parts of parameters, buffers and the optimiser's state.
 
-The optimiser (`miniapps.learning.optimisers`) works element by element, so that an element has the same bits whoever
-holds it.
+The optimiser (`miniapps.learning.optimisers`) works element by element, so the bits do not depend on owners.
 """
 
 from __future__ import annotations
@@ -17,8 +16,8 @@ from miniapps.partition.execution.run import Program
 class Learner:
     """A program with the parts of its sources; `whole`: parameters, buffers and inputs by (kind, key).
 
-    `make(weights)`: an optimiser of `miniapps.learning.optimisers` for this rank's parts; `rate` may be set before each
-    step. Collective to call.
+    `make(weights)`: an optimiser of `miniapps.learning.optimisers` for this rank's parts; callers may set `rate` before
+    each step. Calls are collective.
     """
 
     def __init__(
@@ -42,26 +41,26 @@ class Learner:
         self.optimiser = make(weights)
 
     def give(self, inputs: Sequence[torch.Tensor]) -> None:
-        """Other inputs, whole; this rank keeps its parts."""
+        """Set the whole inputs of the next step; this rank keeps its parts."""
         for number, whole in enumerate(inputs):
             if number in self._inputs:
                 k, name = self._inputs[number]
                 self.values[k] = self.program.part(name, whole)
 
     def step(self) -> torch.Tensor:
-        """One step with the present inputs; its loss."""
+        """One step with the current inputs; returns its loss."""
         loss = self.compute()
         self.update()
         return loss
 
     def compute(self) -> torch.Tensor:
-        """The loss of the next step; `gradients` are those of this rank's parts until the next call."""
+        """Compute the next step; returns its loss. `gradients`: of this rank's parts, until the next call."""
         self.steps += 1
         loss, self.gradients, self._updates = self.program(self.values, self.steps)
         return loss
 
     def update(self) -> None:
-        """Take the step that was computed."""
+        """Apply the computed step to weights and buffers."""
         self.optimiser.step([x.numpy() for x in self.gradients], 1.0, self.rate, self.steps)
         for k, x in zip(self.buffers, self._updates, strict=True):
             self.values[k] = x.clone()

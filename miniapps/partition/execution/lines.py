@@ -1,4 +1,4 @@
-"""A function of straight-line Python, an assignment a line: variables are deleted after their last use."""
+"""Writes a function of straight-line Python, one assignment per line; deletes variables after their last use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Line:
-    """`target = text`; `uses` are the variables that it reads."""
+    """The line `target = text`; `uses`: the variables that it reads."""
 
     target: str
     text: str
@@ -17,7 +17,7 @@ class Line:
 
 
 class Lines:
-    """The lines so far. `names`: what they read that is no variable, by its name."""
+    """The lines so far. `names`: {name: object} of the constants that they read."""
 
     def __init__(self, names: Mapping[str, Any]):
         self.names = dict(names)
@@ -26,7 +26,7 @@ class Lines:
         self._count = 0
 
     def variable(self) -> str:
-        """A new one."""
+        """A new variable."""
         self._count += 1
         return f"v{self._count}"
 
@@ -39,13 +39,13 @@ class Lines:
         return self._known[id(value)]
 
     def put(self, text: str, uses: Sequence[str]) -> str:
-        """A variable that is assigned `text`."""
+        """Append a line that assigns `text`; returns its variable."""
         target = self.variable()
         self.lines.append(Line(target, text, tuple(uses)))
         return target
 
     def text(self, given: Sequence[str], outputs: Sequence[str]) -> str:
-        """The function `step(given, number)` of a value for each variable in `given`, which returns `outputs`."""
+        """The source of `step(given, number)`: `given` holds a value for each of these variables; returns `outputs`."""
         kept = set(outputs) | set(self.names)
         last: dict[str, int] = {}
         for at, line in enumerate(self.lines):

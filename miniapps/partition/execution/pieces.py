@@ -1,4 +1,4 @@
-"""Parts of tensors in the text of a program, and which sums of a tree are complete after so many blocks."""
+"""Parts of tensors in the source of a program, and the complete sums of a tree after a number of blocks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from miniapps.partition.execution.place import Part
 
 
 def joins(begin: int, end: int, done: int) -> int:
-    """How many sums of the subtree [begin, end) are complete with the last of the blocks before `done`."""
+    """The number of sums of the subtree [begin, end) that block `done` - 1 completes."""
     count = 0
 
     def walk(first: int, stop: int) -> None:
@@ -38,7 +38,7 @@ def partial_of(call: Called, number: int, r: int) -> Called:
 
 
 def filled(x, parts: Sequence[Part], value: float):
-    """A copy of a tensor in which these parts are `value`."""
+    """A copy of a tensor with these parts set to `value`."""
     x = x.clone(memory_format=torch.contiguous_format)
     for part in parts:
         view = x.view(part.factors)
@@ -57,7 +57,7 @@ def narrowed(part: Part) -> tuple[int, ...]:
 
 
 def cut(variable: str, part: Part) -> str:
-    """The text of a part of a variable."""
+    """The source text of a part of a variable."""
     text = variable if part.factors is None else f"{variable}.view({part.factors!r})"
     for dim, begin, length in part.ranges:
         text += f".narrow({dim}, {begin}, {length})"

@@ -1,6 +1,6 @@
-"""What one rank of a mesh holds of every value, and which parts of it belong to which blocks. No MPI, no torch.
+"""The part of every value that a rank of a mesh holds, and the blocks in it. No MPI, no torch.
 
-A dim that is cut is held as the elements of the rank's own blocks, ascending (`miniapps.partition.cuts.steps`).
+Of a cut dim a rank holds the elements of its own blocks, ascending (`miniapps.partition.cuts.steps`).
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from miniapps.partition.cuts.axes import Axis, Cut, Dim
 from miniapps.partition.cuts.mesh import Mesh
 from miniapps.partition.cuts.steps import Window
 
-Run = tuple[int, int]  # own blocks [begin, end), by their position among the own blocks of an axis
+Run = tuple[int, int]  # own blocks [begin, end), by position among the own blocks of an axis
 
 
 @dataclass(frozen=True)
 class Part:
-    """A part of an array: `ranges` (dim, begin, length) of the array seen in the shape `factors`, or, where that is
-    None, of the array itself; as an array of shape `shape`."""
+    """A part of an array: `ranges` (dim, begin, length) of the array viewed with the shape `factors` (None: its own
+    shape), as an array of shape `shape`."""
 
     factors: tuple[int, ...] | None
     ranges: tuple[tuple[int, int, int], ...]
@@ -31,21 +31,21 @@ class Part:
 
 @dataclass(frozen=True)
 class Halo:
-    """The places of a dim that a window reads for each of the rank's `runs` of blocks ("blocks": each block by itself,
-    "runs": neighbouring blocks together), one after the other. `size`: of the dim whose blocks are meant."""
+    """The places of a dim that a window reads for each of the rank's `runs` of blocks, one run after the other
+    ("blocks": every block separately, "runs": neighbouring blocks together). `size`: of the dim with the blocks."""
 
     window: Window
     size: int
     runs: str
 
 
-Wanted = tuple["Dim | Halo", ...]  # which places of each dim of a value
+Wanted = tuple["Dim | Halo", ...]  # wanted places of each dim of a value
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The partials of a rank: `numbers` of its blocks in a product of `count` blocks, ascending, and the largest
-    `subtrees` of the tree over all blocks that it owns, each as positions [begin, end) in `numbers`."""
+    """The partials of a rank: `numbers` of its blocks in a product of `count` blocks, ascending, and the largest owned
+    `subtrees` of the tree over all blocks, each as positions [begin, end) in `numbers`."""
 
     axes: tuple[str, ...]
     count: int
@@ -54,8 +54,8 @@ class Rows:
 
 
 class Place:
-    """The part of every value that `rank` holds. `padded`: with zeros behind its blocks, so that all ranks hold as many
-    elements of every axis as the one that has most."""
+    """The part of every value that `rank` holds. `padded`: zeros behind its blocks, so that all ranks hold equally many
+    elements of every axis."""
 
     def __init__(self, axes: Iterable[Axis], mesh: Mesh, rank: int, padded: bool = False):
         self.mesh, self.rank, self.padded = mesh, rank, padded
@@ -68,7 +68,7 @@ class Place:
         self._rows: dict[tuple[str, ...], Rows] = {}
 
     def lengths(self, n: int, axis: str) -> tuple[int, ...]:
-        """The elements of each own block in a factor of n elements."""
+        """The number of elements of each own block in a factor of n elements."""
         known = self._sizes.get((n, axis))
         if known is None:
             starts = self.axes[axis].at(n)
@@ -77,7 +77,7 @@ class Place:
         return known
 
     def held(self, n: int, axis: str) -> int:
-        """The elements that are held of a factor of n, padding included."""
+        """The number of held elements of a factor of n, padding included."""
         known = self._held.get((n, axis))
         if known is None:
             known = sum(self.lengths(n, axis))
@@ -111,9 +111,9 @@ class Place:
     def part(
         self, cut: Cut, chosen: Mapping[str, Run], halos: Mapping[int, tuple[int, int, int]] | None = None
     ) -> Part | None:
-        """The part of a local array that belongs to the `chosen` own blocks; None where that is all of it.
+        """The part of a local array that belongs to the `chosen` own blocks; None for the whole array.
 
-        `halos`: of dims that hold what windows read, their length, and begin and length of what is meant.
+        `halos`: {dim with a halo: (length, begin of the chosen part, its length)}.
         """
         view: list[int] = []
         ranges: list[tuple[int, int, int]] = []
@@ -169,7 +169,7 @@ class Place:
         return tuple(found)
 
     def groups(self, halo: Halo) -> list[tuple[int, int]]:
-        """The places [low, high) that windows read for each run of blocks; some may lie outside of the operand."""
+        """The places [low, high) that windows read for each run of blocks; some may be outside the operand."""
         window, axis = halo.window, halo.window.axis
         starts = self.axes[axis].at(halo.size)
         own = self.own[axis]
@@ -179,7 +179,7 @@ class Place:
         ]
 
     def indices(self, wanted: Dim | Halo, n: int) -> np.ndarray:
-        """The global places of a dim of n, ascending in a cut; -1 for zeros outside of it and for padding."""
+        """The global places of a dim of n, ascending in a cut; -1 for zeros outside it and for padding."""
         key = (wanted, n) if isinstance(wanted, Halo) else wanted
         known = self._indices.get(key)
         if known is None:

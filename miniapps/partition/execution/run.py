@@ -1,16 +1,16 @@
-"""A plan carried out by the ranks of a mesh, on tensors of torch on the CPU.
+"""Executes a plan on the ranks of a mesh, with tensors of torch on the CPU.
 
     program = Program(comm, plan, mesh, "layout", threads=1)
-    values = [program.part(name, tensor) ...]           # what this rank holds of parameters, buffers, inputs
+    values = [program.part(name, tensor) ...]           # this rank's parts of parameters, buffers, inputs
     loss, gradients, updates = program(values, number)  # `number` of the step, for random numbers
     program.free()
 
 | guarantee | kernels | partial sums |
 |---|---|---|
-| none | torch's, on all that a rank holds | the library's all-reduce |
+| none | torch's, on whole local arrays | the library's all-reduce |
 | run | torch's | all-reduces in a fixed order of ranks |
-| layout | whose bits do not depend on cuts (`compute`) | a partial per block, one tree over all blocks |
-| exact | as layout | added exactly, rounded once |
+| layout | with bits that do not depend on cuts (`compute`) | one per block, one tree over all blocks |
+| exact | as layout | one per block, added exactly and rounded once |
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from miniapps.partition.execution.place import Place, Wanted
 from miniapps.partition.execution.scatter_layout import ScatterLayout
 from miniapps.partition.execution.totals import Total
 
-SHAPES = ("exact", "padded")  # of what a rank holds: its blocks; as many elements as the rank that has most
+SHAPES = ("exact", "padded")  # local arrays: own blocks only; padded to the size on the rank with most
 
 
 class Program:
-    """The step of this rank; collective to make and to call.
+    """The step of this rank; construction and calls are collective.
 
-    `watch(name, tensor or tensors of blocks)` sees every value; `timed(region, kind, function, nbytes)` may wrap what
-    computes or communicates; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
+    `watch(name, tensor or tensors of blocks)` gets every value; `timed(region, kind, function, nbytes)` may wrap
+    functions that compute or communicate; `reducers(comm, reduction, name, blocks)` plans all-reduces, and frees them.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class Program:
         self._step = writer.lines.compiled(self.text, f"<program of rank {rank}>")
 
     def part(self, name: str, tensor: torch.Tensor) -> torch.Tensor:
-        """What this rank holds of a source, from all of it."""
+        """This rank's part of a whole source."""
         value = self.plan.values[name]
         for d, (dim, n) in enumerate(zip(value.cut, value.shape, strict=True)):
             index = self.place.indices(dim, n)
@@ -86,7 +86,7 @@ class Program:
         return tensor.contiguous()
 
     def whole(self, name: str, part: torch.Tensor) -> torch.Tensor:
-        """All of a value that is not partial, from the parts of the ranks; collective."""
+        """The whole value, which must not be partial, from the parts of all ranks. Collective."""
         value = self.plan.values[name]
         exchange = self._exchange(Moved("", (name,), (name,), (whole(value.shape),)))
         found = exchange(part)[0].clone()
@@ -109,15 +109,15 @@ class Program:
         return found
 
     def __call__(self, values: Sequence[torch.Tensor], number: int = 1):
-        """(loss, gradients, updates) of this rank's parts of the sources, in the order of the plan; valid until the
-        next call."""
+        """Returns (loss, gradients, updates) for this rank's parts of the sources, in the order of the plan; valid
+        until the next call."""
         with torch.no_grad():
             loss, *rest = self._step(values, number)
         n = len(self.plan.gradients)
         return loss, rest[:n], rest[n:]
 
     def free(self) -> None:
-        """Give back requests and communicators; collective."""
+        """Free requests and communicators. Collective."""
         for exchange in self.exchanges:
             exchange.free()
         for total in self.totals:
@@ -128,8 +128,8 @@ class Program:
         self._comms.clear()
 
     def _among(self, axes: Iterable[str]):
-        """The communicator of the ranks that together have all blocks of axes, and these ranks; (None, ()) where each
-        rank has them."""
+        """Returns the communicator of the ranks that together own all blocks of axes, and these ranks; (None, ()) if
+        every rank owns them."""
         axes = tuple(axes)
         carriers = frozenset(
             carrier for carrier in map(self.mesh.carrier, axes) if carrier and self.mesh.extent(carrier) > 1
@@ -150,7 +150,7 @@ class Program:
         return exchange
 
     def _held(self, step: Moved) -> bool:
-        """Whether every rank holds all that it wants: cuts of which those of the operands are a part."""
+        """Whether every rank already holds all wanted elements: the new cuts refine those of the operands."""
         return all(
             isinstance(b, tuple) and merge(a, b) == b
             for name, wanted in zip(step.operands, step.wanted, strict=True)

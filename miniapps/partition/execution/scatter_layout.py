@@ -1,4 +1,4 @@
-"""Which part of a total each rank needs: how partial values are packed for a reduce-scatter. Planned once."""
+"""The layout of a reduce-scatter, planned once: how to pack partial values by the rank that needs each total."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from miniapps.partition.execution.place import Place
 
 
 class ScatterLayout:
-    """A vector of the elements that each rank of `group` needs of all values, rank after rank: `bounds` of the ranks'
-    parts. `values`: held as `cut`, each rank needs its part of `wanted` alone; no two ranks need one place.
+    """A vector with the elements that each rank of `group` needs of all values, rank after rank, in parts with
+    `bounds`. `values`: each is held as `cut`, and each rank needs only its part of `wanted`; no two ranks need the same
+    element.
 
-    The order of elements in the vector decides no bit, as each is added by itself.
+    The order of elements in the vector affects no bit, because each element is added separately.
     """
 
     def __init__(
         self, place_of: Callable[[int], Place], rank: int, group: Sequence[int], values: Sequence[Recut]
     ):
         self.packs: list[list[Packed]] = [[] for _ in values]
-        # Of each value the shape of what this rank needs, and where that is in its part of the vector.
+        # For each value the shape of this rank's part, and its place in the rank's part of the vector.
         self.parts: list[tuple[tuple[int, ...], Packed | None]] = []
         bounds = [0]
         for other in group:
@@ -43,12 +44,12 @@ class ScatterLayout:
         self.bounds = tuple(bounds)
 
     def pack(self, k: int, vector: np.ndarray, array: np.ndarray) -> None:
-        """Put a partial of value k where it belongs in the vector."""
+        """Copy a partial of value k to its places in the vector."""
         for begin, end, shape, index in self.packs[k]:
             np.copyto(vector[begin:end].reshape(shape), array[index])
 
     def unpack(self, part: np.ndarray) -> list[np.ndarray]:
-        """What this rank needs of each value, from its part of the vector: views where nothing pads it."""
+        """This rank's part of each value, from its part of the vector; views of it unless padded."""
         found = []
         for shape, packed in self.parts:
             if packed is None:

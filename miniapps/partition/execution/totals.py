@@ -1,10 +1,10 @@
-"""Partial sums of a rank to totals over all blocks: one reducer for each reduction of a plan, made once.
+"""Adds partial sums of ranks to totals over all blocks, with one reducer per reduction of a plan.
 
-| guarantee | what a rank brings | how it is added |
+| guarantee | contribution of a rank | addition |
 |---|---|---|
 | none | one array over its blocks | by the library |
 | run | one array over its blocks | in a fixed order of ranks (`direct`) |
-| layout | sums over the largest subtrees of its blocks | `block-tree`: one tree over all blocks, whoever owns them |
+| layout | sums over the largest subtrees of its blocks | `block-tree`: one tree over all blocks, for any owners |
 | exact | the array of every block | exactly, rounded once |
 """
 
@@ -26,8 +26,8 @@ OPERATIONS = {"sum": operations.SUM, "max": operations.MAX, "min": operations.MI
 
 
 def reduction(level: str, combine: str, dtype: str, n: int, bounds: Sequence[int] | None = None) -> Reduction:
-    """The all-reduce of n elements of partial values under a guarantee; with `bounds` a reduce-scatter, by the same
-    sums; without guarantee by `direct`, as `library` has no reduce-scatter."""
+    """The all-reduce of n elements of partial values under a guarantee; with `bounds` a reduce-scatter with the same
+    sums. Without a guarantee a reduce-scatter uses `direct`, because `library` has none."""
     of, operation = np.dtype(dtype), OPERATIONS[combine]
     collective = "allreduce" if bounds is None else "reduce-scatter"
     if level == "none" and bounds is None:
@@ -40,11 +40,11 @@ def reduction(level: str, combine: str, dtype: str, n: int, bounds: Sequence[int
 
 
 class Total:
-    """The totals of one reduction: partials are packed, then `total()` gives an array for each operand, valid until the
-    next call.
+    """The totals of one reduction: after the partials are packed, `total()` returns an array for each operand, valid
+    until the next call.
 
     `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks)` plans the
-    reducer, which is then the caller's to free. With `scatter` each rank gets its part alone. Collective to make.
+    reducer, which the caller then frees. With `scatter` each rank gets only its part. Construction is collective.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Total:
         self.nbytes = 0 if comm is None or comm.size == 1 else self.buffer[0:1].nbytes
 
     def packers(self, operand: int) -> list[Callable]:
-        """Of each partial of an operand a function of its tensor, which packs it."""
+        """For each partial of an operand a function that packs its tensor."""
         if self.scatter is not None:
             pack = self.scatter.pack
             return [lambda x, row=row: pack(operand, row, x.numpy()) for row in self.buffer]
@@ -98,7 +98,7 @@ class Total:
         return [torch.from_numpy(row[begin:end].reshape(self.shapes[operand])).copy_ for row in self.buffer]
 
     def total(self) -> list:
-        """Views of the total, from what was packed."""
+        """Reduce the packed partials; returns views of the totals."""
         assert self.reducer is not None
         if self.trees:
             found = self.reducer.sum_subtrees(self.buffer)
@@ -112,14 +112,14 @@ class Total:
         ]
 
     def free(self) -> None:
-        """Collective."""
+        """Free the reducer if this object planned it. Collective."""
         if self.reducer is not None and self.own:
             self.reducer.free()
 
 
 def tree(numbers: Sequence[int], begin: int, end: int, add: Callable, leaf: Callable):
-    """The sum over a subtree: `leaf(k)` for the positions begin ... end - 1 of `numbers`, joined by `add(left, right)`
-    as the tree over blocks has it. Leaves are asked for from left to right, each sum is made as soon as it can be."""
+    """The sum over a subtree of the tree over blocks: `leaf(k)` for the positions begin ... end - 1 of `numbers`,
+    joined by `add(left, right)`. Calls leaves from left to right, and adds as early as possible."""
     if end - begin == 1:
         return leaf(begin)
     first = numbers[begin]

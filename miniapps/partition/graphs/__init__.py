@@ -1,1 +1,1 @@
-"""One step of training as a graph of operations: plain data, made simpler, and counted."""
+"""One step of training as a graph of operations: plain data, its simplification, and its FLOPs."""

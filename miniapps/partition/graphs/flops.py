@@ -1,8 +1,8 @@
-"""Model FLOPs of a step and how fast a core could do them: what the utilisation of a run is made of.
+"""Model FLOPs of a step and the rate of a core, from which the utilisation of a run follows.
 
-Utilisation = model FLOPs of a step / (seconds of the step x cores x rate of a core). The model FLOPs are those of the
-unsharded model, whatever is done twice or in parts, so that runs on different meshes compare (Chowdhery et al. 2022,
-PaLM, arXiv 2204.02311, appendix B).
+Utilisation = model FLOPs of a step / (seconds of the step x cores x rate of a core). The model FLOPs count the
+unsharded model, even if ranks repeat or divide work, so that runs on different meshes are comparable (Chowdhery et al.
+2022, PaLM, arXiv 2204.02311, appendix B).
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from math import prod
 
 from miniapps.partition.graphs.graph import Graph, Node
 
-PRODUCT = 512  # rows, columns and depth of the product whose rate is that of a core
+PRODUCT = 512  # rows, columns and depth of the product that measures a core's rate
 TRIES = 7
 ATTENTION = "_scaled_dot_product"
 
 
 def model_flops(graph: Graph) -> int:
-    """Floating-point operations of a step of the unsharded model, forward and backward: a multiplication and the
-    addition that follows it are two.
+    """Floating-point operations of a step of the unsharded model, forward and backward; a multiplication and an
+    addition count as two.
 
-    Counted are products of matrices, convolutions with both of their gradients, and attention. Attention forward is two
-    products of (queries, keys, width) for each sample and head, backward four: scores that a kernel computes again are
-    not counted, and masked ones are. Operations on elements, normalisations, lookups and the optimiser count nothing.
+    Counts products of matrices, convolutions with both gradients, and attention. Attention is two products of (queries,
+    keys, width) per sample and head forward, four backward: this includes masked scores, and excludes scores that a
+    kernel computes again. Operations on elements, normalisations, lookups and the optimiser count nothing.
     """
     shapes = {name: tensor.shape for name, tensor in graph.tensors().items()}
     return sum(node_flops(node, shapes) for node in graph.nodes)
 
 
 def node_flops(node: Node, shapes: dict[str, tuple[int, ...]]) -> int:
-    """Those of one operation, 0 for what is not counted."""
+    """The floating-point operations of one node, 0 for operations that do not count."""
     name, result = node.target.split(".")[1], node.results[0].shape
     given = [shapes[operand] for operand in node.operands()]
     if name in ("mm", "bmm"):
@@ -50,16 +50,16 @@ def node_flops(node: Node, shapes: dict[str, tuple[int, ...]]) -> int:
 
 
 def windows(operand: tuple[int, ...], result: tuple[int, ...], transposed: bool) -> int:
-    """How often the window of a forward convolution is applied: at each place of its result, transposed of its
-    operand, in each sample."""
+    """The number of applications of a forward convolution's window: one per sample and place of its result, or of its
+    operand if transposed."""
     image = operand if transposed else result
     return image[0] * prod(image[2:])
 
 
 def core_rate() -> float:
-    """FLOP/s of one core: the best of some products of 512 x 512 matrices of float32 by `kernels.contract`, one thread.
+    """FLOP/s of one core: the best of TRIES products of 512 x 512 float32 matrices by `kernels.contract`, one thread.
 
-    The best and not the median, as what else the machine does would make a slow machine look well used.
+    Not the median: other load on the machine would lower the rate, and so raise the utilisation.
     """
     import torch
 

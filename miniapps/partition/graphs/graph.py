@@ -1,8 +1,8 @@
 """One step of training as a graph of ATen operations: plain data, without torch.
 
-Values are named; in the arguments of a node, a tensor is the string "%NAME". A node with one result gives it the node's
-own name, one with several NAME.0, NAME.1, ... All other arguments are numbers, strings, None and tuples of these; a
-dtype is a string such as "torch.float32". What says where memory lies (device, layout, memory format) is left out.
+Values have names; in the arguments of a node, a tensor is the string "%NAME". A single result has the name of its node,
+several results NAME.0, NAME.1, ... All other arguments are numbers, strings, None and tuples of these; a dtype is a
+string such as "torch.float32". Arguments about memory (device, layout, memory format) are omitted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Tensor:
-    """The name of a value, its shape, and its dtype (`float32`)."""
+    """A value: its name, shape and dtype (`float32`)."""
 
     name: str
     shape: tuple[int, ...]
@@ -24,9 +24,8 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Source:
-    """A value that the step is given: a parameter, buffer, input or constant (`kind`). `key` is the name of the
-    parameter or buffer, the position of an input, or the name of a constant, whose elements are in `data`
-    (little-endian, row-major)."""
+    """An input value of the step; `kind`: parameter, buffer, input or constant. `key`: the name of the parameter,
+    buffer or constant, or the position of the input. `data`: elements of a constant (little-endian, row-major)."""
 
     tensor: Tensor
     kind: str
@@ -36,8 +35,8 @@ class Source:
 
 @dataclass(frozen=True)
 class Node:
-    """One operation. `target`: `aten.mm.default`, or an operation of ours, `partition.NAME`; `where`: the module whose
-    parameter it reads, or that of an operation before it."""
+    """One operation. `target`: `aten.mm.default`, or the suite's own `partition.NAME`; `where`: the module of the
+    parameter that it reads, else of an operand."""
 
     name: str
     target: str
@@ -53,8 +52,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in an order in which they can be computed; `gradients` and `updates` are pairs (key of a parameter or
-    buffer, name of a value)."""
+    """Nodes in an order of computation; `gradients` and `updates`: pairs (key of a parameter or buffer, name of a
+    value)."""
 
     sources: tuple[Source, ...]
     nodes: tuple[Node, ...]
@@ -82,7 +81,7 @@ class Graph:
 
 
 def tensors_in(argument: Any) -> Iterator[str]:
-    """The names of tensors in an argument, however deep."""
+    """The names of tensors in an argument, at any depth."""
     if isinstance(argument, str):
         if argument.startswith("%"):
             yield argument[1:]
@@ -92,7 +91,7 @@ def tensors_in(argument: Any) -> Iterator[str]:
 
 
 def reading(argument: Any, names: Iterator[str]) -> Any:
-    """The argument with other tensors, one of `names` for each place where `tensors_in` has one."""
+    """The argument with its tensors replaced by `names`, in the order of `tensors_in`."""
     if isinstance(argument, str) and argument.startswith("%"):
         return "%" + next(names)
     if isinstance(argument, tuple):
@@ -101,7 +100,7 @@ def reading(argument: Any, names: Iterator[str]) -> Any:
 
 
 def replace(argument: Any, names: dict[str, str]) -> Any:
-    """The argument with other tensors: `names` maps old to new."""
+    """The argument with renamed tensors: `names` maps old to new."""
     if isinstance(argument, str) and argument.startswith("%"):
         return "%" + names.get(argument[1:], argument[1:])
     if isinstance(argument, tuple):

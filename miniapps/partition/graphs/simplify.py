@@ -1,8 +1,8 @@
-"""A graph with fewer kinds of nodes, and the same values: fewer rules, and nothing between a sum and its readers.
+"""Simplifies a graph: fewer kinds of nodes with the same values, so that fewer rules suffice.
 
-Transposes become `permute`, all reshapes `view`, tensors made in the shape of another `full`; products with a bias are
-split, so that a bias is added once and not with every partial sum; the gradients of a convolution become nodes of their
-own, as each reads other places. Copies, equal nodes and nodes without readers go.
+Transposes become `permute`, reshapes `view`, tensors in the shape of another `full`. Products with a bias are split, so
+that a bias is added once and not to every partial sum. The gradients of a convolution become separate nodes, because
+each reads other places. Copies, equal nodes and nodes without readers are removed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ LIKE = {"ones_like": 1, "zeros_like": 0, "empty_like": 0, "full_like": None}
 
 
 def simplified(graph: Graph) -> Graph:
-    """The same step; see the page above."""
+    """The simplified graph of the same step; see the docstring of this module."""
     work = Simplifier(graph)
     for node in graph.nodes:
         work.add(node)
@@ -27,23 +27,23 @@ def simplified(graph: Graph) -> Graph:
 
 
 def operation(target: str) -> str:
-    """`mm` of `aten.mm.default`."""
+    """The name of an operation: `mm` for `aten.mm.default`."""
     return target.split(".")[1]
 
 
 class Simplifier:
-    """The nodes kept so far, and the values that stand for those of the old graph."""
+    """The nodes kept so far, and the new values of the old graph's names."""
 
     def __init__(self, graph: Graph):
         self.old = graph
-        self.names: dict[str, str] = {}  # of values of the old graph, those that stand for them
+        self.names: dict[str, str] = {}  # new name of each replaced value
         self.tensors = graph.tensors()
-        self.nodes: dict[str, Node] = {}  # by the value that they result in
+        self.nodes: dict[str, Node] = {}  # by the name of a result
         self.order: list[Node] = []
         self.known: dict[tuple, tuple[Tensor, ...]] = {}
 
     def graph(self) -> Graph:
-        """What is kept."""
+        """Returns the new graph."""
         given = self.old
         new = self.names
         return Graph(
@@ -63,7 +63,7 @@ class Simplifier:
             self.keep(node, node.target, args, kwargs)
 
     def keep(self, node: Node, target: str, args: tuple, kwargs: tuple = (), results=None) -> None:
-        """A node with the results of `node`, unless an equal one is there."""
+        """Append a node with the results of `node`, or reuse an equal node."""
         results = node.results if results is None else results
         key = (target, args, kwargs, tuple((t.shape, t.dtype) for t in results))
         drawn = operation(target) in RANDOM
@@ -79,14 +79,14 @@ class Simplifier:
     def put(
         self, node: Node, suffix: str, target: str, args: tuple, shape: tuple[int, ...], dtype: str
     ) -> str:
-        """The value of a node of one result that stands before `node`."""
+        """Insert a node with one result before `node`; returns the name of its value."""
         tensor = Tensor(f"{node.name}_{suffix}", shape, dtype)
         self.tensors[tensor.name] = tensor
         self.keep(Node(tensor.name, target, args, (), (tensor,), node.where), target, args)
         return self.names.get(tensor.name, tensor.name)
 
     def stand_for(self, name: str, other: str) -> None:
-        """Let `other` be read in the place of `name`."""
+        """Replace the value `name` by `other`."""
         self.names[name] = self.names.get(other, other)
 
     def tensor(self, argument: str) -> Tensor:
@@ -94,22 +94,22 @@ class Simplifier:
         return self.tensors[argument[1:]]
 
 
-# ---- rewrites: of a node, whose arguments are given with names of the new graph; False where it is kept as it is
+# ---- rewrites of a node, called with arguments in names of the new graph; they return False to keep the node
 
 
 def same(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A copy: its operand is read instead."""
+    """Replaces a copy by its operand."""
     work.stand_for(node.results[0].name, args[0][1:])
     return True
 
 
 def drop(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """An assertion, which has no result that is read."""
+    """Removes an assertion, whose result is never read."""
     return True
 
 
 def copy_to(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A conversion by its dtype alone; one to the same dtype is a copy."""
+    """Keeps only the dtype of a conversion; removes a conversion to the same dtype."""
     (result,) = node.results
     if work.tensor(args[0]).dtype == result.dtype:
         return same(work, node, args, kwargs)
@@ -118,7 +118,7 @@ def copy_to(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def view(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A reshape of what the reshapes before it had; none where the shape is that again."""
+    """Joins a reshape with the reshapes before it; removes it if the original shape results."""
     (result,) = node.results
     source = args[0]
     while (before := work.nodes.get(source[1:])) is not None and before.target == "aten.view.default":
@@ -131,7 +131,8 @@ def view(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def permute(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A transpose as an order of dims, joined with the one before it; none where all dims are back in their order."""
+    """Turns a transpose into an order of dims, joined with the one before it; removes it if the original order
+    results."""
     source = args[0]
     rank = len(work.tensor(source).shape)
     order = order_of(operation(node.target), args, rank)
@@ -146,7 +147,7 @@ def permute(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def order_of(name: str, args: tuple, rank: int) -> tuple[int, ...]:
-    """Which dim of the operand each dim of a transpose is."""
+    """The dim of the operand for each dim of a transpose."""
     if name == "permute":
         return tuple(dim % rank for dim in args[1])
     order = list(range(rank))
@@ -158,7 +159,7 @@ def order_of(name: str, args: tuple, rank: int) -> tuple[int, ...]:
 
 
 def full(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A tensor of one number, by shape and number alone."""
+    """Turns a tensor of equal numbers into `full`."""
     (result,) = node.results
     name = operation(node.target)
     if name in LIKE:
@@ -170,7 +171,7 @@ def full(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def add_bias(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A product, and a sum with the bias."""
+    """Splits a product with a bias into a product and a sum."""
     (result,) = node.results
     bias, a, b = args
     product = "aten.mm.default" if operation(node.target) == "addmm" else "aten.bmm.default"
@@ -182,7 +183,7 @@ def add_bias(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def all_dims(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """Sums and extremes over all dims, or over those that are named, with dims counted from 0 and none named twice."""
+    """Gives sums and extremes an explicit list of dims, ascending from 0 without repetition."""
     x = work.tensor(args[0])
     dims = args[1] if len(args) > 1 and isinstance(args[1], tuple) else ()
     dims = tuple(sorted(d % len(x.shape) for d in dims)) if dims else tuple(range(len(x.shape)))
@@ -196,7 +197,7 @@ def all_dims(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def part(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """slice, with all bounds; select as a slice and a view."""
+    """Gives `slice` all of its bounds; turns `select` into a slice and a view."""
     x = work.tensor(args[0])
     dim = (args[1] if len(args) > 1 else 0) % len(x.shape)
     n = x.shape[dim]
@@ -214,7 +215,7 @@ def part(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def parts(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """split and chunk as slices."""
+    """Turns `split` and `chunk` into slices."""
     x = work.tensor(args[0])
     dim = (args[2] if len(args) > 2 else kwargs.get("dim", 0)) % len(x.shape)
     begin = 0
@@ -227,7 +228,7 @@ def parts(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def unbind(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A slice and a view for each result."""
+    """Turns `unbind` into a slice and a view for each result."""
     x = work.tensor(args[0])
     dim = (args[1] if len(args) > 1 else 0) % len(x.shape)
     for at, result in enumerate(node.results):
@@ -237,7 +238,7 @@ def unbind(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def part_at(work: Simplifier, node: Node, x: str, dim: int, at: int) -> None:
-    """Place `at` of a dim, without the dim."""
+    """Keeps a node for index `at` of a dim, without the dim."""
     (result,) = node.results
     shape, dtype = work.tensor(x).shape, work.tensor(x).dtype
     piece = tuple(1 if d == dim else m for d, m in enumerate(shape))
@@ -246,7 +247,7 @@ def part_at(work: Simplifier, node: Node, x: str, dim: int, at: int) -> None:
 
 
 def convolution(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """The bias apart."""
+    """Splits the bias from a convolution."""
     (result,) = node.results
     x, weight, bias, *how = args
     if bias is None:
@@ -260,7 +261,7 @@ def convolution(work: Simplifier, node: Node, args, kwargs) -> bool:
 
 
 def convolution_gradients(work: Simplifier, node: Node, args, kwargs) -> bool:
-    """A node for each gradient that is asked for."""
+    """Splits the backward pass of a convolution into a node for each requested gradient."""
     gradient, x, weight, _, stride, padding, dilation, transposed, output_padding, groups, mask = args
     shared = (stride, padding, dilation, transposed, output_padding, groups)
     names = {result.name.rpartition(".")[2]: result for result in node.results}
@@ -297,7 +298,7 @@ REWRITES: dict[str, Callable[[Simplifier, Node, tuple, dict[str, Any]], bool]] =
 
 
 def live(graph: Graph) -> Graph:
-    """Without the nodes that nobody reads."""
+    """The graph without nodes and constants that have no readers."""
     wanted, kept = set(graph.outputs()), []
     for node in reversed(graph.nodes):
         if any(tensor.name in wanted for tensor in node.results):

@@ -1,8 +1,7 @@
-"""The models, a file each, which defines MODEL: a `MeshModel`, plain torch that knows nothing of
-ranks. They are found by that.
+"""The models: every file here that defines MODEL, a `MeshModel` in plain torch that is independent of ranks.
 
-An axis that annotates a larger dim cuts it in its major factor: `heads` = 4 in a dim of 64 is `heads:4*16`. The axis
-`stored` cuts the first dim of all parameters that nothing else cuts, between steps alone (`zero`).
+An axis that annotates a larger dim cuts its major factor: `heads` = 4 in a dim of 64 is `heads:4*16`. The axis `stored`
+cuts the first dim of all parameters without another cut, only between steps (`zero`).
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ from miniapps.runner.config import option
 
 @dataclass
 class Width:
-    """What most networks have."""
+    """The options of most networks."""
 
     hidden: int = option(128, help="width of hidden layers", minimum=1, maximum=2**14, effect="size")
 
 
 @dataclass(frozen=True)
 class Task:
-    """What a model is to learn: samples of a step, how many of them are a micro-batch; pixels along an edge of an image
-    and classes of images, or bytes that a text may have."""
+    """The data for a model: samples per step (`batch`) and per micro-batch (`micro`); pixels along an edge of an image
+    and classes of images, or the number of different bytes in a text (`vocabulary`)."""
 
     batch: int
     micro: int
@@ -39,13 +38,13 @@ class Task:
 
 
 class MeshModel(ABC):
-    """A model: what is cut, what it computes, what it learns from.
+    """A model: its computation, its cuts, and its data.
 
-    `Deck`: a dataclass of sizes, and into how many blocks each axis is cut. `RECIPES`: {recipe: {axis that it annotates
-    by: axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut one tensor, so that one axis of a
-    mesh may carry them. `WHOLE`: axes with one block for each of their elements. Where it is trained, `OPTIONS` are the
-    options of section `model` that it hears, and `LEARNS` says from what: images, or text, whose models hear `tokens`.
-    The first line of the docstring of a model's class is what `--help` says of it.
+    `Deck`: a dataclass of sizes and of the number of blocks along each axis. `RECIPES`: {recipe: {axis of the problem:
+    axis of the mesh that carries it}}. `TOGETHER`: groups of axes that never cut the same tensor, so that one axis of a
+    mesh may carry a group. `WHOLE`: axes with one block per element. `OPTIONS`: its options in section `model` of the
+    application `mesh`; `LEARNS`: images or text; models of text have the option `tokens`. `--help` shows the first line
+    of the docstring of a model's class.
     """
 
     Deck: type
@@ -58,7 +57,7 @@ class MeshModel(ABC):
     # ---- the problem
 
     def refused(self, deck: Any) -> str:
-        """Why there is no such model, "" where there is."""
+        """The reason why these sizes are impossible, "" if they are possible."""
         return ""
 
     @abstractmethod
@@ -67,7 +66,7 @@ class MeshModel(ABC):
 
     @abstractmethod
     def inputs(self, deck: Any, seed: int = 0) -> tuple[Any, ...]:
-        """The tuple of its inputs, drawn."""
+        """A tuple of random inputs."""
 
     @abstractmethod
     def axes(self, deck: Any) -> tuple[Axis, ...]:
@@ -75,29 +74,29 @@ class MeshModel(ABC):
 
     @abstractmethod
     def annotations(self, deck: Any) -> dict[str | int, tuple[str | None, ...]]:
-        """{parameter or position of an input: an axis, or None, per dim}."""
+        """{parameter or position of an input: an axis or None per dim}."""
 
-    # ---- where it is trained
+    # ---- training by the application `mesh`
 
     @abstractmethod
     def sized(self, sizes: Any, task: Task) -> Any:
-        """The Deck of `sizes`, its OPTIONS, and a task. Raises UsageError for sizes that do not fit each other."""
+        """The Deck for `sizes`, its OPTIONS, and a task. Raises UsageError for contradicting sizes."""
 
     @abstractmethod
     def batch(
         self, samples: Any, labels: Any, task: Task, draw: Callable[[int], np.random.Generator]
     ) -> tuple[Any, ...]:
-        """The inputs of a step. `samples`, of torch: images float32 (n, edge, edge), whose white is 1, or windows of
-        text, int64 (n, tokens + 1); `labels` int64 (n,). `draw(purpose)`: random numbers of this step for one of the
-        purposes in `miniapps.learning.seeds`."""
+        """The inputs of a step. `samples`: tensor of images, float32 (n, edge, edge), white is 1, or of windows of
+        text, int64 (n, tokens + 1); `labels`: int64 (n,); `draw(purpose)`: the random generator of this step for a
+        purpose in `miniapps.learning.seeds`."""
 
     @abstractmethod
     def costs(self, deck: Any) -> tuple[int, int]:
-        """About how many numbers it has as parameters, and between its operations for all samples of a step."""
+        """Approximate numbers of parameters, and of intermediate elements for all samples of a step."""
 
 
 def names() -> tuple[str, ...]:
-    """Of all models."""
+    """The names of all models."""
     return discovery.names(__name__)
 
 
@@ -107,5 +106,5 @@ def every() -> dict[str, MeshModel]:
 
 
 def model(name: str) -> MeshModel:
-    """The model of that name, one of `names()`."""
+    """The model `name`, one of `names()`."""
     return every()[name]

@@ -1,16 +1,16 @@
-"""What GPT, BERT and the mixture of experts share: attention, feed-forward part, embeddings."""
+"""Parts that GPT and BERT share: attention, feed-forward part, embeddings."""
 
 import torch
 from torch.nn.functional import gelu, scaled_dot_product_attention
 
 
 def embeddings(deck):
-    """Of tokens and of places."""
+    """The embeddings of tokens and of places."""
     return torch.nn.Embedding(deck.vocabulary, deck.width), torch.nn.Embedding(deck.tokens, deck.width)
 
 
 class Attention(torch.nn.Module):
-    """Attention with q, k and v as layers of their own, whose rows are heads x width of a head."""
+    """Attention with separate layers for q, k and v, whose rows are heads x width of a head."""
 
     def __init__(self, deck, causal: bool):
         super().__init__()
@@ -21,7 +21,7 @@ class Attention(torch.nn.Module):
         self.out = torch.nn.Linear(deck.width, deck.width)
 
     def attend(self, x):
-        """Of x (samples, tokens, width), the same shape."""
+        """Attention of x (samples, tokens, width); returns the same shape."""
         samples, tokens, width = x.shape
         q, k, v = (
             layer(x).view(samples, tokens, self.heads, width // self.heads).transpose(1, 2)
@@ -32,7 +32,7 @@ class Attention(torch.nn.Module):
 
 
 class Block(Attention):
-    """Attention and a feed-forward part, a layer norm before each, both added to what enters."""
+    """Attention and a feed-forward part, each with a layer norm before it and added to its input."""
 
     def __init__(self, deck, causal: bool):
         super().__init__(deck, causal)

@@ -1,21 +1,21 @@
-"""An encoder: as GPT, but attention sees all tokens, and some targets alone count: -100 is no target."""
+"""An encoder: like GPT, but attention sees all tokens, and only some tokens have a target (-100: none)."""
 
 from miniapps.learning.seeds import MASK
 from miniapps.partition.models import Task
 from miniapps.partition.models.gpt import GPTModel, Sizes
 
-MASKED = 0.15  # of the bytes that it is to tell (Devlin et al. 2019)
-DRAWN = 4  # one token in so many is to be told of inputs that are drawn
-NO_TARGET = -100  # of torch's cross_entropy
+MASKED = 0.15  # fraction of masked bytes, which the model predicts (Devlin et al. 2019)
+DRAWN = 4  # one token in so many has a target in random inputs
+NO_TARGET = -100  # the value that torch's cross_entropy ignores
 
 
 class BERTModel(GPTModel):
-    """A transformer, for bytes of a text that it does not see."""
+    """A transformer that predicts masked bytes of a text."""
 
     CAUSAL = False
 
     def inputs(self, deck: Sizes, seed: int = 0):
-        """Tokens, and targets of which three in four are -100."""
+        """Tokens, and targets, three of four of which are -100."""
         import torch
 
         tokens, targets = super().inputs(deck, seed)

@@ -1,4 +1,4 @@
-"""A decoder: embeddings, causal attention, layer norm before each part, cross entropy of the next token."""
+"""A decoder: embeddings, causal attention, layer norm before each part, cross entropy of the next byte."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -11,16 +11,16 @@ from miniapps.runner.config import option
 
 @dataclass
 class Options(Width):
-    """Of transformers."""
+    """The options of transformers."""
 
-    layers: int = option(4, help="blocks", minimum=1, maximum=256, effect="size")
+    layers: int = option(4, help="number of layers", minimum=1, maximum=256, effect="size")
     heads: int = option(4, help="heads of attention, each a block", minimum=1, maximum=256)
-    tokens: int = option(128, help="bytes of a sample", minimum=2, maximum=2**14, effect="size")
+    tokens: int = option(128, help="bytes per sample", minimum=2, maximum=2**14, effect="size")
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, and blocks of the axes. `width` is a multiple of `heads`, each of which is a block."""
+    """Sizes, and numbers of blocks. `width` is a multiple of `heads`; each head is a block."""
 
     samples: int = 14
     tokens: int = 16
@@ -35,7 +35,7 @@ class Sizes:
 
 
 class GPTModel(MeshModel):
-    """A transformer, for the next byte of a text."""
+    """A transformer that predicts the next byte of a text."""
 
     Deck = Sizes
     RECIPES: ClassVar = {
@@ -51,9 +51,9 @@ class GPTModel(MeshModel):
     CAUSAL = True
 
     def refused(self, deck: Sizes) -> str:
-        """Heads have equal parts of the width."""
+        """Heads need equal parts of the width."""
         if deck.width % deck.heads:
-            return f"width = {deck.width} is no multiple of heads = {deck.heads}; choose one"
+            return f"width = {deck.width} is not a multiple of heads = {deck.heads}; choose a multiple"
         return ""
 
     def module(self, deck: Sizes):
@@ -84,7 +84,7 @@ class GPTModel(MeshModel):
         return Transformer()
 
     def inputs(self, deck: Sizes, seed: int = 0):
-        """Tokens and the targets, drawn."""
+        """Random tokens and targets."""
         import torch
 
         generator = torch.Generator().manual_seed(seed)
@@ -101,8 +101,8 @@ class GPTModel(MeshModel):
         )
 
     def annotations(self, deck: Sizes):
-        """Samples; in each block Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the feed-forward
-        part by rows, the ones after them by columns."""
+        """Cuts samples and, in each block, Megatron's pairs (arXiv 1909.08053): q, k, v and the first layer of the
+        feed-forward part by rows, the layers after them by columns."""
         given: dict = {0: ("batch", None), 1: ("batch", None)}
         for layer in range(deck.layers):
             block = f"blocks.{layer}."
@@ -119,7 +119,7 @@ class GPTModel(MeshModel):
     def sized(self, sizes, task: Task) -> Sizes:
         if sizes.hidden % sizes.heads:
             raise UsageError(
-                f"model.hidden = {sizes.hidden} is no multiple of model.heads = {sizes.heads}; choose one"
+                f"model.hidden = {sizes.hidden} is not a multiple of model.heads = {sizes.heads}; choose a multiple"
             )
         return Sizes(
             samples=task.batch, tokens=sizes.tokens, vocabulary=task.vocabulary, width=sizes.hidden, heads=sizes.heads,

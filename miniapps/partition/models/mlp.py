@@ -9,7 +9,7 @@ from miniapps.partition.models import MeshModel, Task
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, and blocks of the axes."""
+    """Sizes, and numbers of blocks."""
 
     samples: int = 14
     features: int = 24
@@ -21,7 +21,7 @@ class Sizes:
 
 
 class MLPModel(MeshModel):
-    """Two hidden layers, for classes of images."""
+    """Two hidden layers that classify images."""
 
     Deck = Sizes
     RECIPES: ClassVar = {
@@ -51,7 +51,7 @@ class MLPModel(MeshModel):
         return MLP()
 
     def inputs(self, deck: Sizes, seed: int = 0):
-        """Images and labels, drawn."""
+        """Random images and labels."""
         import torch
 
         generator = torch.Generator().manual_seed(seed)
@@ -67,7 +67,7 @@ class MLPModel(MeshModel):
         )
 
     def annotations(self, deck: Sizes):
-        """Samples; Megatron's pair: the first layer by its rows, the second by its columns."""
+        """Cuts samples and Megatron's pair: the first layer by its rows, the second by its columns."""
         return {
             0: ("batch", None),
             1: ("batch",),

@@ -1,7 +1,7 @@
 """A mixture of experts with dense dispatch (GShard, arXiv 2006.16668): tokens in groups, two experts for each token.
 
-A token takes the place in its expert's queue that follows from an integer scan of its group, and goes nowhere where
-the queue is full. Of experts with equal gates the lower one is taken.
+An integer scan over its group gives each token its place in the queue of an expert; a full queue drops the token. If
+gates are equal, the expert with the lower number wins.
 """
 
 from dataclasses import dataclass
@@ -14,14 +14,14 @@ from miniapps.runner.config import option
 
 @dataclass
 class Options(Width):
-    """Of a mixture."""
+    """The options of a mixture."""
 
     experts: int = option(4, help="experts, each a block", minimum=2, maximum=1024)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, and blocks of the axes. A sample is a group."""
+    """Sizes, and numbers of blocks. A sample is a group."""
 
     samples: int = 8
     tokens: int = 16
@@ -35,7 +35,7 @@ class Sizes:
 
 
 class MoEModel(MeshModel):
-    """A mixture of experts, for classes of images; a micro-batch is a group."""
+    """A mixture of experts that classifies images; a micro-batch is a group."""
 
     Deck = Sizes
     RECIPES: ClassVar = {"dp": {"batch": "data"}, "expert": {"batch": "data", "experts": "data"}}
@@ -44,8 +44,8 @@ class MoEModel(MeshModel):
     OPTIONS = Options
 
     def refused(self, deck: Sizes) -> str:
-        """A token goes to two experts."""
-        return f"experts = {deck.experts}: a token goes to two; choose 2 or more" if deck.experts < 2 else ""
+        """Each token needs two experts."""
+        return f"experts = {deck.experts}: a token needs two; choose 2 or more" if deck.experts < 2 else ""
 
     def module(self, deck: Sizes):
         """The network with its loss: `forward(x (samples, tokens, features), labels (samples, tokens))`."""
@@ -91,7 +91,7 @@ class MoEModel(MeshModel):
         return Mixture()
 
     def inputs(self, deck: Sizes, seed: int = 0):
-        """Features and labels, drawn."""
+        """Random features and labels."""
         import torch
 
         generator = torch.Generator().manual_seed(seed)
@@ -103,7 +103,7 @@ class MoEModel(MeshModel):
         return evenly("batch", deck.samples, deck.batch), evenly("experts", deck.experts, deck.experts)
 
     def annotations(self, deck: Sizes):
-        """Groups are cut, and the experts, to whose owners tokens travel."""
+        """Cuts groups and experts; tokens are sent to the owners of their experts."""
         by_expert = ("experts", None, None)
         return {0: ("batch", None, None), 1: ("batch", None), "up": by_expert, "down": by_expert}
 

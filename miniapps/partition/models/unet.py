@@ -10,19 +10,19 @@ from miniapps.partition.cuts.axes import Axis, evenly
 from miniapps.partition.models import MeshModel, Task
 from miniapps.runner.config import option
 
-LEVEL = 0.5  # of the noise, of the range of a pixel
+LEVEL = 0.5  # standard deviation of the noise, as a part of a pixel's range
 
 
 @dataclass
 class Options:
-    """Of convolutions."""
+    """The options of convolutions."""
 
     channels: int = option(8, help="channels of the first convolution", minimum=1, maximum=1024)
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes, and blocks of the axes."""
+    """Sizes, and numbers of blocks."""
 
     samples: int = 4
     channels: int = 2
@@ -35,7 +35,7 @@ class Sizes:
 
 
 class UNetModel(MeshModel):
-    """Convolutions down and up again, for images without their noise."""
+    """Convolutions down and up again that remove noise from images."""
 
     Deck = Sizes
     RECIPES: ClassVar = {
@@ -46,7 +46,7 @@ class UNetModel(MeshModel):
     OPTIONS = Options
 
     def refused(self, deck: Sizes) -> str:
-        """Images are halved once, and doubled again."""
+        """The network halves images once, so heights and widths must be even."""
         odd = [f"{name} = {n}" for name, n in (("height", deck.height), ("width", deck.width)) if n % 2]
         return f"{' and '.join(odd)}: images are halved; choose even numbers" if odd else ""
 
@@ -78,7 +78,7 @@ class UNetModel(MeshModel):
         return UNet()
 
     def inputs(self, deck: Sizes, seed: int = 0):
-        """Images and targets, drawn."""
+        """Random images and targets."""
         import torch
 
         generator = torch.Generator().manual_seed(seed)
@@ -95,7 +95,7 @@ class UNetModel(MeshModel):
         )
 
     def annotations(self, deck: Sizes):
-        """Samples and planes are cut; weights are not."""
+        """Cuts samples and planes, not weights."""
         return dict.fromkeys((0, 1), ("batch", None, "rows", "columns"))
 
     def sized(self, sizes, task: Task) -> Sizes:

@@ -1,1 +1,1 @@
-"""From a graph and a few annotations to the plan of all ranks. No MPI, no torch."""
+"""Plans a graph with a few annotations for all ranks. No MPI, no torch."""

@@ -1,9 +1,9 @@
-"""Annotations of the user: which axes cut which parameters and inputs.
+"""The user's annotations: the axes that cut parameters and inputs.
 
     {"blocks.0.q.weight": ("heads", None), 0: Annotation(("batch", None), priority=1)}
 
-A key is the name of a parameter or buffer, or the position of an input; dims are axes, or None. What has the lower
-priority number flows through the graph first.
+A key is the name of a parameter or buffer, or the position of an input; a dim is an axis or None. Annotations with
+lower priority numbers propagate through the graph first.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from miniapps.partition.rules.project import Axes, parts
 
 
 class AnnotationError(ChoiceError):
-    """Annotations that do not fit the problem, or each other."""
+    """Annotations that contradict the problem or each other."""
 
 
 @dataclass(frozen=True)
 class Annotation:
-    """Axes of the dims of a parameter, buffer or input. `stored`: how it is held between steps, and no more; it does
-    not flow through the graph."""
+    """Axes of the dims of a parameter, buffer or input. `stored`: only how it is held between steps; it does not
+    propagate through the graph."""
 
     dims: tuple[str | None, ...]
     priority: int = 0
@@ -36,7 +36,7 @@ Given = Mapping[str | int, "Annotation | Sequence[str | None]"]
 
 @dataclass(frozen=True)
 class Annotated:
-    """An annotation that fits the graph: the cut of a value."""
+    """A checked annotation: the cut of a value of the graph."""
 
     name: str
     key: str
@@ -46,7 +46,7 @@ class Annotated:
 
 
 def fitted(graph: Graph, axes: Axes, annotations: Given) -> list[Annotated]:
-    """The annotations as cuts of values of the graph; raises AnnotationError."""
+    """Converts annotations to cuts of values of the graph. Raises AnnotationError."""
     by_key = {source.key: source for source in graph.sources if source.kind != "constant"}
     found = []
     for key, given in annotations.items():
@@ -54,7 +54,7 @@ def fitted(graph: Graph, axes: Axes, annotations: Given) -> list[Annotated]:
         source = by_key.get(str(key))
         if source is None:
             raise AnnotationError(
-                f"annotation of {key!r}: no parameter, buffer or input of that name; there are {listed(by_key)}"
+                f"annotation of {key!r}: no parameter, buffer or input has this name; there are {listed(by_key)}"
             )
         cut = cut_by(source, annotation.dims, axes)
         found.append(Annotated(source.tensor.name, source.key, cut, annotation.priority, annotation.stored))
@@ -62,13 +62,13 @@ def fitted(graph: Graph, axes: Axes, annotations: Given) -> list[Annotated]:
 
 
 def listed(names) -> str:
-    """The first names of many."""
+    """The first 12 of many names, and the number of the others."""
     names = list(names)
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
 def cut_by(source: Source, dims: Sequence[str | None], axes: Axes) -> Cut:
-    """The cut of a source by an axis per dim; raises AnnotationError."""
+    """The cut of a source by an axis or None per dim. Raises AnnotationError."""
     where, shape = f"annotation of {source.key}", source.tensor.shape
     if len(dims) != len(shape):
         raise AnnotationError(
@@ -92,7 +92,7 @@ def cut_by(source: Source, dims: Sequence[str | None], axes: Axes) -> Cut:
 
 
 def by_axis(axis: str, n: int, d: int, where: str, axes: Axes) -> Dim:
-    """A dim of n elements cut by an axis: in its major factor where the extent divides n, else by scaled blocks."""
+    """A dim of n elements cut by an axis: in its major factor if the extent divides n, else by scaled blocks."""
     extent = axes.by_name[axis].extent
     if n % extent == 0:
         return canonical([(extent, axis), (n // extent, None)])
@@ -105,9 +105,9 @@ def by_axis(axis: str, n: int, d: int, where: str, axes: Axes) -> Dim:
 
 
 def require_agreement(node: Node, rule, origins: list[tuple[Annotated, Cut] | None]) -> None:
-    """Raise AnnotationError where two annotated tensors of one priority cut a factor of an operation by different axes.
+    """Raise AnnotationError if two annotated tensors of one priority cut a factor of an operation by different axes.
 
-    `origins`: of each operand the annotation that it is, as it is or with its dims moved, and the cut that this gives.
+    `origins`: for each operand the annotation that reaches it through views, and the resulting cut; None without one.
     """
     by_label: dict = {}
     for labels, origin in zip(rule.operands, origins, strict=True):
@@ -126,6 +126,6 @@ def require_agreement(node: Node, rule, origins: list[tuple[Annotated, Cut] | No
                         f"annotations conflict at {node.name} ({node.target}{node.where and ' of ' + node.where}): "
                         f"{other.key} is cut "
                         f"{text(other.cut)} and {annotated.key} {text(annotated.cut)}, whose axes {had[0][1]} and "
-                        f"{part[0][1]} meet in one factor; leave one of the two dims None, or give one annotation a "
-                        "priority (the lower number wins, the other tensor is moved)"
+                        f"{part[0][1]} meet in one factor; set one of the two dims to None, or give one annotation a "
+                        "priority (the lower number wins, the other tensor is resharded)"
                     )

@@ -1,8 +1,8 @@
-"""How each operation is cut: what it needs of its operands, and what it gives.
+"""Decides the cut of each operation: the cuts that it needs of its operands, and the cuts of its results.
 
-Where all tensors of an operation agree, it is cut as they are. Where they do not, the ways of letting one of them
-come first are compared: which axes of an earlier user priority are given up, then the bytes that a rank must get from
-others, with a rank per block. Neither the mesh nor a clock is asked, as the choice decides bits.
+If all tensors of an operation agree, it takes their cut. If they do not, each tensor in turn gets precedence, and the
+results are compared: first by the unused axes of earlier user priorities, then by the bytes that a rank must receive,
+with a rank per block. The choice affects bits, so it depends neither on the mesh nor on a clock.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ ITEMSIZE = {
 
 @dataclass(frozen=True)
 class Decision:
-    """One operation: the cuts of operands and results, and the axes over which each result is partial."""
+    """The cut of one operation: cuts of operands (`needs`) and results (`gives`), and `fresh`: the axes over which each
+    result becomes partial."""
 
     ruled: Ruled
     assignment: Assignment
@@ -51,7 +52,8 @@ def decide(
     axes: Axes,
     priorities: Mapping[str, int],
 ) -> list[Decision]:
-    """A decision per node, in order; `sources`: cuts of what the step is given; `priorities`: of the axes."""
+    """A decision per node, in order; `sources`: cuts of the sources; `wishes`: preferred cut of each value;
+    `priorities`: of the axes."""
     cuts = dict(sources)
     decisions = []
     for node in nodes:
@@ -64,7 +66,7 @@ def decide(
 def one(
     node: Ruled, cuts: Mapping[str, Cut], wishes: Mapping[str, Cut], axes: Axes, priorities: Mapping[str, int]
 ) -> Decision:
-    """The decision on a node, whose operands are cut as `cuts` says."""
+    """The decision on a node whose operands have the cuts in `cuts`."""
     rule = node.rule
     has = [cuts[tensor.name] for tensor in node.read]
     wish = [wishes[tensor.name] for tensor in node.made]
@@ -98,9 +100,9 @@ def one(
 
 
 def given_up(decision: Decision, has: Sequence[Cut], priorities: Mapping[str, int]) -> list[int]:
-    """How often an axis that cuts an operand is not used, for each user priority, the first one first.
+    """The number of unused axes that cut operands, for each user priority in ascending order.
 
-    Nothing where all axes have one priority.
+    Empty if all axes have one priority.
     """
     levels = sorted(set(priorities.values()))
     if len(levels) < 2:
@@ -111,7 +113,7 @@ def given_up(decision: Decision, has: Sequence[Cut], priorities: Mapping[str, in
 
 
 def of_assignment(node: Ruled, assignment: Assignment, axes: Axes) -> Decision:
-    """What an assignment of axes to labels comes to."""
+    """The decision that follows from an assignment of axes to labels."""
     rule = node.rule
     if not assignment:
         cuts = tuple(cut_of(labels, shape, assignment, rule.sizes) for labels, shape in node.shapes())
@@ -129,7 +131,7 @@ def of_assignment(node: Ruled, assignment: Assignment, axes: Axes) -> Decision:
 
 
 def cost(decision: Decision, has: Sequence[Cut], wish: Sequence[Cut], axes: Axes) -> float:
-    """Bytes that a rank gets from others for the operation: operands and results recut, partial results added."""
+    """Bytes that a rank receives for the operation: for new cuts of operands and results, and for sums of partials."""
     node = decision.ruled
     total = 0.0
     for tensor, old, new in zip(node.read, has, decision.needs, strict=True):
@@ -137,14 +139,14 @@ def cost(decision: Decision, has: Sequence[Cut], wish: Sequence[Cut], axes: Axes
     for tensor, new, wanted, partial in zip(node.made, decision.gives, wish, decision.fresh, strict=True):
         total += received(tensor, new, wanted, axes)
         if partial:
-            # Reduce-scatter and all-gather (Rabenseifner): twice the vector, less what a rank has.
+            # Reduce-scatter and all-gather (Rabenseifner): twice the vector, minus the rank's own part.
             ranks = blocks(partial, axes)
             total += 2 * nbytes(tensor) / blocks(axes_of(new), axes) * (ranks - 1) / ranks
     return total
 
 
 def received(tensor: Tensor, old: Cut, new: Cut, axes: Axes) -> float:
-    """Bytes that a rank gets to have its part of the cut `new` instead of that of `old`, with a rank per block."""
+    """Bytes that a rank receives to change its part from the cut `old` to `new`, with a rank per block."""
     if old == new:
         return 0.0
     kept = {(d, f) for d, dim in enumerate(old) for f in placed(dim)} & {
@@ -157,7 +159,7 @@ def received(tensor: Tensor, old: Cut, new: Cut, axes: Axes) -> float:
 
 
 def placed(dim) -> list[tuple[int, str]]:
-    """The axes of a dim, each with the elements behind it."""
+    """The axes of a dim, each with the number of elements in minor factors."""
     behind, found = 1, []
     for n, axis in reversed(dim):
         if axis is not None:
@@ -172,5 +174,5 @@ def blocks(names: Iterable[str], axes: Axes) -> int:
 
 
 def nbytes(tensor) -> int:
-    """Of all elements of a tensor or value."""
+    """Bytes of a whole tensor or value."""
     return prod(tensor.shape) * ITEMSIZE.get(tensor.dtype, 4)

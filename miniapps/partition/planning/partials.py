@@ -1,8 +1,8 @@
-"""Where partial sums are added: as late as their readers allow.
+"""Places the reductions of partial sums: as late as their readers allow.
 
 A partial value may pass through an operation that is linear in it (a sum of partials, a transpose, a scale), and is
-reduced where anything else reads it. So the gradients that q, k and v give to their common input meet before they are
-reduced, once. A value with several readers is reduced for all of them: passed on, it would be reduced once by each.
+reduced before any other reader. So the gradients of q, k and v for their common input are added first, and reduced
+once. A value with several readers is reduced before all of them; otherwise each would need its own reduction.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from miniapps.partition.cuts.axes import Cut
 from miniapps.partition.planning.decide import Decision
 from miniapps.partition.rules.project import Axes
 
-Partial = tuple[tuple[str, ...], str]  # axes, how they are combined
+Partial = tuple[tuple[str, ...], str]  # axes, and the operation that combines partials
 
 
 def place(
     decisions: Sequence[Decision], outputs: Sequence[str], axes: Axes
 ) -> tuple[dict[str, Partial], set[str]]:
-    """(the values that arise partial, those among them that are reduced before anyone reads them)."""
+    """Returns (partial values, the values among them that are reduced before their readers)."""
     readers = Counter(outputs)
     for decision in decisions:
         readers.update({tensor.name for tensor in decision.ruled.read})
@@ -52,7 +52,7 @@ def place(
 
 
 def takes(decision: Decision, given: frozenset[int], kinds: set[Partial], axes: Axes) -> bool:
-    """Whether an operation is linear in its partial operands, all of one kind, and not cut by their axes."""
+    """Whether an operation is linear in its partial operands, which have one kind, and is not cut by their axes."""
     if given not in decision.ruled.rule.linear or len(kinds) > 1:
         return False
     ((names, combine),) = kinds

@@ -1,4 +1,4 @@
-"""From a graph and annotations to the plan of all ranks (`cuts.steps`): no MPI, no torch, no mesh."""
+"""Makes the plan of all ranks (`cuts.steps`) from a graph and annotations. No MPI, no torch, no mesh."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from miniapps.partition.planning.partials import Partial, place
 from miniapps.partition.planning.propagate import propagate, ruled
 from miniapps.partition.rules.project import Assignment, Axes, cut_of, take
 
-SIZED = {"view": 1, "expand": 1, "full": 0}  # which argument is the shape of the result
+SIZED = {"view": 1, "expand": 1, "full": 0}  # position of the argument with the shape of the result
 
 
 def plan(
@@ -35,9 +35,10 @@ def plan(
     together: Iterable[Sequence[str]] = (),
     fuse: bool = True,
 ) -> Plan:
-    """The plan of a step; `together`: groups of axes that never cut one value, which one mesh axis may then carry.
+    """The plan of a step; `together`: groups of axes that never cut the same value, so that one mesh axis may carry
+    a group.
 
-    `fuse`: partial sums over equal axes travel as one vector, as soon as one of them is needed. Raises AnnotationError.
+    `fuse`: send partial sums over equal axes as one vector, as soon as one of them is needed. Raises AnnotationError.
     """
     known = Axes(axes, together)
     annotated = fitted(graph, known, annotations)
@@ -52,7 +53,7 @@ def plan(
 
 
 def priorities(annotated: Iterable[Annotated], axes: Axes) -> dict[str, int]:
-    """The first user priority with which each axis annotates anything."""
+    """The lowest user priority of the annotations with each axis."""
     first: dict[str, int] = {}
     for a in annotated:
         for axis in axes_of(a.cut):
@@ -61,7 +62,7 @@ def priorities(annotated: Iterable[Annotated], axes: Axes) -> dict[str, int]:
 
 
 class Emitter:
-    """Steps, in order: reductions and reshards before the operations that need them."""
+    """Emits steps in order: reductions and reshards before the operations that need them."""
 
     def __init__(
         self,
@@ -75,20 +76,20 @@ class Emitter:
     ):
         self.graph, self.decisions, self.axes, self.fuse = graph, decisions, axes, fuse
         self.partial, self.reduced = partial, reduced
-        self.views: dict[str, Decision] = {}  # operations that only move elements, by their result
+        self.views: dict[str, Decision] = {}  # operations that only move elements, by result
         self.steps: list[Step] = []
         self.values: dict[str, Value] = {
             s.tensor.name: Value(s.tensor.shape, s.tensor.dtype, sources[s.tensor.name])
             for s in graph.sources
         }
-        self.totals: dict[str, str] = {}  # of a partial value: the reduced one
+        self.totals: dict[str, str] = {}  # the reduced value of each partial one
         self.recut: dict[tuple[str, Cut], str] = {}
-        # Partial values that will be reduced, by what can travel together.
+        # Partial values to reduce, grouped by the vectors in which they can be sent.
         self.pending: dict[tuple, list[str]] = {}
         self.leaves: dict[str, Cut] = self._held(sources)
 
     def _held(self, sources: dict[str, Cut]) -> dict[str, Cut]:
-        """Of gradients and updates that nothing else reads: the cut in which they are held."""
+        """The cuts in which gradients and updates are held, for those without other readers."""
         by_key = {
             s.key: sources[s.tensor.name] for s in self.graph.sources if s.kind in ("parameter", "buffer")
         }
@@ -97,7 +98,7 @@ class Emitter:
         return {name: by_key[key] for key, name in leaving if name not in read}
 
     def plan(self, axes: tuple[Axis, ...], together: tuple[tuple[str, ...], ...]) -> Plan:
-        """All steps, and what leaves them."""
+        """Emit all steps; returns the plan."""
         self.gather_stored()
         for decision in self.decisions:
             self.compute(decision)
@@ -122,7 +123,7 @@ class Emitter:
         return Plan(axes, self.graph.sources, values, steps, loss, gradients, updates, together, reasons)
 
     def gather_stored(self) -> None:
-        """Parameters that are held otherwise than they are computed with, before all operations."""
+        """Reshard parameters whose stored cut differs from the one for computing, before all operations."""
         held = {source.tensor.name for source in self.graph.sources if source.kind == "parameter"}
         for decision in self.decisions:
             for tensor, cut in zip(decision.ruled.read, decision.needs, strict=True):
@@ -133,7 +134,7 @@ class Emitter:
             self.steps = list(joined(gathers, self.values))
 
     def compute(self, decision: Decision) -> None:
-        """An operation, after what it needs."""
+        """Emit an operation, after the reductions and reshards that it needs."""
         ruled, node = decision.ruled, decision.ruled.node
         names: list[str] = []
         inherited: tuple[str, ...] = ()
@@ -163,7 +164,7 @@ class Emitter:
         over: tuple[str, ...] = (),
         inherited: tuple[str, ...] = (),
     ) -> None:
-        """The step of an operation, on the values `names` in the place of its operands."""
+        """Append the step of an operation on the values `names` in place of its operands."""
         node, rule = decision.ruled.node, decision.ruled.rule
         each = iter(names)
         args, kwargs = reading(node.args, each), tuple((k, reading(v, each)) for k, v in node.kwargs)
@@ -186,7 +187,7 @@ class Emitter:
         )
 
     def windows(self, decision: Decision, names: Sequence[str], results: Sequence[str]) -> Iterable[Window]:
-        """The windows of dims that are cut."""
+        """The windows of cut dims."""
         rule = decision.ruled.rule
         for reach in rule.reaches:
             dim = decision.assignment.get(reach.label)
@@ -209,7 +210,7 @@ class Emitter:
             )
 
     def cut_as(self, name: str, cut: Cut, node: str) -> str:
-        """The name of the value `name`, reduced, in this cut; with the steps that make it, for `node`."""
+        """The name of the value `name`, reduced and in this cut; emits the missing steps, for `node`."""
         if name in self.partial:
             if name not in self.totals:
                 self.reduce(name, node)
@@ -225,8 +226,8 @@ class Emitter:
         return self.recut[name, cut]
 
     def moved(self, name: str, cut: Cut, node: str) -> bool:
-        """Whether the value is a view of one that is there in the cut that this needs; then the view is taken of that,
-        and nothing has to travel again."""
+        """Whether the value is a view of a value that exists in the needed cut; if so, emits the view of that value,
+        without messages."""
         decision = self.views.get(name)
         if decision is None:
             return False
@@ -247,13 +248,13 @@ class Emitter:
         return True
 
     def kind_of_sum(self, name: str) -> tuple[tuple[str, ...], str, str, bool]:
-        """What partial values that travel together have in common: axes, how they are combined, dtype, and whether each
-        rank needs but a part of the total."""
+        """The properties that partial values in one vector share: axes, combination, dtype, and whether each rank needs
+        only a part of the total."""
         value = self.values[name]
         return *self.partial[name], value.dtype, finer(value.cut, self.leaves.get(name)) != value.cut
 
     def reduce(self, name: str, node: str) -> None:
-        """Reduce a partial value, and, fused with it, all that wait to be reduced over the same axes."""
+        """Emit the reduction of a partial value, fused with all waiting values of its kind."""
         kind = self.kind_of_sum(name)
         axes, combine, dtype, _ = kind
         waiting = self.pending[kind]
@@ -269,7 +270,7 @@ class Emitter:
 
 
 def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:
-    """The steps without views that nothing reads, as they were taken again of another cut."""
+    """The steps without unread views, which were replaced by views in another cut."""
     wanted, kept = set(leaving), []
     for step in reversed(steps):
         if not isinstance(step, Compute) or wanted.intersection(step.results):
@@ -279,7 +280,7 @@ def needed(steps: Sequence[Step], leaving: Iterable[str]) -> tuple[Step, ...]:
 
 
 def joined(steps: Iterable[Reshard], values: Mapping[str, Value]) -> Iterable[Reshard]:
-    """Reshards of values of one dtype, cut by the same axes, as one."""
+    """Joins reshards of one kind whose values share dtype and axes."""
     alike: dict[tuple, list[Reshard]] = {}
     for step in steps:
         value = values[step.operands[0]]
@@ -291,14 +292,14 @@ def joined(steps: Iterable[Reshard], values: Mapping[str, Value]) -> Iterable[Re
 
 
 def finer(cut: Cut, wanted: Cut | None) -> Cut:
-    """`wanted`, where it only cuts further what is cut already: then a reduction leaves each rank its part alone."""
+    """`wanted` if it refines `cut`, so that a reduction can leave each rank only its part; else `cut`."""
     if wanted is None or not set(axes_of(cut)) <= set(axes_of(wanted)):
         return cut
     return wanted if all(merge(a, b) == b for a, b in zip(cut, wanted, strict=True)) else cut
 
 
 def kind(old: Cut, new: Cut) -> str:
-    """What a reshard comes to: slice, all-gather, all-to-all (an axis, or the cut, moves to another dim) or permute
+    """The kind of a reshard: slice, all-gather, all-to-all (an axis, or the cut, moves to another dim) or permute
     (another axis in the same place)."""
     before = {(d, *factor) for d, dim in enumerate(old) for factor in placed(dim)}
     after = {(d, *factor) for d, dim in enumerate(new) for factor in placed(dim)}

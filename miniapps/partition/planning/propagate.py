@@ -1,9 +1,9 @@
-"""Axes flow from annotated tensors through the graph, forward and backward, to a fixed point.
+"""Propagates axes from annotated tensors through the graph, forward and backward, to a fixed point.
 
-First those of the first user priority, among these first through operations on elements and shapes, then also through
-normalisations and lookups, then also through contractions and windows. A tensor that has an axis keeps it: what comes
-later must agree, or stops there. Annotated tensors never change. The result is what each value would like to be;
-`plan` decides what each operation does.
+Axes of the lowest user priority number propagate first: through operations on elements and shapes, then also through
+normalisations and lookups, then also through contractions and windows. A tensor keeps its first axis; a later axis must
+agree, or stops there. Annotated tensors never change. The result is a preferred cut of each value; `decide` chooses the
+cut of each operation.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from miniapps.partition.rules.project import Assignment, Axes, cut_of, fitting, 
 
 
 class Ruled:
-    """A node with its rule, and the tensors that it reads and makes."""
+    """A node with its rule, its operands (`read`) and its results (`made`)."""
 
     __slots__ = ("made", "node", "read", "rule", "tensors")
 
@@ -44,7 +44,7 @@ class Ruled:
         return tuple(tensor.name.rpartition(".")[2] for tensor in self.made) if len(self.made) > 1 else ()
 
     def labels(self) -> tuple[Labels, ...]:
-        """Of operands and results."""
+        """The labels of operands and results."""
         return (*self.rule.operands, *self.rule.results)
 
     def shapes(self):
@@ -58,7 +58,7 @@ def anonymous(argument):
         return tuple(anonymous(part) for part in argument)
     if isinstance(argument, str) and argument.startswith("%"):
         return "%"
-    return (type(argument).__name__, argument)  # 1 and True are equal, but not the same argument
+    return (type(argument).__name__, argument)  # 1 and True are equal, but different arguments
 
 
 def ruled(graph: Graph) -> list[Ruled]:
@@ -70,7 +70,7 @@ def ruled(graph: Graph) -> list[Ruled]:
 def propagate(
     graph: Graph, nodes: Sequence[Ruled], axes: Axes, annotated: Iterable[Annotated]
 ) -> dict[str, Cut]:
-    """The cut that each value would like to have. Raises AnnotationError where annotations conflict."""
+    """The preferred cut of each value. Raises AnnotationError for conflicting annotations."""
     flowing = [a for a in annotated if not a.stored]
     check_conflicts(nodes, flowing, axes)
     state = _Flow(graph, nodes, axes, {a.name for a in flowing})
@@ -84,7 +84,7 @@ def propagate(
 
 
 class _Flow:
-    """Cuts so far, and which nodes are beside which values."""
+    """The cuts so far, and the nodes beside each value."""
 
     def __init__(self, graph: Graph, nodes: Sequence[Ruled], axes: Axes, fixed: set[str]):
         self.nodes, self.axes, self.fixed = nodes, axes, fixed
@@ -95,7 +95,7 @@ class _Flow:
                 self.beside[name].append(k)
 
     def run(self, operations: int) -> None:
-        """To a fixed point, through nodes of this priority or an earlier one."""
+        """Propagate to a fixed point, through nodes of this priority or an earlier one."""
         waiting = deque(
             k for k, node in enumerate(self.nodes)
             if node.rule.priority <= operations and node.rule.cuttable
@@ -111,7 +111,7 @@ class _Flow:
                         waiting.append(other)
 
     def visit(self, node: Ruled) -> list[str]:
-        """Let axes flow between the tensors of a node; the names of those that changed."""
+        """Propagate axes between the tensors of a node; returns the names of changed tensors."""
         cuts = [self.cuts[tensor.name] for tensor in node.tensors]
         if not any(is_cut(dim) for cut in cuts for dim in cut):
             return []
@@ -132,7 +132,7 @@ class _Flow:
         return changed
 
     def extended(self, old: Cut, wish: Cut) -> Cut:
-        """`old` with what `wish` adds; an axis, or one of its slot, that is there already stays where it is."""
+        """`old` extended by `wish`; an axis in `old`, or another of its slot, stays in its place."""
         if old == wish:
             return old
         slots = {self.axes.slots[axis] for axis in axes_of(old)}
@@ -150,7 +150,7 @@ class _Flow:
 
 
 def check_conflicts(nodes: Sequence[Ruled], annotated: Iterable[Annotated], axes: Axes) -> None:
-    """Raise AnnotationError where annotations meet that cannot both hold; they are followed through views alone."""
+    """Raise AnnotationError for annotations that contradict each other; follows them only through views."""
     origins: dict[str, tuple[Annotated, Cut]] = {a.name: (a, a.cut) for a in annotated}
     for node in nodes:
         found = [origins.get(tensor.name) for tensor in node.read]

@@ -1,4 +1,4 @@
-"""Recipes: which axes of a model are annotated, and which axis of the mesh carries each."""
+"""Recipes: the annotated axes of a model, and the axis of the mesh that carries each."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ STORED = "stored"
 
 
 def plan_of(model: MeshModel, deck, graph: Graph, names: Iterable[str], fuse: bool = True) -> Plan:
-    """The plan of a model of `miniapps.partition.models`, annotated by the axes `names`."""
+    """The plan of a model of `miniapps.partition.models` with the axes `names`."""
     axes = chosen(model, deck, names)
     return plan(graph, axes, annotated_by(model, deck, graph, names), model.TOGETHER, fuse)
 
 
 def chosen(model: MeshModel, deck, names: Iterable[str]):
-    """The axes of those names, in the order of the model; raises ChoiceError for an unknown one and for one twice."""
+    """The axes `names`, in the order of the model. Raises ChoiceError for unknown and for repeated names."""
     there, names = {axis.name: axis for axis in model.axes(deck)}, tuple(names)
     for name in names:
         known("axis of --axes", name, tuple(there))
         if names.count(name) > 1:
-            raise ChoiceError(f"axis of --axes {name!r}: it is named {names.count(name)} times; name it once")
+            raise ChoiceError(f"axis of --axes {name!r}: given {names.count(name)} times; give it once")
     return tuple(axis for name, axis in there.items() if name in set(names))
 
 
 def annotated_by(model: MeshModel, deck, graph: Graph, names: Iterable[str]) -> Given:
-    """The annotations of a model by the axes `names`; other dims are None."""
+    """The annotations of a model with the axes `names`; other dims are None."""
     names = set(names)
     given: dict[str | int, Annotation] = {}
     for key, dims in model.annotations(deck).items():
@@ -47,7 +47,8 @@ def annotated_by(model: MeshModel, deck, graph: Graph, names: Iterable[str]) -> 
 
 
 def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation]:
-    """Parameters without another annotation, held in blocks of their first dim where it has enough elements."""
+    """Annotations that store parameters in blocks of their first dim, if it is large enough, for parameters without
+    another annotation."""
     parameters = [s for s in graph.sources if s.kind == "parameter" and s.key not in given and s.tensor.shape]
     return {
         s.key: Annotation((STORED, *[None] * (len(s.tensor.shape) - 1)), stored=True)
@@ -57,7 +58,7 @@ def stored(graph: Graph, axes: Axes, given: Given) -> dict[str | int, Annotation
 
 
 def deck_of(model: MeshModel, settings: dict[str, str]):
-    """The deck of a model with other numbers; raises UsageError, ChoiceError."""
+    """The deck of a model with the numbers in `settings`. Raises UsageError, ChoiceError."""
     names = tuple(field.name for field in fields(model.Deck))
     for name in settings:
         known("size", name, names)

@@ -1,9 +1,9 @@
-"""How each operation may be cut: a module per family, each with a table RULES {operation: function}.
+"""Rules for the cuts of operations: a module per family, each with a table RULES {operation: function}.
 
     rule(node, tensors) -> Rule        tensors: of `node.operands()`, in this order
 
-An operation is the target without `aten.` and overload (`mm`). Where no function is known, or it finds nothing to cut,
-everything is whole and `Rule.reason` says why.
+An operation is the target without `aten.` and overload (`mm`). Without a function for it, or without dims to cut, all
+tensors are whole, and `Rule.reason` explains this.
 """
 
 from collections.abc import Callable, Sequence
@@ -30,5 +30,5 @@ def rule(node: Node, tensors: Sequence[Tensor]) -> Rule:
         IndexError,
         TypeError,
         ValueError,
-    ):  # arguments that the rule does not know; whole is always right
+    ):  # arguments unknown to the rule; whole tensors are always correct
         return all_whole(node, tensors, f"no rule for {node.target} with these arguments")

@@ -9,13 +9,13 @@ SUBSCRIPTS = {"mm": "ik,kj->ij", "bmm": "bik,bkj->bij", "mv": "ik,k->i", "dot": 
 
 
 def product(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """By its subscripts, as einsum has them."""
+    """The rule of a product, from subscripts like einsum's."""
     operands, result = SUBSCRIPTS[node.target.split(".")[1]].split("->")
     return labelled(node, tensors, operands.split(","), [result], "matmul", priority=CONTRACTING, fill=0.0)
 
 
 def attention(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Samples and heads pass: query (b, h, q, d), key and value (b, h, k, d); a mask may broadcast."""
+    """Samples and heads may be cut: query (b, h, q, d), key and value (b, h, k, d); a mask may broadcast."""
     read, made = ["bhqd", "bhkd", "bhkd"], ["bhqd", "bhq"]
     if "backward" in node.target:  # gradient, q, k, v, result, logsumexp -> gradients of q, k, v
         read, made = ["bhqd", "bhqd", "bhkd", "bhkd", "bhqd", "bhq"], ["bhqd", "bhkd", "bhkd"]

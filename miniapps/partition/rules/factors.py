@@ -1,8 +1,8 @@
-"""What a rule says: to which factors of an operation the dims of its operands and results belong (Shardy's factors).
+"""The form of a rule: the factors of an operation to which the dims of its operands and results belong (as in Shardy).
 
-Every dim of a tensor is a list of labels, major to minor; dims with a label in common are cut alike. A product of
-matrices is `ik,kj->ij`. A label that a result lacks is summed: cut, it leaves a partial result. A label among `whole`
-is never cut. The dims of a window have one label, although operand and result differ in size.
+Every dim of a tensor is a list of labels, major to minor; dims with a common label have the same cut. A product of
+matrices is `ik,kj->ij`. A label that a result lacks is summed; if it is cut, the result is partial. A label in `whole`
+is never cut. The dims of a window share one label, although operand and result differ in size.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ELEMENTWISE, NORMALISING, CONTRACTING = 0, 1, 2  # priorities of propagation
 
 @dataclass(frozen=True)
 class Reach:
-    """A window of an operation along `label`: `steps.Window` by positions, of the operand that is read beyond
-    its block, and of the value whose places are asked about (a result where `of_result`)."""
+    """A window of an operation along `label`: a `steps.Window` with positions in place of names. `operand` is read
+    beyond its block; `of` is the value whose block is processed, a result if `of_result`."""
 
     label: Label
     operand: int
@@ -36,10 +36,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class Rule:
-    """Labels of operands (as often as they occur) and results; see the page above.
+    """Labels of operands (one entry per occurrence) and results; see the docstring of this module.
 
-    `linear`: sets of positions of operands that may be partial together, the others not: then so is the result, without
-    a change to the sum. `fill`: what elements that pad a summed dim must be. `reason`: why labels are whole.
+    `linear`: sets of positions of operands that may be partial together while the others are not; the result is then
+    partial, with the correct sum. `fill`: value of elements that pad a summed dim. `reason`: why labels are whole.
     """
 
     operands: tuple[Labels, ...]
@@ -69,10 +69,10 @@ def labelled(
     whole: Iterable[Label] = (),
     **more,
 ) -> Rule:
-    """A rule from a label, or a tuple of labels, per dim; dims of size 1 have none.
+    """A rule from a label, or a tuple of labels, per dim; dims of size 1 get no label.
 
-    `sizes` is needed for dims of several labels; the other labels have the size of their dims, those of windows that of
-    the results.
+    `sizes` is needed for dims with several labels; other labels have the size of their dim, labels of windows the size
+    in the result.
     """
     known: dict[Label, int] = dict(sizes or {})
 
@@ -95,7 +95,7 @@ def labelled(
 
 
 def all_whole(node: Node, tensors: Sequence[Tensor], reason: str, kernel: str = "torch") -> Rule:
-    """Nothing is cut, for this reason."""
+    """A rule that cuts nothing, for this reason."""
 
     def letters(k: int, tensor: Tensor):
         return [(k, d) for d in range(len(tensor.shape))]

@@ -1,4 +1,4 @@
-"""Rows chosen by indices, and rows added at indices. The dim that indices point into is whole."""
+"""Lookups of rows by indices, and additions to rows at indices. The indexed dim is whole."""
 
 from collections.abc import Sequence
 
@@ -40,7 +40,7 @@ def index_select(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def at_indices(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """gather, scatter, scatter_add: dim `dim` is whole, the others pass where all tensors have the same size there."""
+    """gather, scatter, scatter_add: `dim` is whole; the others may be cut if all tensors have the same size there."""
     rank = len(node.results[0].shape)
     dim = node.args[1] % rank
     shapes = [tensor.shape for tensor in (*tensors, *node.results)]
@@ -65,7 +65,7 @@ def at_indices(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def index(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """x[:, i, j]: dims with an index are whole; the others pass, and so do the dims of the indices, broadcast."""
+    """x[:, i, j]: dims with an index are whole; other dims and the broadcast dims of the indices may be cut."""
     x, indices = tensors[0], node.args[1]
     count = sum(i is not None for i in indices)
     dims, read, _ = indexed(len(x.shape), indices, tensors[1 : 1 + count])
@@ -77,7 +77,7 @@ def index(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def index_put(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """x[:, i, j] = values: only dims without an index pass, as an index may point anywhere."""
+    """x[:, i, j] = values: only dims without an index may be cut, because an index may point anywhere."""
     x, indices = tensors[0], node.args[1]
     count = sum(i is not None for i in indices)
     dims, read, behind = indexed(len(x.shape), indices, tensors[1 : 1 + count])
@@ -90,13 +90,13 @@ def index_put(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def indexed(rank: int, indices: Sequence, tensors: Sequence[Tensor]):
-    """(labels of x[indices], those of each index, the labels that indices bring)."""
+    """Returns (labels of x[indices], labels of each index, labels of the broadcast indices)."""
     wide = max(len(tensor.shape) for tensor in tensors)
     behind = [f"i{d}" for d in range(wide)]
     read = [behind[wide - len(tensor.shape) :] for tensor in tensors]
     places = [d for d, i in enumerate(indices) if i is not None]
     dims: list = [d for d in range(rank) if d not in places]
-    # Indices side by side put their dims in their place, others in front.
+    # NumPy's rule: adjacent indices put their dims in their place, others in front.
     at = places[0] if places == list(range(places[0], places[-1] + 1)) else 0
     dims[at:at] = behind
     return dims, read, behind

@@ -1,4 +1,4 @@
-"""Operations on the elements at one place, with broadcasting: every dim of the result passes."""
+"""Operations on elements, with broadcasting: every dim of the result may be cut."""
 
 from collections.abc import Sequence
 from math import prod
@@ -32,10 +32,11 @@ def rule(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def linear(node: Node, tensors: Sequence[Tensor]) -> tuple[frozenset[int], ...]:
-    """Sums and differences are linear in both operands together, products and quotients in the first by a number.
+    """The operands in which an operation is linear: both of a sum or difference, the first of a product or quotient
+    with a number.
 
-    A number is an argument of Python or a tensor of one element, and sums must not broadcast: broadcast partial sums
-    are more bytes.
+    A number is a Python argument or a tensor of one element. Sums must not broadcast, because broadcast partial sums
+    need more bytes.
     """
     name = operation(node.target)
     alike = all(tensor.shape == node.results[0].shape for tensor in tensors)

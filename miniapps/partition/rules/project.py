@@ -1,4 +1,4 @@
-"""From cuts of tensors to factors of an operation and back."""
+"""Converts cuts of tensors to factors of an operation and back."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import pairwise
 from miniapps.partition.cuts.axes import Axis, Cut, Dim, is_cut, merge, split
 from miniapps.partition.rules.factors import Label, Labels, Rule
 
-Assignment = dict[Label, Dim]  # of the labels that are cut
+Assignment = dict[Label, Dim]  # cuts of the labels that are cut
 
 
 class Axes:
-    """The axes of a problem: `slots[axis]` is the group that it belongs to (`together`), else itself."""
+    """The axes of a problem; `slots[axis]`: the group of the axis (`together`), else the axis itself."""
 
     def __init__(self, axes: Iterable[Axis], together: Iterable[Iterable[str]] = ()):
         self.by_name = {axis.name: axis for axis in axes}
@@ -33,12 +33,12 @@ class Axes:
         return known
 
     def ordered(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Without repetitions, in the order of the problem."""
+        """`names` without repetition, in the order of the problem."""
         return tuple(sorted(set(names), key=self.place.__getitem__))
 
 
 def parts(rule: Rule, labels: tuple[Label, ...], dim: Dim) -> list[tuple[Label, Dim]]:
-    """What the cut of a dim says of its labels; nothing of those that cannot be cut so."""
+    """The cuts of the labels of a dim that follow from its cut; empty if labels cannot be cut so."""
     if len(labels) == 1:
         size = rule.sizes[labels[0]]
         if len(dim) == 1 and dim[0][0] != size:  # a window: another size on this side
@@ -56,9 +56,9 @@ def parts(rule: Rule, labels: tuple[Label, ...], dim: Dim) -> list[tuple[Label, 
 
 
 def take(rule: Rule, labels: Labels, cut: Cut, into: Assignment, axes: Axes) -> bool:
-    """Add to an assignment what the cut of one tensor says; False where something contradicts it, and is left out.
+    """Adds the cut of one tensor to an assignment, without contradicting parts; returns False if there are any.
 
-    An operation has an axis, and one of its slot, in one label alone.
+    Only one label of an operation may have an axis of each slot.
     """
     agreed = True
     for of_dim, dim in zip(labels, cut, strict=True):
@@ -77,7 +77,7 @@ def take(rule: Rule, labels: Labels, cut: Cut, into: Assignment, axes: Axes) -> 
 
 
 def _taken(dim: Dim, label: Label, into: Assignment, axes: Axes) -> bool:
-    """Whether another label has an axis, or one of its slot, of `dim`; or `dim` has two of a slot."""
+    """Whether another label has an axis of a slot in `dim`, or `dim` has two axes of one slot."""
     slots = [axes.slots[axis] for _, axis in dim if axis is not None]
     if len(set(slots)) < len(slots):
         return True
@@ -96,7 +96,7 @@ def fitting(
     shapes: Callable[[], Iterable[tuple[Labels, tuple[int, ...]]]],
     axes: Axes,
 ) -> Assignment:
-    """Without windows whose tensors are too small for the blocks."""
+    """The assignment without windows whose tensors are too small for the blocks."""
     gone = set()
     for reach in rule.reaches:
         dim = assignment.get(reach.label)
@@ -117,7 +117,7 @@ def fitting(
 def cut_of(
     labels: Labels, shape: tuple[int, ...], assignment: Mapping[Label, Dim], sizes: Mapping[Label, int]
 ) -> Cut:
-    """The cut of a tensor that an assignment comes to."""
+    """The cut of a tensor that follows from an assignment."""
     cut: list[Dim] = []
     for of_dim, n in zip(labels, shape, strict=True):
         if n == 1:

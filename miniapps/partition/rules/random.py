@@ -1,4 +1,4 @@
-"""Random numbers: keyed by node and global element, so every dim passes."""
+"""Random numbers: keyed by node and global element, so every dim may be cut."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ NAMES = ("rand", "randn", "bernoulli", "native_dropout", "rand_like", "randn_lik
 
 
 def drawn(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Operands and results have one shape."""
+    """The rule of a random operation, whose operands and results share one shape."""
     dims = range(len(node.results[0].shape))
     return labelled(node, tensors, [dims] * len(tensors), [dims] * len(node.results), "random")
 

@@ -9,11 +9,15 @@ from miniapps.partition.rules import pointwise
 from miniapps.partition.rules.factors import NORMALISING, Rule, labelled
 from miniapps.partition.rules.shape import along
 
-COMBINED = {"sum": ("sum", 0.0), "amax": ("max", -inf), "amin": ("min", inf)}  # how partials meet, what pads
+COMBINED = {
+    "sum": ("sum", 0.0),
+    "amax": ("max", -inf),
+    "amin": ("min", inf),
+}  # (combination of partials, padding)
 
 
 def reduce(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Dims that are summed leave partial sums where they are cut; so do those of which the extreme is asked for."""
+    """Sums and extremes: a cut of a reduced dim gives partial results."""
     x, dims, keep = tensors[0], node.args[1], node.args[2]
     rank = len(x.shape)
     kept = range(rank) if keep else [d for d in range(rank) if d not in dims]
@@ -25,20 +29,20 @@ def reduce(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def softmax(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """The dim that is normalised is whole; so in the backward pass, whose dim is the argument after two tensors."""
+    """The normalised dim is whole; in the backward pass it is the argument after two tensors."""
     dim = node.args[len(tensors)]
     why = f"dim {dim} is normalised"
     return along(node, tensors, dim, "rowwise", why, priority=NORMALISING)
 
 
 def scan(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """The dim that is scanned, or sorted, is whole."""
+    """The scanned dim is whole."""
     dim = node.args[1] if len(node.args) > 1 else 0
     return along(node, tensors, dim, "rowwise", f"dim {dim} is scanned", priority=NORMALISING)
 
 
 def choose(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """argmax and its like: the dim that is chosen from is whole."""
+    """argmax and the like: the dims of the choice are whole."""
     rank = len(tensors[0].shape)
     dim, keep = (*node.args[1:], None, False)[:2] if len(node.args) < 3 else node.args[1:3]
     chosen = list(range(rank)) if dim is None else [dim % rank]
@@ -50,12 +54,12 @@ def choose(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def largest(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """max and min: of two tensors, at each place; else as argmax."""
+    """max and min: elementwise for two tensors, else like argmax."""
     return pointwise.rule(node, tensors) if len(tensors) == 2 else choose(node, tensors)
 
 
 def of_rows(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """logsumexp, prod, all, any over named dims: these are whole."""
+    """logsumexp, prod, all, any: the reduced dims are whole."""
     rank = len(tensors[0].shape)
     dims = node.args[1] if len(node.args) > 1 and node.args[1] is not None else range(rank)
     taken = [d % rank for d in ((dims,) if isinstance(dims, int) else dims)]
@@ -68,7 +72,7 @@ def of_rows(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def sort(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """topk and sort: the dim is whole, before and after."""
+    """topk and sort: the sorted dim is whole in operand and results."""
     rank = len(tensors[0].shape)
     at = 2 if operation(node.target) == "topk" else 1
     dim = (node.args[at] if len(node.args) > at else -1) % rank
@@ -80,7 +84,7 @@ def sort(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def layer_norm(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Leading dims pass, normalised dims are whole."""
+    """Leading dims may be cut, normalised dims are whole."""
     rank = len(tensors[0].shape)
     normal = list(range(rank - len(node.args[1]), rank))
     operands = [range(rank), *[normal] * (len(tensors) - 1)]
@@ -91,7 +95,7 @@ def layer_norm(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def layer_norm_backward(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Gradient of the operand: as forward. Gradients of weight and bias: sums over the leading dims."""
+    """The gradient of the operand is like forward; gradients of weight and bias are sums over the leading dims."""
     rank = len(tensors[0].shape)
     normal = list(range(rank - len(node.args[2]), rank))
     operands = [range(rank)] * 4 + [normal] * (len(tensors) - 4)

@@ -1,4 +1,4 @@
-"""Operations that move or copy elements, or make them from their place."""
+"""Operations that move or copy elements, or compute them from their place."""
 
 from collections.abc import Sequence
 
@@ -9,24 +9,24 @@ FIRST = (frozenset({0}),)
 
 
 def view(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Both shapes in their common factors; dims without a common boundary are whole."""
+    """Labels both shapes by their common factors; dims without a common boundary are whole."""
     (x,), (result,) = tensors, node.results
     old, new, sizes, whole = common(x.shape, result.shape)
     return labelled(node, tensors, [old], [new], "view", sizes, whole, linear=FIRST)
 
 
 def common(old: Sequence[int], new: Sequence[int]):
-    """(labels per old dim, labels per new dim, sizes, whole labels) of the finest factors that both shapes consist of.
+    """Returns (labels per old dim, labels per new dim, sizes, whole labels) of the finest common factors of two shapes.
 
-    From minor to major, a boundary is where both sides have the same number of elements behind it. A dim that begins or
-    ends between boundaries of the other side, without a whole number of elements there, shares no factor with it.
+    From minor to major, both shapes have a boundary where the same number of elements is behind it. Dims whose sizes
+    do not divide each other between two boundaries share no factor.
     """
     sizes: dict = {}
     whole = []
     of_old: list[list] = [[] for _ in old]
     of_new: list[list] = [[] for _ in new]
     i, j = len(old) - 1, len(new) - 1
-    left = right = 1  # what is left of dims i and j
+    left = right = 1  # remaining sizes of dims i and j
     while True:
         while left == 1 and i >= 0:
             left, i = old[i], i - 1
@@ -42,7 +42,7 @@ def common(old: Sequence[int], new: Sequence[int]):
             of_new[j + 1].insert(0, label)
             left, right = left // size, right // size
             continue
-        # No common factor here: whole, with all that follows until both sides have a boundary again.
+        # No common factor: all dims up to the next common boundary are whole.
         a, b = left, right
         first, second = [i + 1], [j + 1]
         while a != b:
@@ -78,7 +78,7 @@ def expand(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def along(node: Node, tensors: Sequence[Tensor], dim: int, kernel: str, reason: str, **more) -> Rule:
-    """All operands and results have the same dims, of which `dim` is whole."""
+    """A rule for operands and results with the same dims; `dim` is whole."""
     rank = len(node.results[0].shape)
     operands = [range(rank)] * len(tensors)
     own = [*range(rank)]
@@ -88,7 +88,7 @@ def along(node: Node, tensors: Sequence[Tensor], dim: int, kernel: str, reason: 
 
 
 def cat(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """The dim in which tensors are joined is whole."""
+    """The dim along which tensors are joined is whole."""
     dim = node.args[1] if len(node.args) > 1 else 0
     if any(len(tensor.shape) != len(node.results[0].shape) for tensor in tensors):
         return all_whole(node, tensors, "tensors of another rank are joined", "view")
@@ -97,13 +97,13 @@ def cat(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def slice_of(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """The dim of which a part is taken is whole."""
+    """The sliced dim is whole."""
     dim = node.args[1]
     return along(node, tensors, dim, "view", f"a part of dim {dim} is taken", linear=FIRST)
 
 
 def pad(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Dims that get a border are whole."""
+    """Padded dims are whole."""
     rank, border = len(node.results[0].shape), node.args[1]
     padded = [rank - 1 - k for k in range(len(border) // 2) if border[2 * k] or border[2 * k + 1]]
     dims = range(rank)
@@ -111,7 +111,7 @@ def pad(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def into(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """select_scatter and slice_scatter: the dim in which a part is put is whole."""
+    """select_scatter and slice_scatter: the dim that gets a new part is whole."""
     rank = len(node.results[0].shape)
     dim = node.args[2] % rank
     part: list = [d for d in range(rank) if d != dim]
@@ -124,7 +124,7 @@ def into(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def repeat(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Dims that are repeated are whole."""
+    """Repeated dims are whole."""
     rank, times = len(node.results[0].shape), node.args[1]
     old = range(rank - len(tensors[0].shape), rank)
     new = [d if times[d] == 1 else f"repeated{d}" for d in range(rank)]
@@ -133,7 +133,7 @@ def repeat(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def flip(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """flip and roll: dims that are turned are whole."""
+    """flip and roll: the flipped or rolled dims are whole."""
     rank = len(node.results[0].shape)
     dims = node.args[-1] if len(node.args) > 1 and node.args[-1] else range(rank)
     turned = [d % rank for d in dims]
@@ -160,7 +160,7 @@ def diagonal_part(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def create(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Elements known from their place: any cut."""
+    """Elements that depend only on their place: any cut."""
     return labelled(node, (), (), [range(len(node.results[0].shape))], "create")
 
 

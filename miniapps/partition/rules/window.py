@@ -1,4 +1,4 @@
-"""Convolutions and their gradients. Samples pass, channels are contracted, places of the image have windows.
+"""Convolutions and their gradients. Samples may be cut, channels are contracted, places of the image have windows.
 
 result     (n, o, places)  of x (n, c, places), weight (o, c, kernel); transposed: weight (c, o, kernel)
 of input   the other kind of convolution, of the gradient by the same weight
@@ -24,7 +24,7 @@ def input_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def forward(node, tensors, stride, padding, dilation, transposed: bool, groups: int) -> Rule:
-    """From (n, c, places) to (n, o, places), by a weight (o, c, kernel) or, transposed, (c, o, kernel)."""
+    """The rule from (n, c, places) to (n, o, places) by a weight (o, c, kernel), transposed (c, o, kernel)."""
     if groups != 1:
         return all_whole(node, tensors, f"a convolution in {groups} groups", "conv")
     places = [f"place{d}" for d in range(len(stride))]
@@ -39,8 +39,8 @@ def forward(node, tensors, stride, padding, dilation, transposed: bool, groups: 
 
 
 def weight_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """partition.conv_weight_gradient(gradient, x, ...): the image that the window moves over is x, or, transposed, the
-    gradient, read around the places of the other."""
+    """partition.conv_weight_gradient(gradient, x, ...): the window moves over x, or over the gradient if transposed,
+    and reads it around the places of the other operand."""
     stride, padding, dilation, transposed, _, groups = node.args[2:8]
     if groups != 1:
         return all_whole(node, tensors, f"a convolution in {groups} groups", "conv")
@@ -58,7 +58,7 @@ def weight_gradient(node: Node, tensors: Sequence[Tensor]) -> Rule:
 
 
 def windowed(node, tensors, operands, results, window, reaches: list[Reach]) -> Rule:
-    """A rule whose places are cut where windows overlap or touch, and where all sizes of a place follow one scale."""
+    """A rule with windows; places may be cut unless the stride exceeds the window."""
     whole, why = list(window), ""
     for reach in reaches:
         if reach.stride > (reach.kernel - 1) * reach.dilation + 1:
@@ -71,7 +71,7 @@ def windowed(node, tensors, operands, results, window, reaches: list[Reach]) -> 
 
 
 def pool(node: Node, tensors: Sequence[Tensor]) -> Rule:
-    """Samples and channels pass; places are whole, as indices in them are numbers of the whole image."""
+    """Samples and channels may be cut; places are whole, because indices refer to the whole image."""
     rank = len(node.results[0].shape)
     lead = rank - 2
     operands = [[*range(lead), *[f"{k}.{d}" for d in range(2)]] for k in range(len(tensors))]

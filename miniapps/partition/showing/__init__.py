@@ -1,1 +1,1 @@
-"""What a plan comes to: bytes, stages, tables and a picture, without running it."""
+"""Shows a plan without running it: bytes, stages, tables and a picture."""

@@ -1,4 +1,4 @@
-"""What a plan comes to on a mesh: the axes of every value, what travels and how much, what is not cut and why."""
+"""Explains a plan on a mesh: the axes of every value, its messages and bytes, and operations that are not cut."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from miniapps.partition.showing.traffic import Counter
 
 
 def explain(plan: Plan, mesh: Mesh) -> dict[str, Any]:
-    """The whole explanation, as JSON holds it."""
+    """The whole explanation, in the form of the JSON document."""
     counter = Counter(plan, mesh)
     sent: Tally[tuple] = Tally()
     calls: Tally[tuple] = Tally()
@@ -48,7 +48,7 @@ def explain(plan: Plan, mesh: Mesh) -> dict[str, Any]:
 
 
 def axis_row(plan: Plan, mesh: Mesh, name: str) -> dict[str, Any]:
-    """An axis: its blocks and who carries them."""
+    """The row of an axis: its blocks and its carrier."""
     axis, carrier = plan.axis(name), mesh.carrier(name)
     counts = [len(mesh.own(axis, rank)) for rank in range(mesh.size)]
     return {
@@ -63,7 +63,7 @@ def axis_row(plan: Plan, mesh: Mesh, name: str) -> dict[str, Any]:
 
 
 def row(plan: Plan, step, traffic) -> dict[str, Any]:
-    """A step: what it is, what it makes, what it sends."""
+    """The row of a step: operation, results and messages."""
     what = step.target if isinstance(step, Compute) else traffic.kind
     results = step_results(step)
     partial = sorted({axis for name in results for axis in plan.values[name].partial})
@@ -80,7 +80,7 @@ def row(plan: Plan, step, traffic) -> dict[str, Any]:
 
 
 def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
-    """The explanation for people; `steps`: with a line per operation."""
+    """The explanation as text; `steps`: with a line per operation."""
     values = found["values"].values()
     cut = sum(":" in value["cut"] for value in values)
     operations = sum(row["what"].startswith(("aten.", "partition.")) for row in found["steps"])
@@ -90,7 +90,7 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
         f"mesh {grid}: {found['ranks']} ranks",
         "",
         *table(
-            ("axis", "elements", "blocks", "carried by", "blocks of a rank"),
+            ("axis", "elements", "blocks", "carried by", "blocks per rank"),
             [
                 (
                     a["axis"],
@@ -106,7 +106,7 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
     ]
     if found["collectives"]:
         lines += [
-            f"A step has {found['all_reduces']} all-reduces; {found['bytes']:,} bytes travel.",
+            f"A step has {found['all_reduces']} all-reduces; the ranks send {found['bytes']:,} bytes.",
             "",
             *table(
                 ("per step", "over", "ranks", "calls", "bytes"),
@@ -117,7 +117,7 @@ def as_text(found: Mapping[str, Any], title: str, steps: bool = True) -> str:
             ),
         ]
     else:
-        lines.append("Nothing travels.")
+        lines.append("The ranks send nothing.")
     lines += ["", *reasons(found["reasons"])]
     if steps:
         lines += [
@@ -139,13 +139,13 @@ def step_cells(row: Mapping[str, Any]) -> tuple:
 
 
 def reasons(given: Mapping[str, str]) -> list[str]:
-    """The operations that are not cut as their operands are, by reason."""
+    """Lines about the operations that are not cut like their operands, by reason."""
     if not given:
-        return ["Every operation is cut as its operands are."]
+        return ["Every operation is cut like its operands."]
     by_reason: dict[str, list[str]] = {}
     for node, why in given.items():
         by_reason.setdefault(why, []).append(node)
-    lines = ["Not cut as their operands are:"]
+    lines = ["Not cut like their operands:"]
     for why, nodes in by_reason.items():
         shown = ", ".join(nodes[:4]) + (f" and {len(nodes) - 4} more" if len(nodes) > 4 else "")
         lines.append(f"  {why}: {shown}")
@@ -153,7 +153,7 @@ def reasons(given: Mapping[str, str]) -> list[str]:
 
 
 def table(heads: tuple[str, ...], rows: list[tuple]) -> list[str]:
-    """Columns of text; those of numbers at the right."""
+    """Lines of a table; columns of numbers are right-aligned."""
     cells = [heads, *(tuple(map(str, row)) for row in rows)]
     widths = [max(len(row[k]) for row in cells) for k in range(len(heads))]
     right = [

@@ -1,8 +1,8 @@
-"""A picture of the stages of a plan: forward on the left, downwards; backward on the right, upwards.
+"""Draws the stages of a plan: forward on the left, downwards; backward on the right, upwards.
 
-A box is a stage, coloured by the axes that divide its work, which it names too. What travels stands beside the arrow to
-the box that needs it, or in the box where it stays inside. Thin curves go around boxes; what the backward pass reads of
-the forward pass is not drawn.
+A box is a stage; its colour and text show the axes that divide its work. Messages stand beside the arrow to the box
+that needs them, or inside the box. Thin curves go around boxes. Values that the backward pass reads from the forward
+pass have no arrows.
 """
 
 from __future__ import annotations
@@ -14,15 +14,19 @@ from dataclasses import dataclass
 from miniapps.partition.showing.staged import GIVEN, LEAVING, Edge, Stage, Stages
 from miniapps.system.figures import INK, SERIES, styled
 
-BOX, LINE, GAP = 0.36, 0.15, 0.2  # heights in inches: of a box, of a line of text more, between boxes
-WIDTH, SIDE, MIDDLE = 5.2, 0.3, 0.3  # inches of the picture, of the curves at its sides, between the columns
+BOX, LINE, GAP = 0.36, 0.15, 0.2  # heights in inches: of a box, of a further line of text, between boxes
+WIDTH, SIDE, MIDDLE = (
+    5.2,
+    0.3,
+    0.3,
+)  # widths in inches: of the picture, of the curves at its sides, between columns
 IN = 0.15  # inches from the side of a box to its straight arrows
-SHOWN = 34  # characters of a line
-ROWS_MOST = 60  # of a picture
+SHOWN = 34  # characters per line
+ROWS_MOST = 60  # boxes in a column, at most
 
 
 def size_text(nbytes: int) -> str:
-    """`1.5 MB`."""
+    """Bytes with a unit: `1.5 MB`."""
     for unit, least in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if nbytes >= least:
             return f"{nbytes / least:.3g} {unit}"
@@ -35,7 +39,7 @@ def ranks_text(ranks: int) -> str:
 
 
 def axes_text(axes: Sequence[str]) -> str:
-    """`batch x heads`, or that each rank does all of it."""
+    """Axes of a stage: `batch x heads`, or `whole on every rank`."""
     return " x ".join(axes) if axes else "whole on every rank"
 
 
@@ -51,7 +55,7 @@ def name_text(stage: Stage) -> str:
 
 
 def as_text(found: Stages) -> str:
-    """The picture in words, a sentence for each stage and for what travels to it."""
+    """The picture in words: a sentence for each stage and for each of its messages."""
     lines = [f"Mesh {found.mesh}, {ranks_text(found.ranks)}; {found.operations} operations."]
     for k, stage in enumerate(found.stages):
         way = "Backward" if stage.backward else "Forward"
@@ -71,8 +75,8 @@ def looks(found: Stages) -> dict[tuple[str, ...], int]:
 
 @dataclass(frozen=True)
 class Layout:
-    """Where stages lie: `top` and `height` of a box in inches from the top, by stage; `row`; `total` height. `inside`,
-    `beside`: lines about what travels, by target."""
+    """Places of stages: `row`, `top` and `height` of a box in inches from the top, by stage; `total` height. `inside`,
+    `beside`: lines about messages, by target."""
 
     row: dict[int, int]
     top: dict[int, float]
@@ -83,7 +87,7 @@ class Layout:
 
 
 def layout(found: Stages) -> Layout:
-    """Rows from the top: given and leaving values, then stages; the last forward stage beside the first backward."""
+    """Rows from the top: sources and outputs, then stages; the last forward stage is beside the first backward one."""
     ways = [[k for k, s in enumerate(found.stages) if s.backward == way] for way in (False, True)]
     rows = max(map(len, ways))
     row = {k: rows - len(ways[0]) + i for i, k in enumerate(ways[0])}
@@ -173,8 +177,8 @@ def _box(axes, x: float, y: float, width: float, height: float, colour: str, lin
 
 
 def _arrow(axes, found: Stages, where: Layout, edge: Edge, left, wide: float) -> None:
-    """The arrow of an edge: straight to a neighbour, around the boxes between others. Of those to the backward pass
-    only that at the turn."""
+    """Draw the arrow of an edge: straight to a neighbour, around the boxes between others. Of arrows from forward to
+    backward, draw only the one at the turn."""
     bold = bool(edge.kind)
     if edge.target == LEAVING or edge.source == GIVEN:
         return
@@ -198,7 +202,7 @@ def _arrow(axes, found: Stages, where: Layout, edge: Edge, left, wide: float) ->
 def _pointed(
     axes, start: tuple[float, float], end: tuple[float, float], bold: bool, bend: float = 0.0
 ) -> None:
-    """An arrow, bold where something travels."""
+    """Draw an arrow, bold for messages."""
     look = dict(
         arrowstyle="-|>", color=INK, linewidth=1.1 if bold else 0.6, mutation_scale=7, shrinkA=0, shrinkB=0,
         connectionstyle=f"arc3,rad={bend}",
@@ -211,7 +215,7 @@ def _short(text: str, most: int) -> str:
 
 
 def svg(found: Stages, title: str) -> str:
-    """The picture as a file of its own, on white; its text is text. Raises ImportError without matplotlib."""
+    """The picture as an SVG file on white, with text as text. Raises ImportError without matplotlib."""
     settings = {
         "svg.fonttype": "none",
         "font.family": "sans-serif",

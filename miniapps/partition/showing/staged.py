@@ -1,4 +1,4 @@
-"""What a plan comes to in a few stages, as traces hold it (see `stages` beside it): no torch, no plan."""
+"""The stages of a plan as data, in the form of the trace (`stages` computes them). No torch, no plan."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Place = Annotated[int, Meta(ge=-2, le=1000)]
 
 
 class Stage(msgspec.Struct, frozen=True):
-    """Operations of one layer: `modules` inside it, in order; `axes` that divide their work."""
+    """Operations of one layer: its `modules`, in order; `axes`: divide their work."""
 
     layer: Short
     modules: Names
@@ -26,7 +26,7 @@ class Stage(msgspec.Struct, frozen=True):
 
 
 class Edge(msgspec.Struct, frozen=True):
-    """What goes from stage to stage, inside one, from GIVEN, or to LEAVING; `kind` is empty where nothing travels."""
+    """Values from stage to stage, inside one, from GIVEN, or to LEAVING; `kind` is empty without messages."""
 
     source: Place
     target: Place
@@ -37,7 +37,7 @@ class Edge(msgspec.Struct, frozen=True):
 
 
 class Stages(msgspec.Struct, frozen=True):
-    """All stages of a plan in an order in which they can be computed; `axes` of the plan, `mesh` in words."""
+    """All stages of a plan in an order of computation; `axes` of the plan, `mesh` as text."""
 
     axes: Names
     mesh: Short
@@ -48,16 +48,16 @@ class Stages(msgspec.Struct, frozen=True):
     edges: Annotated[tuple[Edge, ...], Meta(max_length=20_000)]
 
     def encode(self) -> str:
-        """As JSON on one line, which `decode` reads."""
+        """The stages as one line of JSON, which `decode` reads."""
         return msgspec.json.encode(self).decode()
 
 
 def decode(text: str) -> Stages:
-    """What `encode` wrote. Raises ValueError for what is none."""
+    """The inverse of `encode`. Raises ValueError for other text."""
     try:
         found = msgspec.json.decode(text, type=Stages)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise ValueError(f"no stages of a plan: {error}") from None
+        raise ValueError(f"not the stages of a plan: {error}") from None
     count = len(found.stages)
     for edge in found.edges:
         if not GIVEN <= edge.source < count or not (0 <= edge.target < count or edge.target == LEAVING):

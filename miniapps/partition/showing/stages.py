@@ -1,8 +1,8 @@
-"""A plan in a few stages for people: operations of one layer and one direction whose work is divided by the same axes.
+"""Groups a plan into a few stages: operations of one layer and direction whose work the same axes divide.
 
-A new stage begins where the layer of the model changes and where the axes that divide the work change. The work of an
-operation is divided by the axes that cut its results or over which these are partial; small values that no axis cuts,
-such as means of channels, belong to the stage that they come from.
+A new stage begins where the layer of the model changes, or the axes that divide the work. These are the axes that cut
+the results of an operation, or over which they are partial. Small values without axes, such as means of channels,
+belong to the stage of their operands.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Key = tuple[int, str, bool, tuple[str, ...]]  # of a stage: depth, layer, backwa
 
 @dataclass
 class Trip:
-    """What a step sends, until a stage reads one of the values that travel."""
+    """The messages of a step, until a stage reads one of their values."""
 
     kind: str
     axes: tuple[str, ...]
@@ -32,7 +32,7 @@ class Trip:
 
 
 class Grouping:
-    """The stages as far as steps were added, in order. `at`: the stage that made a value, or to which it travelled."""
+    """The stages of the steps so far. `at`: the stage that computed a value, or to which it was sent."""
 
     def __init__(self, plan: Plan, mesh: Mesh):
         self.plan, self.counter = plan, Counter(plan, mesh)
@@ -52,7 +52,7 @@ class Grouping:
         self.edges: dict[tuple[Key | None, Key | None, str, tuple[str, ...]], list[int]] = {}
 
     def add(self, step: Step) -> None:
-        """Another step."""
+        """Add the next step."""
         traffic = self.counter.step(step)
         if isinstance(step, Compute):
             self.compute(step, traffic)
@@ -60,7 +60,7 @@ class Grouping:
             self.move(step, traffic)
 
     def move(self, step: Reduce | Reshard, traffic: Traffic | None) -> None:
-        """Values in other cuts: where nothing travels they stay where they are."""
+        """Add a change of cuts: values without messages stay in their stage."""
         trip = None if traffic is None else Trip(traffic.kind, traffic.axes, traffic.nbytes)
         for old, new in zip(step.operands, step.results, strict=True):
             if old in self.at:
@@ -71,7 +71,7 @@ class Grouping:
                 self.trips[new] = found
 
     def compute(self, step: Compute, traffic: Traffic | None) -> None:
-        """An operation: it joins a stage, or waits for what reads its results."""
+        """Add an operation: to a stage, or to the stage of its readers later."""
         operands = step_operands(step)
         made = [name for name in operands if name in self.at]
         prepared = step.node not in self.forward and step.node not in self.backward
@@ -99,7 +99,7 @@ class Grouping:
             self.at[name] = key
 
     def key(self, step: Compute, made: list[str]) -> Key:
-        """The stage of an operation: that of its operands, or a deeper one."""
+        """The stage of an operation: the stage of its operands, or a deeper one."""
         last = max((self.at[name] for name in made), default=None)
         learned = self.learned.get(step.results[0], "") if step.kernel != "view" else ""
         layer = layer_of(learned or step.where) or (last[1] if last else "")
@@ -111,7 +111,8 @@ class Grouping:
         return depth, layer, backward, axes
 
     def arrive(self, name: str, key: Key | None) -> None:
-        """A stage reads a value, or, None, it leaves the step; what travelled together has arrived."""
+        """Note that a stage reads a value, or that it leaves the step (None): all values of its messages have
+        arrived."""
         trip = self.trips.get(name)
         if trip is None:
             if key is not None and self.at.get(name, key) != key:
@@ -127,13 +128,13 @@ class Grouping:
                 self.at[other] = key
 
     def edge(self, source: Key | None, target: Key | None, kind="", axes=(), nbytes=0) -> None:
-        """Count what goes from stage to stage."""
+        """Count an edge from stage to stage."""
         count = self.edges.setdefault((source, target, kind, axes), [0, 0])
         count[0] += bool(kind)
         count[1] += nbytes
 
     def done(self, mesh: Mesh) -> Stages:
-        """The stages in order, once all steps were added."""
+        """The stages in order, after all steps were added."""
         for name in (self.plan.loss, *(value for _, value in (*self.plan.gradients, *self.plan.updates))):
             self.arrive(name, None)
         keys = sorted(self.modules, key=lambda key: (key[2], key[0]))
@@ -195,15 +196,15 @@ def _forward(plan: Plan) -> set[str]:
             if needed.intersection(step.results):
                 needed.update(step_operands(step))
                 nodes.add(step.node)
-        else:  # what travels together need not belong together
+        else:  # values in one message may be independent
             pairs = zip(step.operands, step.results, strict=True)
             needed.update(old for old, new in pairs if new in needed)
     return nodes
 
 
 def _backward(plan: Plan, forward: set[str]) -> set[str]:
-    """The operations that depend on the gradient of the loss, which is the first number that the backward pass makes;
-    what it prepares from values of the forward pass alone is not among them."""
+    """The operations that depend on the gradient of the loss, the first number that the backward pass creates. Leaves
+    out operations on values of only the forward pass."""
     known: set[str] = set()
     nodes = set()
     for step in plan.steps:

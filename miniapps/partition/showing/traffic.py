@@ -1,7 +1,7 @@
-"""Bytes that ranks send for each step of a plan on a mesh: counted, not measured.
+"""Counts the bytes that ranks send for each step of a plan on a mesh, without running it.
 
-Reductions by `block-tree` as `kernels.allreduce.cost` counts it; reshards and halos as what each rank needs and does
-not have, sent once.
+Reductions use `block-tree` and are counted by `kernels.allreduce.cost`. For reshards and halos each rank receives the
+elements that it lacks, once.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from miniapps.partition.planning.decide import ITEMSIZE, placed
 
 @dataclass(frozen=True)
 class Traffic:
-    """What a step sends: `kind` (all-reduce, reduce-scatter, all-gather, all-to-all, permute, halo), the axes that it
-    is about, the ranks of a group, and bytes of all ranks together."""
+    """The messages of a step: `kind` (all-reduce, reduce-scatter, all-gather, all-to-all, permute, halo), its axes, the
+    number of ranks in a group, and the bytes of all ranks together."""
 
     kind: str
     axes: tuple[str, ...]
@@ -34,7 +34,7 @@ class Traffic:
 
 
 class Counter:
-    """Counts for one plan on one mesh; a step that sends nothing has None."""
+    """Counts messages for one plan on one mesh; None for a step without messages."""
 
     def __init__(self, plan: Plan, mesh: Mesh):
         self.plan, self.mesh = plan, mesh
@@ -44,14 +44,14 @@ class Counter:
         self.schedule = cache(self._schedule)
 
     def step(self, step: Step) -> Traffic | None:
-        """What a step sends."""
+        """The messages of a step."""
         if isinstance(step, Reduce):
             return self.reduction(step)
         found = self.reshard(step) if isinstance(step, Reshard) else self.halo(step)
         return found if found and found.nbytes else None
 
     def reduction(self, step: Reduce) -> Traffic | None:
-        """Of an all-reduce or reduce-scatter over all groups of ranks that share the axes."""
+        """The messages of an all-reduce or reduce-scatter, over all groups of ranks that share the axes."""
         groups = {self.mesh.group(step.axes, rank) for rank in range(self.mesh.size)}
         size = len(next(iter(groups)))
         if size == 1:
@@ -80,8 +80,8 @@ class Counter:
         dtype: str,
         bounds: tuple[int, ...] | None,
     ):
-        """The block tree over the product of the blocks of `axes`, owned by a group, for n elements; of a scatter
-        with the `bounds` of the ranks' parts."""
+        """The schedule of the block tree over the product of the blocks of `axes`, owned by a group, for n elements;
+        `bounds`: of the ranks' parts in a reduce-scatter."""
         owner = {
             blocks: place
             for place, rank in enumerate(group)
@@ -93,7 +93,7 @@ class Counter:
         return reduction.schedule(len(group), owners=tuple(owner[blocks] for blocks in every))
 
     def reshard(self, step: Reshard) -> Traffic:
-        """Elements of the new cuts that each rank does not have of the old ones."""
+        """The messages of a reshard: elements of the new cuts that each rank lacks."""
         values, total, moved = self.plan.values, 0, set()
         for old, new in ((values[o], values[r]) for o, r in zip(step.operands, step.results, strict=True)):
             for rank in range(self.mesh.size):
@@ -109,7 +109,7 @@ class Counter:
         return Traffic(step.kind, axes, self.ranks(axes), total)
 
     def halo(self, step: Compute) -> Traffic | None:
-        """Places that windows read beyond what a rank owns, corners too."""
+        """The messages of a halo: places that windows read beyond a rank's own, corners included."""
         if not step.windows:
             return None
         total = 0
@@ -136,16 +136,16 @@ class Counter:
         return frozenset(found)
 
     def ranks(self, axes: Iterable[str]) -> int:
-        """How many ranks share the blocks of these axes."""
+        """The number of ranks that share the blocks of these axes."""
         carriers = {self.mesh.carrier(axis) for axis in axes} - {None}
         return prod(self.mesh.extent(carrier) for carrier in carriers if carrier)
 
     def elements(self, cut: Cut, rank: int) -> int:
-        """Elements of a value that a rank has."""
+        """The number of elements of a value that a rank holds."""
         return prod(len(self.places(dim, rank)) for dim in cut)
 
     def _places(self, dim: Dim, rank: int) -> frozenset[int]:
-        """The places of a dim that a rank has."""
+        """The places of a dim that a rank holds."""
         found = [0]
         for size, axis in dim:
             mine: Iterable[int] = range(size)

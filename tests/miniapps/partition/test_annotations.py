@@ -65,7 +65,7 @@ def test_of_two_priorities_the_first_flows_first():
 @pytest.mark.parametrize(
     ("annotations", "message"),
     [
-        ({"v": ("batch", None)}, "no parameter, buffer or input of that name; there are 0, w"),
+        ({"v": ("batch", None)}, "no parameter, buffer or input has this name; there are 0, w"),
         ({0: ("batch",)}, "1 dims for a tensor of shape"),
         ({0: ("rows", None)}, "no axis 'rows'; there are batch, heads, wide, stripes, long"),
         ({0: ("batch", "batch")}, "axis batch twice; leave one dim None"),

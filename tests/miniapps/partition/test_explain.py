@@ -56,7 +56,7 @@ def test_halos_are_counted_with_their_corners():
 
 def test_on_one_rank_nothing_travels():
     found = explained("unet", "dp", 1)
-    assert found["bytes"] == 0 and "Nothing travels." in as_text(found, "unet")
+    assert found["bytes"] == 0 and "The ranks send nothing." in as_text(found, "unet")
 
 
 def test_the_problem_does_not_depend_on_the_mesh():
@@ -69,7 +69,7 @@ def test_the_page_of_a_small_model(capsys):
     assert "mesh data=3: 3 ranks" in printed
     assert "batch        14       7  data=3      2 to 3" in printed
     assert "A step has 2 all-reduces;" in printed
-    assert "Every operation is cut as its operands are." in printed
+    assert "Every operation is cut like its operands." in printed
 
 
 def test_the_documented_page_is_what_is_printed(capsys):
@@ -116,7 +116,7 @@ def test_json_has_the_cut_of_every_value(capsys):
         (["mlp", "--blocks", "batch=²"], "a whole number from 1 to"),
         (["mlp", "--size", "width=0"], "a whole number from 1 to"),
         (["mlp", "--size", "width=9999999"], "choose smaller ones\ntorch: "),
-        (["gpt", "--size", "heads=3"], "width = 64 is no multiple of heads = 3"),
+        (["gpt", "--size", "heads=3"], "width = 64 is not a multiple of heads = 3"),
         (["unet", "--size", "height=25"], "height = 25: images are halved"),
         (["moe", "--size", "experts=1"], "choose 2 or more"),
         (["mlp", "--recipe", "dp+tp", "--map", "batch=data,hidden=data"], "data carries batch and hidden"),

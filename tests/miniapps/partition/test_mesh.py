@@ -43,7 +43,7 @@ def test_a_reduction_is_among_the_ranks_that_differ_along_its_carriers_alone():
     [
         ("data=2,model=2", "4 ranks, but the run has 3; start 4 ranks, or choose sizes whose product is 3"),
         ("data=3,data=1", "data is given twice"),
-        ("data", "no NAME=VALUE"),
+        ("data", "is not NAME=VALUE"),
         ("data=0", "^--mesh data=0: axis data: give a whole number from 1 to 10,000,000"),
         ("data=3,model=two", "^--mesh data=3,model=two: axis model: give a whole number"),
         ("data=-3", "a whole number"),

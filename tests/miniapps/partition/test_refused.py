@@ -74,7 +74,7 @@ DRAWING = {
 
 @pytest.mark.parametrize("name", DRAWING)
 def test_what_every_rank_would_draw_for_itself_is_refused(name):
-    assert "every rank would draw for itself" in refused(Step(DRAWING[name]))
+    assert "would differ between ranks" in refused(Step(DRAWING[name]))
 
 
 @pytest.mark.parametrize("draw", [torch.bernoulli, torch.rand_like, torch.randn_like, nn.functional.dropout])
@@ -109,7 +109,7 @@ def test_inputs_and_parameters_that_change_are_named():
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.complex64])
 def test_types_that_are_not_partitioned_are_named(dtype):
     text = refused(Step(torch.abs, dtype=dtype), torch.ones(6, 6, dtype=dtype))
-    assert f"is {str(dtype)[6:]}" in text and "float32 and float64" in text
+    assert f"is {str(dtype)[6:]}" in text and "float32 or float64" in text
 
 
 def test_autocast_inside_a_step_is_named():
