@@ -15,7 +15,13 @@ from collections.abc import Iterable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-READ = ("tools",)
+READ = (
+    "tools",
+    "miniapps/runner",
+    "miniapps/trace",
+    "miniapps/partition",
+    "miniapps/checkpoints",
+)
 CODE = (".py", ".cpp", ".hpp", ".h", ".cu", ".cuh")
 RULES = {
     r"\b(comes?|came) to\b(?! (an|the) end)": "name the result: is, gives, costs",

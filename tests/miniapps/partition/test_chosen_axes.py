@@ -12,7 +12,7 @@ def test_an_axis_is_named_once_and_order_makes_no_difference():
     model = models.model("gpt")
     names = [axis.name for axis in model.axes(model.Deck())][:2]
     assert chosen(model, model.Deck(), names) == chosen(model, model.Deck(), names[::-1])
-    with pytest.raises(ChoiceError, match="is named 2 times"):
+    with pytest.raises(ChoiceError, match="given 2 times"):
         chosen(model, model.Deck(), [names[0], *names])
 
 
@@ -23,7 +23,7 @@ def test_a_command_line_says_so_too_and_its_hash_is_one():
     }
     assert len(targets) == 1
     assert applications.target("mesh", [*said.split(), "batch"], 1) not in targets
-    with pytest.raises(ChoiceError, match="is named 2 times"):
+    with pytest.raises(ChoiceError, match="given 2 times"):
         applications.target("mesh", [*said.split(), "batch,batch"], 1)
-    with pytest.raises(applications.Refusal, match="is named 2 times"):
+    with pytest.raises(applications.Refusal, match="given 2 times"):
         applications.check("mesh", [*said.split(), "batch, batch"], 1)
