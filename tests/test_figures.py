@@ -60,7 +60,7 @@ def test_figures_of_a_page_are_those_of_the_result_files(name):
         ("[part=b; what=z] | {figure} | {n}", "| 4.0 | 1024"),
         ("[each what; n<1000] {what % over}: {n % over}", "x / y: 1\nz: 2"),
         ("[each part, n] {part % over}{n}", "a1\na2\nb1024"),
-        ("{what=z -> part % list}; {n>5000 -> part % list}", "a, b; none"),
+        ("{what=z -> part % list}; {n>5000 -> part % list}; {n=1 -> figure %.2f list}", "a, b; none; 1.25"),
         ("{what~/ -> part}{n=1 -> ends.1 %.0f percent}", "a75"),
         ("[a link](x.md) to {n=1 -> what}", "[a link](x.md) to x / y"),
         ("{ok=True -> what}", "z"),

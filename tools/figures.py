@@ -20,7 +20,7 @@ expression is
 %FORMAT is Python's, for `format()`; a text is written as it is. A measurement with a spread is written as median (min
 to max). WORDS: `rounds` adds their number, `median`, `min`, `max` and `n` (rounds) write that alone, `spread` only the
 content of the brackets; `percent`, `*1e6` scale. Where several rows are selected one of these says what is written of
-their medians: `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`; `list` writes each value once, and
+their medians: `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`; `list` writes each once, and
 "none" where no row is selected.
 """
 
@@ -161,7 +161,7 @@ def written(expression: str, names: Mapping[str, str], where: list[str]) -> str:
         return format(str(value), spec if spec.endswith("s") else "")
 
     if "list" in words:
-        return ", ".join(dict.fromkeys(map(text, values)))
+        return ", ".join(dict.fromkeys(text(middle(value)) for value in values))
     if many := [word for word in words if word in OF_MANY]:
         return text(OF_MANY[many[0]]([middle(value) for value in values]))
     if "over" in words:
