@@ -51,6 +51,7 @@ BECAUSE = {
     "halo exchange": "a message between ranks was lost or changed",
     "memory": "the state changed in memory",
     "input": "the runs started from different data",
+    "random state": "the runs drew other random numbers",
     "method": "the runs computed in different ways",
     "environment": "the runs had different machines or software",
 }

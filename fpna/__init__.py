@@ -12,6 +12,7 @@
 
 `wrap`       a communicator of mpi4py whose reductions keep a guarantee
 `record`     a trace of the program, which `fpna report` and `fpna divergence` read
+`watch`      a model of PyTorch: its modules, gradients and updates are recorded, so that the first that differs is named
 `ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
 `fpna.torch` operators of PyTorch whose sums have a chosen order, forward and backward (`import fpna.torch`)
 `load`       recorded runs as pandas frames, for `verdict`, `compare`, `variability`, `growth`, `scaling`; `timeline`
@@ -61,6 +62,8 @@ if TYPE_CHECKING:
     from miniapps.programs.handles import HandleWarning as HandleWarning
     from miniapps.programs.recording import Recording as Recording
     from miniapps.programs.recording import record as record
+    from miniapps.programs.watching import Watched as Watched
+    from miniapps.programs.watching import watch as watch
 
 HOMES = {
     "ChoiceError": "kernels.guarantees",
@@ -72,6 +75,7 @@ HOMES = {
     "NotATree": "kernels.sums.discover",
     "Recording": "miniapps.programs.recording",
     "Verdict": "analysis.api",
+    "Watched": "miniapps.programs.watching",
     "compare": "analysis.api",
     "ddp_hook": "miniapps.programs.ddp",
     "discover": "kernels.sums.discover",
@@ -84,6 +88,7 @@ HOMES = {
     "timeline": "analysis.api",
     "variability": "analysis.api",
     "verdict": "analysis.api",
+    "watch": "miniapps.programs.watching",
     "wrap": "miniapps.programs.communicator",
 }  # in which module each name lives
 

@@ -30,6 +30,7 @@ from analysis.divergence.from_messages import (
     of_total,
 )
 from analysis.divergence.from_states import after_a_step
+from analysis.divergence.from_watched import of_watched
 from analysis.divergence.later import farthest
 from analysis.divergence.points import FINAL, Comparison
 from analysis.divergence.recorded import common_of
@@ -37,7 +38,20 @@ from analysis.divergence.rounding import FEW, NOT_ROUNDING, OPEN, ROUNDING, Judg
 from analysis.divergence.scene import SHOWN, Scene
 from analysis.divergence.unlike import choices, environments, methods, unlike
 from analysis.load.frames import Frames
-from miniapps.trace.records import ADDED, COMPUTED, GLOBAL, INPUT, NODE, RECEIVED, SENT, SOURCE, TOTAL
+from miniapps.trace.records import (
+    ADDED,
+    COMPUTED,
+    GLOBAL,
+    INPUT,
+    NODE,
+    OPTIMIZER,
+    RECEIVED,
+    SENT,
+    SOURCE,
+    TOTAL,
+    WATCHED,
+    WEIGHTS,
+)
 
 LONG = 120  # characters of a command that is shown
 GROWN = 4 * FEW  # units in the last place from which on a later difference needs an explanation of its own
@@ -69,6 +83,7 @@ def _first_shown(scene: Scene) -> Cause:
     for prefix, judge in (
         (INPUT, of_input), (COMPUTED, of_computed), (NODE, of_node), (RECEIVED, of_received), (SOURCE, of_received),
         (TOTAL, of_total), (GLOBAL, of_global), (ADDED, of_block),
+        *((prefix, of_watched) for prefix in (*WATCHED, OPTIMIZER, WEIGHTS)),
     ):  # fmt: skip
         if at.name.startswith(prefix):
             return judge(scene, at.name.removeprefix(prefix))

@@ -5,6 +5,7 @@
 | `method` | the runs had other options that change the method, or made other choices from a clock: maybe intended |
 | `environment` | processors, libraries or settings differ; guarantees do not cover that |
 | `input` | the input differs (`input:*`), or the first records do, before any event |
+| `random state` | torch's random state differs as a watched model begins its forward pass |
 | `local kernel` | the result of a kernel or the blocks of one rank differ, and their inputs do not |
 | `halo exchange` | every block sent the same, and some received something else: a message was lost or changed |
 | `message order` | contributions are equal, the total and the recorded order of arrival of that sum differ; |
@@ -36,6 +37,7 @@ from analysis.divergence.rounding import OPEN, Judgement
 KERNEL, COLLECTIVE, ORDER, HALO, MEMORY, FROM_INPUT = (
     "local kernel", "collective", "message order", "halo exchange", "memory", "input"
 )  # fmt: skip
+RANDOM_STATE = "random state"
 METHOD, ENVIRONMENT = "method", "environment"
 UNDECIDED, INSIDE = "contributions or order", "order inside a rank"
 UNJUDGED = Judgement(OPEN, None, "")

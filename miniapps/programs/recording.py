@@ -11,7 +11,7 @@ import os
 import secrets
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,37 @@ class Recording:
         self._reductions: dict[str, dict[str, Any]] = {}
         self._observed: dict[int, Any] = {}
         self._steps: tuple[int, float] | None = None
+        self._at_end: list[Callable[[], None]] = []
+
+    @property
+    def rank(self) -> int:
+        """This rank of the recording's ranks."""
+        return int(self._comm.rank)
+
+    @property
+    def size(self) -> int:
+        """The number of ranks that record."""
+        return int(self._comm.size)
+
+    @property
+    def at_step(self) -> int:
+        """The step under way, 0 before the first."""
+        return self._steps[0] if self._steps else 0
+
+    def until_end(self, close: Callable[[], None]) -> None:
+        """Call `close` when the recording ends, before its trace closes."""
+        self._at_end.append(close)
+
+    def gathered(self, own: Any) -> list[Any]:
+        """What each rank gives, on all ranks. Collective."""
+        return list(self._comm.allgather(own))
+
+    def states(self, option: str, value: Any, records: Sequence[str]) -> None:
+        """State an option that decides on `records` (`TABLE:NAME` patterns): where two runs have other values, one may
+        lack these. Alike on all ranks."""
+        self._attributes["config"]["recording"][option] = value
+        self._attributes["options"][f"recording.{option}"] = {"records": list(records)}
+        self._tracer.attributes(config=self._attributes["config"], options=self._attributes["options"])
 
     def __enter__(self) -> Recording:
         comm = self._comm
@@ -128,6 +159,8 @@ class Recording:
     def __exit__(self, kind: object, error: object, traceback: object) -> None:
         if self._wrapped is not None:
             self._wrapped.observer = None
+        for close in self._at_end:
+            close()
         if kind is not None:
             with contextlib.suppress(TraceError):  # the program's own error is the one to tell
                 self._tracer.close(complete=False)

@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from miniapps.trace.records import GLOBAL, NODE, PASSING, SOURCE, TOTAL, is_state
+from miniapps.trace.records import GLOBAL, NODE, PASSING, SOURCE, TOTAL, WATCHED, is_state
 
 # Contributions of whole ranks, which depend on the blocks that each owns (miniapps.runner.watch).
 OF_A_RANK = re.compile(r"added:.* by rank \d+ of \d+")
@@ -81,11 +81,10 @@ def resized(name: str, a: Layout, b: Layout) -> bool:
 
 
 def any_matches(stated: Iterable[str], table: str, name: str) -> bool:
-    """Whether the `stated` rows of options include a row of this table and name. Patterns match records of states only,
-    unless they name records between states."""
-    return any(
-        (is_state(name) or of_passing(rows)) and fnmatchcase(f"{table}:{name}", rows) for rows in stated
-    )
+    """Whether the `stated` rows of options include a row of this table and name. Patterns match records of states and of
+    watched models only, unless they name records between states."""
+    own = is_state(name) or name.startswith(WATCHED)
+    return any((own or of_passing(rows)) and fnmatchcase(f"{table}:{name}", rows) for rows in stated)
 
 
 def of_passing(rows: str) -> bool:

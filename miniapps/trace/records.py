@@ -11,6 +11,13 @@ ADDED, TOTAL = "added:", "total:"
 GLOBAL = "global:"  # arrays that all ranks hold, gather or scatter together, by call, count and type
 LEFT = "left:"
 NODE = "node:"  # a value of a partitioned program, by blocks of the problem: the same for any owners
+# Of a watched model (miniapps.programs.watching), in the order of computation, each with the name of a module and its
+# class, or of a parameter.
+RANDOM, DATA, GIVEN, OUTPUT, LOSS, OUTPUT_GRADIENT, GRADIENT, UPDATE = WATCHED = (
+    "model.random:", "model.data:", "model.given:", "model.output:", "model.loss:", "model.gradient of output:",
+    "model.gradient:", "model.gradient for update:",
+)  # fmt: skip
+OPTIMIZER, WEIGHTS = "model.optimizer:", "model.weights:"  # state
 # Choices: the trees of a reduction by `trees`, with the reduction's name; the stages of a plan over a mesh.
 PACKING, STAGES = "packing:", "plan:stages"
 
@@ -28,8 +35,8 @@ PASSING = (SENT, RECEIVED, SOURCE, COMPUTED, ADDED, TOTAL, GLOBAL, LEFT)  # with
 
 
 def is_state(name: str) -> bool:
-    """Whether `name` is a record of a state or a result, not of inputs, messages or heads."""
-    return not name.startswith((*PASSING, NODE, INPUT, CHAIN))
+    """Whether `name` is a record of a state or a result, not of inputs, messages, a model's passes or heads."""
+    return not name.startswith((*PASSING, *WATCHED, NODE, INPUT, CHAIN))
 
 
 ARGUMENTS = "program.arguments"  # key of a program's arguments in its problem, under `fpna run`

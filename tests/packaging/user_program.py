@@ -3,6 +3,7 @@
 from typing import assert_type
 
 import numpy as np
+import torch
 from mpi4py import MPI
 
 import fpna
@@ -55,6 +56,10 @@ frames = [
     fpna.timeline("runs/a"),
 ]
 
+with fpna.record("runs/model") as of_model:
+    watched = fpna.watch(torch.nn.Linear(3, 2), of_model, every=10, modules=["layers.*", "head"])
+    assert_type(watched, fpna.Watched)
+    watched.close()
 hook = fpna.ddp_hook(MPI.COMM_WORLD, ordering="direct", accumulate="exact", wire="fp8")
 assert callable(hook)
 

@@ -1,0 +1,337 @@
+"""A model of PyTorch under watch: every module, gradient and update is recorded, in the order of computation."""
+
+from __future__ import annotations
+
+import fnmatch
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from miniapps.errors import UsageError
+from miniapps.programs.buffers import numbers
+from miniapps.system.device import host
+from miniapps.trace.records import (
+    DATA,
+    GIVEN,
+    GRADIENT,
+    LOSS,
+    OPTIMIZER,
+    OUTPUT,
+    OUTPUT_GRADIENT,
+    RANDOM,
+    UPDATE,
+    WATCHED,
+    WEIGHTS,
+)
+
+if TYPE_CHECKING:
+    import torch
+
+    from miniapps.programs.recording import Recording
+
+RANGES = 16  # parts of a weight that are recorded by themselves
+LEAST = 4096  # elements of a part
+
+
+def watch(
+    model: torch.nn.Module,
+    recording: Recording,
+    *,
+    optimizer: torch.optim.Optimizer | None = None,
+    every: int = 1,
+    modules: str | Sequence[str] = "*",
+) -> Watched:
+    """Record what `model` computes into `recording`, until that ends or `close` is called; nothing else in the loop
+    changes.
+
+    Recorded are, in the order of computation: random state and inputs of the model; of each module its inputs, where
+    code between modules made them, and its outputs; the loss; gradients of outputs and of parameters; with `optimizer`
+    the gradients that it takes, its state, and weights and buffers after it. `every`: record steps whose number is a
+    multiple. `modules`: patterns of the names of modules (`"layers.*"`), of which alone inputs and outputs are
+    recorded. `fpna divergence` then names the first operation that differs between two runs.
+
+    Collective over the ranks of the recording. DistributedDataParallel is looked through; a compiled module is watched
+    from outside. Raises UsageError on all ranks where they watch other modules, or `every` is below 1.
+    """
+    if every < 1:
+        raise UsageError(f"fpna.watch: every={every}; record every step (1) or a multiple")
+    patterns = (modules,) if isinstance(modules, str) else tuple(modules)
+    watched = Watched(model, recording, optimizer, every, patterns)
+    recording.until_end(watched.close)
+    return watched
+
+
+class Watched:
+    """A model under watch; made by `watch`."""
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        recording: Recording,
+        optimizer: torch.optim.Optimizer | None,
+        every: int,
+        patterns: tuple[str, ...],
+    ):
+        self._model, self._recording, self._every, self._patterns = inner(model), recording, every, patterns
+        self._optimizer = optimizer
+        self._names = {id(p): name for name, p in self._model.named_parameters()}
+        self._seen: dict[int, tuple[weakref.ref[Any], int]] = {}  # tensors that this step has recorded
+        self._handles: list[Any] = []
+        self._require_alike()
+        sharded = any(map(is_distributed, self._model.parameters()))
+        rows = {prefix: f"fingerprints:{prefix}*" for prefix in WATCHED}
+        recording.states("every", every, ["fingerprints:model.*"])
+        recording.states("modules", list(patterns), [rows[each] for each in (GIVEN, OUTPUT, OUTPUT_GRADIENT)])
+        recording.states(
+            "optimizer",
+            optimizer is not None,
+            [rows[UPDATE], f"fingerprints:{OPTIMIZER}*", f"fingerprints:{WEIGHTS}*"],
+        )
+        recording.states("sharded", sharded, [rows[GRADIENT]])
+        self._attach()
+        self._state()
+
+    def close(self) -> None:
+        """Stop recording: all hooks are removed."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def _require_alike(self) -> None:
+        own = [f"module {name} ({type(module).__name__})" for name, module in self._watched()]
+        own += [f"parameter {name} {tuple(p.shape)}" for name, p in self._model.named_parameters()]
+        ranks = self._recording.gathered(own)
+        for rank, other in enumerate(ranks):
+            if other != ranks[0]:
+                pairs = zip([*ranks[0], "nothing"], [*other, "nothing"], strict=False)
+                first, there = next(pair for pair in pairs if pair[0] != pair[1])
+                raise UsageError(
+                    f"fpna.watch: ranks watch other modules: {first} on rank 0, {there} on rank {rank}; "
+                    "build the same model on all ranks"
+                )
+
+    def _watched(self) -> Iterator[tuple[str, torch.nn.Module]]:
+        """The modules whose inputs and outputs are recorded, children before parents' hooks: by name."""
+        compiled: list[str] = []
+        for name, module in self._model.named_modules():
+            if any(name.startswith(f"{outer}.") for outer in compiled):
+                continue
+            if name and is_compiled(module):
+                compiled.append(name)
+            if name and any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns):
+                yield name, module
+
+    def _attach(self) -> None:
+        model = self._model
+        self._handles.append(model.register_forward_pre_hook(self._enter, with_kwargs=True))
+        for name, module in self._watched():
+            label = f"{name} ({type(module).__name__})"
+            self._handles.append(module.register_forward_pre_hook(self._before(label), with_kwargs=True))
+            self._handles.append(module.register_forward_hook(self._after(label)))
+        label = f"model ({type(model).__name__})"
+        self._handles.append(model.register_forward_hook(self._after(label)))
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad and not is_distributed(
+                parameter
+            ):  # whose gradients are sums over ranks
+                hook = self._accumulated(name)
+                self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
+        self._handles.append(Backward(self._loss))
+        if self._optimizer is not None:
+            self._handles.append(self._optimizer.register_step_pre_hook(self._update))
+            self._handles.append(self._optimizer.register_step_post_hook(self._updated))
+
+    def _enter(self, module: Any, args: Any, kwargs: Any) -> None:
+        """A forward pass of the model begins."""
+        if not self._recorded() or in_backward():
+            return
+        self._seen.clear()
+        self._random()
+        for path, tensor in tensors({"": args, **kwargs}):
+            self._record(f"{DATA}{path or '0'}", tensor)
+
+    def _before(self, label: str) -> Any:
+        def hook(module: Any, args: Any, kwargs: Any) -> None:
+            if not self._recorded() or in_backward():
+                return
+            for path, tensor in tensors({"": args, **kwargs}):
+                self._record(f"{GIVEN}{label}{path}", tensor)
+
+        return hook
+
+    def _after(self, label: str) -> Any:
+        def hook(module: Any, args: Any, output: Any) -> None:
+            if not self._recorded() or in_backward():
+                return
+            for path, tensor in tensors(output):
+                if self._record(f"{OUTPUT}{label}{path}", tensor) and tensor.requires_grad:
+                    tensor.register_hook(self._slope(f"{OUTPUT_GRADIENT}{label}{path}"))
+
+        return hook
+
+    def _slope(self, name: str) -> Any:
+        def hook(gradient: torch.Tensor) -> None:
+            if self._handles:
+                self._local(name, gradient)
+
+        return hook
+
+    def _accumulated(self, name: str) -> Any:
+        def hook(parameter: torch.Tensor) -> None:
+            if self._recorded() and parameter.grad is not None:
+                self._local(f"{GRADIENT}{name}", parameter.grad)
+
+        return hook
+
+    def _loss(self, roots: Sequence[torch.Tensor]) -> None:
+        if self._recorded():
+            for i, root in enumerate(roots):
+                self._local(f"{LOSS}{i or ''}", root)
+
+    def _update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        """The optimiser is about to take the gradients."""
+        if self._recorded():
+            for name, parameter in self._updated_parameters():
+                if parameter.grad is not None:
+                    self._whole(f"{UPDATE}{name}", parameter.grad)
+
+    def _updated(self, optimizer: Any, args: Any, kwargs: Any) -> None:
+        if self._recorded():
+            self._state()
+
+    def _updated_parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for group in self._optimizer.param_groups if self._optimizer is not None else ():
+            for parameter in group["params"]:
+                if name := self._names.get(id(parameter)):
+                    yield name, parameter
+
+    def _state(self) -> None:
+        """State of the optimiser, weights and buffers."""
+        if self._optimizer is not None:
+            for name, parameter in self._updated_parameters():
+                for key, tensor in sorted(self._optimizer.state.get(parameter, {}).items()):
+                    if is_tensor(tensor):
+                        self._whole(f"{OPTIMIZER}{name}.{key}", tensor)
+        for name, parameter in self._model.named_parameters():
+            self._whole(f"{WEIGHTS}{name}", parameter)
+        for name, buffer in self._model.named_buffers():
+            self._local(f"{WEIGHTS}{name}", buffer)
+
+    def _random(self) -> None:
+        import torch
+
+        self._recording.fingerprint(f"{RANDOM}torch", torch.get_rng_state())
+        if torch.cuda.is_initialized():
+            self._recording.fingerprint(f"{RANDOM}cuda", torch.cuda.get_rng_state())
+
+    def _recorded(self) -> bool:
+        """Whether the step under way is recorded."""
+        return bool(self._handles) and self._recording.at_step % self._every == 0
+
+    def _record(self, name: str, tensor: torch.Tensor) -> bool:
+        """Record a tensor that this forward pass has not recorded; whether it did."""
+        version = version_of(tensor)
+        known = self._seen.get(id(tensor))
+        if known is not None and known[0]() is tensor and known[1] == version:
+            return False
+        self._seen[id(tensor)] = weakref.ref(tensor), version
+        self._local(name, tensor)
+        return True
+
+    def _local(self, name: str, tensor: torch.Tensor) -> None:
+        """Record a tensor of this rank."""
+        self._recording.fingerprint(name, tensor.detach())
+
+    def _whole(self, name: str, tensor: torch.Tensor) -> None:
+        """Record a tensor that all ranks hold, or hold in parts, by ranges of the whole; the rank that records it
+        follows from its name. Collective for a DTensor."""
+        whole = tensor.detach()
+        if is_distributed(whole):
+            whole = whole.full_tensor()  # type: ignore[attr-defined]
+        if sum(name.encode()) % self._recording.size != self._recording.rank:
+            return
+        for first, rows in ranges(host(numbers(whole, name))):
+            self._recording.fingerprints(name, rows, range(first, first + len(rows)))
+
+
+class Backward:
+    """While it is attached, `call` gets the roots of every backward pass before that begins."""
+
+    def __init__(self, call: Any):
+        import torch
+
+        self._module, self._plain = torch.autograd, torch.autograd.backward
+        plain = self._plain
+
+        def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            call([tensors] if is_tensor(tensors) else list(tensors))
+            return plain(tensors, *args, **kwargs)
+
+        self._own = backward
+        self._module.backward = backward
+
+    def remove(self) -> None:
+        if self._module.backward is self._own:
+            self._module.backward = self._plain
+
+
+def inner(model: torch.nn.Module) -> torch.nn.Module:
+    """The user's module inside DistributedDataParallel."""
+    from torch.nn.parallel import DistributedDataParallel
+
+    return model.module if isinstance(model, DistributedDataParallel) else model
+
+
+def is_compiled(module: torch.nn.Module) -> bool:
+    return hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None
+
+
+def is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
+
+
+def is_distributed(tensor: torch.Tensor) -> bool:
+    """Whether `tensor` is a DTensor, which ranks hold in parts."""
+    return hasattr(tensor, "full_tensor")
+
+
+def in_backward() -> bool:
+    """Whether autograd is running, as where a checkpoint computes activations again."""
+    import torch
+
+    return bool(torch._C._current_graph_task_id() != -1)
+
+
+def version_of(tensor: torch.Tensor) -> int:
+    """The count of changes in place; tensors of inference mode have none."""
+    return -1 if tensor.is_inference() else tensor._version
+
+
+def tensors(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
+    """(place, tensor) of all tensors in nested lists, tuples, mappings and dataclasses; a single one has no place."""
+    if is_tensor(value):
+        yield path, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from tensors(item, f"{path}.{key}" if key != "" else path)
+    elif isinstance(value, list | tuple):
+        for i, item in enumerate(value):
+            yield from tensors(item, f"{path}[{i}]" if len(value) > 1 else path)
+    elif hasattr(type(value), "__dataclass_fields__"):
+        for key in type(value).__dataclass_fields__:
+            yield from tensors(getattr(value, key), f"{path}.{key}")
+
+
+def ranges(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """(first range, (ranges, elements)) of the flat array, cut as its number of elements says: at most RANGES + 1."""
+    flat = np.ascontiguousarray(array).reshape(-1)
+    length = max(LEAST, -(-len(flat) // RANGES))
+    whole = len(flat) // length
+    if whole:
+        yield 0, flat[: whole * length].reshape(whole, length)
+    if len(flat) > whole * length:
+        yield whole, flat[np.newaxis, whole * length :]

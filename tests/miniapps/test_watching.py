@@ -1,0 +1,125 @@
+"""`fpna.watch`: what is recorded of a model, where two trainings part, and models that are hard to watch."""
+
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch")
+from torch import nn  # noqa: E402
+
+import fpna  # noqa: E402
+from miniapps.errors import UsageError  # noqa: E402
+from miniapps.trace import read_run  # noqa: E402
+from tests.miniapps.watched_faults import KINDS, MODELS, case, judged, train  # noqa: E402
+
+
+def recorded(run):
+    """Names of the fingerprints of rank 0, each once, in their order."""
+    (trace,) = read_run(run)
+    return list(dict.fromkeys(trace.names[n] for n in trace.tables["fingerprints"]["name"]))
+
+
+def learn(out, model, steps=2, optimizer=True, batch=lambda: torch.randn(4, 64), **options):
+    torch.manual_seed(3)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1) if optimizer else None
+    with fpna.record(out, name="test") as r:
+        watched = fpna.watch(model, r, optimizer=optimizer, **options)
+        for step in range(1, steps + 1):
+            r.step(step)
+            loss = model(batch()).square().sum()
+            loss.backward()
+            if optimizer:
+                optimizer.step()
+    return watched
+
+
+@pytest.mark.parametrize("seed", range(2 * len(KINDS)))
+def test_a_fault_is_named(seed, tmp_path):
+    """A few drawn cases; `python -m tests.miniapps.watched_faults` draws hundreds."""
+    _, _, verdict, answer = case(31_000 + seed, tmp_path, {})
+    assert verdict in ("right", "masked"), answer
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_same_training_twice_is_equal(name, tmp_path):
+    for out in ("a", "b"):
+        train(tmp_path / out, name)
+    assert judged(tmp_path / "a", tmp_path / "b") is None
+
+
+def test_records_stand_in_the_order_of_computation(tmp_path):
+    learn(tmp_path / "a", nn.Sequential(nn.Linear(64, 5), nn.ReLU(inplace=True)), steps=1)
+    names = [name.removesuffix(" by rank") for name in recorded(tmp_path / "a")]
+    begin = names.index("model.random:torch")
+    assert names[begin:] == [
+        "model.random:torch", "model.data:0", "model.output:0 (Linear)", "model.output:1 (ReLU)", "model.loss:",
+        "model.gradient of output:1 (ReLU)", "model.gradient of output:0 (Linear)", "model.gradient:0.bias",
+        "model.gradient:0.weight",
+        "model.gradient for update:0.weight", "model.gradient for update:0.bias",
+    ]  # fmt: skip
+    assert names[:begin] == ["model.weights:0.weight", "model.weights:0.bias"]
+
+
+def test_nothing_stays_behind(tmp_path):
+    model, plain = nn.Linear(64, 3), torch.autograd.backward
+    learn(tmp_path / "a", model)
+    assert torch.autograd.backward is plain
+    assert not (model._forward_hooks or model._forward_pre_hooks or model.weight._post_accumulate_grad_hooks)
+    model(torch.randn(2, 64)).sum().backward()  # no record, and no error
+
+
+def test_every_and_modules_choose_what_is_recorded(tmp_path):
+    model = nn.Sequential(nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 2))
+    learn(tmp_path / "a", model, steps=6, every=3, modules="2")
+    (trace,) = read_run(tmp_path / "a")
+    assert set(trace.tables["fingerprints"]["step"]) == {0, 3, 6}
+    outputs = [name for name in recorded(tmp_path / "a") if "output" in name]
+    assert {name.partition(":")[2].split()[0] for name in outputs} == {"2"}
+    with pytest.raises(UsageError, match="every=0"):
+        learn(tmp_path / "b", model, every=0)
+
+
+def test_outputs_of_other_kinds(tmp_path):
+    class Answers(nn.Module):
+        def forward(self, x):
+            return {"y": x * 2, "rest": (x + 1, "text", None, [x - 1])}
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.answers = Answers()
+
+        def forward(self, x):
+            found = self.answers(x)
+            return found["y"] + found["rest"][0]
+
+    learn(tmp_path / "a", Model(), optimizer=False, batch=lambda: torch.randn(4, 3, requires_grad=True))
+    names = [name.removesuffix(" by rank") for name in recorded(tmp_path / "a")]
+    assert [name for name in names if name.startswith("model.output:")] == [
+        "model.output:answers (Answers).y", "model.output:answers (Answers).rest[0]",
+        "model.output:answers (Answers).rest[3]", "model.output:model (Model)",
+    ]  # fmt: skip
+
+
+def test_without_gradients_and_in_inference_mode(tmp_path):
+    model = nn.Sequential(nn.Linear(64, 5), nn.ReLU())
+    with fpna.record(tmp_path / "a", name="test") as r:
+        fpna.watch(model, r)
+        with torch.no_grad():
+            model(torch.ones(2, 64))
+        with torch.inference_mode():
+            model(torch.ones(2, 64))
+    (trace,) = read_run(tmp_path / "a")
+    outputs = [n for n in trace.tables["fingerprints"]["name"] if trace.names[n].startswith("model.output:1")]
+    assert len(outputs) == 2
+
+
+def test_a_compiled_module_is_watched_from_outside(tmp_path):
+    model = nn.Sequential(
+        nn.Linear(64, 8), torch.compile(nn.Sequential(nn.Linear(8, 8), nn.Tanh()), backend="eager")
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        learn(tmp_path / "a", model)
+    names = [name for name in recorded(tmp_path / "a") if name.startswith("model.output:")]
+    assert [name.split(":")[1].split()[0] for name in names] == ["0", "1"]
