@@ -141,7 +141,7 @@ class Found:
         rows += [
             {"for": "your MPI program", "command": f"{start}-n 4 fpna run -- ./your_app"},
             {"for": "your mpi4py program", "command": 'comm = fpna.wrap(MPI.COMM_WORLD, "layout")'},
-            {"for": "your PyTorch training", "command": "model.register_comm_hook(None, fpna.ddp_hook())"},
+            {"for": "your PyTorch training", "command": "fpna.watch(model, recording)"},
             {
                 "for": "this suite's mini-apps",
                 "command": f"{start}-n 4 fpna coupled" + ("" if find_spec("torch") else " --closure physics"),
