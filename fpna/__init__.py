@@ -12,7 +12,7 @@
 
 `wrap`       a communicator of mpi4py whose reductions keep a guarantee
 `record`     a trace of the program, which `fpna report` and `fpna divergence` read
-`watch`      a model of PyTorch: its modules, gradients and updates are recorded, so that the first that differs is named
+`watch`      a model of PyTorch records its modules, gradients and updates; `divergence` names the first that differs
 `ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
 `fpna.torch` operators of PyTorch whose sums have a chosen order, forward and backward (`import fpna.torch`)
 `load`       recorded runs as pandas frames, for `verdict`, `compare`, `variability`, `growth`, `scaling`; `timeline`

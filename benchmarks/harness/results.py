@@ -36,7 +36,9 @@ def _processor() -> str:
         first.setdefault(name.strip(), value.strip())
     if "model name" not in first:
         return platform.processor()
-    numbers = [f"{name.removeprefix('cpu ')} {first[name]}" for name in ("cpu family", "model") if name in first]
+    numbers = [
+        f"{name.removeprefix('cpu ')} {first[name]}" for name in ("cpu family", "model") if name in first
+    ]
     return " ".join([first["model name"], *([f"({', '.join(numbers)})"] if numbers else [])])
 
 
