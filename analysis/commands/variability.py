@@ -141,13 +141,13 @@ def run(options: argparse.Namespace) -> Answer:
     compared = pairs(frames, against)
     if options.by:
         frame = by_factor(frames, options.by, against, compared)
-        name, tables = f"variability-by-{options.by}", [factor_table(frame, options.by)]
+        name, tables, equal = f"variability-by-{options.by}", [factor_table(frame, options.by)], []
     else:
         frame = variability(frames, against, compared)
-        name = "variability"
-        tables = [(f"Variability: {cell}", table) for cell, table in variability_tables(frame)]
+        name, (tables, equal) = "variability", variability_tables(frame)
+        tables = [(f"Variability: {title}", table) for title, table in tables]
     warn(frames)
-    shown: list[Part] = [Bold(verdict), "", *tables]
+    shown: list[Part] = [Bold(verdict), "", *tables, *equal]
     whole = {"pairs": frame_of(compared)} if options.csv or options.json else {}
     return Answer(frames, {name: frame, **whole}, shown, verdict=verdict)
 

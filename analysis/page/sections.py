@@ -13,6 +13,7 @@ from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSI
 
 FOLD_FROM = 16  # rows of a table, above which it is folded
 OPEN = 3  # tables of a section, above which all are folded
+ON = " on "  # in the names of columns that have one quantity on several rank counts
 SIGNS = {
     FAILED: "✗",
     HOLDS: "✓",
@@ -61,6 +62,16 @@ class Table:
     def shown(self) -> tuple[str, ...]:
         """The columns below whose headings the rows of `parts` stand."""
         return tuple(column for column in self.columns if not self.by or column != self.by)
+
+    @property
+    def headings(self) -> list[str]:
+        """`shown` as it is read from left to right: of columns such as `share on 2`, `share on 4` one after the other,
+        the first has the whole name, the others `on 4`."""
+        starts = [column.rpartition(ON)[0] for column in self.shown]
+        return [
+            column.removeprefix(start).strip() if start and start == before else column
+            for column, start, before in zip(self.shown, starts, ["", *starts], strict=False)
+        ]
 
     @property
     def parts(self) -> list[tuple[object, list[tuple[object, ...]]]]:
@@ -127,6 +138,23 @@ def filled(table: Table) -> Table:
     return replace(
         table, columns=tuple(table.columns[i] for i in kept), rows=[tuple(row[i] for i in kept) for row in table.rows]
     )  # fmt: skip
+
+
+def said_once(table: Table, but: str = "") -> tuple[Table, str]:
+    """`table` without the columns, other than the first and `but`, in which all of several rows have one text, and
+    these as words for its title: `; in all rows: ranks 4, runs 12`. Empty where there is none."""
+    first = 1 if table.by and table.columns[0] == table.by else 0
+    same = [
+        i
+        for i, column in enumerate(table.columns)
+        if i != first and column not in (table.by, but) and len({str(row[i]) for row in table.rows}) == 1
+    ]
+    texts = [f"{table.columns[i]} {text}" for i in same if (text := str(table.rows[0][i]))]
+    if len(table.rows) < 2 or not texts:
+        return table, ""
+    kept = [i for i in range(len(table.columns)) if i not in same]
+    columns, rows = tuple(table.columns[i] for i in kept), [tuple(row[i] for i in kept) for row in table.rows]
+    return replace(table, columns=columns, rows=rows), f"; in all rows: {', '.join(texts)}"
 
 
 def verdicts(sections: Iterable[Section]) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -15,10 +14,11 @@ from analysis.divergence.calls import CALLS
 from analysis.divergence.steps import GROWTH
 from analysis.headline import BADGES, badge
 from analysis.load.frames import Frames
-from analysis.page.sections import Mark, Shown, Table, lines_of
+from analysis.page.sections import Mark, Shown, Table, lines_of, said_once
 from analysis.page.text import below, number
+from analysis.pairs import EACH_OTHER
 from analysis.regions import regions, summary
-from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight
+from analysis.verdict import DIFFERS, UNTESTED, Group, by_weight, counted
 
 MOST_RUNS = 12  # of which each is shown
 MOST_KINDS = 3  # of more runs, of which one is shown
@@ -80,10 +80,10 @@ def alone(groups: list[Group]) -> list[str]:
 
 
 VARIABILITY = (
+    Shown("against", lambda row: row.against if row.against == EACH_OTHER else f"against {row.against}"),
     Shown("name", lambda row: row.name),
     Shown("of", lambda row: "blocks" if row.kind == "fingerprints" else "values"),
     Shown("step", lambda row: row.step, number=True),
-    Shown("against", lambda row: row.against),
     Shown("pairs", lambda row: row.pairs, number=True),
     Shown("distinct", lambda row: f"{row.distinct} of {row.runs}", number=True),
     Shown("effective", lambda row: number(row.effective), number=True),
@@ -92,26 +92,48 @@ VARIABILITY = (
     Shown("V_c", lambda row: number(row.v_c_mean), number=True),
     Shown("max ULP", lambda row: number(row.ulp_max), number=True),
     Shown("undefined", lambda row: row.undefined or "", number=True),
-    Shown("p at 95 %", lambda row: below(row.bound), number=True),
 )
 
 
-def variability_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
-    """(cell, table) of what `variability` returned: runs that are judged against each other. Folded where no difference
-    was seen."""
-    tables = []
+def variability_tables(frame: pd.DataFrame) -> tuple[list[tuple[str, Table]], list[str]]:
+    """([(title, table)], sentences) of what `variability` returned: a table for each cell, runs that are judged against
+    each other, of the names that differ; the others are counted in the title. Of cells in which nothing differs there
+    are sentences."""
+    tables, alike = [], dict[str, list[str]]()
     for cell, same in frame.groupby("cell", sort=False):
-        few, left = same, same["name"].nunique() - MOST_NAMES
-        if left > 0:
-            far = same.groupby("name", sort=False)[["v_c_max", "ulp_max"]].max().fillna(0.0)
+        differ = (same["v_c_max"] > 0) | (same["distinct"] > 1)
+        if not differ.any():
+            alike.setdefault(_equal_names(same), []).append(cell)
+            continue
+        some = same[differ].sort_values("against", key=lambda of: of != EACH_OTHER, kind="stable")
+        title, names = cell, some["name"].nunique()
+        if names > MOST_NAMES:
+            far = some.groupby("name", sort=False)[["v_c_max", "ulp_max"]].max().fillna(0.0)
             ordered = far.sort_values(["v_c_max", "ulp_max"], ascending=False, kind="stable")
-            few = same[same["name"].isin(ordered.index[:MOST_NAMES])]
-        table = lines_of(few, VARIABILITY, folded=not (same["v_c_max"] > 0).any())
-        if left > 0:
-            rest = (f"and {left:,} more names", *[""] * (len(table.columns) - 1))
-            table = replace(table, rows=[*table.rows, rest])
-        tables.append((cell, table))
-    return tables
+            some = some[some["name"].isin(ordered.index[:MOST_NAMES])]
+            title += f"; the {MOST_NAMES} of {names:,} names that differ most"
+        for against, equal in same[~differ].groupby("against", sort=False):
+            between = "among these runs" if against == EACH_OTHER else f"from {against}"
+            title += f"; {_equal_names(equal)} {between}"
+        table, once = said_once(lines_of(some, VARIABILITY, by="against"))
+        tables.append((title + once, table))
+    sentences = [f"{'; '.join(cells)}: {what}." for what, cells in alike.items()]
+    return tables, sentences
+
+
+def _equal_names(same: pd.DataFrame) -> str:
+    """`9 names do not differ (p < 53 %)`, of rows of `variability` without a difference."""
+    count, pairs = same["name"].nunique(), same["pairs"] > 0
+    if not pairs.any():
+        return f"{counted(count, 'name')}, no other run to compare with"
+    bounds = sorted({below(bound) for bound in same["bound"]} - {""})
+    p = f" (p {' or '.join(bounds)} at 95 %)" if bounds else ""
+    return f"{count:,} {'name does' if count == 1 else 'names do'} not differ{p}"
+
+
+def never_differ(count: int) -> str:
+    """`9 names never differ`."""
+    return f"{count:,} {'name never differs' if count == 1 else 'names never differ'}"
 
 
 OF_LEVELS = (
@@ -238,7 +260,7 @@ def steps_table(frame: pd.DataFrame, steps: int = 7, most: int = 25) -> tuple[st
         title += f"; {most} of {len(names):,} names, which differ most"
         names = [name for name in names if name in first]
     if equal:
-        title += f"; {equal:,} {'name never differs' if equal == 1 else 'names never differ'}"
+        title += f"; {never_differ(equal)}"
     cells = {
         (row.name, row.step): f"{row.differing}/{row.elements}"
         if row.kind == "fingerprints"

@@ -150,18 +150,13 @@ def _variability(frames: Frames, against: Id | None, compared: list[Pairs], labe
             "Variability",
             "There are no two complete runs to compare, so nothing can be said about it.",
         )
-    tables = [
-        (f"{cell}: no difference in any name" if table.folded else cell, table)
-        for cell, table in variability_tables(frame[frame["pairs"] > 0])
-    ]
+    tables, equal = variability_tables(frame[frame["pairs"] > 0])
     if len(tables) > OPEN:
         tables = [(title, replace(table, folded=True)) for title, table in tables]
     intro = (
-        "At the last step that all runs recorded. Run-to-run variation (against each other) is kept apart "
-        "from the difference to the reference, which also holds the change of algorithm. The last column "
-        "is filled where no difference was seen: with 95 % confidence the probability of one per run is "
-        "below it."
+        "At the last step that all runs recorded. Run-to-run variation (each other) is kept apart from the difference "
+        "to the reference, which also holds the change of algorithm. Only names that differ have a row. Where "
+        "no difference was seen, the probability p of one per run is below the bound, with 95 % confidence."
     )
-    return Section(
-        "variability", "Variability", "", intro, figures.variability_figures(compared, labels), tables
-    )
+    drawn = figures.variability_figures(compared, labels)
+    return Section("variability", "Variability", "", intro, drawn, tables, notes=equal)

@@ -53,7 +53,7 @@ def read(overview: Overview, options: argparse.Namespace | None) -> Known:
 
 def tables(known: Known) -> list[tuple[str, Table]]:
     """The laws of each cell."""
-    return growth_tables(known.laws, known.tolerance)
+    return growth_tables(known.laws, known.tolerance, known.differences)
 
 
 def sections(known: Known) -> list[Section]:

@@ -7,14 +7,17 @@ from collections.abc import Mapping
 import numpy as np
 import pandas as pd
 
-from analysis.page.sections import Shown, Table, lines_of
-from analysis.page.tables import MOST_NAMES
+from analysis.page.sections import Shown, Table, filled, lines_of, said_once
+from analysis.page.tables import MOST_NAMES, never_differ
 from analysis.page.text import interval, number
 from analysis.power import power_note
 
 
-def growth_tables(fitted: pd.DataFrame, tolerance: float) -> list[tuple[str, Table]]:
-    """(title, table) of the laws `fitted` by cell: values against `tolerance`, and blocks."""
+def growth_tables(
+    fitted: pd.DataFrame, tolerance: float, differences: pd.DataFrame
+) -> list[tuple[str, Table]]:
+    """(title, table) of the laws `fitted` by cell: values against `tolerance`, and blocks. Names that never differ in
+    `differences`, which the laws were fitted to, are counted in the title."""
     tables = []
     for (cell, reference), same in fitted.groupby(["cell", "reference"], sort=False):
         for kind, what in (
@@ -27,13 +30,23 @@ def growth_tables(fitted: pd.DataFrame, tolerance: float) -> list[tuple[str, Tab
                 if len(some) > MOST_NAMES:
                     title += f"; the {MOST_NAMES} largest of {len(some):,} names"
                     some = some.loc[sorted(some["largest"].fillna(0).nlargest(MOST_NAMES).index)]
-                tables.append((title, law_table(some, "name", unit="step")))
+                own = differences[(differences["cell"] == cell) & (differences["kind"] == kind)]
+                if equal := int((own.groupby("name")["differing"].max() == 0).sum()):
+                    title += f"; {never_differ(equal)}"
+                table, once = law_table(some, "name", unit="step")
+                tables.append((title + once, table))
     return tables
 
 
-def law_table(laws: pd.DataFrame, key: str, unit: str) -> Table:
-    """One row per row of `laws`, which has the columns `law.LAW` and one that names the row, `key`. `unit`: what growth
-    is per, such as "step"."""
+def law_table(laws: pd.DataFrame, key: str, unit: str) -> tuple[Table, str]:
+    """(table, what is so in all its rows, as words for its title): one row per row of `laws`, which has the columns
+    `law.LAW` and one that names the row, `key`. `unit`: what growth is per, such as "step". Columns in which no row has
+    anything are left out, and the same text in all rows is said once."""
+    remarks = [_remarks(row, unit) for row in laws.itertuples(index=False)]
+    of_rates = [own for own, rate in zip(remarks, laws["rate"], strict=True) if rate == rate]
+    common = (
+        [text for text in of_rates[0] if all(text in own for own in of_rates)] if len(of_rates) > 1 else []
+    )
     columns = [
         Shown(key, lambda row: getattr(row, key)),
         Shown("samples", lambda row: row.samples, number=True),
@@ -47,9 +60,11 @@ def law_table(laws: pd.DataFrame, key: str, unit: str) -> Table:
         ),
         Shown("observed", lambda row: _observed(row), number=True),
     ]
-    if any(remark(row, unit) for row in laws.itertuples(index=False)):
-        columns.append(Shown("remark", lambda row: remark(row, unit)))
-    return lines_of(laws, columns)
+    columns.append(
+        Shown("remark", lambda row: "; ".join(each for each in _remarks(row, unit) if each not in common))
+    )
+    table, once = said_once(filled(lines_of(laws, columns)))
+    return table, once + (f"; of all rates: {', '.join(common)}" if common else "")
 
 
 def equal_lines(cells: Mapping[str, int]) -> list[str]:
@@ -64,18 +79,18 @@ def equal_lines(cells: Mapping[str, int]) -> list[str]:
     ]
 
 
-def remark(row, unit: str) -> str:
-    """What limits the law in `row`."""
+def _remarks(row, unit: str) -> list[str]:
+    """What limits the law in `row`, a few words each."""
     words = [row.nothing]
     if row.power:
-        words.append(f"a power of the {unit} fits better than an exponential")
+        words.append(f"a power of the {unit} fits better")
     if row.predicted == row.predicted and not row.first <= row.predicted <= row.last:
-        words.append("predicted outside of the growth phase: extrapolated")
+        words.append("predicted beyond the growth phase")
     if row.rates and row.rates < row.samples:
         words.append(f"{row.samples - row.rates} samples left out: they hardly differ")
     if row.rate == row.rate and row.rate_low != row.rate_low:
-        words.append("no interval: fewer than 6 samples")
-    return "; ".join(filter(None, words))
+        words.append("no interval (fewer than 6 samples)")
+    return list(filter(None, words))
 
 
 def _rate(row) -> str:

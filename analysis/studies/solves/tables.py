@@ -253,6 +253,6 @@ def growth_tables(known: Known) -> list[tuple[str, Table]]:
     for family, same in known.growth.groupby("family", sort=False):
         tolerance = same["tolerance"].iloc[0]
         where = f"; tolerance {number(tolerance)}" if tolerance > 0 else ""
-        table = law_table(same, "case", unit="iteration")
-        tables.append((f"Growth of the difference: {family}{where}", table))
+        table, once = law_table(same, "case", unit="iteration")
+        tables.append((f"Growth of the difference: {family}{where}{once}", table))
     return tables
