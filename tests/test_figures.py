@@ -61,6 +61,7 @@ def test_figures_of_a_page_are_those_of_the_result_files(name):
         ("[each what; n<1000] {what % over}: {n % over}", "x / y: 1\nz: 2"),
         ("[each part, n] {part % over}{n}", "a1\na2\nb1024"),
         ("{what=z -> part % list}; {n>5000 -> part % list}; {n=1 -> figure %.2f list}", "a, b; none; 1.25"),
+        ("{n>5000 -> n % count}; {n=1 -> figure.max %.1f}", "0; 1.5"),
         ("{what~/ -> part}{n=1 -> ends.1 %.0f percent}", "a75"),
         ("[a link](x.md) to {n=1 -> what}", "[a link](x.md) to x / y"),
         ("{ok=True -> what}", "z"),
@@ -91,6 +92,8 @@ def test_several_files_and_rows_below_another_key(kept):
         ("{=counts.open.7}", "two.json", "no 'counts.open.7'"),
         ("[each kind] {n}", "one.json", "no column 'kind'"),
         ("{part -> figure}", "one.json", "is no condition"),
+        ("{parts=a -> figure % count}", "one.json", "no column 'parts'"),
+        ("{n=1 -> figure.middle}", "one.json", "no column 'figure.middle'"),
         ("{figure}", "two.json", "no 'rows'"),
     ],
 )  # fmt: skip

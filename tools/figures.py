@@ -20,8 +20,8 @@ expression is
 %FORMAT is Python's, for `format()`; a text is written as it is. A measurement with a spread is written as median (min
 to max). WORDS: `rounds` adds their number, `median`, `min`, `max` and `n` (rounds) write that alone, `spread` only the
 content of the brackets; `percent`, `*1e6` scale. Where several rows are selected one of these says what is written of
-their medians: `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`; `list` writes each once, and
-"none" where no row is selected.
+their medians: `over` (smallest to largest), `least`, `most`, `mean`, `sum`, `count`; `list` writes each once. Where
+no row is selected, `list` writes "none" and `count` 0.
 """
 
 from __future__ import annotations
@@ -69,13 +69,11 @@ def document(name: str) -> Any:
 
 def at(name: str, path: str) -> Any:
     """The value below a dotted path of a result file; numbers are places of a list. Raises Wrong."""
-    value = document(name)
-    for part in path.split("."):
-        try:
-            value = value[int(part)] if isinstance(value, list) else value[part]
-        except (KeyError, IndexError, ValueError, TypeError):
-            raise Wrong(f"{name} has no {path!r}") from None
-    return value
+    whole = document(name)
+    try:
+        return follow(whole, path)
+    except (KeyError, IndexError, ValueError, TypeError):
+        raise Wrong(f"{name} has no {path!r}") from None
 
 
 def selected(name: str, conditions: list[str], least: int = 1) -> list[dict]:
@@ -89,6 +87,8 @@ def selected(name: str, conditions: list[str], least: int = 1) -> list[dict]:
         if not found:
             raise Wrong(f"{condition!r} is no condition: column=value")
         column, test, value = found.groups()
+        if least == 0 and not any(column in row for row in at(file, key or "rows")):
+            raise Wrong(f"{name} has no column {column!r}")
         rows = [row for row in rows if column in row and TESTS[test](*comparable(row[column], value))]
     if len(rows) < least:
         raise Wrong(f"{name} has no row with {'; '.join(map(str.strip, conditions))}")
@@ -106,17 +106,22 @@ def comparable(value: Any, text: str) -> tuple[Any, Any]:
 
 
 def value_of(name: str, where: list[str], words: str) -> list[Any]:
-    """Values, one a row, of `SELECTOR -> COLUMN` or `COLUMN`; COLUMN.0 is a place of a list."""
+    """Values, one a row, of `SELECTOR -> COLUMN` or `COLUMN`; COLUMN may be a path, `lists.0`, `a.b`."""
     selector, _, column = words.rpartition("->")
-    rows = selected(name, [*where, *selector.split(";")])
-    column, _, place = (
-        column.strip().rpartition(".") if column.strip()[-2:-1] == "." else (column.strip(), "", "")
-    )
-    if any(column not in row for row in rows):
+    rows, column = selected(name, [*where, *selector.split(";")]), column.strip()
+    try:
+        return [row[column] if column in row else follow(row, column) for row in rows]
+    except (KeyError, IndexError, ValueError, TypeError):
         raise Wrong(
             f"{name} has no column {column!r} in {len(rows)} selected rows; the first has {', '.join(rows[0])}"
-        )
-    return [row[column][int(place)] if place else row[column] for row in rows]
+        ) from None
+
+
+def follow(value: Any, path: str) -> Any:
+    """The value below a dotted path; numbers are places of a list."""
+    for part in path.split("."):
+        value = value[int(part)] if isinstance(value, list) else value[part]
+    return value
 
 
 def middle(value: Any) -> Any:
@@ -143,10 +148,11 @@ def written(expression: str, names: Mapping[str, str], where: list[str]) -> str:
     scale *= float(next((word[1:] for word in words if word.startswith("*")), 1))
     if wrong := [word for word in words if word not in WORDS and not word.startswith("*")]:
         raise Wrong(f"{{{expression}}}: unknown word {wrong[0]!r}; known: {', '.join(sorted(WORDS))}")
+    empty = [text for word, text in (("list", "none"), ("count", "0")) if word in words]
     if body.startswith("="):
         values = [at(file, body[1:].strip())]
-    elif "list" in words and not selected(name, [*where, *body.rpartition("->")[0].split(";")], least=0):
-        return "none"
+    elif empty and not selected(name, [*where, *body.rpartition("->")[0].split(";")], least=0):
+        return empty[0]
     elif " // " in body:
         above, below = (value_of(name, where, part) for part in body.split(" // "))
         values = [middle(a) / middle(b) for a, b in zip(above, below, strict=True)]
