@@ -8,6 +8,7 @@ shares      2 ranks, of which the second is slowed by --factor (--fault slow@). 
             half of the blocks; auto: from the second checkpoint on, when blocks have moved; both over the ideal: the
             time on ranks of full speed times p / (p - 1 + 1 / factor), round by round
 duplicates  2 ranks: what --duplicate FRACTION adds to the time of a step, over that fraction of it
+checkpoints 2 ranks: bytes of a checkpoint of coupled, deck S, after 20 steps, by --checkpoint-bits
 clean       results computed by two sound ranks, and how many differ
 
 A step is the median of the region `step` on rank 0. coupled: a grid of 256 x 256 in blocks of 16 x 16; training: the
@@ -127,6 +128,24 @@ def duplicates(options) -> list[dict]:
     return rows
 
 
+def checkpoints(options) -> list[dict]:
+    """Bytes, and the share of the bytes of a checkpoint with all bits."""
+    common = ("--deck", "S", "--steps", "20", "--checkpoint-every", "20", "--guarantee", "layout")
+    sizes = {
+        bits: launch(
+            RANKS,
+            "miniapps.coupled",
+            (*common, *(("--checkpoint-bits", str(bits)) if bits else ())),
+            look=lambda run: {"bytes": sum(file.stat().st_size for file in (run / "checkpoints").iterdir())},
+        )["bytes"]
+        for bits in (None, 52, 36, 23, 12, 8)
+    }
+    return [
+        {"part": "checkpoints", "what": bits or "not given", "figure": size, "share": size / sizes[None]}
+        for bits, size in sizes.items()
+    ]
+
+
 def clean(options) -> list[dict]:
     """No rank is wrong: every result computed twice must be equal."""
     steps = ("--steps", str(-(-options.clean // (4 * 64 * 64))))
@@ -145,7 +164,13 @@ def clean(options) -> list[dict]:
 
 def main(argv=None) -> None:
     """Measure the parts that `argv` asks for."""
-    parts = {"chain": chain, "shares": shares, "duplicates": duplicates, "clean": clean}
+    parts = {
+        "chain": chain,
+        "shares": shares,
+        "duplicates": duplicates,
+        "checkpoints": checkpoints,
+        "clean": clean,
+    }
     parser = parts_parser("apps.ranks", __doc__, parts, rounds=5)
     parser.add_argument(
         "--factor", type=int, default=2, help="by which the second rank is slowed (default 2)"
