@@ -14,7 +14,7 @@ from analysis.divergence.calls import CALLS
 from analysis.divergence.steps import GROWTH
 from analysis.headline import BADGES, badge
 from analysis.load.frames import Frames
-from analysis.page.sections import Mark, Shown, Table, lines_of, said_once
+from analysis.page.sections import ON, Mark, Shown, Table, lines_of, said_once
 from analysis.page.text import below, number
 from analysis.pairs import EACH_OTHER
 from analysis.regions import regions, summary
@@ -198,45 +198,40 @@ def transport_tables(distances: pd.DataFrame, shifts: pd.DataFrame) -> list[tupl
 
 def region_table(medians: pd.DataFrame) -> Table:
     """What `regions.summary` returned: a row per region, below the name of its group where there are several groups or
-    rank counts. Times, shares and imbalances have a column per rank count."""
+    rank counts. Exclusive times have a column per rank count, inclusive times one of the most ranks, shares and
+    imbalances one of the fewest and one of the most."""
     sizes = sorted(set(medians["size"]))
     several = len(medians[["group", "size"]].drop_duplicates()) > 1
-    on = {size: f" on {size}" if several else "" for size in sizes}
+    ends = sorted({sizes[0], sizes[-1]})
+    shown = {"s inclusive": ends[-1:], "s exclusive": sizes, "share": ends, "imbalance": ends}
+    columns = [(what, size) for what, own in shown.items() for size in own]
     rows = []
     for (group, name), same in medians.groupby(["group", "name"], sort=False):
         by = {row.size: row for row in same.itertuples(index=False)}
         calls = sorted(row.calls / (row.size if several else 1) for row in by.values())
         texts = {size: _region_texts(by.get(size), size, several) for size in sizes}
-        columns = zip(*texts.values(), strict=True)
-        rows.append(
-            (
-                group,
-                name,
-                " to ".join(dict.fromkeys((number(calls[0]), number(calls[-1])))),
-                *(text for column in columns for text in column),
-            )
-        )
-    what = ("s inclusive", "s exclusive", "share", "imbalance")
-    heads = (
-        "group",
-        "region",
-        "calls a rank" if several else "calls",
-        *(f"{each}{on[n]}" for each in what for n in sizes),
-    )
+        told = " to ".join(dict.fromkeys((number(calls[0]), number(calls[-1]))))
+        rows.append((group, name, told, *(texts[size][what] for what, size in columns)))
+    names = [f"{what}{ON}{size}" if several else what for what, size in columns]
+    heads = ("group", "region", "calls a rank" if several else "calls", *names)
     if not several:
         return Table(heads[1:], [row[1:] for row in rows], heads[2:])
     order = {group: i for i, group in enumerate(medians["group"].drop_duplicates())}
     return Table(heads, sorted(rows, key=lambda row: order[row[0]]), heads[2:], by="group")
 
 
-def _region_texts(row, size: int, several: bool) -> tuple[str, str, str, str]:
-    """Inclusive time, exclusive time, share and imbalance; the first is empty beside several others where no region is
-    inside, the last on one rank."""
+def _region_texts(row: Any, size: int, several: bool) -> dict[str, str]:
+    """The texts by quantity; inclusive time is empty beside several others where no region is inside, imbalance on one
+    rank."""
     if row is None:
-        return "", "", "", ""
+        return dict.fromkeys(("s inclusive", "s exclusive", "share", "imbalance"), "")
     inclusive, exclusive = number(row.total_s), number(row.exclusive_s)
-    imbalance = "" if several and size == 1 else f"{row.imbalance:.1%}"
-    return "" if several and inclusive == exclusive else inclusive, exclusive, f"{row.share:.1%}", imbalance
+    return {
+        "s inclusive": "" if several and inclusive == exclusive else inclusive,
+        "s exclusive": exclusive,
+        "share": f"{row.share:.1%}",
+        "imbalance": "" if several and size == 1 else f"{row.imbalance:.1%}",
+    }
 
 
 def steps_table(frame: pd.DataFrame, steps: int = 7, most: int = 25) -> tuple[str, Table]:

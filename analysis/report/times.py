@@ -9,7 +9,7 @@ from analysis.lint.conditions import sharing
 from analysis.lint.experiment import Experiment
 from analysis.load.frames import Frames
 from analysis.overview import Overview
-from analysis.page.sections import Section, Table
+from analysis.page.sections import Section, Table, filled, said_once
 from analysis.page.tables import few_regions, region_table
 from analysis.page.text import interval, number
 from analysis.regions import cost_summary, costs, regions, summary, withheld
@@ -32,7 +32,8 @@ def times_sections(overview: Overview) -> list[Section]:
     )
     if medians["size"].nunique() > 1:
         intro += (
-            " A column ends with its number of ranks. Inclusive time is given where other regions are inside."
+            " A column ends with its number of ranks: exclusive time has all, share and imbalance the fewest and the "
+            "most, inclusive time the most, where other regions are inside."
         )
     few, counted = few_regions(medians)
     table = replace(region_table(few), folded=len(few) > FOLD_FROM)
@@ -68,7 +69,8 @@ def _costs(frames: Frames, labels: list[str], crowded: set[str]) -> Section:
             )
             for row in cost_summary(points).sort_values("group", key=order, kind="stable").itertuples(index=False)
         ]  # fmt: skip
-        tables = [("", Table(columns, rows, columns[1:8], by="group"))]
+        table, once = said_once(filled(Table(columns, rows, columns[1:8], by="group")), but="relative")
+        tables = [(f"Wall time of whole repeats{once}", table)]
         intro = (
             "Medians of whole repeats. A cost is shown from six runs on each side, on cores that no ranks share; "
             "fpna cost A B measures it by launches in pairs. Only runs are compared that "

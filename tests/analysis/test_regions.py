@@ -130,7 +130,7 @@ def test_rank_counts_are_columns_of_the_table_of_regions():
     rows = [
         (group, size, name, 1200 * size, total, own, 0.1 * size - 0.1, 0.5, 4)
         for group in ("a", "b")
-        for size in (1, 4)
+        for size in (1, 2, 4)
         for name, total, own in (("step", 3.0, 0.5), ("halo", 1.5, 1.5))
         if (group, size, name) != ("b", 4, "halo")
     ]
@@ -138,14 +138,18 @@ def test_rank_counts_are_columns_of_the_table_of_regions():
     table = filled(region_table(pd.DataFrame(rows, columns=columns)))
     assert table.by == "group"
     assert table.shown == (
-        "region", "calls a rank", "s inclusive on 1", "s inclusive on 4", "s exclusive on 1", "s exclusive on 4",
+        "region", "calls a rank", "s inclusive on 4", "s exclusive on 1", "s exclusive on 2", "s exclusive on 4",
         "share on 1", "share on 4", "imbalance on 4",
     )  # fmt: skip
+    assert table.headings == [
+        "region", "calls a rank", "s inclusive on 4", "s exclusive on 1", "on 2", "on 4", "share on 1", "on 4",
+        "imbalance on 4",
+    ]  # fmt: skip
     assert table.parts == [
-        ("a", [("step", "1,200", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
-               ("halo", "1,200", "", "", "1.5", "1.5", "50.0%", "50.0%", "30.0%")]),
-        ("b", [("step", "1,200", "3", "3", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
-               ("halo", "1,200", "", "", "1.5", "", "50.0%", "", "")]),
+        ("a", [("step", "1,200", "3", "0.5", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
+               ("halo", "1,200", "", "1.5", "1.5", "1.5", "50.0%", "50.0%", "30.0%")]),
+        ("b", [("step", "1,200", "3", "0.5", "0.5", "0.5", "50.0%", "50.0%", "30.0%"),
+               ("halo", "1,200", "", "1.5", "1.5", "", "50.0%", "", "")]),
     ]  # fmt: skip
 
 

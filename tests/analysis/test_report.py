@@ -3,7 +3,9 @@
 import base64
 import hashlib
 import io
+import itertools
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from urllib.parse import unquote
 
@@ -14,7 +16,9 @@ import pytest
 from analysis.export.tables import LINK_MOST, csv_text, link
 from analysis.load.frames import load
 from analysis.overview import Overview
+from analysis.page.sections import Table, said_once
 from analysis.report.build import build
+from analysis.report.equality import variability_sections
 from analysis.report.figures import POINTS
 from analysis.report.machine import machine_sections
 from tests.analysis.synthetic import flip_bit, write_result, write_run, write_timed
@@ -348,3 +352,37 @@ def test_runs_are_counted_alike_in_the_verdict_and_below_it(tmp_path):
     report = build(load([tmp_path]))
     assert "6 runs on 2 ranks gave the same result" in report.verdict
     assert "Read: 6 runs (each repeat is one) from 2 launches, in 1 group." in report.html
+
+
+def test_a_label_of_a_first_divergence_is_said_once_and_a_table_of_many_ranks_shortens_headings(report):
+    for card in re.findall(r'<div class="card">.*?</dl>', report.html, flags=re.S):
+        labels = re.findall(r"<dt>(.*?)</dt>", card)
+        assert all(one != other for one, other in itertools.pairwise(labels))
+    assert re.search(r'aria-label="s exclusive on 3">on 3</th>', report.html)
+
+
+def test_command_lines_that_differ_in_where_they_write_alone_are_one(tmp_path):
+    for i in range(3):
+        command = f"python -m coupled --steps 4 --out runs/{i}"
+        write_run(tmp_path / f"r{i}", environment={"node": "n1", "command": command})
+    (section,) = machine_sections(Overview(load([tmp_path])))
+    assert dict(section.tables[0][1].rows)["command lines"] == "python -m coupled --steps 4"
+
+
+def test_rows_without_a_difference_are_counted_and_not_drawn(campaign):
+    overview = Overview(campaign)
+    figures = {figure.name: figure for figure in variability_sections(overview)[0].figures}
+    drawn = figures["variability-v_s"]
+    assert (drawn.data.groupby(["group", "cell", "against"])["v_s"].max() > 0).all()
+    assert "Not drawn: 1 row in which all runs are equal." in drawn.caption
+
+
+def test_what_all_rows_of_a_table_have_is_said_once():
+    table = Table(
+        ("group", "ranks", "runs", "base"), [("a", 2, 4, "b"), ("a", 4, 4, "b")], ("ranks",), by="group"
+    )
+    short, words = said_once(table)
+    assert short.columns == ("group", "ranks") and short.rows == [("a", 2), ("a", 4)]
+    assert words == "; in all rows: runs 4, base b"
+    assert said_once(replace(table, rows=table.rows[:1])) == (replace(table, rows=table.rows[:1]), "")
+    assert said_once(table, but="base")[0].columns == ("group", "ranks", "base")

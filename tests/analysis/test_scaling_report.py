@@ -1,5 +1,7 @@
 """`python -m analysis scaling` and the sections of the report: what they say, and what they say for want of data."""
 
+import re
+
 import pandas as pd
 import pytest
 
@@ -7,12 +9,13 @@ from analysis.__main__ import main
 from analysis.groups import grouped
 from analysis.load.frames import load
 from analysis.overview import Overview
+from analysis.page.sections import filled
 from analysis.regions import cost_summary, costs
 from analysis.report.build import build
 from analysis.report.figures import cost_figures
 from analysis.studies.scaling.known import OPENED, known_of, median_runs
 from analysis.studies.scaling.study import STUDY
-from analysis.studies.scaling.tables import efficiency_tables
+from analysis.studies.scaling.tables import efficiency_tables, fit_notes, fit_tables
 from miniapps.trace import Tracer
 from tests.analysis.synthetic import METHOD, attributes, write_run, write_timed
 
@@ -215,3 +218,23 @@ def test_the_cost_of_a_guarantee_is_drawn_against_the_rank_count(tmp_path):
     groups = list(dict.fromkeys(points["group"]))
     titles = [figure.title for figure in cost_figures(points, grouped(frames.runs), groups, set())]
     assert "What a guarantee costs, and the rank count" in titles
+
+
+def test_that_no_law_fits_is_a_sentence_and_a_group_has_one_name(tmp_path):
+    for size, ms in ((1, 64), (2, 20), (4, 90), (8, 5)):
+        for i in range(2):
+            write_timed(tmp_path / f"r{size}-{i}", tree(size, ms * size), size=size)
+    for size in (2, 4):
+        write_timed(tmp_path / f"run{size}", tree(size), size=size, guarantee="run", ordering="ring")
+    known = known_of(load([tmp_path]))
+    first, *others = fit_notes(known)
+    (name,) = set(known.points.loc[known.points["guarantee"] == "none", "series"])
+    assert first.startswith("not fitted: 2 rank counts, at least 4 are needed: ")
+    assert others[0].startswith(f"no law fits {name}: the best, ") and "up to 10% is a fit" in others[0]
+    assert not known.fits["chosen"].any()
+    ((_, table),) = fit_tables(known)
+    assert "chosen" not in filled(table).columns and {str(row[0]) for row in table.rows} == {name}
+    html = build(load([tmp_path])).html
+    section = html[html.index('<section id="scaling">') :].partition("</section>")[0]
+    assert "No law fits" in section and "Not fitted" in section
+    assert "none/" not in re.sub(r'href="[^"]*"', "", section)  # the words for the group, and no other name

@@ -115,8 +115,8 @@ def test_what_cannot_be_used_is_said(tmp_path):
     points, notes = of(tmp_path)
     assert points["run"].tolist() == ["a"]
     assert notes == [
-        "1 run left out, since they ended early, or lack ranks",
-        "1 run left out, since they had a fault injected",
+        "1 run left out: each ended early, or lacks ranks",
+        "1 run left out: each has an injected fault",
     ]
 
 

@@ -135,12 +135,12 @@ def _of_run(frames: Frames, row, notes: list[str], watch: Watch) -> dict[str, pd
     known = efficiencies(waiting)
     if known["acausal"]:
         notes.append(
-            f"{run}: {known['acausal']:,} of {known['waits']:,} waits ended before a partner had begun, by its clock "
+            f"in {run}, {known['acausal']:,} of {known['waits']:,} waits ended before a partner began, by its clock "
             f"(up to {known['acausal_ns'] / 1000:,.0f} microseconds): the clocks of its nodes do not agree better, or "
             "not every exchange is with all partners of its region"
         )
     between_nodes = links(waiting, [str(own["node"]) for own in stated])
-    notes += [f"{run}: {sentence}" for sentence in slow_links(between_nodes)]
+    notes += [f"in {run}, {sentence}" for sentence in slow_links(between_nodes)]
     return {
         "efficiencies": pd.DataFrame([known]),
         "collectives": collectives(waiting),

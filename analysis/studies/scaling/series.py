@@ -113,15 +113,15 @@ def scaled(points: pd.DataFrame) -> pd.DataFrame:
 def _usable(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
     jumped = runs["run"].isin(set(excluded.loc[excluded["what"] == "clock", "run"]))
     reasons = (
-        (~runs["complete"], "ended early, or lack ranks"),
-        (runs["faulty"], "had a fault injected"),
-        (jumped, "are of a node whose clock jumped"),
+        (~runs["complete"], "ended early, or lacks ranks"),
+        (runs["faulty"], "has an injected fault"),
+        (jumped, "is of a node whose clock jumped"),
         (~(runs["wall_s"] > 0), "recorded no times (--trace off)"),
     )
     left, notes = pd.Series(True, index=runs.index), []
     for bad, why in reasons:
         if count := int((left & bad).sum()):
-            notes.append(f"{counted(count, 'run')} left out, since they {why}")
+            notes.append(f"{counted(count, 'run')} left out: each {why}")
         left &= ~bad
     return runs[left], notes
 

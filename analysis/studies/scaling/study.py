@@ -24,6 +24,7 @@ from analysis.studies.scaling.tables import (
     base_notes,
     collective_tables,
     efficiency_tables,
+    fit_notes,
     fit_tables,
     link_tables,
     path_tables,
@@ -66,11 +67,11 @@ def _speedup(known: Known) -> Section:
     intro = _sentences(
         "Speedup is T1/Tp, efficiency speedup over p; for weak scaling, where the work per rank is constant, efficiency"
         " is T1/Tp. Runs of a series are alike in all options that could cost time. An interval takes six runs",
-        *base_notes(known),
     )
     figures = speedup_figures(known)
     tables = folded([*speedup_tables(known), *fit_tables(known)])
-    return Section("scaling", "Scaling", nothing, intro if tables else "", figures, tables)
+    notes = [_sentences(note) for note in (*base_notes(known), *fit_notes(known))]
+    return Section("scaling", "Scaling", nothing, intro if tables else "", figures, tables, notes=notes)
 
 
 def _traced(known: Known) -> list[Section]:
@@ -87,7 +88,6 @@ def _traced(known: Known) -> list[Section]:
         "over run time), the latter = serialisation x transfer, where transfer is the run time on a network that costs "
         "nothing, found by replay of the trace, over the run time. The same losses as shares of the run time and the "
         "parallel efficiency add up to 1. Computation scaling is useful time against the smallest rank count",
-        *known.notes,
     )
     second = (
         "Waiting for late ranks is the time from when a rank had nothing else to do until the last of its partners had "
@@ -96,7 +96,7 @@ def _traced(known: Known) -> list[Section]:
     )
     tables = folded(efficiency_tables(known))
     return [
-        Section("scaling-time", title, "", first, tables=tables),
+        Section("scaling-time", title, "", first, tables=tables, notes=list(map(_sentences, known.notes))),
         Section(
             "scaling-path", title_of_path, "", second,
             [*communication_figures(known), *straggler_figures(known), *path_figures(known)],
@@ -130,5 +130,5 @@ STUDY = Study(
     sentences=sentences,
     tables=all_tables,
     sections=sections,
-    notes=lambda known: [*base_notes(known), *known.notes],
+    notes=lambda known: [*base_notes(known), *fit_notes(known), *known.notes],
 )  # fmt: skip

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 import pandas as pd
 
-from analysis.page.sections import Shown, Table, lines_of
+from analysis.page.sections import Shown, Table, filled, lines_of, said_once
 from analysis.page.text import interval, number
+from analysis.studies.scaling.fit import MISFIT
 from analysis.studies.scaling.known import Known
 
 RANKS_SHOWN = 8  # of a table of ranks, those that matter most
@@ -29,8 +30,8 @@ def all_tables(known: Known) -> list[tuple[str, Table]]:
 
 SPEEDUP = (
     Shown("series", lambda row: row.series),
-    Shown("scaling", lambda row: row.kind),
     Shown("ranks", lambda row: row.size, number=True),
+    Shown("scaling", lambda row: row.kind),
     Shown("runs", lambda row: row.runs, number=True),
     Shown("median, s", lambda row: number(row.median_s), number=True),
     Shown("95 % interval", lambda row: interval(row.low_s, row.high_s), number=True),
@@ -44,21 +45,38 @@ SPEEDUP = (
 
 def speedup_tables(known: Known) -> list[tuple[str, Table]]:
     """Times, speedups and efficiencies of series with several rank counts."""
-    return [("Speedup", lines_of(known.speedups, SPEEDUP, by="series"))] if len(known.speedups) else []
+    if known.speedups.empty:
+        return []
+    table, once = said_once(filled(lines_of(known.speedups, SPEEDUP, by="series")))
+    return [(f"Speedup{once}", table)]
 
 
 def base_notes(known: Known) -> list[str]:
-    """Sentences on the series whose base is not one rank."""
+    """A sentence on the series whose base is not one rank, for each such base."""
     bases = known.speedups[known.speedups["base"] > 1].drop_duplicates("series")
     return [
-        f"{row.series}: the smallest run has {row.base} ranks, which count as perfectly used"
-        for row in bases.itertuples(index=False)
+        f"the smallest run has {base} ranks, which count as perfectly used, in {'; '.join(same['series'])}"
+        for base, same in bases.groupby("base")
     ]
+
+
+def fit_notes(known: Known) -> list[str]:
+    """Sentences on the series that no law is fitted to, or that none fits."""
+    if known.fits.empty:
+        return []
+    lacking = known.fits[known.fits["model"] == ""]
+    notes = [f"{why}: {'; '.join(same['series'])}" for why, same in lacking.groupby("remark", sort=False)]
+    for name, own in known.fits[known.fits["model"] != ""].groupby("series", sort=False):
+        if not own["chosen"].any():
+            notes.append(f"no law fits {name}: the best, {own['model'].iloc[0]}, has an error of "
+                         f"{own['error'].iloc[0]:.0%}, and up to {MISFIT:.0%} is a fit")  # fmt: skip
+    return notes
 
 
 FIT = (
     Shown("series", lambda row: row.series),
-    Shown("model of T(p)", lambda row: row.model or "none"),
+    Shown("model of T(p)", lambda row: row.model),
+    Shown("chosen", lambda row: "yes" if row.chosen else ""),
     Shown("ΔAICc", lambda row: number(row.delta), number=True),
     Shown("error", lambda row: _percent(row.error), number=True),
     Shown("parameters (95 %)", lambda row: row.parameters),
@@ -68,10 +86,9 @@ FIT = (
 
 
 def fit_tables(known: Known) -> list[tuple[str, Table]]:
-    """All candidates for T(p), best first, or why there are none."""
-    return (
-        [("Laws fitted to the run time", lines_of(known.fits, FIT, by="series"))] if len(known.fits) else []
-    )
+    """All candidates for T(p), best first, of the series that have any; for the others see `fit_notes`."""
+    fitted = known.fits[known.fits["model"] != ""] if len(known.fits) else known.fits
+    return [("Laws fitted to the run time", lines_of(fitted, FIT, by="series"))] if len(fitted) else []
 
 
 def efficiency_tables(known: Known) -> list[tuple[str, Table]]:
