@@ -369,8 +369,12 @@ def test_command_lines_that_differ_in_where_they_write_alone_are_one(tmp_path):
     assert dict(section.tables[0][1].rows)["command lines"] == "python -m coupled --steps 4"
 
 
-def test_rows_without_a_difference_are_counted_and_not_drawn(campaign):
-    overview = Overview(campaign)
+def test_rows_without_a_difference_are_counted_and_not_drawn(tmp_path):
+    for i in range(3):
+        apart = lambda repeat, step, field, i=i: flip_bit(field, i, bit=50)  # noqa: E731
+        write_run(tmp_path / f"none-{i}", change=apart)
+        write_run(tmp_path / f"exact-{i}", guarantee="exact", ordering="exact")
+    overview = Overview(load([tmp_path]))
     figures = {figure.name: figure for figure in variability_sections(overview)[0].figures}
     drawn = figures["variability-v_s"]
     assert (drawn.data.groupby(["group", "cell", "against"])["v_s"].max() > 0).all()
