@@ -81,8 +81,8 @@ def resized(name: str, a: Layout, b: Layout) -> bool:
 
 
 def any_matches(stated: Iterable[str], table: str, name: str) -> bool:
-    """Whether the `stated` rows of options include a row of this table and name. Patterns match records of states and of
-    watched models only, unless they name records between states."""
+    """Whether the `stated` rows of options include a row of this table and name. Patterns match records of states and
+    of watched models only, unless they name records between states."""
     own = is_state(name) or name.startswith(WATCHED)
     return any((own or of_passing(rows)) and fnmatchcase(f"{table}:{name}", rows) for rows in stated)
 
