@@ -44,7 +44,6 @@ from miniapps.trace.records import (
     GLOBAL,
     INPUT,
     NODE,
-    OPTIMIZER,
     RECEIVED,
     SENT,
     SOURCE,
@@ -83,7 +82,7 @@ def _first_shown(scene: Scene) -> Cause:
     for prefix, judge in (
         (INPUT, of_input), (COMPUTED, of_computed), (NODE, of_node), (RECEIVED, of_received), (SOURCE, of_received),
         (TOTAL, of_total), (GLOBAL, of_global), (ADDED, of_block),
-        *((prefix, of_watched) for prefix in (*WATCHED, OPTIMIZER, WEIGHTS)),
+        *((prefix, of_watched) for prefix in (*WATCHED, WEIGHTS)),
     ):  # fmt: skip
         if at.name.startswith(prefix):
             return judge(scene, at.name.removeprefix(prefix))

@@ -12,11 +12,11 @@ import numpy as np
 from analysis.divergence.classes import COLLECTIVE, FROM_INPUT, KERNEL, MEMORY, RANDOM_STATE, UNDECIDED, Cause
 from analysis.divergence.scene import Scene
 from miniapps.trace.records import (
+    BEFORE,
     DATA,
     GIVEN,
     GRADIENT,
     LOSS,
-    OPTIMIZER,
     OUTPUT,
     OUTPUT_GRADIENT,
     RANDOM,
@@ -26,14 +26,18 @@ from miniapps.trace.records import (
 )
 
 OF_RANK = " by rank"
-STATES = (OPTIMIZER, WEIGHTS)
 
 
 def of_watched(scene: Scene, _: str) -> Cause:
     """The cause where a record of a watched model differs first."""
     name = scene.at.name.removesuffix(OF_RANK)
-    prefix = next(each for each in (*WATCHED, *STATES) if name.startswith(each))
+    prefix = next(each for each in (*WATCHED, WEIGHTS) if name.startswith(each))
     return JUDGES[prefix](scene, name.removeprefix(prefix))
+
+
+def _before(scene: Scene, name: str) -> Cause:
+    why = f"{name} differs as step {scene.at.step} begins, the first step after the last equal one that was recorded"
+    return _cause(scene, UNDECIDED, "an earlier step, without records (every=1 records all steps)", why)
 
 
 def _random(scene: Scene, name: str) -> Cause:
@@ -106,8 +110,8 @@ def _state(scene: Scene, name: str) -> Cause:
 
 
 JUDGES = {
-    RANDOM: _random, DATA: _data, GIVEN: _given, OUTPUT: _output, LOSS: _loss, OUTPUT_GRADIENT: _output_gradient,
-    GRADIENT: _gradient, UPDATE: _update, OPTIMIZER: _state, WEIGHTS: _state,
+    BEFORE: _before, RANDOM: _random, DATA: _data, GIVEN: _given, OUTPUT: _output, LOSS: _loss,
+    OUTPUT_GRADIENT: _output_gradient, GRADIENT: _gradient, UPDATE: _update, WEIGHTS: _state,
 }  # fmt: skip
 
 

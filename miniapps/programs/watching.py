@@ -13,11 +13,11 @@ from miniapps.errors import UsageError
 from miniapps.programs.buffers import numbers
 from miniapps.system.device import host
 from miniapps.trace.records import (
+    BEFORE,
     DATA,
     GIVEN,
     GRADIENT,
     LOSS,
-    OPTIMIZER,
     OUTPUT,
     OUTPUT_GRADIENT,
     RANDOM,
@@ -40,17 +40,17 @@ def watch(
     recording: Recording,
     *,
     optimizer: torch.optim.Optimizer | None = None,
-    every: int = 1,
+    every: int = 10,
     modules: str | Sequence[str] = "*",
 ) -> Watched:
     """Record what `model` computes into `recording`, until that ends or `close` is called; nothing else in the loop
     changes.
 
-    Recorded are, in the order of computation: random state and inputs of the model; of each module its inputs, where
-    code between modules made them, and its outputs; the loss; gradients of outputs and of parameters; with `optimizer`
-    the gradients that it takes, its state, and weights and buffers after it. `every`: record steps whose number is a
-    multiple. `modules`: patterns of the names of modules (`"layers.*"`), of which alone inputs and outputs are
-    recorded. `fpna divergence` then names the first operation that differs between two runs.
+    Records stand in the order of computation: random state and inputs of the model; of each module its inputs, where code
+    between modules made them, and its outputs; the loss; gradients of outputs and of parameters; with `optimizer` the
+    gradients that it takes, and weights and buffers after it. `every`: record the first step and the multiples of this
+    number. `modules`: patterns of names of modules (`"layers.*"`); inputs and outputs of others are not recorded. `fpna
+    divergence` names the first operation that differs between two runs.
 
     Collective over the ranks of the recording. DistributedDataParallel is looked through; a compiled module is watched
     from outside. Raises UsageError on all ranks where they watch other modules, or `every` is below 1.
@@ -79,19 +79,17 @@ class Watched:
         self._names = {id(p): name for name, p in self._model.named_parameters()}
         self._seen: dict[int, tuple[weakref.ref[Any], int]] = {}  # tensors that this step has recorded
         self._handles: list[Any] = []
+        self._first: int | None = None  # the step of the first forward pass
+        self._last = 0  # the last step with records
         self._require_alike()
         sharded = any(map(is_distributed, self._model.parameters()))
         rows = {prefix: f"fingerprints:{prefix}*" for prefix in WATCHED}
         recording.states("every", every, ["fingerprints:model.*"])
         recording.states("modules", list(patterns), [rows[each] for each in (GIVEN, OUTPUT, OUTPUT_GRADIENT)])
-        recording.states(
-            "optimizer",
-            optimizer is not None,
-            [rows[UPDATE], f"fingerprints:{OPTIMIZER}*", f"fingerprints:{WEIGHTS}*"],
-        )
+        recording.states("optimizer", optimizer is not None, [rows[UPDATE], f"fingerprints:{WEIGHTS}*"])
         recording.states("sharded", sharded, [rows[GRADIENT]])
         self._attach()
-        self._state()
+        self._weights(WEIGHTS)
 
     def close(self) -> None:
         """Stop recording: all hooks are removed."""
@@ -145,8 +143,14 @@ class Watched:
 
     def _enter(self, module: Any, args: Any, kwargs: Any) -> None:
         """A forward pass of the model begins."""
+        step = self._recording.at_step
+        if self._first is None:
+            self._first = step
         if not self._recorded() or in_backward():
             return
+        if step > self._last + 1 and step != self._first:  # steps without records came before
+            self._weights(BEFORE)
+        self._last = step
         self._seen.clear()
         self._random()
         for path, tensor in tensors({"": args, **kwargs}):
@@ -192,32 +196,23 @@ class Watched:
 
     def _update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         """The optimiser is about to take the gradients."""
-        if self._recorded():
-            for name, parameter in self._updated_parameters():
-                if parameter.grad is not None:
-                    self._whole(f"{UPDATE}{name}", parameter.grad)
+        if not self._recorded():
+            return
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                name, gradient = self._names.get(id(parameter)), parameter.grad
+                if name and gradient is not None:
+                    self._whole(f"{UPDATE}{name}", gradient)
 
     def _updated(self, optimizer: Any, args: Any, kwargs: Any) -> None:
         if self._recorded():
-            self._state()
+            self._weights(WEIGHTS)
 
-    def _updated_parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
-        for group in self._optimizer.param_groups if self._optimizer is not None else ():
-            for parameter in group["params"]:
-                if name := self._names.get(id(parameter)):
-                    yield name, parameter
-
-    def _state(self) -> None:
-        """State of the optimiser, weights and buffers."""
-        if self._optimizer is not None:
-            for name, parameter in self._updated_parameters():
-                for key, tensor in sorted(self._optimizer.state.get(parameter, {}).items()):
-                    if is_tensor(tensor):
-                        self._whole(f"{OPTIMIZER}{name}.{key}", tensor)
+    def _weights(self, prefix: str) -> None:
         for name, parameter in self._model.named_parameters():
-            self._whole(f"{WEIGHTS}{name}", parameter)
+            self._whole(f"{prefix}{name}", parameter)
         for name, buffer in self._model.named_buffers():
-            self._local(f"{WEIGHTS}{name}", buffer)
+            self._local(f"{prefix}{name}", buffer)
 
     def _random(self) -> None:
         import torch
@@ -228,7 +223,8 @@ class Watched:
 
     def _recorded(self) -> bool:
         """Whether the step under way is recorded."""
-        return bool(self._handles) and self._recording.at_step % self._every == 0
+        step = self._recording.at_step
+        return bool(self._handles) and (step == self._first or step % self._every == 0)
 
     def _record(self, name: str, tensor: torch.Tensor) -> bool:
         """Record a tensor that this forward pass has not recorded; whether it did."""

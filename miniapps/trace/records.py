@@ -13,11 +13,11 @@ LEFT = "left:"
 NODE = "node:"  # a value of a partitioned program, by blocks of the problem: the same for any owners
 # Of a watched model (miniapps.programs.watching), in the order of computation, each with the name of a module and its
 # class, or of a parameter.
-RANDOM, DATA, GIVEN, OUTPUT, LOSS, OUTPUT_GRADIENT, GRADIENT, UPDATE = WATCHED = (
-    "model.random:", "model.data:", "model.given:", "model.output:", "model.loss:", "model.gradient of output:",
-    "model.gradient:", "model.gradient for update:",
+BEFORE, RANDOM, DATA, GIVEN, OUTPUT, LOSS, OUTPUT_GRADIENT, GRADIENT, UPDATE = WATCHED = (
+    "model.weights before:", "model.random:", "model.data:", "model.given:", "model.output:", "model.loss:",
+    "model.gradient of output:", "model.gradient:", "model.gradient for update:",
 )  # fmt: skip
-OPTIMIZER, WEIGHTS = "model.optimizer:", "model.weights:"  # state
+WEIGHTS = "model.weights:"  # state
 # Choices: the trees of a reduction by `trees`, with the reduction's name; the stages of a plan over a mesh.
 PACKING, STAGES = "packing:", "plan:stages"
 

@@ -54,8 +54,7 @@ def test_records_stand_in_the_order_of_computation(tmp_path):
     assert names[begin:] == [
         "model.random:torch", "model.data:0", "model.output:0 (Linear)", "model.output:1 (ReLU)", "model.loss:",
         "model.gradient of output:1 (ReLU)", "model.gradient of output:0 (Linear)", "model.gradient:0.bias",
-        "model.gradient:0.weight",
-        "model.gradient for update:0.weight", "model.gradient for update:0.bias",
+        "model.gradient:0.weight", "model.gradient for update:0.weight", "model.gradient for update:0.bias",
     ]  # fmt: skip
     assert names[:begin] == ["model.weights:0.weight", "model.weights:0.bias"]
 
@@ -70,13 +69,34 @@ def test_nothing_stays_behind(tmp_path):
 
 def test_every_and_modules_choose_what_is_recorded(tmp_path):
     model = nn.Sequential(nn.Linear(64, 5), nn.Tanh(), nn.Linear(5, 2))
-    learn(tmp_path / "a", model, steps=6, every=3, modules="2")
+    learn(tmp_path / "a", model, steps=7, every=3, modules="2")
     (trace,) = read_run(tmp_path / "a")
-    assert set(trace.tables["fingerprints"]["step"]) == {0, 3, 6}
+    assert set(trace.tables["fingerprints"]["step"]) == {0, 1, 3, 6}
+    assert "model.weights before:2.weight" in recorded(tmp_path / "a")
     outputs = [name for name in recorded(tmp_path / "a") if "output" in name]
     assert {name.partition(":")[2].split()[0] for name in outputs} == {"2"}
     with pytest.raises(UsageError, match="every=0"):
         learn(tmp_path / "b", model, every=0)
+
+
+def test_a_difference_between_recorded_steps_is_not_blamed_on_one_of_them(tmp_path):
+    def train(out, wrong):
+        torch.manual_seed(3)
+        model = nn.Linear(64, 3)
+        optimizer = torch.optim.SGD(model.parameters(), 0.1)
+        with fpna.record(out, name="test") as r:
+            fpna.watch(model, r, optimizer=optimizer, every=4)
+            for step in range(1, 9):
+                r.step(step)
+                model(torch.ones(4, 64)).square().sum().backward()
+                if wrong and step == 2:
+                    model.weight.grad[0, 0] += 1
+                optimizer.step()
+
+    train(tmp_path / "a", False)
+    train(tmp_path / "b", True)
+    kind, name, step = judged(tmp_path / "a", tmp_path / "b")
+    assert (kind, step) == ("contributions or order", 4) and name.startswith("an earlier step")
 
 
 def test_outputs_of_other_kinds(tmp_path):

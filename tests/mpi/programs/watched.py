@@ -39,7 +39,7 @@ elif way not in ("alone", "other"):
         model.register_comm_hook(None, wrong)
 optimizer = torch.optim.AdamW(model.parameters())
 with fpna.record(out, name="watched") as r:
-    fpna.watch(model, r, optimizer=optimizer)
+    fpna.watch(model, r, optimizer=optimizer, every=1)
     for step in range(1, 4):
         r.step(step)
         x = torch.randn(12, 20, generator=torch.Generator().manual_seed(step))

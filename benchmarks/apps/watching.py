@@ -1,0 +1,115 @@
+"""What `fpna.watch` adds to a training step on a CPU.
+
+    python -m benchmarks.apps.watching --json benchmarks/results/watching.json
+
+A residual network on images of 32 x 32 and a transformer of width 256 train on one rank and one thread. Steps with and
+without a watch alternate in turn; processor time of a step, and the ratio within a round.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+import fpna
+from benchmarks.harness.results import add_quiet, machine, report
+from benchmarks.harness.turns import in_turn, ratio
+
+
+class Residual(nn.Module):
+    """Two convolutions with batch normalisation, and a way around them."""
+
+    def __init__(self, channels: int):
+        super().__init__()
+        self.first, self.second = (nn.Conv2d(channels, channels, 3, padding=1, bias=False) for _ in range(2))
+        self.before, self.after = nn.BatchNorm2d(channels), nn.BatchNorm2d(channels)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(x + self.after(self.second(torch.relu(self.before(self.first(x))))))
+
+
+def images() -> nn.Module:
+    """A residual network of nine convolutions, 16 to 64 channels."""
+    stages: list[nn.Module] = [nn.Conv2d(3, 16, 3, padding=1)]
+    for channels in (16, 32):
+        stages += [Residual(channels), nn.Conv2d(channels, 2 * channels, 3, stride=2, padding=1)]
+    return nn.Sequential(*stages, Residual(64), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+def tokens() -> nn.Module:
+    """A transformer encoder of four layers, width 256."""
+    layer = nn.TransformerEncoderLayer(256, 8, 1024, batch_first=True, dropout=0.0)
+    return nn.Sequential(nn.TransformerEncoder(layer, 4, enable_nested_tensor=False), nn.Linear(256, 256))
+
+
+MODELS = {
+    "residual network, batch 32": (images, (32, 3, 32, 32)),
+    "transformer, 8 x 128 tokens": (tokens, (8, 128, 256)),
+}
+
+
+def step_of(make, shape, out: Path | None, **options):
+    """A function that trains one step, under watch where there is an `out`; and what ends the recording."""
+    torch.manual_seed(1)
+    model, x = make(), torch.randn(*shape)
+    optimizer = torch.optim.AdamW(model.parameters())
+    stack = contextlib.ExitStack()
+    recording = stack.enter_context(fpna.record(out)) if out else None
+    if recording:
+        fpna.watch(model, recording, optimizer=optimizer, **options)
+    number = 0
+
+    def step() -> float:
+        nonlocal number
+        number += 1
+        begin = time.process_time()
+        if recording:
+            recording.step(number)
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        return time.process_time() - begin
+
+    return step, stack
+
+
+def ten(step) -> float:
+    return sum(step() for _ in range(10))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--json", help="write the rows to this file")
+    add_quiet(parser)
+    args = parser.parse_args()
+    torch.set_num_threads(1)
+    where, rows = machine(), []
+    for name, (make, shape) in MODELS.items():
+        with tempfile.TemporaryDirectory() as scratch:
+            ways = {"none": None, "every step": {"every": 1}, "every tenth step": {}}
+            made = {
+                way: step_of(
+                    make, shape, Path(scratch) / way if options is not None else None, **(options or {})
+                )
+                for way, options in ways.items()
+            }
+            tens = {way: functools.partial(ten, step) for way, (step, _) in made.items()}
+            seconds = in_turn(tens, args.rounds)
+            for _, stack in made.values():
+                stack.close()
+        for way in ways:
+            rows.append({"model": name, "watched": way, "ms": sorted(seconds[way])[len(seconds[way]) // 2] * 100,
+                         "/ none": ratio(seconds[way], seconds["none"])})  # fmt: skip
+    report("watching", rows, where, args.json)
+
+
+if __name__ == "__main__":
+    main()
