@@ -46,11 +46,11 @@ def watch(
     """Record what `model` computes into `recording`, until that ends or `close` is called; nothing else in the loop
     changes.
 
-    Records stand in the order of computation: random state and inputs of the model; of each module its inputs, where code
-    between modules made them, and its outputs; the loss; gradients of outputs and of parameters; with `optimizer` the
-    gradients that it takes, and weights and buffers after it. `every`: record the first step and the multiples of this
-    number. `modules`: patterns of names of modules (`"layers.*"`); inputs and outputs of others are not recorded. `fpna
-    divergence` names the first operation that differs between two runs.
+    Records stand in the order of computation: random state and inputs of the model; of each module its inputs, where
+    code between modules made them, and its outputs; the loss; gradients of outputs and of parameters; with `optimizer`
+    the gradients that it takes, and weights and buffers after it. `every`: record the first step and the multiples of
+    this number. `modules`: patterns of names of modules (`"layers.*"`); inputs and outputs of others are not recorded.
+    `fpna divergence` names the first operation that differs between two runs.
 
     Collective over the ranks of the recording. DistributedDataParallel is looked through; a compiled module is watched
     from outside. Raises UsageError on all ranks where they watch other modules, or `every` is below 1.
