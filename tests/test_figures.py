@@ -6,7 +6,7 @@ import re
 import pytest
 
 from tools import figures
-from tools.words import pages
+from tools.words import page, pages
 
 ROWS = [
     {
@@ -44,6 +44,18 @@ def filled(template, head="one.json"):
 def test_figures_of_a_page_are_those_of_the_result_files(name):
     text = pages()[name]
     assert figures.page(text) == text, "python -m tools.figures fills it"
+
+
+MEASURED = re.compile(r"\d ?(us|ns|GB/s|MB/s|GF/s|GFLOP/s)\b|\d\.\d+ times as|\(\d+\.\d+ to \d[\d.]*[,)]")
+GIVEN = ("25 GB/s a link", "At 40 GB/s one core has 8.7 ns", "100 GFLOP/s and 100 GB/s of a cache")
+
+
+@pytest.mark.parametrize("name", sorted(pages()))
+def test_no_measurement_stands_outside_of_a_template(name):
+    """Rates, times and spreads come from result files; a page may state rates that a model or a reader assumes."""
+    text = figures.BLOCK.sub("", pages()[name])
+    found = [line for _, line in page(text) if MEASURED.search(line) and not any(given in line for given in GIVEN)]
+    assert found == []
 
 
 @pytest.mark.parametrize(
