@@ -13,6 +13,7 @@ from analysis.verdict import BROKEN, DIFFERS, FAILED, HOLDS, INCOMPARABLE, OUTSI
 
 FOLD_FROM = 16  # rows of a table, above which it is folded
 OPEN = 3  # tables of a section, above which all are folded
+HIGH = 1.5  # a figure that is so many times as high as the lowest of its section comes last
 ON = " on "  # in the names of columns that have one quantity on several rank counts
 SIGNS = {
     FAILED: "✗",
@@ -125,6 +126,20 @@ class Section:
     opened: bool = False
     summary: str = ""
     findings: str = ""
+
+    @property
+    def drawn(self) -> list[Figure]:
+        """The figures, those much higher than the lowest last, so that the others fill a page that is printed."""
+        least = min((figure.height_in for figure in self.figures), default=0.0)
+        return sorted(self.figures, key=lambda figure: figure.height_in > HIGH * least)
+
+    @property
+    def legend(self) -> tuple[tuple[int, str], ...]:
+        """The legend of all figures, to be shown once; empty where there is one figure, or two give one colour to two
+        things."""
+        every = sorted({entry for figure in self.figures for entry in figure.legend})
+        alike = len({index for index, _ in every}) == len({name for _, name in every}) == len(every)
+        return tuple(every) if alike and len(self.figures) > 1 and all(f.legend for f in self.figures) else ()
 
 
 def filled(table: Table) -> Table:

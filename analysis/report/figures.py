@@ -124,7 +124,7 @@ def cost_figures(
         )
     if points["size"].nunique() > 1:
         caption = (
-            "The same against the rank count: every run a point"
+            "Wall time over that of the weakest guarantee, against the rank count: every run a point"
             + (", and the ratio of medians as a dark bar, with its 95 % interval by bootstrap, where a cost is shown."
                if barred else ".")
         )  # fmt: skip

@@ -1,11 +1,13 @@
 """The growth of the difference between runs: the law of a known growth, and what is said where there is none."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from analysis.__main__ import main
 from analysis.load.frames import load
 from analysis.report.build import build
+from analysis.studies.growth.figures import divergence_figures
 from analysis.studies.growth.runs import HALF, alone, cell_growths, equal_cells, laws
 from tests.analysis.synthetic import write_run
 
@@ -101,3 +103,12 @@ def test_two_runs_are_too_few_for_a_rate_and_it_says_so(tmp_path):
     row = laws(cell_growths(load([tmp_path]))).set_index("name").loc["sample"]
     assert row["nothing"] == "1 sample, 3 are needed" and np.isnan(row["rate"])
     assert row["largest"] > 0 and row["crossed"] == 1
+
+
+def test_a_name_that_never_differs_is_no_figure(drift):
+    growths = cell_growths(load([drift]))
+    values = growths[growths["kind"] == "values"]
+    still = values.assign(name="still", elements=10**6, differing=0, max_relative=0.0)
+    every = pd.concat([still, growths], ignore_index=True)
+    labels = every["group"].unique().tolist()
+    assert all("still" not in each.title for each in divergence_figures(every, labels, laws(every)))

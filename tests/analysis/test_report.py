@@ -16,7 +16,8 @@ import pytest
 from analysis.export.tables import LINK_MOST, csv_text, link
 from analysis.load.frames import load
 from analysis.overview import Overview
-from analysis.page.sections import Table, said_once
+from analysis.page.sections import Section, Table, said_once
+from analysis.page.svg import Figure
 from analysis.report.build import build
 from analysis.report.equality import variability_sections
 from analysis.report.figures import POINTS
@@ -390,3 +391,26 @@ def test_what_all_rows_of_a_table_have_is_said_once():
     assert words == "; in all rows: runs 4, base b"
     assert said_once(replace(table, rows=table.rows[:1])) == (replace(table, rows=table.rows[:1]), "")
     assert said_once(table, but="base")[0].columns == ("group", "ranks", "base")
+
+
+def test_the_legend_that_the_figures_of_a_section_share_is_shown_once(report):
+    sections = re.findall(r'<section id="(.*?)">(.*?)</section>', report.html, flags=re.S)
+    costs = dict(sections)["costs"]
+    assert costs.count("<figure>") >= 2 and costs.count('<ul class="legend">') == 1
+    assert costs.index('<ul class="legend">') < costs.index("<figure>")
+
+
+def test_high_figures_come_last_and_two_meanings_of_a_colour_share_no_legend():
+    def figure(name, height, legend):
+        return Figure(name, "", "", legend, name, None, lambda axes: None, height, (1, 1))
+
+    high, low, other = (
+        figure("high", 9.0, ((0, "a"),)),
+        figure("low", 3.0, ((0, "a"), (1, "b"))),
+        figure("other", 4.0, ((1, "b"),)),
+    )
+    section = Section("s", "S", "", figures=[high, low, other])
+    assert [each.name for each in section.drawn] == ["low", "other", "high"]
+    assert section.legend == ((0, "a"), (1, "b"))
+    clash = Section("s", "S", "", figures=[low, figure("clash", 3.0, ((0, "z"),))])
+    assert clash.legend == () and [each.name for each in clash.drawn] == ["low", "clash"]

@@ -21,6 +21,8 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFr
     `runs.cell_growths` returns it, by `group` (a series each, numbered as in `groups`). The growth fitted in
     `laws` (`runs.laws`) is drawn over the steps of its growth phase, and no further."""
     figures = []
+    differing = growths.groupby(["kind", "name"], sort=False)["differing"].transform("max") > 0
+    growths = growths[differing]  # a line of zeros says nothing
     fingerprints = growths[growths["kind"] == "fingerprints"]
     for name in most_elements(fingerprints):
         caption = (
