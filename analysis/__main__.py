@@ -42,7 +42,7 @@ exit codes:
   0  done; for divergence: equal
   1  failure
   2  usage, or traces that cannot be used
-  3  divergence: not equal; chain: a head is wrong; score: refused, or not within what was asked for
+  3  divergence: not equal; chain: a head is wrong; score: refused, or not within --within
 """
 QUIET = "only verdict, tables and what is wrong: no notes, no progress"
 VERBOSE = "also, on standard error, every file that is read with its time, and with which libraries"

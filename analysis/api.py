@@ -49,9 +49,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two runs compared. `differs`: some bit does. `text` says in a sentence where, or what was compared. `row` has the
-    keys of `comparisons` in the document of `fpna divergence --json`: `step`, `name`, `block`, `cause`, `rounding`,
-    `next`, ..."""
+    """Two runs compared. `differs`: some bit does. `text` is a sentence with the place, or with the compared records.
+    `row` has the keys of `comparisons` in the document of `fpna divergence --json`: `step`, `name`, `block`, `cause`,
+    `rounding`, `next`, ..."""
 
     differs: bool
     text: str
@@ -72,7 +72,7 @@ def load(*paths: str | os.PathLike[str], processes: int | None = None, cache: bo
 
 
 def verdict(runs: Frames) -> Verdict:
-    """Whether the bits of all runs are what was promised, as `fpna report` says it."""
+    """The verdict of `fpna report`: whether all runs have the bits that their guarantees promise."""
     groups = judge(runs)
     all_of_them = headline(groups, runs)
     return Verdict(all_of_them.badge, all_of_them.text, groups_frame(groups))

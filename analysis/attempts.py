@@ -8,7 +8,7 @@ from analysis.load.frames import Frames, once
 
 ATTEMPT = re.compile(r"(?P<out>(?:.*/)?)failed/(?P<task>[^/]+)\.[1-9][0-9]*")
 SAME = ["app", "problem", "size", "guarantee", "method", "seed"]  # what a task and its attempts have alike
-ENDED = ("failed", "incomplete", "missing ranks")  # what is noted of runs that did not get to their end
+ENDED = ("failed", "incomplete", "missing ranks")  # kinds of notes on runs that ended early
 
 
 @once

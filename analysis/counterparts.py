@@ -25,10 +25,10 @@ ALIKE = ["app", "problem", "size", "guarantee"]  # what a run and its counterpar
 
 @dataclass(frozen=True)
 class Counterpart:
-    """The comparison of runs with runs of another group, of `kind` REPLAY or FAULT: `given` is what was replayed or
-    injected, `source` the other run of the comparison that is `shown`. `first` is the earliest divergence, `lacking` a
-    comparison for which records are missing, `apart` the entries of the environment in which a replay and its source
-    differ."""
+    """The comparison of runs with runs of another group, of `kind` REPLAY or FAULT: `given` is the replayed run or the
+    injected fault, `source` the other run of the comparison that is `shown`. `first` is the earliest divergence,
+    `lacking` a comparison for which records are missing, `apart` the entries of the environment in which a replay and
+    its source differ."""
 
     kind: str
     given: str

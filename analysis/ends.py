@@ -91,9 +91,9 @@ def final(
 
 
 def outcomes(frames: Frames, runs: pd.DataFrame) -> list[int] | None:
-    """What each row of `runs` came to, as a number: of every final fingerprint and value that all of them recorded, and
-    of the state in result.json where all have one, of one step. Equal bits, equal number: a row that one of them lacks
-    is no other outcome. None where there is nothing that all recorded."""
+    """The result of each row of `runs`, as a number: of every final fingerprint and value that all of them recorded,
+    and of the state in result.json where all have one, of one step. Equal bits, equal number: a row that one of them
+    lacks is no other outcome. None where there is nothing that all recorded."""
     own = ids(runs)
     of, said = rows(frames), recordings(frames)
     places = [frames.places[run] for run in own]

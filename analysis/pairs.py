@@ -104,7 +104,7 @@ def reference(runs: pd.DataFrame) -> Id | None:
 def pairs(frames: Frames, against: Id | None = None) -> list[Pairs]:
     """Every complete run against others of its cell, and against the reference of its problem.
 
-    The two are told apart by `against`: run-to-run variation has EACH_OTHER there, the change of algorithm
+    `against` distinguishes the two: run-to-run variation has EACH_OTHER there, the change of algorithm
     the label of the reference (not for the cell that it is in), which is `against` or, where that is None or
     of another problem, `reference`."""
     return list(_pairs(frames, against))

@@ -1,5 +1,5 @@
-"""How one distribution of runs becomes another, in one dimension: the monotone map between what the runs of two cells
-came to, and its cost.
+"""How one distribution of runs becomes another, in one dimension: the monotone map between the outcomes of the runs of
+two cells, and its cost.
 
 In one dimension the optimal transport map from A to B is x -> F_B^-1(F_A(x)), and its cost is the Wasserstein distance
 W1 = integral |F_A^-1(q) - F_B^-1(q)| dq (Villani, Topics in Optimal Transportation, theorem 2.18). The map less x is

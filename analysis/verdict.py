@@ -1,4 +1,4 @@
-"""The judgement: for each group of runs, whether its bits are what its guarantee promises, and over what that is said.
+"""The judgement: for each group of runs, whether its bits are what its guarantee promises, and over which records.
 
 Nothing is concluded from runs that lack rows which they must have (`analysis.divergence.recorded`), from runs that
 recorded nothing in common, nor from a comparison of runs in different environments, for which nothing is promised
@@ -40,7 +40,7 @@ MEANING = {
 }
 URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
 WORST_FIRST = (FAILED, BROKEN, INCOMPARABLE, OUTSIDE, DIFFERS, HOLDS, SAME, UNTESTED)
-FAILURES = ("check failed", "failed")  # what is said of runs that make a group FAILED
+FAILURES = ("check failed", "failed")  # notes on runs that make a group FAILED
 RANKS = "number of ranks"  # a cause that only the comparison of rank counts can have
 DAMAGED = ("unreadable", "missing ranks", "damaged result")  # what is left of these can be used
 
@@ -94,7 +94,7 @@ def together(parts: Iterable[Over]) -> Over:
 class Cell:
     """Runs that are judged against each other: `runs` complete ones on `sizes` ranks with `distinct` results (0 where
     they recorded no results in common), of `environments` in the sense of the guarantee, which differ in what `apart`
-    says; `over` is what was compared. `first` is the earliest divergence of any of them from the first run of its
+    says; `over` are the compared records. `first` is the earliest divergence of any of them from the first run of its
     environment, where there is none from the first run; `within` is whether runs of one environment differ. `lacking`
     cannot be compared, and of `least` the least part was in both."""
 
@@ -135,7 +135,7 @@ class Group:
     """One row of the table of groups. `words` is its label for people, `state` the hash of the final state where all
     complete runs agree in it, empty otherwise; `incomplete` runs are in none of the counts. `failures`: what its runs
     say of themselves that failed, as text. `across` is where the runs of two rank counts part between which nothing is
-    promised, and `beyond` what was compared between them, with `one` of each rank count; `beside` the comparison with
+    promised, and `beyond` the compared records, with `one` of each rank count; `beside` the comparison with
     runs of another group; `cause` is that of the difference `shown`."""
 
     label: str
@@ -180,7 +180,7 @@ class Group:
 
     @property
     def over(self) -> Over:
-        """What the runs of the group, of which none differ, are said to be equal in; runs that were compared with those
+        """The records in which the runs of the group are equal, where none differ; runs that were compared with those
         of other rank counts alone are among them."""
         parts = [cell.over for cell in self.cells]
         if not self.spanned or self.beyond is None:

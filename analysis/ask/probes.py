@@ -1,4 +1,4 @@
-"""Facts of runs that say which question is worth asking: what is loaded anyway, none takes a second on usual runs.
+"""Facts of runs that suggest a question. They come from loaded data, and none takes a second on usual runs.
 
 That a fault was injected is an option of a run, and no fact here: it is hidden before anything is looked at, so that a
 fault that nobody injected is met in the same way.
@@ -64,9 +64,9 @@ class Late:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was looked at: `frames` without injected faults, `pairs` of runs that were compared, those that differ
+    """The examined data: `frames` without injected faults, `pairs` of compared runs, those that differ
     first; `late`, `waiting` {run: share of the time of its ranks}, `not_finite` (run, step, name, block, rank) of the
-    first number that is none, `unusual` runs that ended early or failed, with what is said of them; and the `facts`,
+    first number that is none, `unusual` runs that ended early or failed, each with a sentence; and the `facts`,
     numbers of which those that are not so are absent."""
 
     frames: Frames
@@ -244,7 +244,7 @@ def _not_finite(frames: Frames) -> tuple[Id, int, str, int, int] | None:
 
 
 def _unusual(frames: Frames) -> dict[str, str]:
-    """{run: what is said of it} of runs that ended early, failed or are damaged."""
+    """{run: sentence} of runs that ended early, failed or are damaged."""
     runs, kinds = frames.runs, (*FAILURES, *DAMAGED, "ranks disagree")
     said = dict.fromkeys(runs.loc[~runs["complete"], "run"], "ended early")
     for run, what, *_ in frames.excluded.itertuples(index=False):

@@ -291,7 +291,7 @@ def measuring(known: Evidence) -> Question | None:
 @template("show")
 def looking(known: Evidence) -> Question | None:
     """A run crashed, was killed, aborted, hangs, raised an error or ended early; its values become NaN or infinite:
-    what is recorded in it."""
+    show its records."""
     named = next((run for run in known.unusual if run in set(known.frames.runs["run"])), None)
     slots: dict[str, Any] = {}
     if named is not None:

@@ -56,8 +56,8 @@ SHARED = columns("""
 
 @dataclass(frozen=True)
 class Answer:
-    """What a command has to say. `tables` are for CSV files and programs, `shown` for people: lines and (title, table)
-    in their order. `notes` limit what is said; `files` were written. `code` is the exit code; `refused` says why there
+    """The answer of a command. `tables` are for CSV files and programs, `shown` for people: lines and (title, table)
+    in their order. `notes` limit the answer; `files` were written. `code` is the exit code; `refused` says why there
     is no verdict, where there should be one."""
 
     frames: Frames | None

@@ -19,7 +19,7 @@ EXAMPLES = """\
   python -m analysis ask "my loss differs after a restart" runs/whole runs/restarted
   python -m analysis ask "why is it slow" runs/ --run"""
 OWN = ("python", "-m", "analysis")
-NAMED = 3  # commands that are told
+NAMED = 3  # commands that the answer names
 
 DOCUMENTS = {
     "ask": Document(
@@ -29,7 +29,7 @@ DOCUMENTS = {
                 "the commands, the likeliest first",
                 """
             place | integer | from 1
-            template command because | text | what is asked, as it is typed, and why
+            template command because | text | the question; the command line; the reason
             argv | list of text | the words of the command
             chance | number | that it is the one, among all that could be filled in
             runs | list of text | directories of the runs that it is about

@@ -12,7 +12,7 @@ from kernels.as_json import Document, rows
 
 SUMMARY = "whether the heads of a run follow from what it recorded"
 DETAIL = """\
-Every checkpoint of a run, and its end, has a head: a hash over all rows of the trace before it, whoever recorded them,
+Every checkpoint of a run, and its end, has a head: a hash over all rows that any rank recorded before it,
 and over the checkpoint or the final state. All of them are computed again, from the traces of all ranks and the
 checkpoints that are there, and compared with those of the trace, of result.json, and, with --published, of the lines
 that the run printed. Of a run that goes on or was cut off, heads are compared as far as every rank has written all
@@ -121,7 +121,7 @@ def run(options: argparse.Namespace) -> Answer:
             raise Usage(f"--published: nothing was compared: {compared.sentence(published)}")
         count = len(checked.marks)
         head = f"{count} heads follow" if count > 1 else "1 head follows"
-        shown.append(Bold(f"{head} from what was recorded; the last is {last.head}, of step {last.step}."))
+        shown.append(Bold(f"{head} from the records; the last is {last.head}, of step {last.step}."))
     elif not several and rows and rows[-1][-1] == "wrong":
         shown.append(f"{len(rows) - 1} heads before it are right.")
     if checked.cut:
@@ -132,7 +132,7 @@ def run(options: argparse.Namespace) -> Answer:
     shown += sentences(found)
     notes = []
     if published is None:
-        notes.append("Note: a chain shows what was changed after its heads were published: --published FILE.")
+        notes.append("Note: --published FILE shows changes since the heads were published.")
     tables = {
         "heads": pd.DataFrame(rows, columns=["repeat", "step", "head", "checkpoint", "verdict"]),
         "published": pd.DataFrame(_published(compared), columns=["repeat", "step", "compared"]),

@@ -150,7 +150,7 @@ def complete(frames, chosen: list[tuple[str, int]]) -> bool:
 
 
 def frames_for_csv(options: argparse.Namespace):
-    """The frames of `options.runs`, for a command with --csv; what is wrong with them is said."""
+    """The frames of `options.runs`, for a command with --csv; prints the faults of runs."""
     require_directory("--csv", options.csv)
     frames = loaded(options, options.runs)
     warn(frames)
@@ -158,7 +158,7 @@ def frames_for_csv(options: argparse.Namespace):
 
 
 def none_usable(options: argparse.Namespace) -> Usage:
-    """The error where none of `options.runs` can be used; the reasons were told by `warn`."""
+    """The error where none of `options.runs` can be used; `warn` has printed the reasons."""
     return Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
 
 

@@ -47,7 +47,7 @@ DOCUMENTS = {
             or_cause | text? | what else it may have been; null where nothing
             rounding | text? | does rounding explain it: `rounding`, `not rounding`, `open`; null where nothing
               differs
-            amplification | number? | the difference in units in the last place of what was added
+            amplification | number? | the difference in units in the last place of the added numbers
               ([rounding](../how-to/divergence.md#rounding-or-not)); null where it is not known
             next | text? | what to do now
             compared only_a only_b through | integer | records in both, in one; the last step in both

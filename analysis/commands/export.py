@@ -29,7 +29,7 @@ from kernels.as_json import Document, rows
 from miniapps.untrusted.text import tell
 
 SUMMARY = "runs for other tools: Perfetto, Vampir, Extra-P, simulators, Parquet for queries"
-TOLD_FROM = 2e8  # bytes: what is expected to be written is said beforehand
+TOLD_FROM = 2e8  # bytes of expected output from which on the command prints the size first
 MOST_SECONDS = 9_000_000_000  # about what 63 bits hold in nanoseconds
 DETAIL = "\n".join([
     "FORMAT is one of", "",

@@ -144,7 +144,10 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--clock", choices=("cpu", "wall"), default="cpu", help="of the seconds (%(default)s)"
     )
     parser.add_argument(
-        "--objective", choices=OBJECTIVES, default="p50", help="what is told first (%(default)s)"
+        "--objective",
+        choices=OBJECTIVES,
+        default="p50",
+        help="the figure that the answer gives first (%(default)s)",
     )
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the replays (%(default)s)")
     parser.add_argument("--ledger", type=Path, metavar="FILE", help="append the predictions to this ledger")
@@ -256,7 +259,7 @@ def _objective(each, options: argparse.Namespace) -> float:
 def _answer(
     answers: list, options: argparse.Namespace, files: list[str], found=None, what_ifs: Sequence = ()
 ) -> Answer:
-    """`answers` and `what_ifs`: pairs of a machine, None as calibrated, and what is predicted of it."""
+    """`answers` and `what_ifs`: pairs of a machine (None: as calibrated) and its prediction."""
     import pandas as pd
 
     from analysis.page.sections import Table
@@ -307,7 +310,7 @@ def _answer(
             *strategy_tables(found.table, found.infeasible),
         ]  # fmt: skip
         notes[
-            "Note: all strategies were replayed from the same seed; one is told from the first where nine of ten of "
+            "Note: all strategies were replayed from the same seed; one differs from the first where nine of ten of "
             f"its replays or more are slower than the same ones of the first. {len(found.infeasible)} strategies "
             "cannot be predicted. Guarantees, threads and meshes are those of the runs given, orderings those of the "
             "calibration."

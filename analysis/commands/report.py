@@ -20,7 +20,7 @@ from kernels.as_json import Document, rows
 SUMMARY = "the verdict on all runs as one HTML file that needs no network"
 DETAIL = """\
 Begins with the verdict, on one line: a badge (IDENTICAL, DIFFERS, BROKEN PROMISE, FAILED) with the cause, and a
-sentence that says what was compared; then the groups of runs, the worst first, and the number of results of each on
+sentence that names the compared records; then the groups of runs, the worst first, and the number of results of each on
 every rank count. Then, folded, first divergences with their cause, machine and software, timelines, growth,
 variability, times, costs, scaling, where the variance is, what limits the results, and what was left out. Every figure
 has a caption and its points as CSV in the page itself."""
@@ -59,7 +59,7 @@ DOCUMENTS = {
               identifies it; `started` in UTC
             repeat size seed last_step events | integer
             method | text | the factors of the method, as JSON
-            complete faulty | boolean | whether it came to its end; whether a fault was injected
+            complete faulty | boolean | whether the run reached its end; whether a fault was injected
             verdict | text | of the runs that it is judged with
             state | text | hash of the final state
             wall_s tracing_s | number, s | longest rank, first event to last; the tracer's own account
@@ -82,7 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--ledger", metavar="FILE",
-        help="ledger of predictions: one more section, of what was predicted and what was measured",
+        help="ledger of predictions; adds a section of predicted and measured times",
     )  # fmt: skip
     parser.add_argument(
         "--calibration", action="append", default=[], metavar="DIR",

@@ -39,7 +39,7 @@ DOCUMENTS = {
               targets where the prediction is better than all baselines, of so many `compared`
             took error floor coverage coverage_low coverage_high crps within | number | measured over predicted
               time, geometric mean error, the same between runs of one configuration, share of runs within, its 95 %
-              interval, CRPS over the measured time, what was asked for
+              interval, CRPS over the measured time, the limit of --within
             """,
             ),
             rows(

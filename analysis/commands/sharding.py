@@ -63,7 +63,7 @@ def run(options: argparse.Namespace) -> Answer:
         _require_file(options.out, options.times)
     paths = find_runs(options.runs)
     if len(paths) != 1:
-        raise Usage(f"{len(paths)} runs: what is asked of tables is read from one; name it")
+        raise Usage(f"{len(paths)} runs: give one run; its trace has the lookups of the tables")
     if options.times is None:
         raise Usage(
             "--times FILE is missing: time steps by mpirun -n P python -m miniapps.embeddings FILE, on the ranks to "

@@ -8,7 +8,7 @@ from analysis.commands.answer import Answer
 from analysis.commands.choice import loaded, none_usable, warn
 from kernels.as_json import Document, rows
 
-SUMMARY = "what is recorded in runs"
+SUMMARY = "the records of runs"
 DETAIL = """\
 Attributes, repeats, names with their rows, steps and blocks, and the time spent in each region. Of programs under
 `fpna run` also the functions that were called and not recorded, and the sums that a guarantee did not reach."""

@@ -132,7 +132,7 @@ def _other_states(frames: Frames, first: Id, others: tuple[Id, ...]) -> np.ndarr
 
 
 class _Table:
-    """The leaves of one table of the first run of a kind. A place counts (step, seq) from 0: what was recorded first
+    """The leaves of one table of the first run of a kind. A place counts (step, seq) from 0: the first record
     has the lowest."""
 
     def __init__(self, frames: Frames, table: str, first: Id):

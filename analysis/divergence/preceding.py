@@ -66,7 +66,7 @@ def preceding(run: str, repeat: int, rank: int, point: Point) -> Preceding:
         ((rows["table"] == at["table"]) & (rows["row"] < at["row"])) | (rows["after"] < at["after"])
     ]
     earlier = earlier[earlier["block"] == point.block].sort_values(["after", "row"])
-    if not point.name.startswith((*PASSING, INPUT)):  # a state: what was recorded of it, and not of another
+    if not point.name.startswith((*PASSING, INPUT)):  # records of this state only
         earlier = earlier[earlier["name"].isin([point.name, LEFT + point.name, INPUT + point.name])]
     since = earlier.iloc[-1] if len(earlier) else None
     first = 0 if since is None else int(since["after"])

@@ -211,7 +211,7 @@ def _among(
         )
     most = max(amplification, _few(a, b, scales))
     words = f"the difference is {_units(amplification)}"
-    of = " of what was added" if scales else " of the numbers"
+    of = " of the added numbers" if scales else " of the numbers"
     if most <= FEW:
         return Judgement(
             ROUNDING, amplification, f"{words}{of}: rounding makes as much; a bug this small would not show"

@@ -110,7 +110,7 @@ class Shared:
         return [name for name in names if name.startswith(PASSING) and not OF_A_RANK.fullmatch(name)]
 
     def _calls(self, tree: Leaves) -> np.ndarray:
-        """(step, name) of what is compared of the calls that both runs make: int64 (2, n), sorted and unique."""
+        """(step, name) of the compared records of calls that both runs make: int64 (2, n), sorted and unique."""
         known = np.zeros(len(self.frames.names), bool)
         for name in self._passing(self.left, self.right):
             known[self.numbers[name]] = self._wanted(name)

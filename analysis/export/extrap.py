@@ -57,9 +57,7 @@ def write(parts: Iterable[Slice], out: Path) -> list[dict[str, float]]:
     """
     runs = [measured(part) for part in parts]
     if not runs:
-        raise NotOneExperiment(
-            "no run came to its end, and the times of the others are not whole; repeat them"
-        )
+        raise NotOneExperiment("no run reached its end, so no times are whole; repeat the runs")
     points = parameters(runs)
     paths = list(dict.fromkeys(path for run in runs for path in run.table["callpath"]))
     with new_file(out) as file:

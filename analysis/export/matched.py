@@ -60,8 +60,8 @@ class Collectives:
 
     def settle(self, begin: int, end: int) -> None:
         """All ranks were added: those are whole that no rank lacks or has cut at `begin` or `end`. `first` and `last`
-        are from now on the ranks that came to each first and last, by its number in `of`; of several that came at once
-        the lowest, and the highest."""
+        are from now on the ranks that reached each first and last, by its number in `of`; of several that arrived at
+        once the lowest, and the highest."""
         whole = (self._count == self._ranks) & (self._low >= begin) & (self._end <= end) & (self._high < end)
         self._number = np.where(whole, np.cumsum(whole) - 1, -1)
         self.first, self.last = self.first[whole], self.last[whole]

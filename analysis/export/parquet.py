@@ -1,4 +1,4 @@
-"""The tables of runs as Parquet, for one's own queries: DuckDB, Polars, pandas, R.
+"""The tables of runs as Parquet, for your own queries: DuckDB, Polars, pandas, R.
 
 A directory with `runs.parquet`, a row per (run, repeat), and a file per table of `analysis.load.columns.STORED`, which
 begin with the column `run`; names are text, orders of arrival lists of ranks. In memory are GROUP rows, and the tables

@@ -1,7 +1,7 @@
 """Trace Event Format (JSON): what ui.perfetto.dev, chrome://tracing and many others open.
 
 A process per node, a thread per rank, a complete event per region, and a flow through the ranks of each collective in
-the order in which they came to it. Times are µs with three decimals, written as such: no nanosecond is rounded.
+the order in which they reached it. Times are µs with three decimals, written as such: no nanosecond is rounded.
 Format: Trace Event Format, Google, 2016 (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 """
 

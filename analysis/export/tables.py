@@ -41,7 +41,7 @@ def csv_text(frame: pd.DataFrame) -> str:
     """`frame` as CSV (RFC 4180), numbers as the fewest digits that are read back to the same bits.
 
     Text is `printable`, so that a row is a line, and what a spreadsheet would take for a formula has an apostrophe
-    before it, since names of groups, files and regions come from whoever made the runs; numbers are left alone.
+    before it, since names of groups, files and regions come from outside; numbers stay as they are.
     """
     return texts(frame, _guard).to_csv(index=False, lineterminator="\n")
 

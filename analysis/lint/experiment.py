@@ -20,7 +20,7 @@ LISTED = 3  # groups or values named before "and N more"
 
 @dataclass(frozen=True)
 class Experiment:
-    """What rules look at: the Overview of the report, and its runs by what is compared."""
+    """The input of the rules: the Overview of the report, and its runs by comparison."""
 
     overview: Overview
 

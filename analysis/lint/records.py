@@ -16,7 +16,7 @@ def faults_counted(experiment: Experiment) -> Iterator[Limit]:
         yield Limit(
             ERROR, GROUPS, listed(map(label, ids(faulty))),
             "a fault was injected into these runs, and they are counted",
-            "give them apart from the others, unless the fault is what is studied",
+            "give them apart from the others, unless the fault is the subject",
         )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Rules on what was measured how often, and what is claimed of it."""
+"""Rules on the number of measurements, and on claims about them."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _result(run: Run, shown: str) -> Result | None:
         return None
     if result.status == "failed":
         reason = printable(result.error) or "the run failed"
-        run.note("failed", path, f"{path}: {reason}", "what was recorded")
+        run.note("failed", path, f"{path}: {reason}", "the records")
     for check in result.checks:
         if not check.passed:
             where = f" (repeat {check.repeat})" if check.repeat >= 0 else ""

@@ -16,7 +16,7 @@ DEPTH = 4  # levels of directories searched below a given one: runs/campaign/con
 
 
 class NoRuns(Exception):
-    """Nothing to analyse; the message names the path and says what was expected there."""
+    """Nothing to analyse; the message names the path and the files expected there."""
 
 
 def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:

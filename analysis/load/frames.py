@@ -98,7 +98,7 @@ class Frames:
 
     @property
     def choices(self) -> pd.DataFrame:
-        """What was decided from a clock."""
+        """Decisions from a clock."""
         return self.store.frame("choices")
 
     @property

@@ -1,4 +1,4 @@
-"""The rows of one table of one run: in memory, or in a file, from which only what is asked for is read."""
+"""The rows of one table of one run: in memory, or in a file, from which only the requested rows are read."""
 
 from __future__ import annotations
 

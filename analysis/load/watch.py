@@ -13,7 +13,7 @@ from kernels.progress import LINE_S, Progress
 from miniapps.untrusted.text import tell
 
 NAME = "analysis"
-FIRST_S = 1.0  # after which the first line is said where there is no terminal
+FIRST_S = 1.0  # after which the first line is printed without a terminal
 
 
 class Watch:

@@ -33,8 +33,8 @@ def forward(
 
     Of each group: `who` takes part, `before` is their work before they post, `inside` their work between posting and
     waiting, `partners` (size, k) for whom each rank waits (None: for all), `cost` what the messages take once all have
-    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time. `watch` is told
-    when its ranks were ready and when they went on.
+    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time. `watch` gets the
+    times at which its ranks were ready and went on.
     """
     now = begin.copy()
     posted: dict[int, Times] = {}
@@ -64,7 +64,7 @@ def replay(waits: Waits) -> np.ndarray:
 
     Every rank spends its useful time as measured, beginning with its first event. A collective ends when the last rank
     has posted, an exchange when all partners have, and never before the rank has done the work inside it. Whatever else
-    a wait cost, sending, receiving and adding up what was received, takes no time.
+    a wait cost, sending, receiving and adding received numbers, takes no time.
 
     No wait ends later than it was measured to: clocks of nodes differ by a little, and a partner that by its clock
     posted after the wait was over would otherwise delay the replay beyond the run. So by induction the replay never

@@ -339,7 +339,7 @@ def test_the_trace_says_what_the_chain_cost(run):
 
 def test_the_command_says_which_head_is_wrong(run, copy, capsys):
     assert analysis(["chain", str(run)]) == 0
-    assert f"3 heads follow from what was recorded; the last is {heads_of(run)[5]}" in capsys.readouterr().out
+    assert f"3 heads follow from the records; the last is {heads_of(run)[5]}" in capsys.readouterr().out
     altered(copy / "rank-00000.h5", lambda file: file["values"]["value"].__setitem__(-1, 0.5))
     assert analysis(["chain", str(copy)]) == 3
     out = capsys.readouterr().out

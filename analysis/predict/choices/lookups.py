@@ -2,7 +2,7 @@
 
 A lookup costs c0 + D bytes / BW(h): a call for each row, and its bytes at the bandwidth of the cache for the share h
 that is found there, of memory for the rest. h follows from the histogram of the real indices by Che's approximation of
-a cache that forgets what was used longest ago (Che et al. 2002). Updates cost the same of their lookups, and messages
+a cache that evicts the least recently used rows (Che et al. 2002). Updates cost the same of their lookups, and messages
 by their bytes. All of it is linear in the rates, so that these are fitted to measured steps, without negative ones.
 """
 
@@ -17,7 +17,7 @@ from scipy.optimize import brentq, nnls
 
 FLOAT = NUMBER = 4  # bytes of a weight, of a row number or the length of a bag
 SHARDINGS = ("replicated", "table", "column", "row", "row-pooled")
-# What is counted of the work of a rank, for the tables of each sharding apart, which other code handles: tables, tables
+# The counted work of a rank, for the tables of each sharding apart, which other code handles: tables, tables
 # that it holds, rows that it looks up and updates, their bytes in the cache and in memory, bytes of distinct rows that
 # change, rows or sums that it puts together for its own samples, and their bytes.
 OF_TABLE = ("tables", "held", "rows", "cached", "missed", "changed", "bags", "assembled")
@@ -73,9 +73,8 @@ class Load:
 def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word: int = FLOAT) -> np.ndarray:
     """float64 (size, len(WORK)): what one table is for each of `size` ranks under a sharding.
 
-    `rank`: that which holds it, where one does; `cache`: bytes of a rank's cache; `word`: bytes of an element of a sum
-    of a part of a bag.
-    Samples are dealt evenly. Raises ValueError for an unknown sharding.
+    `rank`: the one rank that holds it, if there is one; `cache`: bytes of a rank's cache; `word`: bytes of an element
+    of a sum of a part of a bag. Ranks get equally many samples. Raises ValueError for an unknown sharding.
     """
     own, others = load.samples / size, size - 1
     asked = NUMBER * (own + load.lookups / size)  # bytes of the rows that a rank asks another for, if for all

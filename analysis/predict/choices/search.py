@@ -5,7 +5,7 @@ apart from it.
 
 Up to ENUMERATED strategies all are looked at; of more, branch and bound: the longest item first, and no branch whose
 lower bound is not below the worst of the strategies kept. The bound is the largest of what a rank has already, of the
-mean over ranks if the rest were dealt out evenly, and of the largest item that no option splits further.
+mean over ranks if ranks shared the rest evenly, and of the largest item that no option splits further.
 """
 
 from __future__ import annotations

@@ -157,7 +157,7 @@ def what_if_figure(rows: pd.DataFrame) -> Figure:
 
 
 def verdict(rows: pd.DataFrame) -> str:
-    """What each machine comes to, in a sentence; nothing without other machines."""
+    """A sentence on the time on each machine; nothing without other machines."""
     said = []
     for name, own in rows[rows["machine"] != HERE].groupby("machine", sort=False):
         low, high = (f"{x:.3g}" for x in (own["ratio"].min(), own["ratio"].max()))

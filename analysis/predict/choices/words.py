@@ -1,4 +1,4 @@
-"""What predictions and searches come to, in tables for the terminal."""
+"""Results of predictions and searches, in tables for the terminal."""
 
 from __future__ import annotations
 

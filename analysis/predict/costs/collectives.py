@@ -103,8 +103,8 @@ class Link:
 
 @dataclass
 class Collectives:
-    """Seconds that collectives and exchanges take on a calibration's machine; `extrapolated` gathers what was asked
-    for and not measured. `turns`: the share of a core that a rank has over that of a rank of the calibration
+    """Seconds that collectives and exchanges take on a calibration's machine; `extrapolated` gathers requested
+    times that were not measured. `turns`: the share of a core that a rank has over that of a rank of the calibration
     (`simulation.noise.turns_of`): what ranks do for messages takes turns, what links carry does not."""
 
     calibration: Calibration

@@ -3,8 +3,8 @@
 A kernel's time is about fixed + flops / rate + bytes / bandwidth, none negative, by relative least squares. How far it
 lies from that is smooth in the logarithms of its dims, with steps of cache and vector lengths that no formula has: a
 Gaussian process of the ratio's logarithm over log2 of the dims, with a constant mean, one length for each dim and a
-noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from what was measured
-it leaves the sum alone. Outside the hull of the shapes that were measured it says so.
+noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from the measured
+shapes it leaves the sum alone. Outside the hull of the shapes that were measured it says so.
 
 torch's convolution is several kernels, among which the shape decides (`use_mkldnn` in ATen's Convolution.cpp). One
 image of up to 20,480 numbers and a window of up to 3 goes to a loop of its own, all others to oneDNN, which has a

@@ -122,7 +122,7 @@ def _error(measured: np.ndarray, fitted: np.ndarray, freedom: int) -> tuple[floa
 
 
 def _untold(known: np.ndarray, names: Sequence[str], at: np.ndarray) -> tuple[list[str], list[str]]:
-    """(What is extrapolated, remarks) of sizes `at` from those that were run."""
+    """(extrapolated parts, remarks) of the sizes `at`, from the sizes of the runs."""
     extrapolated, remarks = [], []
     if not inside_hull(np.log(known), np.log(at)):
         extrapolated.append("sizes beyond those of the runs")

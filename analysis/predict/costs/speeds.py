@@ -20,7 +20,7 @@ from analysis.predict.reading.skeleton import Key, Skeleton, label
 def at_speeds(
     costs: Mapping[Key, SegmentCost], run: Skeleton, calibration: Calibration | None, machine: Machine
 ) -> tuple[dict[Key, SegmentCost], list[str], str]:
-    """(`costs` on the cores and the memory of `machine`, what is extrapolated, a remark). Raises as
+    """(`costs` on the cores and the memory of `machine`, extrapolated parts, a remark). Raises as
     `require_memory`."""
     require_memory(calibration, machine)
     extrapolated = []

@@ -83,7 +83,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
         if not calibrates(json.dumps(head.get("options", {}))):
             raise TraceError(f"{path}: a run of {head['app']}, no calibration; make one: fpna calibrate")
         if not head["complete"]:
-            raise TraceError(f"{path}: the calibration did not come to its end; make another one")
+            raise TraceError(f"{path}: the calibration did not reach its end; make another one")
         first = head if head["rank"] == 0 else first
         environments.append(head.get("environment", {}))
         samples, noise[head["rank"]] = _of_rank(trace)

@@ -81,7 +81,7 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         iterations |= _iterations(trace, repeat) if rank == 0 else {}
         _require_sound(trace, path)
         if not head["complete"]:
-            raise TraceError(f"{path}: rank {rank} did not come to its end; give a run that did")
+            raise TraceError(f"{path}: rank {rank} did not reach its end; give a run that did")
         if "regions" not in head:
             raise TraceError(
                 f"{path}: the trace does not say of what kind its regions are; record the run again"
@@ -242,7 +242,7 @@ def _segments(waited: Waits, listed: pd.DataFrame, first: int) -> pd.DataFrame:
         parts["key"] = list(zip(*key, strict=True))
         columns = ["rank", "wait", "inside", "step", "key", "name", "ns", "bytes"]
         pieces.append(parts.assign(rank=rank)[columns])
-        # The local part of a wait: packing, adding up one's own blocks. On one rank nothing else is in it.
+        # The local part of a wait: packing, adding the rank's own blocks. On one rank nothing else is in it.
         if waited.size == 1:
             local = pd.DataFrame(
                 {

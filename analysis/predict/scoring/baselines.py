@@ -9,7 +9,7 @@ import numpy as np
 NAMES = ("1/p", "mean replay", "Extra-P")
 # Rank counts from which two coefficients can be chosen by leaving one out; Extra-P itself asks for 5.
 FEWEST = 3
-LEAST_SHARE = 0.0005  # of a term in what is predicted, below which it is no term
+LEAST_SHARE = 0.0005  # share of a prediction below which a term does not count
 # Exponents (i, j) of p^i log2(p)^j that Extra-P tries by default (its version 4), those of i also below zero, as it
 # does for strong scaling.
 LOGARITHMIC = (

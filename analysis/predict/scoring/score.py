@@ -44,7 +44,7 @@ class Score:
 
     `summary`: a row per kind of targets, columns SUMMARY: wall clock and CPU time apart, and runs of more ranks than
     cores apart from others. `verdict`: that of all kinds, the worst. `refused`: sentences on runs that do not prove
-    that their prediction was there first, `unmeasured` on runs whose times cannot be used; `notes` limit what is said.
+    that their prediction was there first, `unmeasured` on runs whose times cannot be used; `notes` limit the score.
     """
 
     samples: pd.DataFrame

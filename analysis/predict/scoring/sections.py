@@ -12,7 +12,7 @@ TITLE = "Predicted and measured times"
 
 
 def predict_sections(overview: Overview) -> list[Section]:
-    """Predictions of the ledger beside what was measured; nothing without a ledger."""
+    """Predictions of the ledger beside measured times; nothing without a ledger."""
     if overview.ledger is None or overview.score is None:
         return []
     score, ledger = overview.score, overview.ledger

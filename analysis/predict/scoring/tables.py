@@ -78,7 +78,7 @@ def exported(score: Score, ledger: Ledger) -> dict[str, pd.DataFrame]:
 
 
 def names(targets: pd.DataFrame) -> dict[int, str]:
-    """{row: what it predicts}, told apart by problem and method where apps and ranks do not."""
+    """{row: its target}, with problem and method where apps and ranks do not distinguish it."""
     base = [
         f"{t.app}, {counted(t.ranks, 'rank')}"
         + f" ({t.mesh})" * bool(t.mesh)
@@ -213,7 +213,7 @@ REGION = (
 
 
 def region_tables(score: Score) -> list[tuple[str, Table]]:
-    """The regions of each target whose prediction differs most from what was measured, in seconds."""
+    """The regions of each target whose prediction differs most from the measured time, in seconds."""
     known = names(score.targets)
     off = score.regions[score.regions["measured_s"].notna()]
     off = off.assign(apart=(off["measured_s"] - off["predicted_s"]).abs())

@@ -1,1 +1,1 @@
-"""A program on other ranks: what is predicted, who waits for whom, and how sure that is."""
+"""A program on other ranks: its predicted time, who waits for whom, and the uncertainty."""

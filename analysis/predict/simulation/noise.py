@@ -67,7 +67,7 @@ class Noise:
 
 def shared_out(shares: np.ndarray, cores: int | None) -> np.ndarray:
     """`shares` (windows, ranks) without the slices of ranks that took turns on too few `cores`: each has an equal part
-    of what all had together. Ranks that spin deal out a core in slices; ranks that work give it away whenever they
+    of what all had together. Ranks that spin share a core in slices; ranks that work give it away whenever they
     wait, so that work on all cores ends as if it were shared evenly."""
     if not cores or shares.shape[1] <= cores:
         return shares

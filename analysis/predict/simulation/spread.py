@@ -5,9 +5,9 @@
 m: the spread of the machine's rate between rounds of the calibration. t: that between launches of the source runs,
 drawn with Student's distribution of the freedom that they leave, since it is known from few; the n launches that the
 median rests on are themselves off by as much, over sqrt(n). f: what is left when costs are fitted to three or more
-shares of the work, drawn likewise. g: on other rank counts than the program's, where no third share says how far such
-predictions lie off. z, z' and z" are of the machine, the same for all targets; e and t' are of what a prediction was
-made from, and drawn by a generator of its own.
+shares of the work, drawn likewise. g: on other rank counts than the program's, where no third share gives the error of
+such predictions. z, z' and z" are of the machine, the same for all targets; e and t' are of what a prediction was made
+from, and drawn by a generator of its own.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is predicted: the problem, the method and the ranks of a run that nobody has made yet."""
+"""The target of a prediction: problem, method and ranks of a run that nobody has made yet."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def _apart_of(sizes: Mapping[str, float], known: Mapping[str, float]) -> list[st
 
 
 def _require_told(chosen: Sequence[Skeleton], apart: Sequence[str], sizes: Mapping[str, float]) -> None:
-    """Where laws of several sizes are told apart, every size that the target changes is one of them."""
+    """Require that the laws of several sizes include every size that the target changes."""
     if not apart:
         return
     known = chosen[0].sizes

@@ -26,8 +26,8 @@ def schedule_figures(known: dict[str, Schedule]) -> list[Figure]:
 
 
 def drawn(known: dict[str, Schedule]) -> list[str]:
-    """The labels of the schedules that can be drawn: no more than a report has room for, of no more kernels than can be
-    told apart."""
+    """The labels of the schedules that can be drawn: no more than a report has room for, of no more kernels than a
+    reader can distinguish."""
     return [run for run, schedule in known.items() if len(schedule.kernels) <= MOST][:DRAWN]
 
 

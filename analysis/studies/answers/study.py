@@ -62,7 +62,7 @@ def draw(known: Answers, options: argparse.Namespace) -> list[str]:
         raise Usage(f"--schedule {file}: {there if known.schedules else none}")
     figures = schedule_figures(known.schedules)
     if not figures:
-        raise Usage(f"--schedule {file}: more than {MOST} kernels cannot be told apart in a picture")
+        raise Usage(f"--schedule {file}: more than {MOST} kernels cannot be distinguished in a picture")
     try:
         file.write_bytes(picture(figures[0], file.suffix[1:]))
     except OSError as error:

@@ -34,7 +34,7 @@ class Known:
 def known_of(audits: Audits) -> Known:
     """Everything about `audits`."""
     notes = [
-        "no difference seen is said of the trials that were made: with n of them, p < 3/n at 95 %",
+        "'no difference seen' holds for the trials made: n equal trials bound p below 3/n at 95 %",
         "columns are apart: the number of threads enters where each number repeats its own bits; another algorithm in "
         "torch's deterministic mode is no variability",
     ]

@@ -1,4 +1,4 @@
-"""Which factors can be told apart, and in what order they enter the model.
+"""Which factors can be separated, and in what order they enter the model.
 
 Those of the algorithm first, since method 3 asks for fixed effects before random ones: what chance does is then what
 is left after any effect of the algorithm. With several of them their combination follows, so that an effect that

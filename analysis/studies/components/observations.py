@@ -17,7 +17,7 @@ WALL = "wall time"
 ALLOCATION, NODE, LAUNCH, REPEAT = "allocation", "node", "launch", "repeat"
 RANDOM = (ALLOCATION, NODE, LAUNCH)
 PLURAL = {ALLOCATION: "allocations", NODE: "nodes", LAUNCH: "launches", REPEAT: "repeats of a launch"}
-# Effects of options that are no choice between algorithms beside the ordering: what is injected or repeated.
+# Effects of options that are no choice between algorithms beside the ordering: faults and replays.
 NO_FACTOR = (*IN_LABEL, "fault", "replay")
 
 

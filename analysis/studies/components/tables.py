@@ -24,8 +24,8 @@ def problems(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 def sentences(frame: pd.DataFrame, most: int | None = None) -> list[str]:
     """A sentence per problem and outcome that varies, of the first `most` of each problem (None: all): where its
-    variance from run to run lies, largest share first. Nothing is said to be a share of a variance that is 0, nor to be
-    all of one that only one factor could have."""
+    variance from run to run lies, largest share first. A variance of 0 has no shares, nor has one that only one
+    factor could have."""
     lines = []
     for where, problem in problems(frame):
         varying = 0
@@ -55,7 +55,7 @@ def _chance(known: pd.DataFrame, outcome: str) -> str:
         return f"{outcome} has no run-to-run variance: equal bits in all runs of one algorithm"
     if len(known) == 1:
         level = PLURAL[known.iloc[0]["factor"]]
-        return f"the run-to-run variance of {outcome} cannot be divided: only {level} can be told apart"
+        return f"the run-to-run variance of {outcome} cannot be divided: the runs differ in {level} only"
     shares = known.sort_values("share", ascending=False, kind="stable").itertuples(index=False)
     parts = ", ".join(f"{share(row)} is between {PLURAL[row.factor]}" for row in shares)
     return f"of the run-to-run variance of {outcome} {parts}"

@@ -12,7 +12,7 @@ from analysis.page.axes import floor_of, log_axis
 from analysis.page.groups import figure_of_groups, most_elements
 from analysis.page.svg import Figure
 
-POINTS = 6000  # of one figure: more are not told apart; steps are thinned, never runs
+POINTS = 6000  # of one figure: more are not distinguishable; steps are thinned, never runs
 LINES = 100  # of one figure, from which on they are an image: as drawings they would be most of the page
 
 

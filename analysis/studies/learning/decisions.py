@@ -1,4 +1,4 @@
-"""Decisions about wires that runs recorded: what was predicted of each, and what came of it."""
+"""Decisions about wires that runs recorded: the prediction and the outcome of each."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ SUMMARY = {
 
 
 def decisions(known: Trainings) -> pd.DataFrame:
-    """A row per decision of each run, columns DECISIONS. What is decided after a step holds until the next decision.
+    """A row per decision of each run, columns DECISIONS. A decision after a step holds until the next decision.
 
     `choice`: what was chosen, of several tensors with how many; `score`: the largest that was recorded, in the unit of
     the policy; `trial`: with which wire to go on was decided after it. `loss_before`: of the state from which it went

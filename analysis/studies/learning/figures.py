@@ -118,7 +118,7 @@ def price_figures(known: Known) -> list[Figure]:
 
 
 def decision_figures(known: Known) -> list[Figure]:
-    """What came of each decision against what its trial came to."""
+    """The outcome of each decision against that of its trial."""
     shown = ["family", "line", "seeds", "run", "repeat", "step", "choice", "tried_per_s", "gained_per_s"]
     rows = known.decisions[shown]
     rows = rows[np.isfinite(rows[["tried_per_s", "gained_per_s"]]).all(axis=1)]

@@ -24,7 +24,7 @@ from kernels.as_json import Column
 TRAINING, INFERENCE = "aggregate", "aggregate_inference"  # last names of the factors
 DRAWN = "emulated"  # an order of arrival that a seed draws
 BY_CHANCE = ("atomic", DRAWN)
-# What is looked at: {name: (its fingerprints, its values)}.
+# The compared results: {name: (its fingerprints, its values)}.
 LOOKED_AT = {"weights": ("weights", "weights_sample"), "outputs": ("outputs", "outputs"),
              "predictions": ("predictions", "predictions")}  # fmt: skip
 NUMBERS = ("weights", "outputs")  # predictions are names of classes, which have no relative difference
@@ -47,7 +47,7 @@ OUTPUTS = {
 
 @dataclass(frozen=True)
 class Answers:
-    """What a run came to. `prints` {what: its fingerprints}; `values` {what: (places, float64)}."""
+    """The results of a run. `prints` {name: its fingerprints}; `values` {name: (places, float64)}."""
 
     orders: tuple[str, str]  # of training, of inference
     prints: dict[str, tuple]

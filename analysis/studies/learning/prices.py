@@ -41,7 +41,7 @@ COMPARISONS = {
 
 @dataclass(frozen=True)
 class Basis:
-    """What is compared in a `family`: `accuracy` {line: mean over repeats, by seeds}, each line at its rate in
+    """The comparison in a `family`: `accuracy` {line: mean over repeats, by seeds}, each line at its rate in
     `rates`; `measure` END or EQUAL_TIME. `name` says which rates: `rate 0.05`, or BEST; `first`: the rate at which most
     ran."""
 

@@ -1,4 +1,4 @@
-"""Runs that recorded accuracy and loss by step as frames: what every training came to, and its accuracy over time.
+"""Runs that recorded accuracy and loss by step as frames: the result of every training, and its accuracy over time.
 
 Runs of one problem are a *family*, whatever their seeds and their learning rate: what a study of learning varies. A
 *line* is what is left of a family when the wire, the policy that chooses it, guarantee, ordering, links and rank count
@@ -35,7 +35,7 @@ MEASURING = ("evaluate", "record", "checkpoint")  # regions that measure or writ
 LARGEST = 1e18  # a rate that is believed
 POLICY = "policy.name"
 SEED, SEEDS = "run.seed", "seeds."
-FIRST = ("init", "data", "dropout")  # seeds in the order in which they are told, before others
+FIRST = ("init", "data", "dropout")  # seeds that come first, in this order
 
 LINE = {"family": Column("str"), "line": Column("str")}
 SEEDS_OF = Column("str", "`init=1, data=1`")

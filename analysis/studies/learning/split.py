@@ -48,7 +48,7 @@ def split(known: Trainings) -> pd.DataFrame:
             for row in found:
                 variance = row["variance"]
                 if row["factor"] in RANDOM and variance != variance:
-                    continue  # places are of interest where they can be told apart
+                    continue  # places are of interest where they can be separated
                 rows.append(
                     {key: row[key] for key in ("observations", "factor", "levels", "df", "variance", "negative",
                                                "alias")}

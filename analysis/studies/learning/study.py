@@ -76,7 +76,7 @@ def _decisions(known: Known) -> Section:
         "correlation of both."
     )
     tables = folded(decision_tables(known))
-    nothing = "No run decided about its wires, so there is nothing to compare with what was predicted."
+    nothing = "No run decided about its wires, so there is nothing to compare with predictions."
     return Section(
         "learning-decisions",
         "Training: decisions",

@@ -124,7 +124,7 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def curve(row, p: np.ndarray) -> np.ndarray:
-    """T at rank counts `p` by the model of `row` of `fits`; NaN outside of what was measured."""
+    """T at rank counts `p` by the model of `row` of `fits`; NaN outside of the measured rank counts."""
     model = next(m for m in _models(row.kind) if m.name == row.model)
     x = np.array([value for value in (row.a, row.b, row.c) if not math.isnan(value)])
     return np.where((p >= row.p_low) & (p <= row.p_high), predict(model, p, x), np.nan)
@@ -217,6 +217,6 @@ def _remark(model: Model, x: np.ndarray, candidates: list, place: int, p: np.nda
         best = math.sqrt(x[0] / x[2])
         within = p.min() <= best <= p.max()
         remarks.append(
-            f"fastest at {best:.3g} ranks" if within else "no fastest rank count within what was measured"
+            f"fastest at {best:.3g} ranks" if within else "no fastest rank count among the measured ones"
         )
     return "; ".join(remarks)

@@ -115,7 +115,7 @@ def _of_run(frames: Frames, row, notes: list[str], watch: Watch) -> dict[str, pd
     run = label((row.run, row.repeat))
     if row.apart and row.size > 1:
         notes.append(
-            f"{run}: its arrays are dealt whole (method.split), so that its ranks never wait for each other"
+            f"{run}: each rank has whole arrays (method.split), so its ranks never wait for each other"
         )
         return None
     try:

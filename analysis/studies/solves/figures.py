@@ -226,7 +226,7 @@ def _thin(x: np.ndarray, y: np.ndarray, lines: int) -> tuple[np.ndarray, np.ndar
 
 
 def _marked(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """So few points of a line that their marks are told apart."""
+    """Few enough points of a line that their marks stay distinguishable."""
     some = slice(None, None, max(1, -(-len(x) // MARKS)))
     return x[some], y[some]
 

@@ -17,5 +17,5 @@ def extrapolated(known: Known) -> Iterator[Limit]:
             yield Limit(
                 WARNING, "solves-growth", f"{row.family}, {row.case}",
                 f"the fit of iterations {row.first:g} to {row.last:g} is used at iteration {row.predicted:.0f}",
-                "read the prediction as an extrapolation; compare it with what was observed",
+                "read the prediction as an extrapolation; compare it with the observed iterations",
             )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Runs that recorded a residual as frames: what every solve came to, its history, and the study of injected orders.
+"""Runs that recorded a residual as frames: the result of every solve, its history, and the study of injected orders.
 
 A step of such a run is an iteration. Families are named by the options of `solver` (`solve.method`,
 `solve.preconditioner`, `problem`, `grid`), where a run has them.

@@ -169,7 +169,7 @@ MEASURES = ("true_residual", "gap", "attained", "error", "orthogonality")
 
 
 def case_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per family: what its solves came to. Columns of what no solve recorded are left out."""
+    """(title, table) per family: results of its solves, without columns that no solve recorded."""
     tables = []
     for family, same in known.cases.groupby("family", sort=False):
         measured = [

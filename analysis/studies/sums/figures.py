@@ -18,7 +18,7 @@ from analysis.studies.sums.tables import Known
 
 DRAWN = 6  # cases and operations that have figures; the tables have all
 PANELS = 12  # histograms of one figure
-BARS = 120  # of a histogram: more are not told apart
+BARS = 120  # of a histogram: more are not distinguishable
 VARIANTS = 6  # with a colour each in one figure
 ROWS = 26  # variants of a dot plot
 POINTS = 1500  # of one figure; arrays are thinned evenly beyond
@@ -87,8 +87,8 @@ def shape_figures(known: Known) -> list[Figure]:
             continue
         caption = (
             "V_s of the samples of one array: the first whose samples differ. Bars are cells, or single floating-point "
-            "results where these can be told apart; the line is the normal distribution of the same mean and variance. "
-            "Each panel has its own scale."
+            "results where these can be distinguished; the line is the normal distribution of the same mean and "
+            "variance. Each panel has its own scale."
         )
         rows = -(-len(panels) // 2)
         figures.append(

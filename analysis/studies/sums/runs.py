@@ -25,7 +25,7 @@ DEFAULT_REFERENCE = "sptr"
 
 SERIES = ["case", "operation", "variant", "backend", "n"]
 CELL = [*SERIES, "array"]
-PLACE = ["case", "operation", "n", "array"]  # one array of numbers, whoever adds it up
+PLACE = ["case", "operation", "n", "array"]  # one array of numbers, for any variant
 UNKNOWN = "not recorded"  # the guarantee of a variant whose trace does not say
 
 

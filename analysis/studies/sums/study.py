@@ -92,10 +92,10 @@ def _growth(known: Known) -> Section:
 
 def _worst(known: Known) -> Section:
     intro = (
-        "What a search for the worst orders of arrival reached, beside what the samples came to. The share is the "
+        "Extremes that a search for the worst orders of arrival found, beside the samples. The share is the "
         "range of the samples over the range of the search; a sample beyond it shows that the search fell short."
     )
-    nothing = "No search for the worst orders was made (--worst), so only what was sampled is known."
+    nothing = "No search for the worst orders was made (--worst), so only the samples are known."
     tables = folded(worst_tables(known))
     return Section("sums-worst", "Sums: worst orders", nothing, intro if tables else "", tables=tables)
 
