@@ -34,7 +34,7 @@ DONE, NOT_DONE, BAD_USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 
 DESCRIPTION = """\
 A campaign is a TOML file: which applications, on how many ranks, with which options, how often. It is checked before
-anything runs, run here or by a batch system, interrupted and resumed without repeating what is finished, and ends in a
+anything runs, run here or by a batch system, interrupted and resumed without repeating finished tasks, and ends in a
 report. See docs/how-to/campaigns.md.
 """
 EXAMPLES = """\
@@ -114,7 +114,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     )
     subparser.add_argument("--no-report", action="store_true", help="without the job that makes the report")
     subparser.add_argument("--retry-failed", action="store_true", help="try tasks again that failed for good")
-    add_loudness(subparser, "only the ids of what was submitted; without --yes still what it may cost")
+    add_loudness(subparser, "only the ids of submitted jobs; without --yes also what they may cost")
     subparser = command("run", "run one allocation, inside it: what batch scripts call", site=True)
     subparser.add_argument("--allocation", type=int, metavar="K", default=os.environ.get("FPNA_ARRAY_INDEX", "0"),
                       help="which, from 0 ($FPNA_ARRAY_INDEX, or 0)")  # fmt: skip
@@ -154,7 +154,7 @@ def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
         return _report_error(
             "ended by SIGTERM or SIGHUP; the same command goes on where this one stopped", TERMINATED
         )
-    except OSError as error:  # of a directory, where a file's own errors are told where it is opened
+    except OSError as error:  # of a directory; errors of a file are reported where it is opened
         return _report_error(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
 
 
@@ -207,7 +207,7 @@ def show_status(options: argparse.Namespace) -> int:
 
 
 def run_local(options: argparse.Namespace) -> int:
-    """`local`: one allocation after the other, told apart by the id that their traces record."""
+    """`local`: one allocation after the other; their traces record different ids."""
     planned = plan(read(options.campaign))
     launcher = here(options.mpirun)
     ended = Ended()

@@ -110,7 +110,7 @@ DOCUMENTS = {
             ),
             rows(
                 "jobs",
-                "what was submitted",
+                "the submitted jobs",
                 """
             id name | text
             state | text | PSI/J's word, or `UNKNOWN`

@@ -46,7 +46,7 @@ class Job:
     ranks_per_node: int
     threads: int  # cores per rank
     seconds: int  # time limit
-    account: str | None  # what is charged; sites say whether they need one
+    account: str | None  # the account to charge; sites say whether they need one
     queue: str | None  # partition or queue; None: the site's default
     environment: str  # Python environment: a directory with bin/activate
     commands: tuple[str, ...]

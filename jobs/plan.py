@@ -55,7 +55,7 @@ class Task:
 
     @cached_property
     def id(self) -> str:
-        """Readable, and as unique as its last 8 digits; the same whatever else the campaign comes to hold."""
+        """Readable, and as unique as its last 8 digits; the same whatever other tasks the campaign has."""
         digest = hashlib.blake2b(json.dumps(self.key).encode(), digest_size=4).hexdigest()
         values = [_plain(value)[:SHORT] for name, value in self.options if name in self.varied]
         return "-".join([self.app, *values, f"{self.ranks}r", f"s{self.seed}", f"a{self.allocation}", digest])

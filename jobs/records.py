@@ -17,7 +17,7 @@ from miniapps.untrusted.text import printable
 MOST = 2**25  # bytes of a journal or register: an attempt takes some 700
 LOCK_MOST = 2**16  # bytes of a lock
 NAMED = 5  # lines of one file that are named; of more, their number
-WRONG_MOST = 1000  # lines that are none of ours, or cut off: with more of them a file is no journal
+WRONG_MOST = 1000  # unknown or cut lines: with more of them a file is no journal
 
 Outcome = Literal["done", "check failed", "failed", "interrupted"]
 DONE: Final = "done"
@@ -110,7 +110,7 @@ def read_journal(path: Path) -> tuple[list[Begin | End], list[str]]:
             doubts += [reason] * (wrong <= NAMED)
         if wrong + cut > WRONG_MOST:
             raise Refused(
-                f"{where}: the {WRONG_MOST + 1}st line that is none of ours; this is no journal: move it away"
+                f"{where}: the {WRONG_MOST + 1}st line that is no record of jobs; this is no journal: move it away"
             )
     if wrong > NAMED:
         doubts.append(f"not believed: {wrong - NAMED} more lines of {printable(str(path))}")

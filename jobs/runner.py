@@ -139,7 +139,7 @@ def run(
                 queue.append(task)
             if in_a_row and not (why := ask().ending):
                 if in_a_row > len(pauses):
-                    why = f"{in_a_row} launches in a row did not come to their tasks, see the last line"
+                    why = f"{in_a_row} launches in a row did not reach their tasks, see the last line"
                 else:
                     pause = pauses[in_a_row - 1]
                     say(f"no attempt of the task: the next launch is in {pause:g} s")
@@ -216,7 +216,7 @@ def _attempt(
     moved = state.end(task, attempt, outcome, reason, code, took)
     if outcome not in FINISHED and disk_full(log):
         raise StateError(
-            f"{state.out}: the disk is full, as {log} says; make room and start again: what is finished is not repeated"
+            f"{state.out}: the disk is full, as {log} says; make room and start again: finished tasks are not repeated"
         )
     line = f"{task.id}  {outcome}  {took:.1f} s" + (f": {reason}" if reason else "")
     if outcome == DONE:
@@ -225,7 +225,7 @@ def _attempt(
 
 
 def recover_all(state: State, standings: Iterable[Standing], say: Callable[[str], None]) -> None:
-    """Settle the attempts whose runner is gone: end what surely is theirs and still runs, and see what they came to."""
+    """Settle the attempts whose runner is gone: end what still runs, and take its result."""
     for standing in standings:
         task, begun = standing.task, standing.record.open
         if begun is None:
@@ -287,7 +287,7 @@ def _needed(task: Task, known: Mapping[tuple[Any, ...], float]) -> float:
 
 
 def _whole(now: Allocation, planned: int) -> bool:
-    """Whether an allocation is as long as planned: no other will have more time for what is launched first in it."""
+    """Whether an allocation is as long as planned: no other will have more time for its first launch."""
     return now.start is not None and now.end is not None and now.end - now.start >= planned - 1
 
 

@@ -82,7 +82,7 @@ def render_command(options: argparse.Namespace) -> int:
 
 
 def warn(text: str) -> None:
-    """Print on stderr what is no part of what was asked for."""
+    """Print a warning on stderr."""
     tell(f"jobs: {text}", sys.stderr)
 
 

@@ -1,4 +1,4 @@
-"""The directory of a campaign: what is finished, what failed, what runs; and the lock against two runners.
+"""The directory of a campaign: finished, failed and running tasks; and the lock against two runners.
 
     OUT/TASK-ID/            the run of a task: traces and result.json
     OUT/failed/TASK-ID.N/   what the N-th attempt left, if it failed or was interrupted; never deleted
@@ -249,8 +249,8 @@ class State:
             append(self.journal, entry)
         except OSError as error:
             raise StateError(
-                f"{self.journal}: cannot be written: {error.strerror}; make room and start again: what is finished "
-                "is not repeated"
+                f"{self.journal}: cannot be written: {error.strerror}; make room and start again: finished tasks "
+                "are not repeated"
             ) from None
 
     @contextlib.contextmanager
@@ -267,7 +267,10 @@ class State:
                     self.lock_file.unlink()
                     remark = f"removed the lock of a runner that is gone: {_who(held)}"
                 self._take(own)
-        except (FileExistsError, Refused) as error:  # another host was faster; or it is none of ours
+        except (
+            FileExistsError,
+            Refused,
+        ) as error:  # another host was faster; or another program made the file
             raise Locked(self._locked(_who(None, error))) from None
         except OSError as error:
             raise StateError(

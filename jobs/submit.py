@@ -1,4 +1,4 @@
-"""Submission of batch scripts through PSI/J, the register of what was submitted, and its state.
+"""Submission of batch scripts through PSI/J, the register of submitted jobs, and their state.
 
 A campaign's directory has a folder `jobs`: each submitted script as it was handed over, and `submitted.jsonl`, one
 line per job. The register is only ever appended to, and nothing is written through a link that lies there.
@@ -88,7 +88,7 @@ def budget(jobs: Iterable[Job]) -> str:
 
 
 def check(site: Site) -> None:
-    """Raise JobError where nothing can be submitted to `site` from here, with what was looked for."""
+    """Raise JobError where nothing can be submitted to `site` from here, naming the programs that it looked for."""
     if site.scheduler == "local":
         raise JobError(
             f"site {site.name} has no scheduler: `python -m jobs local CAMPAIGN.toml` runs it here"
@@ -144,7 +144,7 @@ def submit(job: Job, site: Site, directory: Path, after: Submission | None = Non
 
 
 def submissions(directory: Path) -> list[Submission]:
-    """What was submitted from `directory`, oldest first; a line cut short by a full disk is an error with its place."""
+    """The jobs submitted from `directory`, oldest first; a line cut short by a full disk is an error with its place."""
     try:
         return read_register(directory / REGISTER) if is_folder(directory) else []
     except FileNotFoundError:

@@ -47,7 +47,7 @@ def judge(run: Path, task: Task, code: int | None, log: Path, ranks: Path, had: 
     if disk_full(log):
         return INTERRUPTED, "the disk is full"
     said = doctor.gist(tail(log, "$ "))
-    if outcome == LEFT and started < task.ranks:  # whoever wrote a file had found the others
+    if outcome == LEFT and started < task.ranks:  # a rank that wrote a file had found the others
         some = f"{started} of {task.ranks} ranks" if started else "no rank"
         ended = f"exit code {code}" if code is not None else "in its time"
         return INTERRUPTED, f"the launcher started {some}, {ended}: {said}"
@@ -75,7 +75,7 @@ def ranks_started(ranks: Path) -> int:
 
 
 def disk_full(log: Path) -> bool:
-    """Whether what was printed says that the disk is full."""
+    """Whether the output says that the disk is full."""
     return any(word in tail(log) for word in FULL)
 
 

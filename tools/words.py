@@ -17,6 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 READ = (
     "tools",
+    "fpna",
+    "jobs",
     "miniapps/runner",
     "miniapps/trace",
     "miniapps/partition",
@@ -109,5 +111,5 @@ def findings(texts: dict[str, str]) -> list[str]:
 
 if __name__ == "__main__":
     found = findings(texts(map(Path, sys.argv[1:])) if sys.argv[1:] else {**pages(), **code()})
-    print("\n".join(found))
+    print(*found, sep="\n" if found else "", end="\n" if found else "")
     sys.exit(bool(found))

@@ -8,4 +8,4 @@ class ClusterError(Exception):
 
 
 class Usage(ClusterError):
-    """What was asked for cannot be, whatever the state of the machine."""
+    """A request that no state of the machine allows."""

@@ -39,7 +39,7 @@ NAMESPACE = re.compile(
     r"(fpna-([a-z][a-z0-9]{0,15})-([0-9]{1,10})-([0-9]{1,20}))-(n[0-9]{1,3}|switch)", re.ASCII
 )
 GRACE_S = 2.0  # between SIGTERM and SIGKILL of what runs in nodes
-END_S = 20.0  # until what was killed is gone
+END_S = 20.0  # until killed processes are gone
 
 Node = Annotated[int, Meta(ge=1, le=MOST_NODES)]
 Rate = Annotated[int, Meta(ge=LEAST, le=MOST)]
@@ -61,7 +61,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     nodes: Node
     every: Rate | None
     limits: list[Limit]
-    kept: bool  # until `down`, whoever made it
+    kept: bool  # until `down`, also after its owner has ended
     owner: Process
 
     @property

@@ -37,7 +37,7 @@ class Stated:
 
 @dataclass(frozen=True)
 class Crossed:
-    """What a node sent, without headers, beside what is stated."""
+    """The bytes that a node sent, without headers, beside the stated bytes."""
 
     node: int
     stated: Stated
@@ -71,7 +71,7 @@ def crossed(run: Path, traffic: Sequence[Counters]) -> list[Crossed]:
 
 
 def verdict(nodes: Sequence[Crossed]) -> str:
-    """What they come to, in a sentence; "" where messages crossed as stated."""
+    """A sentence on messages that did not cross as stated; "" where all did."""
     if around := [one for one in nodes if one.around]:
         worst = min(around, key=lambda one: one.sent / one.stated.least)
         return (

@@ -160,7 +160,7 @@ def test_a_launcher_that_refuses_for_ever_stops_the_runner_and_the_tasks_stay_le
     assert (ended.failed, ended.left) == (0, 2)
     assert launches(tmp_path / "out") == 4
     assert [s.state for s in standings] == [INTERRUPTED, INTERRUPTED]
-    assert "2 left, nothing more is launched: 4 launches in a row did not come to their tasks" in lines[-1]
+    assert "2 left, nothing more is launched: 4 launches in a row did not reach their tasks" in lines[-1]
     assert [s.state for s in local(path)[2]] == [DONE, DONE], "the next call goes on"
 
 
