@@ -138,10 +138,10 @@ def run(options: argparse.Namespace) -> Answer:
     verdict = headline(judge(frames), frames)
     if options.transport:
         return _transport(frames, verdict)
-    compared = pairs(frames, against)
+    compared, equal = pairs(frames, against), list[str]()
     if options.by:
         frame = by_factor(frames, options.by, against, compared)
-        name, tables, equal = f"variability-by-{options.by}", [factor_table(frame, options.by)], []
+        name, tables = f"variability-by-{options.by}", [factor_table(frame, options.by)]
     else:
         frame = variability(frames, against, compared)
         name, (tables, equal) = "variability", variability_tables(frame)

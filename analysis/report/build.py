@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -60,6 +61,7 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     "audits",
 )
 CLOSING = (environment_sections, excluded_sections)  # after what limits the results
+EXPONENT = re.compile(r"-?\b\d[\d.]*e[-+]\d+\b")
 CARDS = 3  # first divergences of a section that are shown unfolded
 
 
@@ -101,6 +103,7 @@ def build(
         trim_blocks=True, lstrip_blocks=True,
     )  # fmt: skip
     script = (resources.files("analysis.report") / "templates" / "page.js").read_text(encoding="utf-8")
+    environment.filters["whole"] = _whole
     html = environment.get_template("report.html.j2").render(
         title=" ".join(["Floating-point report", *([f"on {_apps(frames)}"] if len(frames.runs) else [])]),
         headline=str(verdict),
@@ -127,6 +130,13 @@ def build(
     # Names may hold characters that UTF-8 cannot write, or that hide others.
     html = printable(html, keep="\n")
     return Report(html, verdict, groups, overview, [f for section in keyed for f in section.figures])
+
+
+def _whole(text: str) -> str:
+    """`text` as HTML in which no line ends inside a number with an exponent."""
+    from markupsafe import Markup, escape
+
+    return Markup(EXPONENT.sub(r'<span class="whole">\g<0></span>', str(escape(text))))
 
 
 def _legend(sections: list[Section], headline: Headline) -> list[tuple[str, str, str]]:

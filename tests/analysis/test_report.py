@@ -414,3 +414,13 @@ def test_high_figures_come_last_and_two_meanings_of_a_colour_share_no_legend():
     assert section.legend == ((0, "a"), (1, "b"))
     clash = Section("s", "S", "", figures=[low, figure("clash", 3.0, ((0, "z"),))])
     assert clash.legend == () and [each.name for each in clash.drawn] == ["low", "clash"]
+
+
+def test_no_line_ends_inside_a_number_with_an_exponent(report):
+    shown = re.sub(r'href="[^"]*"', "", report.html)
+    texts = re.findall(r"<(?:dd|figcaption|p)\b[^>]*>(.*?)</(?:dd|figcaption|p)>", shown, flags=re.S)
+    numbers = [text for text in texts if re.search(r"\d\.\d+e-\d+", text)]
+    assert numbers
+    bare = [re.sub(r'<span class="whole">-?[\d.]+e[-+]\d+</span>', "", text) for text in numbers]
+    assert not any(re.search(r"\d\.\d+e-\d+", text) for text in bare)
+    assert re.search(r"\.whole \{ white-space: nowrap; \}", report.html)
