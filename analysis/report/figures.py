@@ -55,7 +55,7 @@ def variability_figures(pairs: list[Pairs], groups: list[str]) -> list[Figure]:
             "other, and apart from that against the reference, which also holds the change of algorithm."
             + (f" Not drawn: {counted(equal, 'row')} in which all runs are equal." if equal else "")
         )
-        plot = _rows(rows, f"{words} of {name}, {metric}", log=True)
+        plot = _rows(rows, f"{words}, {metric}", log=True)
         title = f"How far runs lie apart: {name}"
         data = same[["group", "cell", "against", "a", "b", "name", "step", column, "max_ulp"]]
         data = data.assign(**{column: data[column].abs()})

@@ -162,13 +162,22 @@ def _rows(axes, bars: pd.DataFrame, owner: int, names: list[str], right: float) 
     ranks = sorted(set(bars["rank"]))
     deepest = int(bars["depth"].max()) + 1
     high = 0.84 / deepest
-    for (rank, depth, name), same in bars.groupby(["rank", "depth", "name"], sort=True):
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    colours = bars["name"].map(lambda name: names.index(name) if name in names else GREY)
+    for (rank, depth, colour), same in bars.groupby(["rank", "depth", colours], sort=True):
         y = ranks.index(rank) - 0.42 + depth * high
         start, length = same["start_ms"].to_numpy(), (same["end_ms"] - same["start_ms"]).to_numpy()
-        colour = svg.SERIES[names.index(name) if name in names else GREY]
-        pairs = list(zip(start, length, strict=True))
-        axes.broken_barh(pairs, (y, high), facecolors=colour, alpha=0.75, linewidth=0)
-        for x, wide in pairs:
+        left, right_ = start, start + length
+        corners = [(left, y), (right_, y), (right_, y + high), (left, y + high), (left, y)]
+        points = np.stack([np.stack(np.broadcast_arrays(*corner), axis=-1) for corner in corners], axis=1)
+        codes = np.tile([Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY], len(same))
+        look = {"facecolor": svg.SERIES[colour], "alpha": 0.75, "linewidth": 0}
+        axes.add_patch(
+            PathPatch(Path(points.reshape(-1, 2), codes), **look)
+        )  # one shape: a tenth of the page's size
+        for x, wide, name in zip(start, length, same["name"], strict=True):
             if wide > LABELLED * right and len(name) * 0.017 * right < wide:
                 axes.text(x + 0.006 * right, y + high / 2, name, fontsize=8, va="center", clip_on=True)
     if bars[MARKED].any():

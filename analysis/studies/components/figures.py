@@ -13,6 +13,7 @@ from analysis.studies.components.observations import PLURAL
 from analysis.studies.components.tables import problems
 
 DRAWN = 4  # problems with figures; the tables have all
+OUTCOMES = 12  # of one figure
 ROW_IN = 0.17
 
 
@@ -27,10 +28,17 @@ def component_figures(frame: pd.DataFrame) -> list[Figure]:
             own = problem[(problem["kind"] == kind) & problem["share"].notna()]
             if own.empty:
                 continue
+            outcomes = own["outcome"].drop_duplicates()
+            own = own[own["outcome"].isin(outcomes.iloc[:OUTCOMES])]
             factors = list(dict.fromkeys(own["factor"]))
             caption = (
                 f"Share of {whole}: dots are estimates, lines 95 % intervals by cluster bootstrap; without a line "
                 "there were too few units for one."
+                + (
+                    f" The first {OUTCOMES} of {len(outcomes):,} outcomes."
+                    if len(outcomes) > OUTCOMES
+                    else ""
+                )
             )
             legend = tuple((i, PLURAL.get(factor, factor)) for i, factor in enumerate(factors))
             title = f"Where the variance is, {kind}" + (f": {where}" if several else "")

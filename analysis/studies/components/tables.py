@@ -8,11 +8,13 @@ import numpy as np
 import pandas as pd
 
 from analysis.page.sections import Shown, Table, lines_of
+from analysis.page.tables import MOST_NAMES
 from analysis.page.text import interval, number
 from analysis.studies.components.estimates import ALGORITHM, RUN_TO_RUN
 from analysis.studies.components.observations import PLURAL
 
 TITLES = {RUN_TO_RUN: "Run-to-run variance", ALGORITHM: "Variance by change of algorithm"}
+LISTED = 6  # outcomes that are named in a sentence
 SHARE = {RUN_TO_RUN: "share of run-to-run", ALGORITHM: "share of all"}
 
 
@@ -87,10 +89,16 @@ def notes(frame: pd.DataFrame) -> list[str]:
         for remark in dict.fromkeys(remark for _, _, remark in reasons):
             outcomes = list(dict.fromkeys(outcome for outcome, _, r in reasons if r == remark))
             factors = list(dict.fromkeys(factor for _, factor, r in reasons if r == remark and factor))
-            about = [*([] if varying and varying <= set(outcomes) else [", ".join(outcomes)])]
+            about = [*([] if varying and varying <= set(outcomes) else [_listed(outcomes)])]
             about += [", ".join(factors)] if remark.startswith(("not separable", "no interval")) else []
             lines.append(": ".join([where, *about, remark]))
     return lines
+
+
+def _listed(outcomes: list[str]) -> str:
+    """The first few of `outcomes`, and how many there are more."""
+    more = len(outcomes) - LISTED
+    return ", ".join(outcomes[:LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
@@ -102,6 +110,10 @@ def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
             own = known[known["kind"] == kind]
             if own.empty:
                 continue
+            left, every = "", own["outcome"].drop_duplicates()
+            if len(every) > MOST_NAMES:
+                left = f"; the first {MOST_NAMES} of {len(every):,} outcomes"
+                own = own[own["outcome"].isin(every.iloc[:MOST_NAMES])]
             columns = [
                 Shown("outcome", lambda row: f"{row.outcome} ({row.scale})"),
                 Shown("between", lambda row: PLURAL.get(row.factor, row.factor)),
@@ -119,7 +131,7 @@ def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
                 ),
                 *([Shown("remark", lambda row: row.remark)] if own["remark"].any() else []),
             ]
-            tables.append((f"{title}: {where}{_drawn(own)}", lines_of(own, columns)))
+            tables.append((f"{title}: {where}{left}{_drawn(own)}", lines_of(own, columns)))
     return tables
 
 

@@ -30,7 +30,7 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFr
             "step. One line per run; 0 means equal."
         )
         same = _thinned(fingerprints[fingerprints["name"] == name])
-        plot = _by_step(same, "fraction", f"blocks that differ, {name}", groups)
+        plot = _by_step(same, "fraction", "blocks that differ", groups)
         data = same[["group", "run", "repeat", "step", "name", "differing", "elements", "fraction"]]
         figures.append(
             figure_of_groups(
@@ -53,7 +53,7 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFr
             caption += (
                 " Dark straight lines: the growth fitted to its growth phase, over the steps of that phase."
             )
-        plot = _by_step(same, "max_relative", f"largest relative difference, {name}", groups, fitted)
+        plot = _by_step(same, "max_relative", "largest relative difference", groups, fitted)
         data = same[["group", "run", "repeat", "step", "name", "elements", "max_relative", "max_ulp"]]
         figures.append(
             figure_of_groups(
