@@ -1,6 +1,6 @@
 """A box of points in logical blocks, numbered block by block; its coarser boxes.
 
-Everything here follows from the box alone: no rank, owner or process enters, so that whoever asks gets the same.
+Everything here follows from the box alone, not from ranks or owners, so every rank gets the same result.
 """
 
 import math
@@ -13,8 +13,8 @@ import numpy as np
 from miniapps.layout.blocks import BlocksError, require_few
 
 AXES = ("z", "y", "x")
-MOST = 2**53  # points; entries.py adds to their numbers what marks those outside
-NARROWEST = 2  # blocks of a coarse box that would be narrower are merged two by two
+MOST = 2**53  # points; entries.py adds a mark to the numbers of points outside
+NARROWEST = 2  # narrower blocks of a coarse box are merged in pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,8 +23,8 @@ class Box:
 
     `block`: along each axis the edge of a block (the last block may be smaller), or the cuts themselves: an
     increasing array that begins with 0 and ends with the number of points. Blocks are numbered in z, y, x order (x
-    fastest), points block by block, inside a block in z, y, x order: so that block b is rows `starts[b]` to
-    `starts[b + 1]`. The distance of points, `h`, is the same along all axes; the longest edge has length 1.
+    fastest), and points block by block, inside a block in z, y, x order. So block b has the rows `starts[b]` to
+    `starts[b + 1] - 1`. The distance of points, `h`, is the same along all axes; the longest edge has length 1.
 
     Raises BlocksError for an axis without points, for blocks that do not fit, and for too many of either.
     """
@@ -71,7 +71,7 @@ class Box:
 
     @cached_property
     def cuts(self) -> tuple[np.ndarray, ...]:
-        """Per axis: where blocks begin, and at the end the number of points; int64."""
+        """Per axis the first point of each block, then the number of points; int64."""
         return tuple(
             np.asarray(block, np.int64)
             if np.ndim(block)
@@ -91,13 +91,13 @@ class Box:
 
     @cached_property
     def starts(self) -> np.ndarray:
-        """(count + 1,) int64: the first row of each block, and at the end the number of points."""
+        """(count + 1,) int64: the first row of each block, then the number of points."""
         z, y, x = (np.diff(cuts) for cuts in self.cuts)
         return np.concatenate([[0], np.cumsum((z[:, None, None] * y[:, None] * x).reshape(-1))])
 
     @cached_property
     def homes(self) -> tuple[tuple[np.ndarray, np.ndarray], ...]:
-        """Per axis, for each coordinate: where its block begins, and that block's extent; int64."""
+        """Per axis, for each coordinate: the begin of its block, and the extent of this block; int64."""
         extents = [np.diff(cuts) for cuts in self.cuts]
         return tuple(
             (np.repeat(cuts[:-1], extent), np.repeat(extent, extent))
@@ -105,7 +105,7 @@ class Box:
         )
 
     def points(self, blocks) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """(z, y, x), int64, of all rows of `blocks`, block after block in the order given."""
+        """(z, y, x), int64, of all rows of `blocks`, in the given order of blocks."""
         blocks = np.asarray(blocks, np.int64)
         where = np.unravel_index(blocks, self.blocks)
         first = [cuts[at] for cuts, at in zip(self.cuts, where, strict=True)]
@@ -134,8 +134,8 @@ class Box:
 def coarsen(box: Box, axes=(True, True, True)) -> Box:
     """The box of every second point (1, 3, 5, ...) along the chosen axes.
 
-    A coarse point lies in the block of the fine point at the same place, so nobody need send what he owns. Blocks
-    that would be narrower than two points are merged two by two along that axis: then few ranks own what is left.
+    A coarse point is in the block of the fine point at the same place, so owners need not send anything. Blocks
+    narrower than two points are merged in pairs along the axis; then fewer ranks own blocks.
     """
     shape, blocks = [], []
     for n, cuts, chosen in zip(box.shape, box.cuts, axes, strict=True):
@@ -146,12 +146,12 @@ def coarsen(box: Box, axes=(True, True, True)) -> Box:
 
 
 def coarsened(fine: Box, coarse: Box) -> tuple[bool, ...]:
-    """Along which axes `coarse` has every second point of `fine`."""
+    """For each axis whether `coarse` has every second point of `fine`."""
     return tuple(a != b for a, b in zip(fine.shape, coarse.shape, strict=True))
 
 
 def parents(fine: Box, coarse: Box) -> np.ndarray:
-    """(coarse.count,) int64: the block of `fine` in which the first point of each coarse block lies."""
+    """(coarse.count,) int64: the block of `fine` that contains the first point of each coarse block."""
     first = []
     for cuts, home, chosen in zip(coarse.cuts, fine.cuts, coarsened(fine, coarse), strict=True):
         at = 2 * cuts[:-1] + 1 if chosen else cuts[:-1]
@@ -165,7 +165,7 @@ def _halved(cuts: np.ndarray) -> np.ndarray:
     halved = cuts // 2
     narrow = min(
         (b - a for a, b in pairwise(halved[:-1].tolist())), default=NARROWEST
-    )  # the last may be small
+    )  # the last block may be small
     if narrow < NARROWEST:
         halved = np.append(halved[:-1:2], halved[-1])
-    return np.unique(halved)  # an empty block is none
+    return np.unique(halved)  # drops empty blocks

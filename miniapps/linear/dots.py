@@ -1,9 +1,8 @@
 """Dot products of block fields over all blocks: several in one all-reduce.
 
-Where the bits come from: inside a block the products are added in the fixed 64-lane order; across blocks the
-reducer decides. With `exact_products` every product enters the superaccumulator with both parts, so that the
-sum is correctly rounded from the vectors on and no order is left anywhere. Of fields on a GPU the partial
-sums travel to the host, or for exact products the fields.
+Inside a block the products are added in the fixed 64-lane order; across blocks the reducer decides. With
+`exact_products` every product enters the superaccumulator with both parts, so the dot product itself is correctly
+rounded and depends on no order. From a GPU the partial sums are copied to the host, or the fields for exact products.
 """
 
 import numpy as np
@@ -37,7 +36,7 @@ class GlobalDots:
             self.partials[:, k] = self._column
 
     def total(self) -> np.ndarray:
-        """The sums over all blocks of all ranks, float64 (n,); owned by the reducer until its next call."""
+        """The sums over all blocks of all ranks, float64 (n,); valid until the reducer's next call."""
         if self._words is not None:
             return self._reducer.sum_words(self._words)
         if self._on_host is not None:

@@ -1,8 +1,8 @@
 """Rows of the matrices of a box: the stencil, interpolation from a coarser box, and its transpose.
 
-Every matrix here is a product over the axes in its pattern: along each axis a point reaches a few coordinates, and a
-row has an entry for every combination. Values depend on the classes of the point along the axes alone. Entries of a
-row are sorted by global column, whoever makes the row.
+The pattern of every matrix here is a product over the axes: along each axis a point reaches a few coordinates, and a
+row has an entry for every combination. Values depend only on the classes of the point along the axes. Entries of a row
+are sorted by global column, on any rank.
 """
 
 import numpy as np
@@ -10,15 +10,15 @@ import numpy as np
 from miniapps.linear.box import Box, coarsened
 from miniapps.linear.stencils import Stencil
 
-CHUNK = 1 << 13  # rows worked on at once: their keys stay in the cache
+CHUNK = 1 << 13  # rows processed at once: their keys stay in the cache
 NOWHERE = -1
-FAR = 1 << 54  # beyond every row; three of them and a slot fit into an int64
+FAR = 1 << 54  # larger than every row; three times this and a slot fit into an int64
 WEIGHTS = np.array([0.5, 1.0, 0.5])  # of the fine points 2I, 2I + 1, 2I + 2 in coarse point I
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def rows(box: Box, stencil: Stencil, blocks) -> Entries:
-    """The rows of `blocks`: indptr int64 (m + 1,), global columns int64 sorted in each row, data float64.
+    """The rows of `blocks`: (indptr int64 (m + 1,), global columns int64, sorted in each row, data float64).
 
     Offsets whose coefficient is zero for all classes of points have no entries.
     """
@@ -35,7 +35,7 @@ def interpolation(fine: Box, coarse: Box, blocks) -> Entries:
     for n, m, chosen in zip(fine.shape, coarse.shape, coarsened(fine, coarse), strict=True):
         at = np.arange(n)
         if chosen:
-            between = at % 2 == 0  # coarse points lie at 1, 3, 5, ...
+            between = at % 2 == 0  # coarse points are at 1, 3, 5, ...
             left = np.where(between, at // 2 - 1, at // 2)
             reach.append(_inside(np.stack([left, np.where(between, at // 2, NOWHERE)], axis=1), m))
         else:
@@ -70,8 +70,8 @@ def _product(weights: np.ndarray) -> np.ndarray:
 def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries:
     """Rows at `points`: along each axis coordinate c reaches reach[axis][c] (n, k) of `target`, or NOWHERE.
 
-    values: (2, 2, 2, k, k, k) by classes[axis][c] and by what is reached. The columns of a row are sorted together
-    with the slots that they came from, as one integer each; absent ones are far behind all others.
+    values: (2, 2, 2, k, k, k) by classes[axis][c] and reached coordinate. Each column is sorted together with its slot,
+    as one integer; absent columns are larger than all others.
     """
     values = values.reshape(8, -1)
     slots = np.flatnonzero(values.any(axis=0))
@@ -82,7 +82,7 @@ def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries
     plane, line = target.ny * target.nx, target.nx
     m = len(points[0])
     indptr = np.zeros(m + 1, np.int64)
-    columns = np.empty(m * len(slots), np.int64)  # at most: what is outside the box is left out
+    columns = np.empty(m * len(slots), np.int64)  # upper bound: points outside the box have no entries
     data = np.empty(m * len(slots))
     end = 0
     for start in range(0, m, CHUNK):
@@ -112,13 +112,13 @@ def _entries(points, target: Box, reach, classes, values: np.ndarray) -> Entries
 
 
 def _homes(home, reached: np.ndarray):
-    """Of coordinates (k, n): where their blocks begin, extents of the blocks, places within, FAR or 0."""
+    """For coordinates (k, n): begins of their blocks, extents of the blocks, places within, FAR or 0."""
     first, extent = (array[reached] for array in home)
     outside = reached == NOWHERE
     return first, extent, np.where(outside, 0, reached - first), np.where(outside, FAR, 0)
 
 
 def _plane(z, y, plane: int, line: int):
-    """What the numbers of points of one z and y share: number = before + area first_x + lines extent_x + within_x."""
+    """(before, area, lines) of points with one z and y: number = before + area first_x + lines extent_x + within_x."""
     (z0, ez, zi, z_far), (y0, ey, yi, y_far) = z, y
     return z0 * plane + ez * (y0 * line) + (z_far + y_far), ez * ey, zi * ey + yi

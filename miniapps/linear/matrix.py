@@ -1,7 +1,7 @@
 """Sparse matrices over ranks: every rank holds its rows, and gets the vector elements that they need from others.
 
-A row is one sum whose order is that of the global columns, so the bits of a product do not depend on who owns what.
-Rows that need no ghosts are multiplied while those are on their way.
+A row is one sum in the order of the global columns, so the bits of a product do not depend on owners. Rows without
+ghosts are multiplied while the ghosts are exchanged.
 """
 
 import itertools
@@ -26,17 +26,15 @@ class Matrix:
     Parameters: `columns` are the Rows of the operand (those of a square matrix: the same object); `entries` = (indptr
     int64 (m + 1,), global columns int64 (nnz,), data (nnz,)) of the own rows in local order, each row in ascending
     order of global columns, which is the order of addition; `variant`, `backend`, `threads` and `parameters` choose
-    the kernel of `kernels.sparse`; `dtype` is that of the values and vectors; `trace` is the Tracer that gets the
-    events `spmv` and, inside, `halo` (waiting).
+    the kernel of `kernels.sparse`; `dtype`: of values and vectors; `trace`: the Tracer that gets the events `spmv` and,
+    inside, `halo` (waiting).
 
-    Vectors are made by `operand()` and `result()`, arrays of the backend. Collective over `comm`.
-    Raises ValueError if `entries` do not fit or columns are out of order, and ChoiceError for a kernel that is unknown
-    or cannot run here.
+    `operand()` and `result()` make vectors, arrays of the backend. Collective over `comm`. Raises ValueError for wrong
+    `entries` or unsorted columns, and ChoiceError for a kernel that is unknown or cannot run here.
 
     Attributes: `n` (global rows), `nnz` (of all ranks), `flops` and `nbytes` (of this rank in one product: additions
     and multiplications; the bytes of matrix, operand and result, each once), `comm`, `rows`, `columns`, `dtype`, `xp`
-    (the array module), `trace`, `local` (Csr of the own rows whose columns are those of an operand; gone after
-    `release()`).
+    (the array module), `trace`, `local` (Csr of the own rows with the columns of an operand; absent after `release()`).
     """
 
     def __init__(
@@ -89,7 +87,7 @@ class Matrix:
         return self.xp.zeros(self.rows.m, self.dtype)
 
     def apply(self, x, y) -> None:
-        """y[:rows.m] = A x. `x` as of `operand()`, its ghosts are filled; `y` at least as long as `result()`."""
+        """y[:rows.m] = A x. `x`: like `operand()`, gets its ghosts; `y`: at least as long as `result()`."""
         begin = self._clock()
         self._ghosts.start(x)
         self._inner(x, y)
@@ -100,8 +98,8 @@ class Matrix:
         self._event(self._spmv, begin, self.nbytes, self.flops)
 
     def residual(self, x, b) -> np.ndarray:
-        """float64 (rows.m,), on the host: b - A x as if with twice the digits of float64; x and b as of `operand()` and
-        `result()`, the ghosts of x are filled. Collective."""
+        """b - A x with twice the digits of float64, rounded to float64 (rows.m,), on the host. x and b: like
+        `operand()` and `result()`; fills the ghosts of x. Collective."""
         self._ghosts.start(x)
         self._ghosts.finish(x)
         r = np.zeros(self.rows.m)
@@ -111,8 +109,8 @@ class Matrix:
         return r
 
     def watched(self, watch) -> "Matrix":
-        """Let `miniapps.runner.watch` see what goes into and comes out of every product of this square matrix; before
-        `release()`. Returns the matrix."""
+        """Let `miniapps.runner.watch` record operands and results of every product of this square matrix; call it
+        before `release()`. Returns the matrix."""
         rows, csr, apply = self.rows, self.local, self.apply
         of = np.concatenate([rows.global_rows(), self._needed])  # global columns by local ones
         needs = []
@@ -127,22 +125,22 @@ class Matrix:
             apply(x, y)
             watch.kernel("spmv", rows.own, rows.parts(y))
 
-        # Of this matrix alone, so that others pay nothing.
+        # Only for this matrix, so that others have no cost.
         self.apply = watched_apply  # type: ignore[method-assign]
         return self
 
     def diagonal(self):
-        """(m,) the diagonal of the own rows, +0.0 where none is stored; raises ValueError for a rectangular matrix."""
+        """The diagonal of the own rows, (m,), +0.0 for missing entries. Raises ValueError for a rectangular matrix."""
         if self._diagonal is None:
             raise ValueError("only a matrix whose rows and columns are the same Rows has a diagonal")
         return self.xp.asarray(self._diagonal)
 
     def release(self) -> None:
-        """Forget `local`, which is needed only to make preconditioners."""
+        """Free `local`, which only the construction of preconditioners needs."""
         del self.local
 
     def free(self) -> None:
-        """Release what MPI holds. Collective."""
+        """Free requests and communicators. Collective."""
         self._ghosts.free()
 
 
@@ -175,8 +173,8 @@ def _localised(columns: Rows, at):
     needed, place = np.unique(at[absent], return_inverse=True)
     if columns.m + len(needed) > INDEX_MAX:
         raise ValueError(
-            f"rank {columns.rank}: {columns.m} own columns and {len(needed)} of others are more than a local index of "
-            f"32 bits can tell; start more ranks"
+            f"rank {columns.rank}: {columns.m} own columns and {len(needed)} of others are too many for a local index "
+            f"of 32 bits; start more ranks"
         )
     local[absent] = columns.m + place
     return local.astype(np.int32), needed
@@ -191,14 +189,14 @@ def _diagonal(csr):
 
 
 def _parts(csr, own: int):
-    """(rows without ghosts, rows with ghosts), each a Csr that knows where its rows go."""
+    """(rows without ghosts, rows with ghosts), each a Csr with the numbers of its rows."""
     ghosts_before = np.concatenate([[0], np.cumsum(csr.indices >= own)])
     outer = np.diff(ghosts_before[csr.indptr]) > 0
     return (csr if not outer.any() else _rows_of(csr, ~outer)), _rows_of(csr, outer)
 
 
 def _rows_of(csr, chosen: np.ndarray):
-    """The part of the rows where `chosen`, bool (m,)."""
+    """The rows selected by `chosen`, bool (m,)."""
     lengths = np.diff(csr.indptr)
     entries = np.repeat(chosen, lengths)
     indptr = np.concatenate([[0], np.cumsum(lengths[chosen])])
@@ -211,4 +209,4 @@ def _nothing(x, y):
 
 
 def _unseen(name, start, nbytes=0, flops=0):
-    """The event where nobody traces."""
+    """The event of a matrix without a trace."""

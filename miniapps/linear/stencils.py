@@ -1,9 +1,9 @@
 """Stencils of the problems on a box, and the Galerkin coefficients of its coarser boxes.
 
 A stencil couples a point with the 27 points around it (itself included). On the finest box the coefficients are the
-same everywhere; on coarser boxes those of the last points of an axis differ, and no others: hence two classes of
-points per axis, 0: ordinary, 1: the last one. Points outside the box hold zero (Dirichlet): what a stencil says about
-them is left out.
+same everywhere. On coarser boxes only the last points of an axis have other coefficients. So there are two classes of
+points per axis, 0: ordinary, 1: the last one. Points outside the box are zero (Dirichlet), so their coefficients are
+not used.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ class Stencil:
         return float((rows.sum(axis=1) / rows[:, 13]).max())
 
     def couplings(self) -> np.ndarray:
-        """(3,) how strongly points are coupled along z, y, x: the diffusion coefficients in units of the grid."""
+        """(3,) the couplings of points along z, y, x: the diffusion coefficients in units of the grid."""
         a, squares = self.coefficients[0, 0, 0], np.array([1.0, 0.0, 1.0])
         return np.array(
             [-0.5 * np.tensordot(a.sum(axis=others), squares, 1) for others in ((1, 2), (0, 2), (0, 1))]
@@ -44,7 +44,7 @@ class Stencil:
 
 
 def stencil(kind: str, h: float = 1.0, **parameters) -> Stencil:
-    """The stencil of a kind of problem, as h^2 times (poisson27: 9 h^2 times) the operator.
+    """The stencil of a kind of problem: h^2 times (poisson27: 9 h^2 times) the operator.
 
     | kind | operator | parameters |
     |---|---|---|
@@ -53,16 +53,15 @@ def stencil(kind: str, h: float = 1.0, **parameters) -> Stencil:
     | anisotropic | -(eps_z d2/dz2 + eps_y d2/dy2 + d2/dx2) | eps_z, eps_y |
     | convection-diffusion | -Laplacian + velocity . grad | velocity (z, y, x), scheme: upwind, central |
 
-    `h`: distance of points; it matters where there is a velocity: velocity * h is the cell Peclet number. Raises
-    ChoiceError for an unknown kind or scheme, ValueError for parameters that the kind does not have or that are
-    out of range.
+    `h`: distance of points, used only with a velocity: velocity * h is the cell Peclet number. Raises ChoiceError for
+    an unknown kind or scheme, ValueError for unknown parameters and for parameters out of range.
     """
     known("kind of problem", kind, KINDS)
     return Stencil(np.broadcast_to(_MAKERS[kind](h, **checked(kind, parameters)), (2, 2, 2, 3, 3, 3)).copy())
 
 
 def checked(kind: str, parameters: dict) -> dict:
-    """The parameters of a kind, defaults filled in. Raises ValueError for those that it does not have."""
+    """The parameters of a kind with defaults filled in. Raises ValueError for unknown ones."""
     allowed = PARAMETERS[kind]
     for name in parameters:
         if name not in allowed:
@@ -108,7 +107,7 @@ def _convection_diffusion(h, velocity, scheme):
         if scheme == "central":
             a[tuple(before)] -= 0.5 * peclet
             a[tuple(after)] += 0.5 * peclet
-        else:  # from where the flow comes
+        else:  # upwind
             a[tuple(before if peclet > 0 else after)] -= abs(peclet)
             a[1, 1, 1] += abs(peclet)
     return a
@@ -133,7 +132,7 @@ def galerkin(fine: Stencil, shape, axes=(True, True, True)) -> Stencil:
 
     P interpolates linearly along each coarsened axis (weights 1/2, 1, 1/2) and is the identity along the others;
     R is its transpose. P is a product over the axes, so the coefficients are transformed axis by axis. All weights are
-    powers of two: sums of dyadic coefficients, such as Poisson's, are exact.
+    powers of two, so sums of dyadic coefficients, such as Poisson's, are exact.
     """
     a = fine.coefficients
     for axis, (n, chosen) in enumerate(zip(shape, axes, strict=True)):

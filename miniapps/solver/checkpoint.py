@@ -1,4 +1,4 @@
-"""What a checkpoint of an iteration holds: the vectors and scalars that the method goes on from."""
+"""Checkpoints of an iteration: the vectors and scalars from which its method continues."""
 
 import hashlib
 import itertools
@@ -21,14 +21,14 @@ from miniapps.system.device import host, put
 from miniapps.trace import fingerprint
 from miniapps.untrusted.regular import Refused
 
-# Of each method that can go on, beside x and r; those behind "+" with a preconditioner alone.
+# Vectors beside x and r of each method that can continue; "+" marks vectors that exist only with a preconditioner.
 VECTORS = {
     "cg": "p", "cg-chronopoulos-gear": "w p s +u", "cg-pipelined": "w n z s p +u +m +q", "bicgstab": "first p v",
     "jacobi": "k", "chebyshev": "d",
 }  # fmt: skip
 SCALARS = "scalars"
 OPTION = "--continue"
-# What runs that continue each other may differ in: how long, from which files, on which ranks.
+# Options that may differ between a run and its continuation: length, files, ranks.
 FREE = ("solve.max_iterations", "solve.until", "solve.reading", "solve.spmv", "problem.matrix",
         "problem.right_side_file", "grid.points_per_rank")  # fmt: skip
 
@@ -36,7 +36,7 @@ Edge = Annotated[int, msgspec.Meta(ge=1, le=2**40)]
 
 
 class Shapes(msgspec.Struct):
-    """The options that decide which arrays a checkpoint holds, and how their blocks are cut."""
+    """The options that decide the arrays in a checkpoint and their blocks."""
 
     rows: Edge = msgspec.field(name="grid.rows")
     nx: Edge = msgspec.field(name="grid.nx")
@@ -53,7 +53,7 @@ class Shapes(msgspec.Struct):
     watched: Annotated[int, msgspec.Meta(ge=0, le=1)] = msgspec.field(name="record.orthogonality")
 
     def vectors(self) -> list[str]:
-        """Their names."""
+        """The names of the vectors in the checkpoint."""
         pieces = VECTORS[self.method].split()
         own = [piece for piece in pieces if not piece.startswith("+")]
         more = [piece[1:] for piece in pieces if piece.startswith("+") and self.preconditioner != "none"]
@@ -89,14 +89,14 @@ def save_checkpoint(ctx, step: int, rows: Rows, method) -> None:
 
 
 def round_vectors(rows: Rows, method, bits: int) -> None:
-    """Let the iteration go on from its vectors with `bits` bits of mantissa; its scalars stay."""
+    """Round the vectors of the iteration to `bits` bits of mantissa, from which it continues; its scalars stay."""
     for vector in method.vectors().values():
         put(vector[: rows.m], rounded(host(vector[: rows.m]), bits))
 
 
 def load_checkpoint(ctx, rows: Rows, method) -> tuple[int, dict[str, float]]:
-    """Take up the checkpoint of `output.restart`, verified again, for it may have changed; what `Method.iterate` takes
-    as `begun`. Collective."""
+    """Restore the checkpoint of `output.restart`, verified again, since it may have changed; returns the argument
+    `begun` of `Method.iterate`. Collective."""
     start, arrays = None, {}
     if ctx.rank == 0:
         checkpoint = verify(ctx.config, ctx.seed)
@@ -116,7 +116,8 @@ def check_restart(config, seed: int) -> None:
 
 
 def verify(config, seed: int) -> Checkpoint:
-    """The checkpoint of `output.restart`, of the same problem and seed, at an iteration that this run has."""
+    """Reads the checkpoint of `output.restart`; it must have the same problem and seed, and an iteration of this
+    run."""
     problem, last = problem_of(config), config.solve.last
     remedy = "--max-iterations" if config.solve.until is None else "--until"
     return restart.verify(
@@ -137,7 +138,7 @@ def _plain(value: Any) -> int | float | str:
 def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
     if shapes.method not in VECTORS or shapes.dtype not in ("float64", "float32"):
         raise Refused(
-            f"a checkpoint of --method {shapes.method} in {shapes.dtype} is none of ours: leave it out"
+            f"this program writes no checkpoint of --method {shapes.method} in {shapes.dtype}: leave it out"
         )
     expected: dict[str, tuple[str, tuple[int, ...]]] = {
         name: (shapes.dtype, (shapes.rows,)) for name in shapes.vectors()
@@ -147,14 +148,14 @@ def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str) -> None:
-    """Raise Refused for a state that no run could have left."""
+    """Raise Refused for an impossible state."""
     try:
         rows = shapes.layout()
     except (ValueError, UsageError) as error:
-        raise Refused(f"{where}: {error}; it is none of ours: leave it out") from None
+        raise Refused(f"{where}: {error}; this program did not write it: leave it out") from None
     if rows.n != shapes.rows or not arrays[SCALARS][0] > 0.0:
         raise Refused(
-            f"{where}: its rows and its |b|^2 are not those of a solve; it is none of ours: leave it out"
+            f"{where}: no solve has its rows and its |b|^2; this program did not write it: leave it out"
         )
 
 

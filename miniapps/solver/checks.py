@@ -9,11 +9,11 @@ from miniapps.solver.problem import GENERAL, ONE, OTHER, random_by_block
 from miniapps.system.device import put
 
 EPS = {"float64": 2.0**-53, "float32": 2.0**-24}
-LANES = 64  # of a block's dot product: it adds block / 64 terms one after the other, then a tree of 6 levels
+LANES = 64  # of a block's dot product: each adds block / 64 terms in a chain, then a tree of 6 levels adds the lanes
 
 
 def verify(ctx, problem, system, method, solve, history) -> list[Check]:
-    """Checks of a finished solve. Collective: every rank returns the same list."""
+    """The checks of a finished solve, the same on every rank. Collective."""
     checks = [
         _converged(ctx, solve),
         _attained(ctx, solve, history),
@@ -25,7 +25,7 @@ def verify(ctx, problem, system, method, solve, history) -> list[Check]:
 
 
 def verify_range(ctx, problem, x) -> list[Check]:
-    """Whether the solution asked for has all its digits in float64; of a system that was scaled. Collective."""
+    """The check that the unscaled solution has all its digits in float64; empty for unscaled systems. Collective."""
     if problem.shift == 0:
         return []
     largest = max(ctx.comm.allgather(float(np.abs(x).max(initial=0.0))))
@@ -59,20 +59,20 @@ def _converged(ctx, solve) -> Check:
 
 
 def _attained(ctx, solve, history) -> Check:
-    """What the method says of its residual is true to within the tolerance that it was given: of b - A x, computed with
+    """The check that the residual of the method agrees with b - A x within the tolerance. b - A x is computed with
     twice the digits of float64 (`Recorder.precise_residual`)."""
     asked, gap = ctx.config.solve, history.true_residual - solve.residual
     return Check(
         "attained with twice the digits",
         not solve.converged or gap <= asked.tolerance,
-        f"{asked.method} believes in a relative residual of {solve.residual:.3g}, but |b - A x| / |b| is "
-        f"{history.true_residual:.3g}: rounding keeps solve.tolerance = {asked.tolerance:g} from being met in "
-        f"{asked.dtype}; raise it",
+        f"{asked.method} reports a relative residual of {solve.residual:.3g}, but |b - A x| / |b| is "
+        f"{history.true_residual:.3g}: rounding in {asked.dtype} prevents solve.tolerance = {asked.tolerance:g}; raise "
+        "it",
     )
 
 
 def _true_residual(ctx, problem, system, method, solve, history) -> Check:
-    """|b - A x| / |b| is what the recurrence says, up to what rounding can explain.
+    """The check that |b - A x| / |b| equals the recurrence's residual, up to rounding.
 
     Greenbaum (SIAM J. Matrix Anal. Appl. 18, 1997), theorem 2.2, with iterates no larger than the last (true of
     conjugate gradients from zero): the gap is at most eps (k + 2 + c + k (10 + 2 c)) |A| |x|, c = m sqrt(n) for m
@@ -91,7 +91,8 @@ def _true_residual(ctx, problem, system, method, solve, history) -> Check:
 
 
 def _symmetry(ctx, problem, system) -> Check:
-    """x . A y = y . A x for random x and y, up to the rounding of two products and two dot products (as HPCG asks)."""
+    """The check that x . A y = y . A x for random x and y, up to the rounding of two products and two dot products (as
+    in HPCG)."""
     rows, matrix = problem.matrix.rows, problem.matrix
     x, y, ax, ay = (system.vector() for _ in range(4))
     for vector, key in ((x, ONE), (y, OTHER)):

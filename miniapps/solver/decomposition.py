@@ -1,4 +1,4 @@
-"""Which rank owns which block of a box, so that what ranks exchange is small."""
+"""Assigns the blocks of a box to ranks so that ranks exchange little."""
 
 from itertools import product
 
@@ -12,7 +12,7 @@ from miniapps.solver.config import EDGE
 def weak_grid(grid, size: int) -> None:
     """Set grid.nx, ny, nz so that each of `size` ranks has a cube of grid.points_per_rank points, in place.
 
-    Raises UsageError where blocks do not fit into that cube.
+    Raises UsageError if blocks do not fit into this cube.
     """
     edge = grid.points_per_rank
     if not edge:
@@ -23,7 +23,7 @@ def weak_grid(grid, size: int) -> None:
                 f"--points-per-rank {edge}: blocks of {block} points (grid.{name}) do not fit into it; choose a "
                 f"multiple of {block}"
             )
-    pz, py, px = rank_grid(size, (size, size, size), (edge, edge, edge)) or (size, 1, 1)  # which always fits
+    pz, py, px = rank_grid(size, (size, size, size), (edge, edge, edge)) or (size, 1, 1)  # always fits
     grid.nz, grid.ny, grid.nx = pz * edge, py * edge, px * edge
     if max(grid.nz, grid.ny, grid.nx) > EDGE:
         raise UsageError(
@@ -35,8 +35,7 @@ def weak_grid(grid, size: int) -> None:
 def box_owner(box, size: int) -> np.ndarray | None:
     """(count,) int32: the rank of each block of a Box.
 
-    Ranks form a grid of their own with the least surface, as far as every one gets a block; None where no such grid
-    exists.
+    Ranks form a grid with the least surface in which every rank gets a block; None if no such grid exists.
     """
     ranks = rank_grid(size, box.blocks, box.shape)
     if ranks is None:
@@ -47,8 +46,8 @@ def box_owner(box, size: int) -> np.ndarray | None:
 
 
 def rank_grid(size: int, blocks, shape) -> tuple[int, int, int] | None:
-    """(pz, py, px) with pz py px = size, none above `blocks` (z, y, x), that cuts a box of `shape` points into parts of
-    the least surface; None without any."""
+    """(pz, py, px) with pz py px = size, each at most `blocks` (z, y, x), that cuts a box of `shape` points into parts
+    with the least surface; None if there is none."""
     nz, ny, nx = blocks
     divisors = [d for d in range(1, size + 1) if size % d == 0]
     grids = [
@@ -61,5 +60,5 @@ def rank_grid(size: int, blocks, shape) -> tuple[int, int, int] | None:
         z, y, x = (n / q for n, q in zip(shape, p, strict=True))
         return z * y + y * x + z * x
 
-    # Of equals the one with most ranks in z.
+    # Among equals the grid with most ranks in z.
     return min(grids, key=lambda p: (surface(p), [-n for n in p]), default=None)

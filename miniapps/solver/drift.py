@@ -1,8 +1,8 @@
-"""How far orders of addition drive an iteration apart: several solves in lock step with one whose sums are exact.
+"""Measures how far orders of addition drive an iteration apart: several solves in lock step with an exact one.
 
-All solves share matrix, preconditioner and right-hand side. In the reference the dot products of the blocks are added
-exactly; in sample s in an order drawn from the seed and s, as GPU blocks that end with an atomic addition would. What
-differs between two solves is the order of these few additions alone.
+All solves share matrix, preconditioner and right-hand side. The reference adds the dot products of the blocks exactly.
+Sample s adds them in an order drawn from the seed and s, like GPU blocks that end with an atomic addition. Two solves
+differ only in the order of these few additions.
 """
 
 from collections.abc import Generator
@@ -15,7 +15,7 @@ from miniapps.linear.krylov.base import Iteration, Method
 
 @dataclass
 class Lane:
-    """One of the solves, advanced iteration by iteration; at its end it stays where it is."""
+    """One of the solves, advanced iteration by iteration; a finished solve keeps its last iterate."""
 
     method: Method
     steps: Generator[Iteration, None, Solve]
@@ -25,7 +25,7 @@ class Lane:
     residual: list[float] = field(default_factory=list)
 
     def advance(self) -> None:
-        """One iteration more, or nothing at the end."""
+        """Do the next iteration, if any."""
         if self.solve is not None:
             return
         try:
@@ -35,7 +35,7 @@ class Lane:
 
 
 def study(ctx, workspace) -> None:
-    """Solve in lock step until all have ended; rank 0 records what became of the samples. Collective."""
+    """Solve in lock step until all solves have ended; rank 0 records the samples. Collective."""
     solve, problem = ctx.config.solve, workspace.problem
 
     def lane(system) -> Lane:

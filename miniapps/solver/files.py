@@ -1,7 +1,7 @@
-"""Matrices and right-hand sides from files: Matrix Market text, SciPy's .npz, NumPy's .npy.
+"""Reads matrices and right-hand sides from files: Matrix Market text, SciPy's .npz, NumPy's .npy.
 
-`read` gives every rank its own rows, the same bits however many ranks read. `header` and errors speak of the file as a
-whole: what goes wrong on one rank is raised on all.
+`read` gives every rank its own rows, with the same bits for any number of reading ranks. `header` and errors concern
+the file as a whole: an error on one rank is raised on all.
 """
 
 from collections.abc import Iterator
@@ -37,14 +37,14 @@ __all__ = ["FileError", "MatrixFile", "check_vector", "header", "read", "symmetr
 
 INDEX_MAX = np.iinfo(np.int32).max  # of a rank's own rows
 HOW = ("parallel", "root")
-VECTOR_PIECE = 1 << 18  # elements of a .npy file that are sent at once
+VECTOR_PIECE = 1 << 18  # elements of a .npy file sent at once
 
 
 def header(path) -> MatrixFile:
-    """What the beginning of a file says: kind, field, symmetry and sizes. Of one rank, not collective.
+    """Reads the header of a file: kind, field, symmetry and sizes. Not collective.
 
-    Raises FileError for a file that is not there or cannot be read, for what is no sparse matrix of real numbers, for
-    one that is not square, and for one that announces more than it can hold.
+    Raises FileError for a missing or unreadable file, for anything but a square sparse matrix of real numbers, and for
+    a file that announces more than it can hold.
     """
     path = Path(path)
     magic = _magic(path)
@@ -56,15 +56,16 @@ def header(path) -> MatrixFile:
 
 
 def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
-    """(indptr int64 (m + 1,), global columns int64, data float64) of the own rows in local order, sorted by column.
+    """Returns (indptr int64 (m + 1,), global columns int64, data float64) of the own rows in local order, sorted by
+    column.
 
-    The triangle that a symmetric file leaves out is filled in; entries at the same place of one triangle are added in
-    the order of the file. `how`: with "parallel" every rank reads its part of the file, with "root" rank 0 reads all of
-    it; both in pieces, and the bits are the same. Collective.
+    Fills in the missing triangle of a symmetric file; adds entries at the same place of one triangle in the order of
+    the file. `how`: with "parallel" every rank reads its part of the file, with "root" rank 0 reads all of it; both
+    read in pieces and give the same bits. Collective.
 
-    Raises FileError on all ranks, as `header` and for a wrong line or entry (named), NaN and infinities, integers that
-    float64 does not hold, entries in both triangles of a symmetric file, more or fewer entries than announced, rows
-    without an entry, and more rows than a rank can number.
+    Raises FileError on all ranks, like `header`, and for a wrong line or entry (named), NaN and infinities, integers
+    beyond float64, entries in both triangles of a symmetric file, more or fewer entries than announced, rows without an
+    entry, and more rows than a rank can number.
     """
     if how not in HOW:
         raise ValueError(f"how = {how!r}: choose among {', '.join(HOW)}")
@@ -72,7 +73,7 @@ def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
     file = comm.bcast(file)
     if rows.n != file.rows:
         raise ValueError(
-            f"{file.path} has {file.rows} rows, but the blocks hold {rows.n}; cut what `header` tells"
+            f"{file.path} has {file.rows} rows, but the blocks hold {rows.n}; cut the rows of `header`"
         )
     largest = np.bincount(rows.owner, np.diff(rows.starts)).max()
     if largest > INDEX_MAX:
@@ -94,7 +95,7 @@ def read(path, comm, rows: Rows, how: str = "parallel") -> Entries:
 def vector(path, comm, rows: Rows) -> np.ndarray:
     """float64 (m,): the own elements of a vector over `rows`, from a Matrix Market array or a .npy file.
 
-    Rank 0 reads it in pieces. Collective. Raises FileError on all ranks unless it holds `rows.n` finite numbers.
+    Rank 0 reads the file in pieces. Collective. Raises FileError on all ranks unless it holds `rows.n` finite numbers.
     """
     pieces = _vector_pieces(Path(path), rows.n) if comm.rank == 0 else iter(())
     row, _, value = redistribute(comm, rows, pieces)
@@ -104,7 +105,7 @@ def vector(path, comm, rows: Rows) -> np.ndarray:
 
 
 def check_vector(path, n: int | None = None) -> None:
-    """Raise FileError unless `path` is a vector by its header, of `n` elements where that is known. Not collective."""
+    """Raise FileError unless the header of `path` is that of a vector, of `n` elements if given. Not collective."""
     path = Path(path)
     if _magic(path).startswith(npy.MAGIC):
         with _array(path) as array:
@@ -146,7 +147,7 @@ def _require_all(file: MatrixFile, count: int) -> None:
 
 
 def _require_one_triangle(file: MatrixFile, comm, twice: tuple[int, int] | None) -> None:
-    """Raise FileError, on all ranks, where any found the place `twice` in both triangles of a symmetric file."""
+    """Raise FileError on all ranks if any found the place `twice` in both triangles of a symmetric file."""
     place = min((each for each in comm.allgather(twice) if each is not None), default=None)
     if place is None:
         return

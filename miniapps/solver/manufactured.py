@@ -1,6 +1,7 @@
-"""Solutions known in advance: a polynomial that is zero around the box, and the right side that it asks for.
+"""Known solutions: a polynomial that is zero on the boundary of the box, and its right side.
 
-Polynomials, because additions and multiplications have the same bits on every machine and in every place of an array.
+They are polynomials because additions and multiplications have the same bits on every machine, at every place of an
+array.
 """
 
 from collections.abc import Callable
@@ -12,16 +13,16 @@ from kernels.guarantees import known
 from miniapps.linear.box import Box
 from miniapps.linear.stencils import KINDS, checked
 
-# One factor per axis (z, y, x), on [0, 1]: zero at both ends; of degree five, so that differences do err.
+# One factor per axis (z, y, x) on [0, 1]: zero at both ends, of degree five, so that finite differences have errors.
 _t = Polynomial([0.0, 1.0])
 FACTORS = (_t * (1 - _t) * (1 + _t**3), _t * (1 - _t) * (2 - _t) ** 3, _t * (1 - _t) * (1 + _t) ** 3)
 
 
 def manufactured(kind: str, box: Box, **parameters) -> tuple[Callable, Callable]:
-    """(solution, right side) of a kind of problem: functions of coordinates (z, y, x) as `Box.coordinates` gives.
+    """Returns (solution, right side) of a kind of problem: functions of the coordinates (z, y, x) of `Box.coordinates`.
 
-    With the matrix A of `stencil(kind, box.h, **parameters)`, A x = right side gives the solution up to an error
-    that falls as h^2 (upwind differences: as h). Raises as `stencil` does.
+    With the matrix A of `stencil(kind, box.h, **parameters)`, A x = right side has the solution up to an error
+    proportional to h^2 (upwind differences: h). Raises as `stencil` does.
     """
     known("kind of problem", kind, KINDS)
     parameters = checked(kind, parameters)

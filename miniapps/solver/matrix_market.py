@@ -1,11 +1,11 @@
-"""Matrix Market text, in pieces (Boisvert, Pozo, Remington: The Matrix Market Exchange Formats, NISTIR 5935, 1996).
+"""Reads Matrix Market text in pieces (Boisvert, Pozo, Remington: The Matrix Market Exchange Formats, NISTIR 5935,
+1996).
 
 Words of the first line may be in upper or lower case. A symmetric or skew-symmetric file holds one triangle: entries in
 both, and a number on the diagonal of a skew-symmetric matrix, are errors. Entries at one place of a triangle are added.
 
-A file can be cut anywhere: a line belongs to the range of bytes in which it begins. What is not a line of the format is
-an error here, also where other readers take the part that they understand: `1D-3` is no number, and a fourth number is
-one too many.
+A file can be divided anywhere: a line belongs to the range of bytes in which it begins. A line outside the format is an
+error, even where other readers use a part of it: `1D-3` is not a number, and a fourth number is one too many.
 """
 
 import os
@@ -22,16 +22,16 @@ from miniapps.solver.matrixfile import HELD, SLACK, FileError, MatrixFile, first
 KIND = "Matrix Market"
 FIELDS = {"real": "real", "double": "real", "integer": "integer", "unsigned-integer": "integer"}
 NO_VALUES = {
-    "pattern": "a pattern says where entries are and not what they are",
+    "pattern": "a pattern has places of entries but no values",
     "complex": "the numbers are complex",
 }
 SYMMETRIES = ("general", "symmetric", "skew-symmetric")
-PIECE = 1 << 22  # bytes of text that are parsed at once
+PIECE = 1 << 22  # bytes of text parsed at once
 LONGEST = 1 << 16  # bytes of a line
 HEADER = 1 << 24  # bytes of banner and comments
-SHORTEST = 2  # bytes of a value and the blank or the end of line behind it
-ROOMY = 1024  # bytes that an entry takes at the most, on an average
-DIGITS = 18  # of a number of rows or entries: more do not fit into 64 bits
+SHORTEST = 2  # bytes of a value and the blank or end of line behind it
+ROOMY = 1024  # bytes of an entry on average, at most
+DIGITS = 18  # of a number of rows or entries, at most: more do not fit into 64 bits
 
 INTEGER = rb"-?+[0-9]++"
 REAL = rb"-?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][-+]?+[0-9]++)?+"
@@ -43,7 +43,7 @@ NOT_FINITE = re.compile(r"[-+]?(nan|inf|infinity)", re.IGNORECASE)
 
 
 class Text(NamedTuple):
-    """The lines of a Matrix Market file after its header: `expected` numbers of `field`, with places or without."""
+    """The lines of a Matrix Market file after its header: `expected` numbers of `field`, with or without `places`."""
 
     path: Path
     begin: int
@@ -55,7 +55,7 @@ class Text(NamedTuple):
 
 
 def header(path: Path) -> MatrixFile:
-    """The header of a sparse matrix. Raises FileError unless it is one of real numbers, with what is wrong."""
+    """Reads the header of a sparse matrix. Raises FileError unless its numbers are real, and says what is wrong."""
     with opened(path) as file:
         layout, field, symmetry = _banner(path, file)
         if layout != "coordinate":
@@ -69,12 +69,12 @@ def header(path: Path) -> MatrixFile:
 
 
 def vector_header(path: Path) -> Text:
-    """The header of a vector, that is of an array of one column. Raises FileError unless it is one of real numbers."""
+    """Reads the header of a vector, an array of one column. Raises FileError unless its numbers are real."""
     with opened(path) as file:
         layout, field, symmetry = _banner(path, file)
         if layout != "array" or symmetry != "general":
             raise FileError(
-                f"{path}, line 1: '{layout} {field} {symmetry}' is no vector; 'array real general' is needed: write it "
+                f"{path}, line 1: '{layout} {field} {symmetry}' is not a vector; 'array real general' is needed: write it "
                 "with scipy.io.mmwrite(path, vector.reshape(-1, 1))"
             )
         rows, columns = _sizes(path, file, ("rows", "columns"))
@@ -93,11 +93,11 @@ def entries_of(file: MatrixFile) -> Text:
 
 
 def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Part `part` of `parts` of the lines: (rows, columns, values) int64, int64, float64, counted from 0.
+    """Yields part `part` of `parts` of the lines: (rows, columns, values) int64, int64, float64, counted from 0.
 
-    Without places the rows are counted from the first line of the part. Raises FileError for a line that is not one of
-    the format, an index out of range, a value that is not finite, an integer that float64 does not hold and, of a
-    skew-symmetric matrix, a number on the diagonal.
+    Without places the rows are counted from the first line of the part. Raises FileError for a line outside the format,
+    an index out of range, a value that is not finite, an integer beyond float64 and, in a skew-symmetric matrix, a
+    number on the diagonal.
     """
     size = text.path.stat().st_size - text.begin
     first, last = (text.begin + size * p // parts for p in (part, part + 1))
@@ -146,7 +146,7 @@ def pieces(text: Text, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.n
 
 
 def lines_of(text: Text, *places: tuple[int, int]) -> list[str]:
-    """In words, the first line that has an entry at each of these places (row, column), counted from 0."""
+    """The text `line N` for the first entry at each of these places (row, column), counted from 0."""
     found: dict[tuple[int, int], str] = {}
     for at, block in _blocks(text, text.begin, text.path.stat().st_size):
         numbers = np.fromstring("" if block.isspace() else block, sep=" ").reshape(-1, 3)
@@ -158,7 +158,7 @@ def lines_of(text: Text, *places: tuple[int, int]) -> list[str]:
 
 
 def _require_held(text: Text, at: int, block: bytes, value: np.ndarray) -> None:
-    """Raise FileError for an integer that is another number in float64."""
+    """Raise FileError for an integer that float64 would change."""
     large = np.flatnonzero(np.abs(value) >= HELD)
     lines = [line for line in block.split(b"\n") if line.strip()] if len(large) else []
     for entry in large.tolist():
@@ -168,7 +168,7 @@ def _require_held(text: Text, at: int, block: bytes, value: np.ndarray) -> None:
 
 
 def _require_room(path: Path, file, entries: int, shortest: int) -> None:
-    """Raise FileError unless so many entries can be what follows the header, each of `shortest` bytes or more."""
+    """Raise FileError unless so many entries, each of `shortest` bytes or more, fit the rest of the file."""
     there = os.fstat(file.fileno()).st_size - file.tell()
     if entries * shortest > there + SLACK:
         raise FileError(
@@ -183,16 +183,16 @@ def _require_room(path: Path, file, entries: int, shortest: int) -> None:
 
 
 def _line(text: Text) -> bytes:
-    """A regular expression of one line, blank ones too. Nothing in it is tried twice: it takes 3 ns per byte."""
+    """The regular expression of a line, blank lines included. It never backtracks: 3 ns per byte."""
     parts = [rb"[0-9]++", rb"[0-9]++"] * text.places + [VALUE[text.field]]
     return rb"[ \t]*+(?:" + rb"[ \t]++".join(parts) + rb"[ \t]*+)?+\r?+\n"
 
 
 def _blocks(text: Text, first: int, last: int) -> Iterator[tuple[int, bytes]]:
-    """(byte where it begins, whole lines) of the lines that begin in first ... last - 1, each ended by a newline."""
+    """Yields (first byte, whole lines) of the lines that begin in first ... last - 1, each ended by a newline."""
     with opened(text.path) as file:
         file.seek(first)
-        if first > text.begin:  # the line that goes on here belongs to the part before
+        if first > text.begin:  # a line that began before belongs to the previous part
             file.seek(first - 1)
             _end_of_line(text, file)
         while (at := file.tell()) < last:
@@ -203,7 +203,7 @@ def _blocks(text: Text, first: int, last: int) -> Iterator[tuple[int, bytes]]:
 
 
 def _end_of_line(text: Text, file) -> bytes:
-    """What follows up to the end of the line, or of the file."""
+    """The rest of the line, or of the file."""
     rest = file.readline(LONGEST)
     if len(rest) == LONGEST and not rest.endswith(b"\n"):
         raise FileError(
@@ -238,7 +238,7 @@ def _raise_for_line(text: Text, number: re.Pattern, at: int, block: bytes) -> No
 
 
 def _place(text: Text, at: int, block: bytes, entry: int) -> str:
-    """The place of the entry of a block that begins at byte `at`, in words."""
+    """The text `line N` for an entry of a block that begins at byte `at`."""
     before = [i for i, line in enumerate(block.split(b"\n")) if line.strip()][entry]
     return f"line {_line_number(text, at) + before}"
 
@@ -260,8 +260,8 @@ def _banner(path: Path, file) -> tuple[str, str, str]:
     words = line.decode("ascii", "replace").split()
     if not words or words[0].lower() not in ("%%matrixmarket", "%matrixmarket"):
         raise FileError(
-            f"{path}, line 1: no Matrix Market file, which begins with %%MatrixMarket; matrices are read from those "
-            "(.mtx) and from scipy.sparse.save_npz (.npz)"
+            f"{path}, line 1: not a Matrix Market file, which begins with %%MatrixMarket; give a file in this format "
+            "(.mtx), or one of scipy.sparse.save_npz (.npz)"
         )
     what, layout, field, symmetry = ([word.lower() for word in words[1:]] + ["nothing"] * 4)[:4]
     for name, word, allowed in (
@@ -272,20 +272,20 @@ def _banner(path: Path, file) -> tuple[str, str, str]:
     ):
         if name == "field" and word in NO_VALUES:
             raise FileError(
-                f"{path}, line 1: {NO_VALUES[word]}; a system to solve here has real numbers: give a file of the field "
+                f"{path}, line 1: {NO_VALUES[word]}; a system to solve needs real numbers: give a file with the field "
                 "real or integer"
             )
         if word not in allowed:
-            raise FileError(f"{path}, line 1: {name} {word!r}; what can be read: {', '.join(allowed)}")
+            raise FileError(f"{path}, line 1: {name} {word!r} cannot be read; allowed: {', '.join(allowed)}")
     return layout, FIELDS[field], symmetry
 
 
 def _require_plain(path: Path, line: bytes, file) -> None:
-    """Raise FileError for a first line that only looks as if there was no banner, with what to do."""
+    """Raise FileError, with the remedy, for a first line that hides the banner."""
     for magic, (name, command) in COMPRESSED.items():
         if line.startswith(magic):
             raise FileError(
-                f"{path}: compressed by {name}, of which ranks cannot read parts; decompress it first: {command} -k "
+                f"{path}: compressed by {name}, and ranks cannot read parts of it; decompress it first: {command} -k "
                 f"{path}"
             )
     if line.startswith(MARKS):

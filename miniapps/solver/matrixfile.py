@@ -1,4 +1,4 @@
-"""The header of a matrix file, read before its entries, and the error that says what is wrong with a file."""
+"""The header of a matrix file, read before its entries, and the error for an invalid file."""
 
 import dataclasses
 from collections.abc import Callable, Iterator
@@ -12,13 +12,13 @@ import numpy as np
 from miniapps.errors import UsageError
 from miniapps.untrusted.regular import Refused, open_regular
 
-MOST = 2**42  # bytes of a file; more than any collection of matrices has
-HELD = 2.0**53  # up to which float64 holds all integers
-SLACK = 2**16  # by how much an announced size may be wrong: reading then finds the line that is
+MOST = 2**42  # bytes of a file; no collection of matrices has larger ones
+HELD = 2.0**53  # float64 holds all integers up to this one
+SLACK = 2**16  # errors of an announced size up to this one are left to reading, which names the wrong line
 
 
 class FileError(UsageError):
-    """A file that holds no matrix (or vector) that can be used; the message names it, the place, and what to do."""
+    """A file without a usable matrix or vector; the message has file, place and remedy."""
 
 
 @dataclass(frozen=True)
@@ -40,15 +40,15 @@ class MatrixFile:
 
 
 def not_held(path: Path, place: str, number: int) -> FileError:
-    """What is said of an integer that is another number in float64."""
+    """The error for an integer that float64 would change."""
     return FileError(
-        f"{path}, {place}: the integer {number} would become {int(float(number))}, as float64 holds those beyond 2^53 "
-        "in part; divide the system by a number, or write it with real numbers"
+        f"{path}, {place}: the integer {number} would become {int(float(number))}, since float64 holds only some "
+        "integers beyond 2^53; divide the system by a number, or write it with real numbers"
     )
 
 
 def as_numbers(path: Path, stored: np.ndarray, place: Callable[[int], str]) -> np.ndarray:
-    """Numbers of a file in float64. Raises FileError for an integer that is another number there."""
+    """Converts numbers of a file to float64. Raises FileError for an integer that float64 would change."""
     values = stored.astype(np.float64)
     if stored.dtype.kind in "iu":
         for i in np.flatnonzero(np.abs(values) >= HELD).tolist():
@@ -58,7 +58,7 @@ def as_numbers(path: Path, stored: np.ndarray, place: Callable[[int], str]) -> n
 
 
 def first_wrong(path: Path, rows, columns, values, shape, place: Callable[[int], str]) -> None:
-    """Raise FileError for the first entry outside of `shape`, or whose value is not finite; `place(i)` is where it is.
+    """Raise FileError for the first entry outside `shape`, or with a value that is not finite; `place(i)`: its place.
 
     `rows`, `columns`: counted from 0, as in memory; messages count from 1, as files do.
     """
@@ -71,8 +71,8 @@ def first_wrong(path: Path, rows, columns, values, shape, place: Callable[[int],
     at = f"{path}, {place(i)}: row {rows[i] + 1:.17g}, column {columns[i] + 1:.17g}"
     if outside[i]:
         raise FileError(
-            f"{at} is outside of the {shape[0]} x {shape[1]} matrix that the file announces (counted from 1); correct "
-            "the entry or the size"
+            f"{at} is outside the {shape[0]} x {shape[1]} matrix that the file announces (counted from 1); correct the "
+            "entry or the size"
         )
     raise FileError(
         f"{at} is {values[i]}; entries must be finite numbers of float64: correct or leave out this one"
@@ -81,7 +81,7 @@ def first_wrong(path: Path, rows, columns, values, shape, place: Callable[[int],
 
 @contextmanager
 def readable(path: Path) -> Iterator[None]:
-    """What the system says about `path` inside becomes a FileError."""
+    """Turns errors of the system about `path` into FileError."""
     try:
         yield
     except Refused as error:
@@ -94,15 +94,15 @@ def readable(path: Path) -> Iterator[None]:
 
 @contextmanager
 def opened(path: Path) -> Iterator[BinaryIO]:
-    """The regular file `path`, or one that it links to, for reading. Raises FileError for anything else: reading a
-    fifo or a device may never end."""
+    """Opens the regular file `path`, or a link to one, for reading. Raises FileError for other files: reading a fifo or
+    a device may never end."""
     with readable(path), open_regular(path, MOST, links=True) as file:
         yield file
 
 
 def require_rows(file: MatrixFile) -> MatrixFile:
-    """`file`, if it can be a system to solve. Raises FileError for one that is not square, and for more rows than its
-    entries can fill: what is allotted for rows is then bounded by what the file holds."""
+    """Returns `file` if it can be a system to solve. Raises FileError for one that is not square, and for more rows
+    than its entries can fill, so that the size of the file bounds the memory for rows."""
     if file.rows != file.columns or file.rows < 1:
         raise FileError(
             f"{file.path}: {file.rows} x {file.columns}; a system to solve has as many rows as columns"

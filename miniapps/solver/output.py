@@ -10,7 +10,7 @@ from miniapps.trace import fingerprint
 
 
 def gather(rows: Rows, comm, vector, tracer) -> np.ndarray | None:
-    """(n,) in the order of the rows on rank 0, None elsewhere, of a vector dealt as `rows` says. Collective."""
+    """Gathers a distributed vector: (n,) in the order of the rows on rank 0, None elsewhere. Collective."""
     own = np.ascontiguousarray(host(vector[: rows.m]))
     tell_gather(tracer, comm.rank, own.nbytes)
     counts = np.bincount(rows.owner, weights=np.diff(rows.starts), minlength=comm.size).astype(np.int64)
@@ -25,7 +25,7 @@ def scatter(rows: Rows, comm, whole: np.ndarray | None, vector) -> None:
     own = np.empty(rows.m, host(vector[:1]).dtype)
     dealt = None
     if whole is not None:
-        order = np.argsort(rows.owner, kind="stable").tolist()  # blocks as they are dealt
+        order = np.argsort(rows.owner, kind="stable").tolist()  # blocks by rank
         pieces = [whole[rows.starts[block] : rows.starts[block + 1]] for block in order]
         dealt = np.concatenate(pieces).astype(own.dtype, copy=False)
     comm.Scatterv(None if dealt is None else [dealt, counts], own)
@@ -33,9 +33,9 @@ def scatter(rows: Rows, comm, whole: np.ndarray | None, vector) -> None:
 
 
 def assemble(rows: Rows, dealt: np.ndarray) -> np.ndarray:
-    """(n,) in the order of the rows, of the parts of all ranks one after the other."""
+    """Reorders the concatenated parts of all ranks to the order of the rows, (n,)."""
     whole, lengths = np.empty_like(dealt), np.diff(rows.starts)
-    order = np.argsort(rows.owner, kind="stable")  # blocks as they were dealt
+    order = np.argsort(rows.owner, kind="stable")  # blocks by rank
     for block, stop in zip(order.tolist(), np.cumsum(lengths[order]).tolist(), strict=True):
         whole[rows.starts[block] : rows.starts[block + 1]] = dealt[stop - lengths[block] : stop]
     return whole

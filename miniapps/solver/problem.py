@@ -1,4 +1,4 @@
-"""The linear system of a run: matrix, right-hand side and, where it is known, the solution."""
+"""The linear system of a run: matrix, right-hand side and, if known, the solution."""
 
 import itertools
 from collections.abc import Mapping
@@ -30,22 +30,23 @@ from miniapps.solver.scale import scaled, shift_of
 from miniapps.system.device import host, put
 from miniapps.trace.records import INPUT
 
-HASHED_BYTES = 1 << 20  # of a file at once
+HASHED_BYTES = 1 << 20  # read from a file at once
 GENERAL = "bicgstab, gmres-mgs or gmres-cgs"  # methods for any matrix
 NOT_INJECTED: Mapping[int, int] = MappingProxyType({})
-# What numbers are drawn for: each purpose has numbers of its own.
+# Purposes of random numbers, each with separate numbers.
 SOLUTION, UNITS, ONE, OTHER = range(4)
 
 
 @dataclass
 class LinearSystem:
-    """A x = b on this rank. `box` and `stencil` are None for a matrix from a file, `solution` where none is known.
+    """A x = b on this rank. `box` and `stencil` are None for a matrix from a file, `solution` if unknown.
 
-    `entries`: of the own rows, until they are forgotten. `largest`: the largest sum of |a_ij| of a row, `most`: the
-    most entries of a row, of all ranks. `b`, `solution`: vectors of `matrix`, with room for ghosts.
+    `entries`: of the own rows, None after `Workspace.release`. `largest`: the largest sum of |a_ij| of a row, `most`:
+    the largest number of entries of a row, both over all ranks. `b`, `solution`: vectors of `matrix`, with room for
+    ghosts.
 
-    `shifts` = (a, b): what is solved is the matrix times 2^a and the right side times 2^b, so that the solution asked
-    for is 2^(a - b) times that of this system.
+    `shifts` = (a, b): the run solves the matrix times 2^a and the right side times 2^b, so the requested solution is
+    2^(a - b) times the solution of this system.
     """
 
     matrix: Matrix
@@ -60,20 +61,20 @@ class LinearSystem:
 
     @property
     def shift(self) -> int:
-        """The exponent of two between the solution of this system and the one asked for."""
+        """The exponent of two by which the solution of this system is multiplied to get the requested one."""
         return self.shifts[0] - self.shifts[1]
 
     def asked(self, x) -> Any:
-        """The own elements of the solution asked for, from `x`, that of this system; on the host where they differ."""
+        """The own elements of the requested solution, from `x`, the solution of this system; on the host if scaled."""
         return x if self.shift == 0 else scaled(host(x[: self.matrix.rows.m]), self.shift)
 
     def free(self) -> None:
-        """Release what the matrix holds. Collective."""
+        """Free the matrix. Collective."""
         self.matrix.free()
 
 
 def build(ctx) -> LinearSystem:
-    """Make the system that the configuration asks for. Collective; raises UsageError on all ranks."""
+    """Builds the system of the configuration. Collective; raises UsageError on all ranks."""
     config, problem = ctx.config, ctx.config.problem
     box = pattern = None
     if problem.matrix:
@@ -89,7 +90,7 @@ def build(ctx) -> LinearSystem:
     if problem.spread:
         other = ctx.other_seeds(
             range(rows.count)
-        )  # of all blocks: a rank draws the units of others' columns too
+        )  # for all blocks: a rank also draws the units of other ranks' columns
         entries_of_file = in_units(rows, entries_of_file, problem.spread, ctx.seed, other)
     indptr, _, data = entries_of_file
     starts = indptr[rows.local_starts].tolist()
@@ -106,7 +107,7 @@ def build(ctx) -> LinearSystem:
 def contents_of(problem) -> str:
     """The hash of the bytes of the problem's files, in hex; empty without files.
 
-    Raises FileError for what cannot be read, or is no matrix or vector by its header: then it is not read through.
+    Raises FileError for an unreadable file, and for one whose header is not that of a matrix or vector, before hashing.
     """
     paths = []
     if problem.matrix:
@@ -124,7 +125,7 @@ def contents_of(problem) -> str:
 
 
 def asks_for_symmetry(config) -> bool:
-    """Whether the method, or its inner one, takes symmetric matrices only."""
+    """Whether the method, or its inner method, needs a symmetric matrix."""
     names = [config.solve.method, *([config.tuning.inner] if config.solve.method == "refinement" else [])]
     return any(METHODS[name].symmetric for name in names)
 
@@ -135,16 +136,16 @@ def _require_symmetry(ctx, rows: Rows, csr) -> None:
         i, j, a, b = pair
         raise UsageError(
             f"{ctx.config.problem.matrix}: not symmetric: {a:g} in row {i + 1}, column {j + 1}, but {b:g} across "
-            f"(counted from 1), and --method {ctx.config.solve.method} asks for it; choose {GENERAL}"
+            f"(counted from 1), and --method {ctx.config.solve.method} needs symmetry; choose {GENERAL}"
         )
 
 
 def in_units(
     rows: Rows, csr: entries.Entries, spread: float, seed: int, other: Mapping[int, int] = NOT_INJECTED
 ) -> entries.Entries:
-    """D A D for D = diag(2^k), k = spread g rounded: exact, so that D A D is the same problem in other units.
+    """D A D for D = diag(2^k), k = spread g rounded. It is exact, so D A D is the same problem in other units.
 
-    Every rank draws g, normal, of the blocks that its columns lie in, so nothing travels.
+    Every rank draws the normal numbers g of all blocks that contain its columns, so no messages are needed.
     """
     indptr, columns, data = csr
     blocks = np.unique(np.searchsorted(rows.starts, columns, side="right") - 1)
@@ -169,7 +170,7 @@ def _row_norms(comm, csr) -> tuple[float, int]:
 
 
 def matrix_of(ctx, rows: Rows, csr, dtype: str) -> Matrix:
-    """The matrix of these entries by the product that was asked for; drawn orders follow seed and repeat."""
+    """The matrix of these entries with the requested product; drawn orders depend on seed and repeat."""
     solve, options = ctx.config.solve, ctx.options
     drawn = {"seed": options.seed + ctx.repeat} if solve.spmv == "coo-emulated" else {}
     backend = backend_of(solve.spmv, options.device)
@@ -180,7 +181,7 @@ def matrix_of(ctx, rows: Rows, csr, dtype: str) -> Matrix:
 
 
 def backend_of(product: str, device: str) -> str:
-    """The backend that computes a sparse product on the device; raises ChoiceError where there is none."""
+    """The backend that computes a sparse product on the device. Raises ChoiceError if there is none."""
     backends = [v.backend for v in registry.variants("spmv") if v.name == product]
     if device == "cuda":
         if "cupy" not in backends:
@@ -198,7 +199,7 @@ def box_of(grid) -> Box:
 
 
 def parameters_of(problem) -> dict:
-    """What the kind of problem takes beside the box."""
+    """The parameters of the kind of problem beside the box."""
     if problem.kind == "anisotropic":
         return {"eps_z": problem.eps_z, "eps_y": problem.eps_y}
     if problem.kind == "convection-diffusion":
@@ -207,7 +208,7 @@ def parameters_of(problem) -> dict:
 
 
 def stencil_of(problem, grid) -> Stencil:
-    """The stencil of the configuration; raises UsageError for parameters out of range."""
+    """The stencil of the configuration. Raises UsageError for parameters out of range."""
     try:
         return stencil(problem.kind, box_of(grid).h, **parameters_of(problem))
     except ValueError as error:
@@ -215,7 +216,7 @@ def stencil_of(problem, grid) -> Stencil:
 
 
 def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
-    """Rows of a box: every rank a box of blocks where that is possible, else a run of blocks."""
+    """The rows of a box: every rank owns a box of blocks if possible, else a run of blocks."""
     owner = box_owner(box, size) if size <= box.count else None
     if owner is None:
         return Rows(box.starts, size, rank, shuffle)
@@ -223,14 +224,14 @@ def box_rows(box: Box, size: int, rank: int, shuffle: int) -> Rows:
 
 
 def file_rows(n: int, grid, size: int, rank: int, shuffle: int) -> Rows:
-    """The `n` rows of a matrix from a file in blocks of grid.rows_per_block; raises BlocksError for too many ranks."""
+    """The `n` rows of a matrix from a file in blocks of grid.rows_per_block. Raises BlocksError for too many ranks."""
     require_few(-(-n // grid.rows_per_block), "set grid.rows_per_block to more")
     return Rows(np.append(np.arange(0, n, grid.rows_per_block), n), size, rank, shuffle)
 
 
 def _right_side(ctx, matrix: Matrix, box: Box | None, narrowest: str) -> tuple[Any, Any | None, int | None]:
-    """(b, solution or None, exponent by which b is scaled; None where it is made by the matrix). Random numbers are
-    keyed by seed and block."""
+    """Returns (b, solution or None, exponent by which b is scaled, None for b = A x). Random numbers are keyed by seed
+    and block."""
     problem, rows = ctx.config.problem, matrix.rows
     b, solution = matrix.operand(), matrix.operand()
     if problem.right_side in ("unit", "file"):
@@ -241,7 +242,7 @@ def _right_side(ctx, matrix: Matrix, box: Box | None, narrowest: str) -> tuple[A
         put(b[: rows.m], scaled(values, shift).astype(matrix.dtype))
         record_input(ctx, "right_side", rows, rows.parts(b))
         return b, None, shift
-    if problem.right_side == "manufactured" and box is not None:  # `validate` lets no other matrix have it
+    if problem.right_side == "manufactured" and box is not None:  # `validate` requires a box
         exact, load = manufactured(problem.kind, box, **parameters_of(problem))
         at = box.coordinates(rows.own)
         put(solution[: rows.m], exact(*at).astype(matrix.dtype))
@@ -258,13 +259,13 @@ def _right_side(ctx, matrix: Matrix, box: Box | None, narrowest: str) -> tuple[A
 
 
 def record_input(ctx, name: str, rows: Rows, parts) -> None:
-    """Record the bits of what the run starts from: `parts`, one array for each own block."""
+    """Record the bits of an input of the run: `parts`, one array for each own block."""
     for block, part in zip(rows.own.tolist(), parts, strict=True):
         ctx.tracer.array(INPUT + name, block, host(part))
 
 
 def random_by_block(rows: Rows, key: tuple[int, int], other: Mapping[int, int] = NOT_INJECTED) -> np.ndarray:
-    """float64 (m,) in (-1, 1): numbers keyed by two integers and the block, whoever owns it; `other` as by_block."""
+    """Random numbers in (-1, 1), float64 (m,), keyed by two integers and the block; `other` as for `by_block`."""
 
     def draw(source, n):
         return source.uniform(-1.0, 1.0, n)
@@ -275,8 +276,8 @@ def random_by_block(rows: Rows, key: tuple[int, int], other: Mapping[int, int] =
 def by_block(
     blocks, lengths, key: tuple[int, int], draw, other: Mapping[int, int] = NOT_INJECTED
 ) -> np.ndarray:
-    """draw(generator, length) of every block one after the other, float64; the generator by seed, purpose and block.
-    `other`: {block: seed} of those with another seed."""
+    """The concatenated draw(generator, length) of all `blocks`, float64; each generator is keyed by seed, purpose and
+    block. `other`: {block: seed} of blocks with another seed."""
     parts = (
         draw(
             np.random.Generator(np.random.Philox(key=[other.get(block, key[0]), key[1] << 32 | block])),

@@ -1,4 +1,4 @@
-"""What is recorded after every iteration: the residual, the scalars of the method, the error, and bits.
+"""Records every iteration: the residual, the scalars of the method, the error, and bits.
 
 Step k of the trace is the state after k iterations, and the work of iteration k + 1.
 """
@@ -12,20 +12,20 @@ from kernels import exact
 from miniapps.system.device import host
 from miniapps.trace.schema import OTHER
 
-# Methods that can tell after every iteration how orthogonal residuals are, if asked to.
+# Methods that can measure the orthogonality of residuals after every iteration.
 WITH_ORTHOGONALITY = ("cg", "cg-chronopoulos-gear", "cg-pipelined")
 
 
 @dataclass
 class History:
-    """What the checks and the figures of merit go by."""
+    """Data for the checks and figures of merit."""
 
     true_residual: float = nan  # relative, at the end
-    recording_ns: int = 0  # so far
+    recording_ns: int = 0  # time spent on recording so far
 
 
 class Recorder:
-    """Records one solve of `method`. Collective to make and to call, since true residual and error are sums."""
+    """Records one solve of `method`. Construction and calls are collective: true residual and error are sums."""
 
     def __init__(self, ctx, problem, system, method):
         self.ctx, self.problem, self.system, self.method = ctx, problem, system, method
@@ -47,7 +47,7 @@ class Recorder:
         work = self.system.flops, self.system.nbytes
         k, every = iteration.number, self.config.true_every
         if self.config.every and k % self.config.every == 0:
-            self.fingerprints()  # first, so that no kernel of the recording comes between an iteration and its bits
+            self.fingerprints()  # first, before any kernel of the recording runs
         values = {"residual": iteration.residual} | iteration.scalars
         if every and k % every == 0:
             values["true_residual"] = self.true_residual()
@@ -58,12 +58,12 @@ class Recorder:
         if self.ctx.rank == 0:
             for name, value in values.items():
                 self.tracer.value(name, value)
-        self.system.flops, self.system.nbytes = work  # recording is none of the method's
+        self.system.flops, self.system.nbytes = work  # recording does not count as work of the method
         self.tracer.event(self._event, start)
         self.history.recording_ns += self.tracer.clock() - start
 
     def end(self, solve, part: bool = False) -> None:
-        """Record what only the end tells, which of a `part` of a solve nobody knows."""
+        """Record the results of a finished solve; for a `part` of a solve, only compute the true residual."""
         self.history.true_residual = self.precise_residual()
         orthogonality = self.method.orthogonality()
         if self.ctx.rank == 0 and not part:
@@ -82,8 +82,8 @@ class Recorder:
         return _ratio(self._true()[0], self._norm_b)
 
     def precise_residual(self) -> float:
-        """|b - A x| / |b| of the current iterate: rows as if with twice the digits of float64, and the sums of their
-        squares exact, so that rounding of the solve itself shows, whatever its precision. Collective."""
+        """|b - A x| / |b| of the current iterate: rows computed with twice the digits of float64, and exact sums of
+        their squares, so that it shows the rounding of the solve in any precision. Collective."""
         m = self.rows.m
         self._copy[:m] = self.method.solution()[:m]
         b = host(self.problem.b[:m]).astype(np.float64)
@@ -97,7 +97,7 @@ class Recorder:
         return _ratio(square, sqrt(norm))
 
     def error(self) -> float | None:
-        """|x - x*| / |x*| of the current iterate; None where no solution is known. Collective."""
+        """|x - x*| / |x*| of the current iterate; None if the solution is unknown. Collective."""
         if self._error is None:
             return None
         m = self.rows.m
@@ -105,7 +105,7 @@ class Recorder:
         return _ratio(self._error()[0], self._norm_x)
 
     def fingerprints(self) -> None:
-        """The bits of the vectors that hold the state, by block."""
+        """Record the bits of the state's vectors, by block."""
         for name, vector in self.method.state().items():
             values = host(vector[: self.rows.m])
             for block, (start, stop) in zip(self.rows.own, _spans(self.rows), strict=True):

@@ -1,6 +1,6 @@
-"""Sends entries of a matrix from the ranks that read them to those that own their rows, and across the diagonal.
+"""Sends entries of a matrix from the ranks that read them to the owners of their rows, and across the diagonal.
 
-What goes wrong on one rank is raised on all of them, with the same message.
+An error on one rank is raised on all ranks, with the same message.
 """
 
 from collections.abc import Callable, Iterator
@@ -11,13 +11,13 @@ from miniapps.layout.messages import exchange
 from miniapps.layout.rows import Rows
 from miniapps.solver.matrixfile import FileError
 
-UPPER = 1 << 62  # beside the column of an entry of a symmetric file that was read above the diagonal
+UPPER = 1 << 62  # added to the column of an entry that was read above the diagonal of a symmetric file
 Entries = tuple[np.ndarray, np.ndarray, np.ndarray]
 Triplets = tuple[np.ndarray, np.ndarray, np.ndarray]  # rows and columns, global, int64; values float64
 
 
 def together(comm, work: Callable):
-    """(`work()` of this rank, whether that of any rank is not None); raises FileError on all ranks where any does.
+    """Returns (`work()` of this rank, whether it is not None on any rank). Raises FileError on all ranks if any does.
 
     Collective.
     """
@@ -36,10 +36,10 @@ def together(comm, work: Callable):
 
 
 def redistribute(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:
-    """Send the entries that this rank reads, piece by piece, to the owners of their rows: those of this rank.
+    """Sends the entries that this rank reads, piece by piece, to the owners of their rows; returns this rank's entries.
 
-    They come in the order of the ranks that read them, those of one rank in the order of its pieces: that of the file,
-    however many ranks read. No rank holds more than a piece of what is not its own. Collective.
+    They arrive in the order of the reading ranks and of their pieces, which is the order of the file for any number of
+    reading ranks. No rank holds more than a piece of other ranks' entries. Collective.
     """
     received: list[list[np.ndarray]] = [[] for _ in range(comm.size)]
     empty = np.empty((0, 3), np.int64)
@@ -55,8 +55,8 @@ def redistribute(comm, rows: Rows, pieces: Iterator[Triplets]) -> Triplets:
 
 
 def expanded(symmetry: str, pieces: Iterator[Triplets]) -> Iterator[Triplets]:
-    """The pieces with the other triangle: behind every entry off the diagonal its mirror image. Columns of both have
-    the bit UPPER where the entry was read above the diagonal."""
+    """Adds the other triangle to the pieces: the mirror image behind every entry off the diagonal. Columns of both have
+    the bit UPPER if the entry was read above the diagonal."""
     if symmetry == "general":
         yield from pieces
         return
@@ -71,8 +71,8 @@ def expanded(symmetry: str, pieces: Iterator[Triplets]) -> Iterator[Triplets]:
 
 
 def assembled(rows: Rows, triplets: Triplets) -> tuple[Entries, tuple[int, int] | None]:
-    """(indptr, global columns, data) of the own rows, sorted by column; duplicates are added in their order. Beside
-    them a place (row, column) of which entries were read in both triangles, None without one."""
+    """Returns ((indptr, global columns, data) of the own rows, sorted by column, with duplicates added in their order;
+    a place (row, column) whose entries were read in both triangles, or None)."""
     row, column, value = rows.local_of(triplets[0]), triplets[1] & (UPPER - 1), triplets[2]
     order = np.lexsort((column, row))  # stable
     row, column, value, upper = row[order], column[order], value[order], triplets[1][order] >= UPPER
@@ -81,16 +81,16 @@ def assembled(rows: Rows, triplets: Triplets) -> tuple[Entries, tuple[int, int] 
     twice = np.flatnonzero(~first[1:] & (upper[1:] != upper[:-1]))[:1]
     place = (int(rows.global_rows()[row[twice[0]]]), int(column[twice[0]])) if len(twice) else None
     data = value[first]
-    np.add.at(data, (np.cumsum(first) - 1)[~first], value[~first])  # one after the other
+    np.add.at(data, (np.cumsum(first) - 1)[~first], value[~first])  # in order
     indptr = np.concatenate([[0], np.cumsum(np.bincount(row[first], minlength=rows.m))])
     return (indptr, column[first], data), place
 
 
 def symmetry(comm, rows: Rows, entries: Entries) -> tuple[int, int, float, float] | None:
-    """The first (row, column, a_ij, a_ji), row < column, with a_ij != a_ji, or None: the same on all ranks.
+    """The first (row, column, a_ij, a_ji), row < column, with a_ij != a_ji, or None; the same on all ranks.
 
-    `entries`: of the own rows, as a Matrix takes them; rows and columns are counted from 0, what is not stored is 0.0.
-    Every entry off the diagonal goes once to the owner of the entry across it. Collective.
+    `entries`: of the own rows, in the form of Matrix; rows and columns are counted from 0, missing entries are 0.0.
+    Sends every entry off the diagonal once to the owner of its mirror image. Collective.
     """
     indptr, column, value = entries
     row = np.repeat(rows.global_rows(), np.diff(indptr))
@@ -115,12 +115,12 @@ def symmetry(comm, rows: Rows, entries: Entries) -> tuple[int, int, float, float
 
 
 def _values_at(rows: Rows, entries: Entries, row: np.ndarray, column: np.ndarray) -> np.ndarray:
-    """The values of the own rows at these places, 0.0 where none is stored: merged, as both are sorted alike."""
+    """The values of the own rows at these places, 0.0 for missing entries, by merging two sorted lists."""
     indptr, columns, data = entries
     stored = np.repeat(np.arange(rows.m), np.diff(indptr)), columns
     asked = rows.local_of(row), column
     both = [np.concatenate(pair) for pair in zip(stored, asked, strict=True)]
-    order = np.lexsort((both[1], both[0]))  # stable: what is stored comes before what is asked
+    order = np.lexsort((both[1], both[0]))  # stable: stored entries come before requested places
     row, column = both[0][order], both[1][order]
     group = np.cumsum(
         np.concatenate([[0], (row[1:] != row[:-1]) | (column[1:] != column[:-1])])[: len(order)]

@@ -1,4 +1,4 @@
-"""One repeat of the solver mini-app: set up, solve, verify, and maybe the study of drawn orders."""
+"""One repeat of the solver mini-app: set up, solve, verify, and the optional study of drawn orders."""
 
 import time
 
@@ -31,7 +31,7 @@ def run(ctx) -> Outcome:
     asked = ctx.config.solve
     part = (
         solve.reason == "limit" and asked.last < asked.max_iterations
-    )  # what only the end tells is not known
+    )  # a part of a solve has no final results
     recorder.end(solve, part)
     checks = [] if part else verify(ctx, workspace.problem, system, method, solve, recorder.history)
     x = workspace.problem.asked(method.solution())
@@ -43,23 +43,23 @@ def run(ctx) -> Outcome:
         drift.study(ctx, workspace)
     figures = _figures(ctx, solve, recorder.history, wall, setup, work)
     sentences = scaling(workspace.problem)
-    workspace.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
+    workspace.free()  # collective, so not in a `finally`: a rank that fails is alone
     return Outcome(figures, checks, digest, sentences)
 
 
 def scaling(problem) -> list[str]:
-    """What is said of a system that was scaled before it was solved; nothing of others."""
+    """The sentence about a system that was scaled before the solve; empty for others."""
     a, b = problem.shifts
     if not (a or b):
         return []
     return [
-        f"solved with the matrix times 2^{a} and the right side times 2^{b}, which rounds nothing: traces hold that "
+        f"solved with the matrix times 2^{a} and the right side times 2^{b}, without rounding: traces hold the scaled "
         "system, and its solution is scaled back"
     ]
 
 
 class Workspace:
-    """What a repeat sets up: the linear system, its preconditioner, and systems and methods on them. Collective."""
+    """The objects of a repeat: the linear system, its preconditioner, and systems and methods on them. Collective."""
 
     def __init__(self, ctx):
         self.ctx, self.config, self.problem = ctx, ctx.config, build(ctx)
@@ -71,10 +71,10 @@ class Workspace:
     def system(
         self, name: str, by: tuple[str, str] | None = None, arrival=None, dtype: str | None = None
     ) -> System:
-        """A system whose all-reduces are called `name` and the number of sums, `by` an (ordering, accumulation) or as
-        the options say. Systems of one name share them.
+        """A system whose all-reduces are named `name` and the number of sums; systems of one name share them.
 
-        `arrival`: draw the order in which the partial sums of a rank's blocks are added. `dtype`: of the vectors.
+        `by`: (ordering, accumulation) instead of the options'. `arrival`: a seed that draws the order in which the
+        partial sums of a rank's blocks are added. `dtype`: of the vectors.
         """
         ctx, dtype = self.ctx, dtype or self.config.solve.dtype
         matrix = self._matrix(dtype)
@@ -99,7 +99,7 @@ class Workspace:
         return system
 
     def work(self) -> tuple[int, int]:
-        """Operations and bytes of all systems so far, of this rank."""
+        """(operations, bytes) of this rank in all systems so far."""
         return sum(s.flops for s in self._systems), sum(s.nbytes for s in self._systems)
 
     def method(self, system):
@@ -108,7 +108,7 @@ class Workspace:
         return METHODS[name](system, **self.options_of(name))
 
     def options_of(self, name: str) -> dict:
-        """What a method is told by the configuration."""
+        """The arguments of a method from the configuration."""
         tuning = self.config.tuning
         options = {
             "cg-pipelined": dict(replace=tuning.replace),
@@ -130,13 +130,13 @@ class Workspace:
         return options
 
     def release(self) -> None:
-        """Forget what only setting up needs: two thirds of the memory."""
+        """Free the data that only the setup needs: two thirds of the memory."""
         self.problem.entries = None
         for matrix in self._matrices.values():
             matrix.release()
 
     def free(self) -> None:
-        """Release matrices and preconditioners. Collective."""
+        """Free matrices and preconditioners. Collective."""
         for each in (*self._preconditioners.values(), *self._matrices.values()):
             if each is not None:
                 each.free()
@@ -164,7 +164,7 @@ class Workspace:
 
 
 def _iterate(ctx, workspace, method, recorder):
-    """(Solve, seconds without recording)."""
+    """Iterates to the end; returns (Solve, seconds without recording)."""
     solve_options, problem = ctx.config.solve, workspace.problem
     x = problem.matrix.operand()
     begun = load_checkpoint(ctx, problem.matrix.rows, method) if ctx.config.output.restart else None
@@ -186,7 +186,7 @@ def _iterate(ctx, workspace, method, recorder):
         try:
             iteration = next(steps)
         except StopIteration as end:
-            if written == ctx.tracer.step:  # whose head is over all that its step recorded
+            if written == ctx.tracer.step:  # the head of this step must cover all of its records
                 ctx.end_steps(written + 1)
             return end.value, 1e-9 * (clock() - begin - recorder.history.recording_ns)
         ctx.tracer.event(region, start)

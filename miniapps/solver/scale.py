@@ -1,18 +1,19 @@
 """Powers of two that bring a matrix or a right side near 1, so that squares in a solver neither over- nor underflow.
 
-They round nothing: the solutions of 2^k A x = b and of A x = 2^k b have the bits of that of A x = b, but for exponents.
+Scaling does not round: the solutions of 2^k A x = b and of A x = 2^k b have the bits of the solution of A x = b, except
+for exponents.
 """
 
 import numpy as np
 
-NEAR = {"float64": 64, "float32": 32}  # exponents of the largest number, up to which nothing is scaled
-LEAST, MOST = -1022, 900  # exponents to which the least and the largest number are brought at the farthest
+NEAR = {"float64": 64, "float32": 32}  # largest exponent of the largest number without scaling
+LEAST, MOST = -1022, 900  # limits of the exponents of the least and the largest number after scaling
 
 
 def shift_of(comm, values: np.ndarray, dtype: str) -> int:
-    """The s for which `values` (float64) of all ranks times 2^s are near 1, for vectors of `dtype`; 0 where they are.
+    """The s for which `values` (float64) of all ranks times 2^s are near 1, for vectors of `dtype`; 0 if they are.
 
-    The largest comes into [1, 2), unless the least but zeros would become subnormal then. Collective.
+    The largest moves into [1, 2), unless the least nonzero number would become subnormal. Collective.
     """
     magnitudes = np.abs(values)
     own = magnitudes.max(initial=0.0), magnitudes.min(initial=np.inf, where=magnitudes > 0)
@@ -21,7 +22,7 @@ def shift_of(comm, values: np.ndarray, dtype: str) -> int:
 
 
 def scaled(values: np.ndarray, shift: int) -> np.ndarray:
-    """`values` times 2^shift, in float64; themselves for 0."""
+    """`values` times 2^shift, in float64; unchanged for 0."""
     if not shift:
         return values
     with np.errstate(over="ignore", under="ignore"):

@@ -1,8 +1,8 @@
-"""Sparse matrices that `scipy.sparse.save_npz` wrote, in pieces and without SciPy: formats csr, csc and coo.
+"""Reads sparse matrices of `scipy.sparse.save_npz` in pieces and without SciPy: formats csr, csc and coo.
 
-A part of a compressed array cannot be found without reading what comes before it, so every rank reads the file from its
-beginning and keeps its own part: reading in parallel divides the memory and not the time. Compressed zeros take a
-thousandth of their size, so what is announced is compared with what the archive can hold before it is unpacked.
+A part of a compressed array is found only by reading from the beginning. So every rank reads the whole file and keeps
+its own part: parallel reading divides the memory, not the time. Compressed zeros take a thousandth of their size, so
+the reader compares announced sizes with the size of the archive before it unpacks.
 """
 
 import io
@@ -21,22 +21,23 @@ from miniapps.solver.matrixfile import FileError, MatrixFile, as_numbers, first_
 from miniapps.untrusted import contents
 
 FORMATS = ("csr", "csc", "coo")
-PIECE = 1 << 18  # entries that are read at once
-AT_ONCE = 1 << 22  # bytes, at most; zipfile reads a directory of any size
-MEMBERS = 100  # arrays in a file
+PIECE = 1 << 18  # entries read at once
+AT_ONCE = 1 << 22  # bytes read at once, at most; zipfile itself reads a directory of any size
+MEMBERS = 100  # arrays in a file, at most
 SMALL = 1 << 12  # bytes of the arrays `format` and `shape`
-TIGHTEST = 1032  # bytes that one byte of deflate stands for, at most
+TIGHTEST = 1032  # bytes unpacked from one byte of deflate, at most
 
 
 def header(path: Path) -> MatrixFile:
-    """The header of the matrix. Raises FileError unless it is a sparse one of real numbers, with what is wrong."""
+    """Reads the header of the matrix. Raises FileError unless it is sparse with real numbers, and says what is
+    wrong."""
     with _opened(path) as archive:
         members = [name.removesuffix(".npy") for name in archive.namelist()]
         if len(members) > MEMBERS:
-            raise FileError(f"{path}: {len(members)} arrays, and a matrix has six at the most; save it again")
+            raise FileError(f"{path}: {len(members)} arrays, and a matrix has at most six; save it again")
         if "format" not in members or "data" not in members:
             raise FileError(
-                f"{path}: no sparse matrix, but arrays {_shown(members)}; write one with scipy.sparse.save_npz"
+                f"{path}: not a sparse matrix, but arrays {_shown(members)}; write one with scipy.sparse.save_npz"
             )
         kind = _format(path, archive)
         rows, columns = _shape(path, archive)
@@ -63,9 +64,9 @@ def header(path: Path) -> MatrixFile:
 
 
 def pieces(file: MatrixFile, part: int, parts: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Part `part` of `parts` of the entries: (rows, columns, values) int64, int64, float64, counted from 0.
+    """Yields part `part` of `parts` of the entries: (rows, columns, values) int64, int64, float64, counted from 0.
 
-    Raises FileError for an index out of range, a value that is not finite and a file that is damaged.
+    Raises FileError for an index out of range, a value that is not finite and a damaged file.
     """
     first, last = (file.entries * p // parts for p in (part, part + 1))
     with _opened(file.path) as archive:
@@ -84,13 +85,13 @@ def pieces(file: MatrixFile, part: int, parts: int) -> Iterator[tuple[np.ndarray
 
 
 def _require_worth(path: Path, held: int) -> None:
-    """Refuse arrays of far more bytes than a matrix that can be solved packs into the file."""
+    """Raise FileError for arrays with far more bytes than a real matrix packs into a file of this size."""
     there = path.stat().st_size
     most = contents.FREE + contents.FACTOR * there
     if held > most:
         raise FileError(
-            f"{path}: arrays of {held:,} bytes packed into {there:,}, and at most {most:,} are unpacked from so few; "
-            "save it with scipy.sparse.save_npz(..., compressed=False)"
+            f"{path}: arrays of {held:,} bytes packed into {there:,}, and at most {most:,} are unpacked from a file of "
+            "this size; save it with scipy.sparse.save_npz(..., compressed=False)"
         )
 
 
@@ -111,14 +112,14 @@ def _places(file: MatrixFile, archive, first: int):
 
 
 def _arrays(kind: str, members: list[str], entries: int, major: int) -> dict[str, tuple[int, ...]]:
-    """The shapes of the arrays that say where entries are."""
+    """The shapes of the arrays with the places of entries."""
     if kind != "coo":
         return {"indices": (entries,), "indptr": (major + 1,)}
     return {"coords": (2, entries)} if "coords" in members else {"row": (entries,), "col": (entries,)}
 
 
 def _shown(names: list[str]) -> str:
-    """The first few of `names`, and of each the beginning."""
+    """The first few of `names`, each shortened."""
     return ", ".join([name[:40] for name in names[:8]] + ["..."] * (len(names) > 8))
 
 
@@ -128,7 +129,7 @@ def _format(path: Path, archive) -> str:
     kind = kind.decode("ascii", "replace") if isinstance(kind, bytes) else str(kind)
     if kind not in FORMATS:
         raise FileError(
-            f"{path}: format {kind[:20]!r}; what can be read: {', '.join(FORMATS)} (save matrix.tocsr())"
+            f"{path}: format {kind[:20]!r} cannot be read; allowed: {', '.join(FORMATS)} (save matrix.tocsr())"
         )
     return kind
 
@@ -144,7 +145,7 @@ def _shape(path: Path, archive) -> tuple[int, int]:
 
 
 class _Member:
-    """An array of the archive, read on and on from element `first`."""
+    """An array of the archive, read sequentially from element `first`."""
 
     def __init__(self, path: Path, archive, name: str, first: int = 0):
         self._path, self._name = path, name
@@ -152,7 +153,7 @@ class _Member:
             info = archive.getinfo(f"{name}.npy")
         except KeyError:
             raise FileError(
-                f"{path}: no array {name!r} in the file, though its format asks for it; save it again"
+                f"{path}: no array {name!r} in the file, although its format needs it; save it again"
             ) from None
         if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED) or info.flag_bits & 1:
             raise FileError(
@@ -178,7 +179,7 @@ class _Member:
         self._left = self.size - first
 
     def read(self, count: int) -> np.ndarray:
-        """The next `count` elements; raises FileError where there are fewer."""
+        """The next `count` elements. Raises FileError if there are fewer."""
         block = self._stream.read(count * self.dtype.itemsize)
         if len(block) < count * self.dtype.itemsize:
             raise FileError(f"{self._path}: array {self._name!r} is cut short; get the file again")
@@ -186,19 +187,19 @@ class _Member:
         return np.frombuffer(block, self.dtype)
 
     def end(self) -> None:
-        """Behind the last element: zipfile compares the checksum of the array when it finds no more."""
+        """Read beyond the last element, so that zipfile checks the checksum of the array."""
         if not self._left:
             self._stream.read(1)
 
 
 class _Majors:
-    """The rows (columns, for csc) of the entries from `first` on, made of the bounds in `indptr`."""
+    """The rows (columns for csc) of the entries from `first` on, computed from the bounds in `indptr`."""
 
     def __init__(self, file: MatrixFile, archive, first: int):
         self._path, self._at = file.path, first
         self._bounds = _Member(file.path, archive, "indptr")
         self._left = self._bounds.size - 1
-        self._row = 0  # the one that ends at the first of `ends`
+        self._row = 0  # the row that ends at the first of `ends`
         self._ends = np.empty(0, np.int64)
         self._end = int(self._bounds.read(1)[0])
         if self._end != 0:
@@ -220,7 +221,7 @@ class _Majors:
         return np.concatenate(rows)
 
     def end(self) -> None:
-        """Behind the last entry: the bounds that are left must be those of empty rows."""
+        """Check after the last entry that the remaining bounds belong to empty rows."""
         while self._left:
             self._next()
         if self._end != self._at:
@@ -246,7 +247,7 @@ class _Majors:
 
 
 class _Bounded(io.RawIOBase):
-    """A file that is read AT_ONCE bytes at a time."""
+    """A file that reads at most AT_ONCE bytes at a time."""
 
     def __init__(self, file):
         self._file = file
@@ -268,7 +269,7 @@ class _Bounded(io.RawIOBase):
 
 @contextmanager
 def _opened(path: Path):
-    """The archive; what is wrong with it as FileError."""
+    """Opens the archive; turns its errors into FileError."""
     try:
         with opened(path) as file, zipfile.ZipFile(_Bounded(file)) as archive:
             yield archive
@@ -279,7 +280,7 @@ def _opened(path: Path):
 
 
 def _whole(path: Path, archive, name: str) -> np.ndarray:
-    """A small array of the archive, all of it."""
+    """A whole small array of the archive."""
     member = _Member(path, archive, name)
     if member.size * member.dtype.itemsize > SMALL:
         raise FileError(f"{path}: array {name!r} has the shape {member.shape}; save the matrix again")

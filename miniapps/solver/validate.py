@@ -1,4 +1,4 @@
-"""What can be refused before a run creates anything."""
+"""Checks the configuration before a run creates anything."""
 
 import numpy as np
 
@@ -27,15 +27,15 @@ from miniapps.system.resources import Need
 
 
 def complete(config, options, size: int) -> None:
-    """Write back what ranks and files decide: the grid of `--points-per-rank`, the hash of the files, and how often
-    the state is rounded."""
+    """Fill in the options that ranks and files decide: the grid of `--points-per-rank`, the hash of the files, and the
+    interval of roundings."""
     checkpoints.complete(config.output)
     weak_grid(config.grid, size)
     config.problem.contents = contents_of(config.problem)
 
 
 def validate(config, options, size: int) -> None:
-    """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
+    """Raises UsageError, BlocksError or ChoiceError, with the option, its allowed values and the remedy."""
     problem, solve, tuning = config.problem, config.solve, config.tuning
     registry.check("spmv", solve.spmv, options.policy.kernel, backend_of(solve.spmv, options.device))
     rows = _rows(config, size).n
@@ -43,7 +43,7 @@ def validate(config, options, size: int) -> None:
     if asks_for_symmetry(config) and not symmetric:
         inner = f" with tuning.inner = {tuning.inner}" if solve.method == "refinement" else ""
         raise UsageError(
-            f"--method {solve.method}{inner} asks for a symmetric matrix, which --problem {problem.kind} is not; "
+            f"--method {solve.method}{inner} needs a symmetric matrix, and --problem {problem.kind} is not symmetric; "
             f"choose {GENERAL}"
         )
     _check_right_side(problem, rows)
@@ -58,14 +58,14 @@ def validate(config, options, size: int) -> None:
 
 
 def _rows(config, size: int) -> Rows:
-    """The rows of the system, as rank 0 has them."""
+    """The rows of the system on rank 0."""
     if config.problem.matrix:
         return file_rows(files.header(config.problem.matrix).rows, config.grid, size, 0, 0)
     return box_rows(box_of(config.grid), size, 0, 0)
 
 
 def targets(config, options, size: int) -> Targets:
-    """Blocks of rows; random numbers only where some are drawn."""
+    """The targets of faults: blocks of rows; seeds only if the run draws random numbers."""
     problem, rows = config.problem, _rows(config, size)
     drawn = bool(problem.spread) or problem.right_side == "random"
     digits = {"float64": 64, "float32": 32}[config.solve.dtype]
@@ -84,7 +84,7 @@ def _check_parts(config, options, size: int) -> None:
     if solve.last > solve.max_iterations:
         raise UsageError(
             f"--until {solve.until}: this problem ends with iteration {solve.max_iterations} at the latest; choose 0 "
-            f"to {solve.max_iterations}, or raise --max-iterations, which is another problem"
+            f"to {solve.max_iterations}, or raise --max-iterations"
         )
     if not (output.checkpoint_every or output.restart):
         return
@@ -92,11 +92,11 @@ def _check_parts(config, options, size: int) -> None:
     continued = [name for name, method in METHODS.items() if method.goes_on_from]
     if solve.method not in continued:
         raise UsageError(
-            f"{option}: --method {solve.method} cannot go on from a checkpoint; there are: "
+            f"{option}: --method {solve.method} cannot continue from a checkpoint; choose one of: "
             f"{', '.join(sorted(continued))}"
         )
     if config.drift.samples:
-        raise UsageError(f"{option}: the study of --drift is over whole solves; leave one of the two out")
+        raise UsageError(f"{option}: the study of --drift needs whole solves; leave one of the two out")
     if output.restart:
         check_restart(config, options.seed)
 
@@ -105,11 +105,11 @@ def _check_right_side(problem, rows: int) -> None:
     for option, given in (("--matrix", problem.matrix), ("--spread", problem.spread)):
         if problem.right_side == "manufactured" and given:
             raise UsageError(
-                f"--right-side manufactured is a function on a box, which {option} is not for; choose ones, random, "
-                "unit or file"
+                f"--right-side manufactured is a function on a box and cannot be combined with {option}; choose ones, "
+                "random, unit or file"
             )
     if problem.right_side == "file" and not problem.right_side_file:
-        raise UsageError("--right-side file: say which, by --right-side-file")
+        raise UsageError("--right-side file: name the file with --right-side-file")
     if problem.right_side == "file":
         files.check_vector(problem.right_side_file, rows)
 
@@ -120,7 +120,7 @@ def _check_tuning(config) -> None:
         methods.add(tuning.inner)
     if "jacobi" in methods and not tuning.omega:
         raise UsageError(
-            "tuning.omega = 0: --method jacobi would stay where it starts; choose up to 2, such as 2/3"
+            "tuning.omega = 0: --method jacobi would never leave its start; choose up to 2, such as 2/3"
         )
     if "chebyshev" in methods:
         if tuning.lower == 0.0 or tuning.upper == 0.0:
@@ -150,8 +150,8 @@ def _check_preconditioner(config, options, symmetric: bool) -> None:
         )
     if name in ("multigrid", "chebyshev") and not symmetric:
         raise UsageError(
-            f"--preconditioner {name} asks for a symmetric matrix, and --problem {config.problem.kind} is not; choose "
-            "jacobi or block-jacobi"
+            f"--preconditioner {name} needs a symmetric matrix, and --problem {config.problem.kind} is not symmetric; "
+            "choose jacobi or block-jacobi"
         )
     if name == "block-jacobi" and options.device == "cuda":
         raise ChoiceError(
@@ -160,14 +160,14 @@ def _check_preconditioner(config, options, symmetric: bool) -> None:
         )
 
 
-# Bytes of memory, as measured at the peak: of an entry while a matrix on a box is set up, or one from a file, checked
-# for symmetry or not; of an entry that the solve keeps; of a block in the lists that every rank keeps.
+# Measured peak bytes: of an entry during the setup of a matrix on a box, or of one from a file with or without the
+# check of symmetry; of an entry during the solve; of a block in the lists of every rank.
 GENERATED, READ, READ_ALONE, KEPT, LISTED = 48, 210, 85, 12, 40
-VECTORS = 12  # of a method and its system, at the least
+VECTORS = 12  # of a method and its system, at least
 
 
 def memory(config, options, size: int) -> Need:
-    """What a rank with the most rows will need: while the matrix is set up, or while it is solved."""
+    """The memory of a rank with the most rows, at the peak of setup and solve."""
     problem, grid, tuning = config.problem, config.grid, config.tuning
     if problem.matrix:
         file = files.header(problem.matrix)
@@ -192,6 +192,8 @@ def memory(config, options, size: int) -> Need:
     def fitting(share: int) -> str:
         fits = int(max(0, share - fixed) // row) * size
         edge = f", such as a cube of {round(fits ** (1 / 3))}," if not problem.matrix else ""
-        return f"about {fits} rows{edge} fit on {size} rank{'s' * (size > 1)}; choose fewer, or more nodes"
+        return (
+            f"about {fits} rows{edge} fit on {size} rank{'s' * (size > 1)}; choose fewer rows, or more nodes"
+        )
 
     return Need(int(row * -(-n // size)) + fixed, what, fitting)

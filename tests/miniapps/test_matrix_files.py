@@ -156,28 +156,31 @@ def test_duplicates_are_added_in_the_order_of_the_file(write):
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        ("", "line 1: no Matrix Market file, which begins with %%MatrixMarket"),
-        ("3 3 3\n1 1 1\n", "line 1: no Matrix Market file"),
-        ("%%MatrixMarket vector coordinate real general\n", "object 'vector'; what can be read: matrix"),
+        ("", "line 1: not a Matrix Market file, which begins with %%MatrixMarket"),
+        ("3 3 3\n1 1 1\n", "line 1: not a Matrix Market file"),
+        (
+            "%%MatrixMarket vector coordinate real general\n",
+            "object 'vector' cannot be read; allowed: matrix",
+        ),
         (
             "%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n4\n",
             "'array' is a dense matrix; a sparse one is needed",
         ),
         (
             "%%MatrixMarket matrix coordinate complex general\n",
-            "the numbers are complex; a system to solve here has real numbers",
+            "the numbers are complex; a system to solve needs real numbers",
         ),
         (
             "%%MatrixMarket matrix coordinate real hermitian\n",
-            "'hermitian'; what can be read: general, symmetric, skew-",
+            "'hermitian' cannot be read; allowed: general, symmetric, skew-",
         ),
         (
             "%%MatrixMarket matrix coordinate pattern symmetric\n",
-            "a pattern says where entries are and not what they are; a system to solve here has real numbers",
+            "a pattern has places of entries but no values; a system to solve needs real numbers",
         ),
         (
             "%%MatrixMarket matrix coordinate quaternion general\n",
-            "field 'quaternion'; what can be read: real, double",
+            "field 'quaternion' cannot be read; allowed: real, double",
         ),
         ("\n" + REAL, "line 1: blanks before %%MatrixMarket, with which the file must begin; remove them"),
         ("  " + REAL, "line 1: blanks before %%MatrixMarket"),
@@ -192,7 +195,7 @@ def test_duplicates_are_added_in_the_order_of_the_file(write):
         ),
         (
             gzip.compress((REAL + "1 1 1\n1 1 2\n").encode()),
-            "compressed by gzip, of which ranks cannot read parts",
+            "compressed by gzip, and ranks cannot read parts of it",
         ),
         ("%%MatrixMarket matrix coordinate\n", "field 'nothing'"),
         (REAL, "cut short: it ends before the line 'rows columns entries'"),
@@ -273,9 +276,7 @@ def test_entries_that_a_symmetric_file_does_not_have_are_named(
 
 
 LARGE = 9007199254740993
-AS_FLOAT = (
-    "the integer 9007199254740993 would become 9007199254740992, as float64 holds those beyond 2^53 in part"
-)
+AS_FLOAT = "the integer 9007199254740993 would become 9007199254740992, since float64 holds only some integers beyond 2^53"
 
 
 def test_integers_that_float64_does_not_hold_are_named(write, tmp_path):
@@ -296,8 +297,8 @@ def test_integers_that_float64_does_not_hold_are_named(write, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "reason"),
     [
-        ("1 1 1\n2 4 1\n3 3 3\n", "line 5: row 2, column 4 is outside of the 3 x 3 matrix"),
-        (f"1 1 1\n{'9' * 400} 1 1\n3 3 3\n", "line 5: row inf, column 1 is outside of the 3 x 3 matrix"),
+        ("1 1 1\n2 4 1\n3 3 3\n", "line 5: row 2, column 4 is outside the 3 x 3 matrix"),
+        (f"1 1 1\n{'9' * 400} 1 1\n3 3 3\n", "line 5: row inf, column 1 is outside the 3 x 3 matrix"),
         ("1 1 1\n0 2 1\n3 3 3\n", "line 5: row 0, column 2 is outside"),
         ("1 1 1\n12345678901 2 1\n3 3 3\n", "line 5: row 12345678901, column 2 is outside"),
         ("1 1 1\n2 2 nan\n3 3 3\n", "line 5: '2 2 nan': row 2, column 2 is not finite"),
@@ -328,10 +329,10 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
     good = {"format": b"csr", "shape": [2, 2], "data": [1.0, 2.0], "indices": [0, 1], "indptr": [0, 1, 2]}
     coo = {"format": b"coo", "shape": [2, 2], "data": [1.0, 2.0], "row": [0, 1], "col": [0, 1]}
     for change, reason in (
-        ({"format": b"bsr"}, "format 'bsr'; what can be read: csr, csc, coo"),
+        ({"format": b"bsr"}, "format 'bsr' cannot be read; allowed: csr, csc, coo"),
         ({"data": np.array([1j, 2])}, "entries of type complex128; real ones are needed"),
         ({"shape": [2, 3]}, "2 x 3; a system to solve"),
-        ({"indices": [0, 2]}, "entry 2: row 2, column 3 is outside of the 2 x 2 matrix"),
+        ({"indices": [0, 2]}, "entry 2: row 2, column 3 is outside the 2 x 2 matrix"),
         ({"indices": [0, -1]}, "entry 2: row 2, column 0 is outside"),
         (
             {"indices": [0]},
@@ -348,7 +349,7 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
     assert "no array 'col'" in refusal(
         files.read, npz(path, **{k: v for k, v in coo.items() if k != "col"}), COMM, rows_of(2)
     )
-    assert "no sparse matrix, but arrays labels, train" in refusal(
+    assert "not a sparse matrix, but arrays labels, train" in refusal(
         files.header, npz(path, labels=[1], train=[2])
     )
     npz(path, **good)
@@ -518,7 +519,10 @@ def test_vectors_come_from_matrix_market_and_numpy(write, tmp_path, monkeypatch,
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (REAL + "3 3 1\n1 1 1\n", "'coordinate real general' is no vector; 'array real general' is needed"),
+        (
+            REAL + "3 3 1\n1 1 1\n",
+            "'coordinate real general' is not a vector; 'array real general' is needed",
+        ),
         (ARRAY + "3 2\n" + 6 * "1\n", "an array of 3 x 2; a vector has one column"),
         (ARRAY + "2 1\n1\n2\n", "2 elements for a matrix of 3 rows"),
         (ARRAY + "3 1\n1\n2\n", "cut short: 2 of 3 numbers"),
@@ -592,8 +596,8 @@ def test_drawn_texts_are_read_as_drawn_or_refused(tmp_path, first):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("dwt_878", "a pattern says where entries are"),
-        ("dwt_992", "a pattern says where entries are"),
+        ("dwt_878", "a pattern has places of entries"),
+        ("dwt_992", "a pattern has places of entries"),
         ("young1c", "the numbers are complex"),
         ("w156", "the numbers are complex"),
         ("lp_share1b", "117 x 253; a system to solve has as many rows as columns"),

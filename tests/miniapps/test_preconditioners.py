@@ -353,7 +353,7 @@ def test_elements_that_are_not_finite_are_refused_where_they_would_spread():
 
 def test_multigrid_refuses_convection_and_matrices_of_no_box():
     problem = Problem((8, 8, 8), (4, 4, 4), "convection-diffusion")
-    with pytest.raises(PreconditionerError, match="with convection, is not; choose jacobi or block-jacobi"):
+    with pytest.raises(PreconditionerError, match="this one has convection; choose jacobi or block-jacobi"):
         problem.make("multigrid")
     with pytest.raises(PreconditionerError, match="needs a problem on a box"):
         make("multigrid", problem.matrix)

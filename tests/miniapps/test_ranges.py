@@ -260,7 +260,7 @@ def test_a_bomb_of_zeros_is_refused_before_it_is_unpacked(refused, tmp_path):
     np.savez_compressed(path, **matrix)
     assert path.stat().st_size < 50_000
     begin = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert "unpacked from so few" in refused("solver", "--matrix", str(path))
+    assert "unpacked from a file of this size" in refused("solver", "--matrix", str(path))
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - begin < 16 * 1024  # KiB
 
 

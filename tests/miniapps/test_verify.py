@@ -142,7 +142,9 @@ def test_each_method_that_goes_on_gives_the_bits_of_the_straight_solve(tmp_path,
 def test_methods_that_keep_more_are_refused(tmp_path, capsys):
     argv = [*SOLVE, "--checkpoint-every", "3", "--out", str(tmp_path / "run"), "--method", "gmres-mgs"]
     assert main(SOLVER, argv, MPI.COMM_SELF) == 2
-    assert "gmres-mgs cannot go on from a checkpoint; there are: bicgstab, cg" in capsys.readouterr().err
+    assert (
+        "gmres-mgs cannot continue from a checkpoint; choose one of: bicgstab, cg" in capsys.readouterr().err
+    )
 
 
 def test_a_solve_that_stops_before_its_end_has_no_end(tmp_path, verify):

@@ -277,7 +277,7 @@ def test_a_tolerance_that_cannot_be_met_is_told(tmp_path):
     for options, message in (
         (
             ["--tolerance=1e-18"],
-            "CHECK FAIL attained with twice the digits: cg believes in a relative residual of",
+            "CHECK FAIL attained with twice the digits: cg reports a relative residual of",
         ),
         (["--max-iterations=3"], "CHECK FAIL converged: cg ended with limit after 3 iterations"),
     ):

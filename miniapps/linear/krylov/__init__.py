@@ -1,10 +1,10 @@
-"""Iterative methods for linear systems, written once for any system; see `base` for what a method sees.
+"""Iterative methods for linear systems, written once for any system; `base` specifies a system.
 
     method = METHODS["cg"](system)
     end = solve(method, b, x, tolerance=1e-8, limit=1000)     # improves x; a Solve: iterations, reason, ...
     for iteration in method.iterate(b, x, 1e-8, 1000): ...    # the same, state by state
 
-A method lists its options in its docstring; `METHODS` is what the command line's choices come from.
+A method describes its options in its docstring; `METHODS` has the choices of the command line.
 """
 
 from miniapps.linear.krylov.base import METHODS, REASONS, Iteration, Method, Solve, solve

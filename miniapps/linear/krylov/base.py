@@ -1,18 +1,18 @@
-"""What all methods share: how an iteration is told, when it ends, how it begins, and the registry.
+"""The common part of all methods: states of an iteration, its start and end, and the registry.
 
-A method sees a system, never a matrix or a communicator:
+A method uses only a system, not a matrix or communicator:
 
     system.vector() -> zeros                  a vector that can be multiplied
     system.apply(x, y)                        y = A x
     system.precondition(r, z)                 z = M r; not called where `system.preconditioned` is False (M = I)
     system.fuse(vectors, steps, dots) -> f    as `kernels.vectors`, with global sums: f(**scalars) -> list[float];
-                                              f.start(**scalars), f.finish(): the same with the sums under way
+                                              f.start(**scalars), f.finish(): the same without blocking
     system.diagonal() -> vector               of A
     system.global_rows() -> int64 (m,)        the global numbers of the first m elements of a vector
     system.dtype, system.n                    n: rows of all ranks
 
-Where the bits come from: everything but the sums is element-wise or a fixed sum per row; the scalars are computed
-from the sums, on every rank alike, by Python's float64.
+Apart from the global sums, all operations are element-wise or a fixed sum per row. Every rank computes the same scalars
+from the sums, in Python's float64.
 """
 
 from collections.abc import Generator
@@ -22,8 +22,8 @@ from typing import Any, NamedTuple
 
 REASONS = ("converged", "limit", "negative curvature", "breakdown", "not finite", "stagnation")
 METHODS: dict[str, type["Method"]] = {}
-SQUARE = 400  # the exponent of |b|^2, up to which either way it is solved as it is
-FAR = 600  # a power of two by which a right side is brought to where its square is a number
+SQUARE = 400  # |b|^2 with an exponent up to this one, either way, needs no scaling
+FAR = 600  # a power of two that scales a right side so that its square is finite and positive
 
 
 class Iteration(NamedTuple):
@@ -32,24 +32,24 @@ class Iteration(NamedTuple):
     number: int
     residual: float  # |r| / |b| of the recurrence, 2-norm
     scalars: dict[str, float]  # of this iteration; none at the start
-    last: bool = False  # whether the solve ends with it, as far as known before the next is begun
+    last: bool = False  # whether the solve ends here, if known before the next iteration
 
 
 @dataclass(frozen=True)
 class Solve:
-    """How a solve ended."""
+    """The result of a solve."""
 
     iterations: int
     residual: float  # |r| / |b| as the method knows it at its end, 2-norm
     converged: bool
     reason: str  # one of REASONS
-    detail: str = ""  # which scalar, its value and the iteration that it ended
+    detail: str = ""  # the scalar that ended the solve, its value and iteration
 
 
 class Goal:
-    """When an iteration ends: the rules that every method obeys, decided by |r|^2, `square`.
+    """The rules by which every method ends, from `square` = |r|^2.
 
-    Not finite: |r|^2 is NaN or infinite. Converged: |r|^2 <= tolerance^2 |b|^2. Limit: so many iterations are done.
+    Not finite: |r|^2 is NaN or infinite. Converged: |r|^2 <= tolerance^2 |b|^2. Limit: `limit` iterations are done.
     """
 
     def __init__(self, norm: float, tolerance: float, limit: int):
@@ -62,7 +62,7 @@ class Goal:
         return sqrt(square) / self._root if square >= 0.0 else nan
 
     def met(self, number: int, square: float) -> Solve | None:
-        """How iteration `number` with this |r|^2 ends the solve, None if it goes on."""
+        """The end of the solve at iteration `number` with this |r|^2; None if it continues."""
         if self.target < square < inf and number < self.limit:
             return None
         if not 0.0 <= square < inf:
@@ -93,7 +93,7 @@ class Goal:
 
 
 def register(method: type["Method"]) -> type["Method"]:
-    """Decorator: a method of METHODS, under its `name`."""
+    """Decorator: registers a method in METHODS by its `name`."""
     METHODS[method.name] = method
     return method
 
@@ -101,14 +101,16 @@ def register(method: type["Method"]) -> type["Method"]:
 class Method:
     """A method, planned once for a system and called many times. A subclass implements `run`.
 
-    `x`, `r`, `b` are the method's own vectors, bound into its fused kernels: what the caller passes is copied in, and
-    the solution copied out at the end.
+    `x`, `r`, `b` are the method's own vectors, bound to its fused kernels. It copies the caller's vectors in, and the
+    solution out at the end.
     """
 
     name: str
-    why: str  # one line: what it is for
-    goes_on_from: tuple[str, ...] = ()  # scalars of a state, beside |b|^2; none where it cannot be continued
-    symmetric = False  # asks for A = A^T, positive (and of M the same)
+    why: str  # its purpose in one line
+    goes_on_from: tuple[
+        str, ...
+    ] = ()  # scalars of a state beside |b|^2; empty if the method cannot continue one
+    symmetric = False  # needs A and M symmetric and positive
     reductions: float  # all-reduces per iteration
 
     def __init__(self, system):
@@ -117,22 +119,22 @@ class Method:
         self._residual = system.fuse(dict(b=self.b, r=self.r), "r = b - r", "b.b r.r")
         self.square = 0.0  # |r|^2 of the start
         self.norm = 0.0  # |b|^2
-        self.left: tuple[float, ...] = ()  # `goes_on_from`, of the state that was yielded last
+        self.left: tuple[float, ...] = ()  # values of `goes_on_from` in the last yielded state
 
     def iterate(
         self, b, x, tolerance: float, limit: int, begun: tuple[int, dict[str, float]] | None = None
     ) -> Generator[Iteration, None, Solve]:
-        """Improve x until |r| <= tolerance |b|, at most `limit` iterations; yields every state, the start first.
+        """Improves x until |r| <= tolerance |b|, at most `limit` iterations; yields every state, the start first.
 
-        b, x: as `system.vector()`; x holds the start, and the solution when the generator has returned, whatever the
-        reason. b = 0 has the answer x = 0 in no iteration. Numbers never raise: NaN and infinity end the iteration.
-        Raises ValueError for a tolerance or limit that is negative or NaN.
+        b, x: as `system.vector()`; x holds the start, and the last iterate after any end. b = 0 gives x = 0 without an
+        iteration. NaN and infinity end the iteration and raise nothing. Raises ValueError for a tolerance or limit that
+        is negative or NaN.
 
-        Where the square of |b| is far from 1, 2^s b is solved in place of b, and the states have 2^s times what they
-        would have; the solution is scaled back at the end.
+        If |b|^2 is far from 1, the method solves for 2^s b instead; the states are scaled by 2^s, and the solution is
+        scaled back at the end.
 
-        `begun`: (iterations that were done, what `scalars()` gave after them); `vectors()` hold then what they did, x
-        is not looked at, and the state that they left is the first that is yielded. |b|^2 must be near 1 then.
+        `begun`: (number of finished iterations, `scalars()` after them), to continue a solve whose `vectors()` are
+        restored; x is then ignored, and the restored state is yielded first. |b|^2 must be near 1.
         """
         if not (tolerance >= 0.0 and limit >= 0):
             raise ValueError(f"{self.name}: tolerance {tolerance} and limit {limit} must be at least 0")
@@ -163,16 +165,16 @@ class Method:
         return solve
 
     def _begin_scaled(self, b, x, norm: float) -> tuple[float, int]:
-        """As `begin`, of b and x times 2^shift, |2^shift b| about 1: (|2^shift b|^2, shift). Collective."""
+        """`begin` with b and x times 2^shift, |2^shift b| about 1; returns (|2^shift b|^2, shift). Collective."""
         shift = FAR if norm < 1.0 else -FAR
         norm = self.begin(_scaled(b, shift), _scaled(x, shift))
-        if not 0.0 < norm < inf:  # b = 0, or one whose elements are infinite
+        if not 0.0 < norm < inf:  # b is 0 or has infinite elements
             return norm, 0
         shift -= frexp(norm)[1] // 2
         return self.begin(_scaled(b, shift), _scaled(x, shift)), shift
 
     def begin(self, b, x) -> float:
-        """Take b and x, make r = b - A x and `square` = |r|^2; returns |b|^2."""
+        """Copy b and x, compute r = b - A x and `square` = |r|^2; returns |b|^2."""
         self.b[...] = b
         self.x[...] = x
         norm, self.square = self.residual()
@@ -186,19 +188,19 @@ class Method:
     def run(
         self, goal: Goal, begun: tuple[int, dict[str, float]] | None = None
     ) -> Generator[Iteration, None, Solve]:
-        """Iterate from x and r until the goal says so, or go on from what `iterate` says has `begun`."""
+        """Iterate from x and r, or from the state `begun`, until the goal is met."""
         raise NotImplementedError
 
     def vectors(self) -> dict[str, Any]:
-        """The vectors that an iteration goes on from; of a method that can be continued."""
+        """The vectors of a state, from which a method that can continue does so."""
         return {"x": self.x, "r": self.r}
 
     def scalars(self) -> dict[str, float]:
-        """The scalars that an iteration goes on from."""
+        """The scalars of a state, for its continuation."""
         return dict(zip(("norm", *self.goes_on_from), (self.norm, *self.left), strict=True))
 
     def solution(self):
-        """The current iterate: a vector of the method, valid until it goes on."""
+        """The current iterate: a vector of the method, valid until the next iteration."""
         return self.x
 
     def state(self) -> dict[str, object]:
@@ -206,7 +208,7 @@ class Method:
         return {"x": self.x, "r": self.r}
 
     def orthogonality(self) -> float | None:
-        """How far what should be orthogonal is from it; None where a method keeps nothing to tell by. Collective."""
+        """The deviation from orthogonality; None if the method keeps no vectors to measure it. Collective."""
         return None
 
 
@@ -217,7 +219,7 @@ def _scaled(vector, shift: int):
 
 
 def solve(method, b, x, tolerance: float, limit: int) -> Solve:
-    """Run a method to its end: x is improved in place. As `Method.iterate`."""
+    """Runs `Method.iterate` to its end; improves x in place."""
     steps = method.iterate(b, x, tolerance, limit)
     while True:
         try:

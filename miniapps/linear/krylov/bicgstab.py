@@ -13,13 +13,13 @@ class BiCGStab(Method):
     (r, r), (r0, r). Two products and two applications of M. Five passes over vectors: 144 bytes per row in float64, 152
     with M.
 
-    Breakdowns, told with their scalar: (r0, v) = 0, (t, t) = 0, omega = (t, s) / (t, t) = 0, rho = (r0, r) = 0. Where
-    those of t occur, or s meets the goal, the iteration ends with its first half, x = x + alpha M p and r = s. Scalars:
-    alpha, beta, rho and, but for a half, omega.
+    Breakdowns, reported with their scalar: (r0, v) = 0, (t, t) = 0, omega = (t, s) / (t, t) = 0, rho = (r0, r) = 0. If
+    (t, t) = 0 or omega = 0, or if s meets the goal, the iteration ends with its first half, x = x + alpha M p and
+    r = s. Scalars: alpha, beta, rho and, in a whole iteration, omega.
     """
 
     name = "bicgstab"
-    why = "asks for no symmetry, by short recurrences; its residual is not smooth"
+    why = "needs no symmetry, short recurrences; its residual is not smooth"
     reductions = 3
     goes_on_from = ("square", "next_rho", "alpha", "beta", "rho", "omega")
 
@@ -79,7 +79,7 @@ class BiCGStab(Method):
             number += 1
             if end or square <= goal.target:
                 self._advance_half(alpha=alpha)
-                self.left = (square, rho, *scalars.values(), 0.0)  # the end: nobody goes on from it
+                self.left = (square, rho, *scalars.values(), 0.0)  # the end, which has no continuation
                 yield Iteration(number, goal.relative(square), scalars, True)
                 return goal.met(number, square) if square <= goal.target else replace(end, iterations=number)
             scalars["omega"] = omega

@@ -1,8 +1,8 @@
-"""Conjugate gradients: the classical method, and what the whole family shares.
+"""Conjugate gradients: the classical method, and the common part of the family.
 
 The family's scalars of iteration k are `alpha`, `beta` and `curvature` of
-p = M r + beta p, x += alpha p, curvature = (p, A p). Its residual is that of the recurrence, which goes on to shrink
-when that of x no longer does (Greenbaum, SIAM J. Matrix Anal. Appl. 18, 1997): the family cannot see stagnation.
+p = M r + beta p, x += alpha p, curvature = (p, A p). The residual of the recurrence keeps shrinking after b - A x has
+stopped (Greenbaum, SIAM J. Matrix Anal. Appl. 18, 1997), so the family cannot detect stagnation.
 """
 
 from math import inf, sqrt
@@ -14,8 +14,8 @@ from miniapps.linear.krylov.base import Goal, Iteration, Method, Solve, register
 def refusal(goal: Goal, number: int, square: float, gamma: float, curvature: float) -> Solve | None:
     """The end, if (r, M r) = gamma or (p, A p) = curvature allow no further step; None if they do.
 
-    Curvature <= 0: A is not positive definite. gamma <= 0 where r is not 0: M is not. alpha = gamma / curvature that
-    underflows or overflows is a breakdown too.
+    Curvature <= 0: A is not positive definite. gamma <= 0 with r not 0: M is not. A quotient alpha = gamma / curvature
+    that underflows or overflows is a breakdown too.
     """
     if 0.0 < gamma < inf and 0.0 < curvature < inf and 0.0 < gamma / curvature < inf:
         return None
@@ -27,26 +27,26 @@ def refusal(goal: Goal, number: int, square: float, gamma: float, curvature: flo
 
 
 def first_of(watch: "Orthogonality | None") -> dict[str, Any]:
-    """What an iteration that is watched goes on from beside its own vectors."""
+    """The additional vector of a state whose orthogonality is watched."""
     return {} if watch is None else {"first": watch.first}
 
 
 class Orthogonality:
-    """Whether residuals stay orthogonal: the cosine of r_k and M r_0, which is 0 in exact arithmetic for k > 0."""
+    """Measures the orthogonality of residuals: the cosine of r_k and M r_0, 0 in exact arithmetic for k > 0."""
 
     def __init__(self, system, r):
         self.system, self.r, self.first = system, r, system.vector()
         self._dots = system.fuse(dict(r=r, first=self.first), "", "r.first r.r first.first")
 
     def begin(self) -> None:
-        """Keep M r_0."""
+        """Store M r_0."""
         if self.system.preconditioned:
             self.system.precondition(self.r, self.first)
         else:
             self.first[...] = self.r
 
     def cosine(self) -> float:
-        """|(r, M r_0)| / (|r| |M r_0|); 0 where one of them is 0. One all-reduce."""
+        """|(r, M r_0)| / (|r| |M r_0|); 0 if one of them is 0. One all-reduce."""
         product, r, first = self._dots()
         scale = sqrt(r) * sqrt(first)
         return abs(product) / scale if scale else 0.0
@@ -56,11 +56,11 @@ class Orthogonality:
 class ConjugateGradients(Method):
     """Hestenes & Stiefel, J. Res. Nat. Bur. Standards 49 (1952), section 3, preconditioned (Saad 2003, alg. 9.1).
 
-    Two all-reduces: (p, A p); then (r, M r) with (r, r). Three passes over vectors, x being updated with the p that
-    it uses, just before that changes: (p, q) reads 2; r = r - alpha q reads 2, writes 1; x and p read 3, write 2:
-    80 bytes per row in float64 beside the product; 16 more with M (which moves its own).
+    Two all-reduces: (p, A p); then (r, M r) with (r, r). Three passes over vectors, since x is updated together with p,
+    before p changes: (p, q) reads 2; r = r - alpha q reads 2, writes 1; x and p read 3, write 2: 80 bytes per row in
+    float64 beside the product; 16 more with M (whose own bytes are extra).
 
-    `watch`: keep what `orthogonality` needs.
+    `watch`: keep the vector for `orthogonality`.
     """
 
     name = "cg"

@@ -8,13 +8,13 @@ from miniapps.linear.krylov.base import Iteration, Method, Solve, register
 from miniapps.linear.krylov.cg import ConjugateGradients
 from miniapps.system.device import put
 
-# Ritz values lie inside the spectrum. Beyond its upper end the iteration diverges, below its lower one it only
-# damps less: so the upper one is given more room.
+# Ritz values are inside the spectrum. Above its upper end the iteration diverges, below its lower end it only damps
+# less, so the upper bound gets a larger margin.
 ABOVE, BELOW = 1.1, 0.95
 
 
 def semi_iteration(lower: float, upper: float) -> tuple[float, Iterator[tuple[float, float]]]:
-    """(1 / theta, factors) for a spectrum in [lower, upper]: d = r / theta, then d = keep d + take r without end.
+    """(1 / theta, factors) for a spectrum in [lower, upper]: first d = r / theta, then d = keep d + take r repeatedly.
 
     Saad, Iterative Methods for Sparse Linear Systems (2003), algorithm 12.1.
     """
@@ -32,10 +32,10 @@ def semi_iteration(lower: float, upper: float) -> tuple[float, Iterator[tuple[fl
 
 
 def noise(system):
-    """A vector of numbers in [-1, 1) that depend on the global number of the row alone.
+    """A vector of numbers in [-1, 1) that depend only on the global number of the row.
 
-    A mix of the bits of the number (splitmix64, Steele, Lea & Flood 2014). A right-hand side may be smooth, and
-    would hide the upper end of the spectrum from a few steps.
+    The number is mixed by splitmix64 (Steele, Lea & Flood 2014). A smooth right-hand side would hide the upper end of
+    the spectrum from a few steps.
     """
     vector = system.vector()
     with np.errstate(over="ignore"):
@@ -48,7 +48,7 @@ def noise(system):
 
 
 def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve]:
-    """Ascending Ritz values of M A after up to `steps` steps of conjugate gradients on `noise`, and why those ended.
+    """Ascending Ritz values of M A after up to `steps` steps of conjugate gradients on `noise`, and their Solve.
 
     Eigenvalues of the tridiagonal matrix that alpha and beta define (Saad 2003, section 6.7.3).
     """
@@ -76,18 +76,18 @@ def ritz_values(system, steps: int) -> tuple[np.ndarray, Solve]:
 class Chebyshev(Method):
     """Chebyshev's semi-iteration (Saad 2003, algorithm 12.1) for a spectrum of M A in [lower, upper].
 
-    No scalar depends on a dot product: rounding differences of sums do not feed back. One all-reduce, |r|^2, for the
-    stopping alone. Vectors: without M one pass, x, d, r, q read, x, d, r written (56 bytes per row in float64); 16
-    more with M.
+    No scalar depends on a dot product, so rounding differences of sums do not feed back. One all-reduce, |r|^2, only
+    for the stopping test. Vectors: without M one pass, x, d, r, q read, x, d, r written (56 bytes per row in float64);
+    16 more with M.
 
-    `lower`, `upper`: the bounds; what is None is estimated before the first iteration by `lanczos_steps` of conjugate
-    gradients (`ritz_values`), widened by ABOVE and BELOW, and kept. A spectrum beyond `upper` makes the residual grow,
-    to the end by "limit" or "not finite"; the part below `lower` is damped less. Its residual is that of the
-    recurrence: it cannot see stagnation. An M or A that is not positive ends the estimate as it ends `cg`.
+    `lower`, `upper`: the bounds; None is estimated before the first iteration by `lanczos_steps` of conjugate gradients
+    (`ritz_values`), widened by ABOVE and BELOW, and kept. Eigenvalues above `upper` make the residual grow until
+    "limit" or "not finite"; eigenvalues below `lower` are damped less. The residual is that of the recurrence, so it
+    cannot show stagnation. An M or A that is not positive ends the estimate as it ends `cg`.
     """
 
     name = "chebyshev"
-    why = "no scalar comes from a sum: what rounding does without feedback through dot products"
+    why = "no scalar depends on a sum: shows rounding without feedback through dot products"
     symmetric = True
     reductions = 1
     goes_on_from = ("square", "lower", "upper", "keep", "take")
@@ -154,7 +154,7 @@ class Chebyshev(Method):
                 return end
 
     def _bounds(self, goal, square: float) -> tuple[float, float] | Solve:
-        """(lower, upper), those estimated that are None; the end, if that shows that there are none."""
+        """(lower, upper), estimated where they are None; the end, if the estimate finds no positive spectrum."""
         if self.lower is not None and self.upper is not None:
             return self.lower, self.upper
         values, end = ritz_values(self.system, self.lanczos_steps)

@@ -1,14 +1,14 @@
 """Conjugate gradients with one all-reduce per iteration.
 
-Chronopoulos & Gear, s-step iterative methods for symmetric linear systems, J. Comput. Appl. Math. 25 (1989): the
-dot products of an iteration are taken at the same place, so they travel together. The curvature is that of a
-recurrence, (p, A p) = (A u, u) - beta gamma / alpha, which costs some attainable accuracy; once that is reached,
-rounding alone may make it negative.
+Chronopoulos & Gear, s-step iterative methods for symmetric linear systems, J. Comput. Appl. Math. 25 (1989): an
+iteration computes its dot products at the same place, so one message has them all. The curvature follows from a
+recurrence, (p, A p) = (A u, u) - beta gamma / alpha, which lowers the attainable accuracy. At this accuracy, rounding
+alone may make the curvature negative.
 
-The method asks for its work in steps, planned once, so that an application with fused kernels and fields of its own
-can bring them; it keeps the scalars, the stopping and the breakdown rules:
+The method calls its work as planned steps, so that an application can provide its own fused kernels and fields. The
+method itself keeps the scalars, the stopping test and the breakdown rules:
 
-    steps.start(b, x) -> |b|^2                 r = b - A x, p = s = 0; from now on steps.x is what `update` improves
+    steps.start(b, x) -> |b|^2                 r = b - A x, p = s = 0; `update` then improves steps.x
     steps.product() -> (r, u), (w, u), (r, r)  u = M r, w = A u
     steps.update(alpha, beta)                  p = u + beta p, s = w + beta s, x = x + alpha p, r = r - alpha s
     steps.x, steps.r
@@ -19,7 +19,8 @@ from miniapps.linear.krylov.cg import Orthogonality, first_of, refusal
 
 
 def recurrence(gamma: float, delta: float, previous: float | None, alpha: float) -> tuple[float, float]:
-    """(beta, (p, A p)) from (r, u), (A u, u), and the last iteration's (r, u) (None in the first) and alpha."""
+    """(beta, (p, A p)) from gamma = (r, u), delta = (A u, u), and the last iteration's (r, u) (None in the first) and
+    alpha."""
     if previous is None:
         return 0.0, delta
     beta = gamma / previous
@@ -68,7 +69,7 @@ class ChronopoulosGear(Method):
     Two passes over vectors: the update reads u, w, p, s, x, r and writes 4 (80 bytes per row in float64; 72
     without M, where u = r), the dot products read r, u, w (24; 16 without M).
 
-    `system`: a system, or, where it has no vectors, None and `steps`. `watch`: keep what `orthogonality` needs.
+    `system`: a system, or None together with `steps`. `watch`: keep the vector for `orthogonality`.
     """
 
     name = "cg-chronopoulos-gear"

@@ -4,7 +4,7 @@ from math import hypot, inf, nan, sqrt
 
 from miniapps.linear.krylov.base import Iteration, Method, register
 
-TERMS = 3  # vectors subtracted in one step: a step of `kernels.vectors` has at most four terms
+TERMS = 3  # vectors subtracted per step: a step of `kernels.vectors` has at most four terms
 
 
 class LeastSquares:
@@ -18,7 +18,7 @@ class LeastSquares:
     def add(self, column: list[float], below: float) -> float:
         """Add a column, `below` under its diagonal; returns the residual |beta e1 - H y|.
 
-        A column that makes R singular is left out and the residual stays.
+        A column that makes R singular is left out, and the residual stays.
         """
         for i, (c, s) in enumerate(self._rotations):
             column[i], column[i + 1] = c * column[i] + s * column[i + 1], c * column[i + 1] - s * column[i]
@@ -34,7 +34,7 @@ class LeastSquares:
         return abs(self.right[-1])
 
     def solve(self) -> list[float]:
-        """y of the columns so far."""
+        """The solution y for the columns so far."""
         y = self.right[:-1]
         for k in reversed(range(len(y))):
             y[k] /= self.triangle[k][k]
@@ -45,15 +45,15 @@ class LeastSquares:
 
 class Gmres(Method):
     """Saad & Schultz, SIAM J. Sci. Stat. Comput. 7 (1986); preconditioned from the right (Saad 2003, alg. 9.5), so that
-    its residual is that of x. A subclass orthogonalises.
+    its residual is the residual of x. A subclass orthogonalises.
 
-    An iteration makes one basis vector. A cycle ends after `restart` of them, where the goal is met by the recurrence,
-    or in a happy breakdown (A M v lies in the basis); then x is corrected and r = b - A x computed. Only that r decides
+    An iteration adds one basis vector. A cycle ends after `restart` vectors, when the recurrence meets the goal, or in
+    a happy breakdown (A M v is in the basis). Then x is corrected and r = b - A x computed; only this r decides
     "converged". Scalars: `h`, the length of the new vector before it is normalised.
 
-    Stagnation: a cycle ends with |r| not smaller than it began. It minimises |r| over corrections of which 0 is one, so
-    without rounding |r| cannot grow, and where it stays the same so does x, in all cycles to come.
-    Breakdown: A M v brings nothing new and R is singular: A is singular on the space of the cycle.
+    Stagnation: a cycle does not reduce |r|. It minimises |r| over corrections that include 0, so without rounding |r|
+    cannot grow. If |r| stays the same, x stays the same too, in all later cycles.
+    Breakdown: A M v is in the basis and R is singular: A is singular on the space of the cycle.
     """
 
     def __init__(self, system, restart: int = 30):
@@ -63,7 +63,7 @@ class Gmres(Method):
         self.restart = restart
         self.v = [system.vector() for _ in range(restart + 1)]
         self.w, self.z, self.trial = (system.vector() for _ in range(3))
-        self.kept = self.columns = 0  # vectors of `basis`; of them in the correction still to be made
+        self.kept = self.columns = 0  # number of vectors in `basis`, and in the pending correction
         self._least = LeastSquares(0.0)
         self._normalised = system.fuse(dict(v=self.v[0], r=self.r), "v = c*r")
         self._correct = system.fuse(dict(x=self.x, z=self.z), "x = x + z")
@@ -107,7 +107,7 @@ class Gmres(Method):
         return end
 
     def orthogonalise(self, column: int) -> tuple[list[float], float]:
-        """Take from w what lies along v[0 ... column]; returns those lengths and |w|^2 of what is left."""
+        """Subtract from w its parts along v[0 ... column]; returns their lengths and |w|^2 of the rest."""
         raise NotImplementedError
 
     @property
@@ -125,7 +125,7 @@ class Gmres(Method):
         return self.trial
 
     def orthogonality(self) -> float | None:
-        """|I - V^T V|_F of the basis of the cycle; as many all-reduces as it has vectors."""
+        """|I - V^T V|_F of the basis of the cycle; one all-reduce per vector."""
         total = 0.0
         for k in range(self.kept):
             *others, own = self._plan(
@@ -140,14 +140,14 @@ class Gmres(Method):
         self._normalised(c=1.0 / beta)
 
     def _next_vector(self, column: int, below: float) -> None:
-        """v[column + 1] = w / below; none is left in a happy breakdown."""
+        """v[column + 1] = w / below; no vector after a happy breakdown."""
         if below > 0.0:
             vectors = dict(v=self.v[column + 1], w=self.w)
             self._plan(f"normalise {column}", vectors, "v = c*w")(c=1.0 / below)
             self.kept = column + 2
 
     def _correction(self, add, keep: bool = False) -> None:
-        """z = M V y, and `add` it; w and z are free between iterations."""
+        """Compute z = M V y and `add` it; w and z are free between iterations."""
         if not self.columns:
             return
         y = self._least.solve()
@@ -171,7 +171,7 @@ class Gmres(Method):
         self.system.apply(v, w)
 
     def _plan(self, key: str, vectors, steps: str, dots: str = ""):
-        """A fused kernel, planned on first use: which ones are needed depends on the length of the cycles."""
+        """A fused kernel, planned on first use, because the needed kernels depend on the length of the cycles."""
         if key not in self._planned:
             self._planned[key] = self.system.fuse(vectors, steps, dots)
         return self._planned[key]
@@ -179,15 +179,15 @@ class Gmres(Method):
 
 @register
 class ModifiedGramSchmidt(Gmres):
-    """GMRES; the dot product with a basis vector is taken after the part along the one before has been removed.
+    """GMRES that subtracts the part along each basis vector before the dot product with the next.
 
-    Iteration j of a cycle (from 0) has j + 2 all-reduces, one after the other, and j + 2 passes over vectors, each with
-    the subtraction before: about 32 (j + 1) + 40 bytes per row in float64. |I - V^T V| grows no faster than the
-    condition of the basis (Bjorck, BIT 7, 1967).
+    Iteration j of a cycle (from 0) has j + 2 sequential all-reduces and j + 2 passes over vectors, each with the
+    previous subtraction: about 32 (j + 1) + 40 bytes per row in float64. |I - V^T V| grows at most like the condition
+    of the basis (Bjorck, BIT 7, 1967).
     """
 
     name = "gmres-mgs"
-    why = "asks for no symmetry, minimises the residual; one sum after the other for every basis vector"
+    why = "needs no symmetry, minimises the residual; a sequential sum for every basis vector"
     reductions = 16.5  # the mean with restart=30
 
     def __init__(self, system, restart: int = 30):
@@ -208,15 +208,15 @@ class ModifiedGramSchmidt(Gmres):
 
 @register
 class ClassicalGramSchmidt(Gmres):
-    """GMRES; all dot products with the basis are of the same vector, so they travel together.
+    """GMRES that computes all dot products with the basis from the same vector, in one all-reduce.
 
-    Two all-reduces: the dot products with the basis, and (w, w) of what is left, which by Pythagoras would cancel. Two
-    passes over the basis: 16 (j + 1) + 40 bytes per row in float64. |I - V^T V| grows with the square of the condition
-    of the basis (Giraud, Langou, Rozloznik & van den Eshof, Numer. Math. 101, 2005).
+    Two all-reduces: the dot products with the basis, and (w, w) of the rest, which would cancel if computed by
+    Pythagoras. Two passes over the basis: 16 (j + 1) + 40 bytes per row in float64. |I - V^T V| grows with the square
+    of the condition of the basis (Giraud, Langou, Rozloznik & van den Eshof, Numer. Math. 101, 2005).
     """
 
     name = "gmres-cgs"
-    why = "as gmres-mgs with two sums per iteration; loses orthogonality sooner"
+    why = "like gmres-mgs with two sums per iteration; loses orthogonality sooner"
     reductions = 2
 
     def orthogonalise(self, column):

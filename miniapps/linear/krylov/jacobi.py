@@ -11,17 +11,16 @@ from miniapps.linear.krylov.base import Iteration, Method, register
 class Jacobi(Method):
     """x = x + omega D^-1 (b - A x), D the diagonal of A (Saad 2003, section 4.1; damped: section 13.2).
 
-    No scalar depends on a dot product. One all-reduce, |r|^2 of the true residual, for the stopping alone. Two passes
-    over vectors: x, d, r read, x written; b, q read, r written: 56 bytes per row in float64. M is not used.
+    No scalar depends on a dot product. One all-reduce, |r|^2 of the true residual, only for the stopping test. Two
+    passes over vectors: x, d, r read, x written; b, q read, r written: 56 bytes per row in float64. M is not used.
 
-    Stagnation: x is, bit by bit, what it was some iterations before, so all that follows would repeat. x is kept after
-    1, 2, 4, 8, ... iterations (Brent, BIT 20, 1980), and compared where |r|^2 has the same bits. Where the iteration
-    diverges it ends by "limit" or "not finite". Breakdown: an element of the diagonal is 0, told at the start; that is
-    where the sum of their 1/d^2 is infinite.
+    Stagnation: x has the bits of an earlier iterate, so the iteration would repeat. x is kept after 1, 2, 4, 8, ...
+    iterations (Brent, BIT 20, 1980), and compared when |r|^2 has the same bits. A diverging iteration ends by "limit"
+    or "not finite". Breakdown, at the start: an element of the diagonal is 0, so the sum of all 1/d^2 is infinite.
     """
 
     name = "jacobi"
-    why = "the simplest: what rounding does where nothing is fed back through dot products"
+    why = "the simplest method: shows rounding without feedback through dot products"
     reductions = 1
     goes_on_from = ("square", "kept_number", "kept_square")
 
@@ -32,7 +31,7 @@ class Jacobi(Method):
         self.omega = omega
         self.kept, self.inverse = system.vector(), system.vector()
         diagonal = system.diagonal()
-        with np.errstate(divide="ignore"):  # `run` tells of a zero
+        with np.errstate(divide="ignore"):  # `run` reports a zero
             self.inverse[: len(diagonal)] = 1.0 / diagonal
         self._sizes = system.fuse(dict(d=self.inverse), "", "d.d")
         self._advance = system.fuse(dict(x=self.x, d=self.inverse, r=self.r), "x = x + omega*d*r")
@@ -52,7 +51,7 @@ class Jacobi(Method):
         (sizes,) = self._sizes()
         while True:
             end = goal.met(number, square)
-            here = begun is not None and number == begun[0]  # what follows was done before it was left
+            here = begun is not None and number == begun[0]  # the restored state has passed the next tests
             if not end and not sizes < inf:
                 reason = "breakdown" if sizes == inf else "not finite"
                 end = goal.failed(number, square, reason, f"the sum of 1/d^2 over the diagonal is {sizes:g}")

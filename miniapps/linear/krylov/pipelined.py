@@ -1,4 +1,4 @@
-"""Conjugate gradients whose sums travel while the matrix is applied."""
+"""Conjugate gradients whose sums overlap with the application of the matrix."""
 
 from miniapps.linear.krylov.base import Iteration, Method, register
 from miniapps.linear.krylov.cg import Orthogonality, first_of, refusal
@@ -16,15 +16,16 @@ class PipelinedConjugateGradients(Method):
     """Ghysels & Vanroose, Hiding global synchronization latency in the preconditioned conjugate gradient algorithm,
     Parallel Computing 40 (2014), algorithm 4 (algorithm 3 without M).
 
-    One all-reduce, (r, u), (w, u), (r, r), under way during m = M w, n = A m. One pass over vectors, with the dot
-    products: it reads 10 and writes 8, 144 bytes per row in float64 (104 without M): more than twice the classical
-    method's, the price of the overlap.
+    One all-reduce, (r, u), (w, u), (r, r), overlaps with m = M w, n = A m. One pass over vectors, with the dot
+    products: it reads 10 and writes 8, 144 bytes per row in float64 (104 without M). The price of the overlap is more
+    than the bytes of the classical method.
 
-    u, w, s, q, z are recurrences for M r, A u, A p, M s, A q. Their rounding errors are amplified, so x attains
-    less than with the classical method (Cools, Yetkin, Agullo, Giraud & Vanroose, SIAM J. Matrix Anal. Appl. 39, 2018).
-    Every `replace` iterations (0: never) they are computed anew, at four products and one all-reduce more.
+    u, w, s, q, z are recurrences for M r, A u, A p, M s, A q. Their rounding errors are amplified, so x is less
+    accurate than with the classical method (Cools, Yetkin, Agullo, Giraud & Vanroose, SIAM J. Matrix Anal. Appl. 39,
+    2018). Every `replace` iterations (0: never) they are computed anew, with four more products and one more
+    all-reduce.
 
-    `watch`: keep what `orthogonality` needs.
+    `watch`: keep the vector for `orthogonality`.
     """
 
     name = "cg-pipelined"
@@ -53,7 +54,9 @@ class PipelinedConjugateGradients(Method):
 
     def vectors(self):
         named = {name: getattr(self, name) for name in "xrwnzspumq"}
-        own = {id(vector): name for name, vector in reversed(named.items())}  # without M some are one vector
+        own = {
+            id(vector): name for name, vector in reversed(named.items())
+        }  # without M some names share a vector
         return {name: named[name] for name in own.values()} | first_of(self._watch)
 
     def run(self, goal, begun=None):
@@ -104,7 +107,7 @@ class PipelinedConjugateGradients(Method):
         return self._watch.cosine() if self._watch else None
 
     def _replace(self) -> None:
-        """Compute what the recurrences stand for from x and p."""
+        """Compute the vectors of the recurrences directly from x and p."""
         self.residual()
         self._precondition(self.r, self.u)
         self.system.apply(self.u, self.w)

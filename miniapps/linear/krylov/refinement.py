@@ -12,14 +12,14 @@ class Refinement(Method):
     Higham, Accuracy and Stability of Numerical Algorithms (2002), chapter 12; with an iterative inner solver: Carson &
     Higham, SIAM J. Sci. Comput. 40 (2018). r is scaled so that the smallest residuals stay in the range of float32.
 
-    An iteration is an outer one: one all-reduce (the inner ones come on top), one product in this system. Scalars:
-    `inner`, the iterations of the inner method, and `inner_residual`, what it says of its own end.
+    Iterations are outer ones: one all-reduce (beside the inner ones), one product in this system. Scalars: `inner`, the
+    number of inner iterations, and `inner_residual`, the inner method's final residual.
 
     `system32`: the same matrix, usually in float32; `inner`: a name of METHODS; `inner_tolerance`, `inner_limit`: of an
     inner solve; all other options are those of the inner method.
 
-    Stagnation: an outer iteration does not make |r| smaller: the correction is no longer one. An inner solve that ends
-    by "negative curvature", "breakdown" or "not finite" ends the whole with its reason.
+    Stagnation: an outer iteration does not reduce |r|, so its correction is useless. An inner solve that ends by
+    "negative curvature", "breakdown" or "not finite" ends the whole solve with this reason.
     """
 
     name = "refinement"

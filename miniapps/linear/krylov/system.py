@@ -1,7 +1,7 @@
-"""A linear system over ranks: a matrix, maybe a preconditioner, fused vector updates and global dot products.
+"""A linear system over ranks: a matrix, an optional preconditioner, fused vector updates and global dot products.
 
-Where the bits come from: the matrix and the updates do not depend on the layout; a dot product is one partial sum per
-logical block, and the reducer decides how those are added.
+The bits of matrix products and updates do not depend on the layout. A dot product has one partial sum per logical
+block, and the reducer decides how the partial sums are added.
 """
 
 from typing import Any
@@ -14,24 +14,23 @@ from miniapps.system.device import host, put
 
 
 class System:
-    """What the methods of `miniapps.linear.krylov` see of a `miniapps.linear.matrix.Matrix` that is square.
+    """The interface of a square `miniapps.linear.matrix.Matrix` to the methods of `miniapps.linear.krylov`.
 
-    reducer(n) -> an all-reduce of float64 (n,), called with the partial sums (own blocks, n); asked for once per n, on
-    first use, which is collective: such as
+    reducer(n) -> an all-reduce of float64 (n,), called with the partial sums (own blocks, n). The system calls
+    reducer(n) once per n, on first use, which is collective. Example:
 
         lambda n: ctx.reducer(f"dots{n}", (n,), blocks=matrix.rows.own)
 
     `precondition`: one of `miniapps.linear.preconditioners`, with `apply(r, z)`, `flops` and `nbytes`; None for M = I.
     `backend`, `threads`: of `kernels.vectors`.
 
-    `exact`: every product enters the superaccumulator with both parts, so that no order is left anywhere; the reducer's
-    accumulation must be `exact`. Nothing is then under way between `start` and `finish` of a fused kernel.
+    `exact`: every product enters the superaccumulator with both parts, so dot products depend on no order; the
+    reducer's accumulation must be `exact`. Then `start` of a fused kernel begins no sum, and `finish` does all of it.
 
-    `arrival`: a seed; each dot product adds the partial sums of this rank's blocks one after the other, in an order
-    drawn from (seed, rank, number of the call), as blocks of a GPU would that end with an atomic addition. The bits are
-    those of the seed: it injects orders.
+    `arrival`: a seed; each dot product adds the partial sums of this rank's blocks one by one, in an order drawn from
+    (seed, rank, number of the call), like blocks of a GPU that end with an atomic addition.
 
-    `flops`, `nbytes`: of this rank so far, the operations counted and the least that had to move.
+    `flops`, `nbytes`: of this rank so far, counted operations and the least number of moved bytes.
 
     `trace`: the Tracer that gets the events "update" (fused kernels) and "precondition".
 
@@ -75,7 +74,7 @@ class System:
         self.nbytes += self.matrix.nbytes
 
     def precondition(self, r, z) -> None:
-        """z = M r; RuntimeError where there is no preconditioner."""
+        """z = M r. Raises RuntimeError without a preconditioner."""
         if not self.preconditioned:
             raise RuntimeError("this system has no preconditioner: `preconditioned` is False, use r itself")
         start = self.clock()
@@ -88,12 +87,12 @@ class System:
         """Steps and the global sums of dot products, in the language of `kernels.vectors.steps`; planned once.
 
         `vectors`: by name, made by `vector()`. f(**scalars) -> list of float; f.start(**scalars), f.finish(): the same
-        with the sums under way.
+        without blocking.
         """
         return Fused(self, vectors, steps, dots)
 
     def count(self, begin: int, nbytes: int, flops: int) -> None:
-        """Take note of a fused kernel that began at `begin`."""
+        """Count a fused kernel that began at `begin`, and record its event."""
         self.nbytes += nbytes
         self.flops += flops
         self._event(self._update, begin, nbytes, flops)
@@ -137,7 +136,7 @@ class Fused:
                 m = system.matrix.rows.m
                 self._words = accumulator.zeros((len(pairs),))
                 self._pairs = [tuple(vectors[name][:m] for name in pair) for pair in pairs]
-                self._flops += 2 * len(pairs) * m  # of the dot products, not of what makes them exact
+                self._flops += 2 * len(pairs) * m  # of the dot products, without the work for exactness
             else:
                 self._partials = kernels.xp.zeros((len(starts) - 1, len(pairs)))
 
@@ -156,7 +155,7 @@ class Fused:
             self._reducer.start(self._partials)
 
     def finish(self) -> list[float]:
-        """The sums that were begun."""
+        """Returns the sums that `start` began."""
         if self._reducer is None:
             return []
         if self._words is not None:
@@ -177,7 +176,7 @@ class Fused:
         system.count(begin, self._nbytes, self._flops)
 
     def _arrive(self, order) -> None:
-        """Put the sum in this order into the first partial sum and 0 into the others."""
+        """Replace the first partial sum by the sum in this order, and the others by 0."""
         if len(order):
             total = np.add.accumulate(host(self._partials)[order], axis=0)[-1]
             self._partials[...] = 0.0
@@ -189,4 +188,4 @@ def _no_clock():
 
 
 def _unseen(name, start, nbytes=0, flops=0):
-    """The event where nobody traces."""
+    """The event of a system without a trace."""

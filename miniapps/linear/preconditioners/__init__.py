@@ -3,10 +3,10 @@
     precondition = make("multigrid", matrix, box=box, stencil=of)
     precondition.apply(r, z)
 
-They consist of distributed products and element-wise updates, so their bits depend on nothing but the problem, as long
-as the products of `matrix` itself do not. `apply` is collective; r and z are vectors of the matrix' operand, of which
-the own elements count; r is left as it is. `symmetric`: M is symmetric (and positive) where A is. `flops`,
-`nbytes`: of this rank in one `apply`, the operations counted and the least that must move.
+They consist of distributed products and element-wise updates, so their bits depend only on the problem, if the products
+of `matrix` do. `apply` is collective; r and z have the form of the matrix' operand, and only own elements are used; r
+is unchanged. `symmetric`: M is symmetric (and positive) if A is. `flops`, `nbytes`: of this rank in one `apply`,
+counted operations and the least number of moved bytes.
 """
 
 from importlib import import_module
@@ -17,7 +17,7 @@ from miniapps.linear.preconditioners.errors import PreconditionerError
 __all__ = ["NAMES", "OPTIONS", "PreconditionerError", "make"]
 
 NAMES = ("none", "jacobi", "block-jacobi", "chebyshev", "multigrid")
-OPTIONS = {  # of each, with defaults
+OPTIONS = {  # of each preconditioner, with defaults
     "none": {},
     "jacobi": {},
     "block-jacobi": {},
@@ -27,17 +27,17 @@ OPTIONS = {  # of each, with defaults
 
 
 def make(name: str, matrix, box=None, stencil=None, threads: int = 1, backend: str = "native", **options):
-    """The preconditioner called `name` for a `miniapps.linear.matrix.Matrix`; None for `none`. Collective.
+    """Makes the preconditioner `name` for a `miniapps.linear.matrix.Matrix`; None for `none`. Collective.
 
     | name | M | options |
     |---|---|---|
     | jacobi | the inverse of the diagonal | |
-    | block-jacobi | incomplete factors of every logical block alone | |
+    | block-jacobi | separate incomplete factors of every logical block | |
     | chebyshev | a polynomial in A scaled by its diagonal | degree (products + 1), ratio of the interval's ends |
     | multigrid | a V-cycle; `box` and `stencil` of the matrix are needed | degree, ratio: of the smoother |
 
-    Needs `matrix.local`. Raises ChoiceError for an unknown name, PreconditionerError for options that it does not
-    have, for a matrix or backend that it cannot serve.
+    Needs `matrix.local`. Raises ChoiceError for an unknown name, PreconditionerError for an unknown option and for an
+    unsuitable matrix or backend.
     """
     known("preconditioner", name, NAMES)
     for option in options:

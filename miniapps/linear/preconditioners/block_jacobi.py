@@ -1,6 +1,6 @@
-"""Block Jacobi: incomplete factors of each logical block alone, so that ranks exchange nothing.
+"""Block Jacobi: separate incomplete factors of each logical block, so that ranks exchange nothing.
 
-The blocks are those of the problem, not those of the ranks: M is the same for any number of ranks.
+The blocks belong to the problem, not to ranks, so M is the same for any number of ranks.
 """
 
 import numpy as np
@@ -12,8 +12,8 @@ from miniapps.linear.preconditioners.errors import PreconditionerError
 class Preconditioner:
     """z = (L U)^-1 r with the ILU(0) factors of each diagonal block of A.
 
-    Where the whole diagonal of A is positive, so are all pivots, if need be of a block whose diagonal was scaled by
-    1 + shift first (Manteuffel 1980): M is then as positive as conjugate gradients want it. `shifts`: of own blocks.
+    If the whole diagonal of A is positive, all pivots are positive too; where needed, the diagonal of a block is first
+    scaled by 1 + shift (Manteuffel 1980). Then M is positive, as conjugate gradients need. `shifts`: of own blocks.
     """
 
     symmetric = True
@@ -21,8 +21,8 @@ class Preconditioner:
     def __init__(self, matrix, threads: int = 1, backend: str = "native"):
         if backend == "cupy":
             raise PreconditionerError(
-                "block-jacobi solves with triangles, row after row, and has no kernel for the GPU; choose jacobi, "
-                "chebyshev or multigrid there, or backend native"
+                "block-jacobi solves triangular systems row by row and has no GPU kernel; choose jacobi, chebyshev or "
+                "multigrid there, or backend native"
             )
         positive = all(matrix.comm.allgather(bool((np.asarray(matrix.diagonal()) > 0).all())))
         refused = (matrix.n, "")
@@ -42,4 +42,4 @@ class Preconditioner:
         self._factors.solve(r, z)
 
     def free(self) -> None:
-        """There is nothing to release."""
+        """Nothing to free."""

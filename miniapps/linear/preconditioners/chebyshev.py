@@ -10,7 +10,7 @@ from miniapps.system.device import host
 class Preconditioner:
     """z = p(D^-1 A) D^-1 r, p of degree `degree` - 1, on [upper / ratio, upper]; upper by Gershgorin's circles.
 
-    A must be symmetric with positive eigenvalues for M to have them too.
+    M has positive eigenvalues if A is symmetric with positive eigenvalues.
     """
 
     symmetric = True
@@ -29,16 +29,16 @@ class Preconditioner:
         self._polynomial.smooth(r, z)
 
     def free(self) -> None:
-        """There is nothing to release."""
+        """Nothing to free."""
 
 
 def gershgorin(matrix, inverse) -> float:
     """Upper bound of the eigenvalues of D^-1 A: the largest sum of |a_ij| / |a_ii| of all rows. Collective.
 
-    `inverse`: (m,) 1 / a_ii. Raises PreconditionerError on all ranks where a NaN or an infinity is in the matrix.
+    `inverse`: (m,) 1 / a_ii. Raises PreconditionerError on all ranks if the matrix has NaN or infinity.
     """
     csr, m = matrix.local, matrix.rows.m
-    sums = np.bincount(np.repeat(np.arange(m), np.diff(csr.indptr)), np.abs(csr.data), m)  # entry after entry
+    sums = np.bincount(np.repeat(np.arange(m), np.diff(csr.indptr)), np.abs(csr.data), m)  # adds in order
     largest = (sums * np.abs(host(inverse))).max(initial=0.0)
     bound = float(np.max(matrix.comm.allgather(float(largest))))  # NaN where there is one
     if not np.isfinite(bound):

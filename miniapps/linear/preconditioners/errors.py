@@ -7,14 +7,14 @@ from miniapps.system.device import host
 
 
 class PreconditionerError(UsageError):
-    """A preconditioner that cannot serve this matrix; the message says why and what to choose instead."""
+    """A preconditioner that is unsuitable for a matrix; the message has the reason and alternatives."""
 
 
 def inverse_diagonal(matrix, what: str, positive: bool):
     """(m,) one over the diagonal of the own rows. Collective.
 
-    Raises PreconditionerError on all ranks, naming the first global row, for a zero or non-finite element and,
-    where it must be `positive`, for a negative one.
+    Raises PreconditionerError on all ranks, with the first global row, for a zero or non-finite element and, if
+    `positive`, for a negative one.
     """
     diagonal = matrix.diagonal()
     values = host(diagonal)

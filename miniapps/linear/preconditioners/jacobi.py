@@ -26,4 +26,4 @@ class Preconditioner:
         self._plans(r, z)()
 
     def free(self) -> None:
-        """There is nothing to release."""
+        """Nothing to free."""

@@ -1,9 +1,9 @@
 """Geometric multigrid on a box: one V-cycle from zero, with Galerkin operators on the coarser boxes.
 
-The smoother is a Chebyshev polynomial, the same before and after, and R = P^T: M is symmetric and positive. An axis is
-coarsened where points are strongly coupled along it, so that a smoother of points serves anisotropic problems too
-(semicoarsening; Trottenberg, Oosterlee & Schueller, Multigrid, 2001, chapter 5). Bounds of eigenvalues come from the
-stencils, so no global sum is taken; the coarsest system is solved by multiplying with its inverse.
+The smoother is a Chebyshev polynomial, the same before and after, and R = P^T, so M is symmetric and positive. Only
+axes with strong coupling are coarsened, so that a point smoother also works for anisotropic problems (semicoarsening;
+Trottenberg, Oosterlee & Schueller, Multigrid, 2001, chapter 5). The stencils give bounds of eigenvalues, without global
+sums. The coarsest system is solved by multiplying with its inverse.
 """
 
 from dataclasses import dataclass
@@ -19,18 +19,18 @@ from miniapps.linear.preconditioners.errors import PreconditionerError, inverse_
 from miniapps.linear.preconditioners.polynomial import Polynomial
 from miniapps.linear.stencils import Stencil, galerkin
 
-COARSEST = 4  # points; an axis that has no more is coarsened no further
-STRONG = 0.25  # an axis is coarsened whose coupling is at least so much of the strongest
+COARSEST = 4  # points; axes with at most so many are not coarsened
+STRONG = 0.25  # axes with at least this part of the strongest coupling are coarsened
 
 
 @dataclass
 class _Level:
-    """A box that has a coarser one: its smoother, the way down and up, right side and solution below."""
+    """A level above the coarsest: its smoother, restriction and interpolation, right side and solution below."""
 
     smoother: Polynomial
     down: Matrix
     up: Matrix
-    b: object  # of the coarser box; of the coarsest, an operand of the inverse
+    b: object  # of the coarser box; for the coarsest an operand of the inverse
     x: object  # of the coarser box; an operand of `up`
 
     def count(self, what: str) -> int:
@@ -40,8 +40,8 @@ class _Level:
 class Preconditioner:
     """z = one V-cycle for A z = r, with `degree` steps of smoothing on [upper / ratio, upper] before and after.
 
-    `box` and `stencil` are those that `matrix` was made of, which serves as the finest operator. The owner of a coarse
-    block is the owner of the fine block in which it begins: ranks own fewer and fewer blocks, at last some none.
+    `matrix`, made from `box` and `stencil`, is the finest operator. A coarse block has the owner of the fine block that
+    contains its first point: on coarser levels ranks own fewer blocks, and finally some own none.
     """
 
     symmetric = True
@@ -114,13 +114,13 @@ class Preconditioner:
             level.smoother.correct(b, x)
 
     def free(self) -> None:
-        """Release what MPI holds for the coarser boxes. Collective."""
+        """Free the matrices of the coarser boxes. Collective."""
         for matrix in self._matrices:
             matrix.free()
 
 
 def hierarchy(box: Box, stencil: Stencil) -> list[tuple[Box, Stencil]]:
-    """The boxes, finest first, and their Galerkin operators; along no axis has the last more than COARSEST points."""
+    """The boxes, finest first, and their Galerkin operators; the last has at most COARSEST points along each axis."""
     levels = [(box, stencil)]
     while max(box.shape) > COARSEST:
         couplings, long = stencil.couplings(), np.array(box.shape) > COARSEST
@@ -131,9 +131,9 @@ def hierarchy(box: Box, stencil: Stencil) -> list[tuple[Box, Stencil]]:
 
 
 def inverted(a: np.ndarray) -> np.ndarray:
-    """The inverse of a symmetric positive definite matrix, symmetric to the bit.
+    """The inverse of a symmetric positive definite matrix, symmetric in every bit.
 
-    Gauss-Jordan elimination in element-wise operations: no BLAS, whose bits may depend on its threads.
+    Gauss-Jordan elimination in element-wise operations, without BLAS, whose bits may depend on threads.
     """
     n = len(a)
     both = np.concatenate([a, np.eye(n)], axis=1)
@@ -145,7 +145,7 @@ def inverted(a: np.ndarray) -> np.ndarray:
 
 
 def _inverse(box: Box, stencil: Stencil, owned: Rows):
-    """The own rows of the inverse, all columns in each."""
+    """The own rows of the inverse, each with all columns."""
     indptr, columns, data = rows(box, stencil, np.arange(box.count))
     n, m = box.n, owned.m
     a = np.zeros((n, n))
@@ -162,10 +162,9 @@ def _check(matrix, box, stencil) -> None:
     if not np.array_equal(matrix.rows.starts, box.starts):
         raise PreconditionerError(
             f"multigrid was given a box of {box.n} points in {box.count} blocks for a matrix of {matrix.n} rows in "
-            f"{matrix.rows.count} blocks; give the box that the matrix was made of"
+            f"{matrix.rows.count} blocks; give the box of the matrix"
         )
     if not stencil.symmetric:
         raise PreconditionerError(
-            "multigrid smooths and coarsens as symmetric problems allow, and this one, with convection, is not; "
-            "choose jacobi or block-jacobi"
+            "multigrid needs a symmetric problem, and this one has convection; choose jacobi or block-jacobi"
         )

@@ -1,4 +1,4 @@
-"""Fused updates that are planned at the first call with given vectors, since a plan is bound to its vectors."""
+"""Fused updates, planned at the first call with given vectors, because a plan is bound to its vectors."""
 
 from collections.abc import Callable
 
@@ -6,14 +6,15 @@ MOST = 64  # pairs of vectors remembered: restarted GMRES has one for each vecto
 
 
 class Plans:
-    """`plans(r, z)` is `make(r, z)`, made once for every pair of arrays; those not used for long are forgotten."""
+    """A cache: `plans(r, z)` returns `make(r, z)`, made once for every pair of arrays; drops the least recently
+    used."""
 
     def __init__(self, make: Callable):
         self._make = make
         self._plans: dict[tuple[int, int], tuple] = {}
 
     def __call__(self, r, z):
-        key = (id(r), id(z))  # the plan keeps both alive, so no others can have their places
+        key = (id(r), id(z))  # unique, because the plan keeps both alive
         entry = self._plans.pop(key, None)
         if entry is None:
             if len(self._plans) == MOST:

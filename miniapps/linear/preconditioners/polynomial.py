@@ -1,9 +1,9 @@
 """Chebyshev iteration with D^-1 A: the polynomial preconditioner, and the smoother of multigrid.
 
-With r = b - A x and d_0 = s_0 D^-1 r: x += d_k, r -= A d_k, d_k+1 = p_k+1 d_k + s_k+1 D^-1 r. Of all polynomials of
-that degree the error's has the least maximum over [upper / ratio, upper] (Saad, Iterative Methods for Sparse Linear
-Systems, 2003, algorithm 12.1; as a smoother: Adams, Brezina, Hu & Tuminaro 2003). It is symmetric, and positive where
-`upper` is no less than the largest eigenvalue of D^-1 A.
+With r = b - A x and d_0 = s_0 D^-1 r: x += d_k, r -= A d_k, d_k+1 = p_k+1 d_k + s_k+1 D^-1 r. Among all polynomials of
+its degree, that of the error has the least maximum over [upper / ratio, upper] (Saad, Iterative Methods for Sparse
+Linear Systems, 2003, algorithm 12.1; as a smoother: Adams, Brezina, Hu & Tuminaro 2003). It is symmetric, and positive
+if `upper` is at least the largest eigenvalue of D^-1 A.
 """
 
 from itertools import islice
@@ -27,11 +27,10 @@ def coefficients(upper: float, ratio: float, degree: int) -> list[dict[str, floa
 
 
 class Polynomial:
-    """x = p(A) b from x = 0, and the same again as a correction of x.
+    """x = p(A) b from x = 0, and the same polynomial as a correction of x.
 
-    `inverse`: (m,), that of the diagonal. `d` (an operand of `matrix`) and `q` (at least m elements, made here unless
-    given) are directions and residual. `smooth` needs one product less than the degree, `residual` one, `correct` as
-    many as the degree.
+    `inverse`: of the diagonal, (m,). `d` (an operand of `matrix`) holds directions, `q` (at least m elements, made here
+    unless given) the residual. `smooth` needs degree - 1 products, `residual` one, `correct` degree products.
     """
 
     def __init__(self, matrix, inverse, upper, degree, ratio, threads=1, backend="native", q=None):
@@ -77,13 +76,13 @@ class Polynomial:
         self._plans(b, x)[1][0]()
 
     def correct(self, b, x) -> None:
-        """x = x + d, then x = x + p(A) (b - A x); after `residual`, and with a correction in d."""
+        """x = x + d, then x = x + p(A) (b - A x); after `residual`, with a correction in d."""
         for fused, scalars in self._plans(b, x)[2]:
             self._matrix.apply(self.d, self._w)
             fused(**scalars)
 
     def count(self, what: str, whole: bool) -> int:
-        """`flops` or `nbytes` (that name is `what`) of `smooth`, or of the `whole`: `residual` and `correct` too."""
+        """The attribute `what`, `flops` or `nbytes`, of `smooth`; with `whole` also of `residual` and `correct`."""
         smooth, last, correct = self._counted
         fused = [*smooth, last, *correct] if whole else smooth
         return (len(fused) - 1) * getattr(self._matrix, what) + sum(getattr(f, what) for f, _ in fused)

@@ -192,7 +192,7 @@ def what_one_rank_finds_wrong_all_raise():
         "nan": ([*good[:-1], f"{n} {n} nan\n"], f"line {n + 2}: ", f"row {n}, column {n} is not finite"),
         "outside": (
             [*good[:-1], f"{n + 1} 1 1\n"],
-            f"line {n + 2}: row {n + 1}, column 1 is outside of the {n} x {n}",
+            f"line {n + 2}: row {n + 1}, column 1 is outside the {n} x {n}",
         ),
         "format": (
             [*good[:-1], f"{n} {n} 1D-3\n"],
