@@ -1,4 +1,4 @@
-"""What a checkpoint of the flow holds: four fields, the network if there is one, and when it was."""
+"""Checkpoints of the flow: four fields, the network if there is one, and the time."""
 
 import math
 from typing import Annotated
@@ -26,14 +26,14 @@ Edge = Annotated[int, msgspec.Meta(ge=1, le=2**20)]
 
 
 class Head(file.Head, forbid_unknown_fields=True, kw_only=True):
-    """The attributes of a checkpoint, but for the options of its run."""
+    """The attributes of a checkpoint, without the options of its run."""
 
     time: float
     last_dt: float
 
 
 class Shapes(msgspec.Struct):
-    """The options that decide which arrays a checkpoint holds."""
+    """The options that decide the arrays in a checkpoint."""
 
     nx: Edge = msgspec.field(name="grid.nx")
     ny: Edge = msgspec.field(name="grid.ny")
@@ -44,7 +44,7 @@ class Shapes(msgspec.Struct):
 
 
 def save_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
-    """Write RUN/checkpoints/repeat-R-step-S.h5: global arrays, for any number of ranks. Collective."""
+    """Writes RUN/checkpoints/repeat-R-step-S.h5 with global arrays, for any number of ranks. Collective."""
     padded = {"zeta": view(state.zeta, HALO), "psi": view(state.psi, HALO)}
     own = padded | {"slope": state.slope, "curvature": state.curvature}
     whole = {name: fields.gather(blocks, ctx.comm, own[name], ctx.tracer) for name in FIELDS}
@@ -55,7 +55,7 @@ def save_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
 
 
 def weights(checkpoint: Checkpoint) -> dict[str, np.ndarray]:
-    """What `Surrogate.load` takes; empty where the run had no network."""
+    """The argument of `Surrogate.load` in a checkpoint; empty if the run had no network."""
     arrays = checkpoint.arrays
     return {k.removeprefix(PREFIX): array for k, array in arrays.items() if k.startswith(PREFIX)}
 
@@ -73,11 +73,11 @@ def _expected(shapes: Shapes) -> dict[str, tuple[str, tuple[int, ...]]]:
 
 
 def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str) -> None:
-    """Raise Refused for a state that no run could have left."""
+    """Raise Refused for an impossible state."""
     if not 0.0 <= head.last_dt <= head.time < math.inf or (head.step == 0 and head.time > 0.0):
         raise Refused(
-            f"{where}: step {head.step} at time {head.time!r} after a step of {head.last_dt!r} cannot be; it is none "
-            "of ours: leave it out"
+            f"{where}: step {head.step} at time {head.time!r} after a step of {head.last_dt!r} is impossible; this "
+            "program did not write it: leave it out"
         )
     moment, steps = f"{PREFIX}second_moment", f"{PREFIX}steps"
     if moment in arrays:
@@ -87,7 +87,7 @@ def _check(head: Head, shapes: Shapes, arrays: dict[str, np.ndarray], where: str
     try:
         _blocks(shapes)
     except BlocksError as error:
-        raise Refused(f"{where}: {error}; it is none of ours: leave it out") from None
+        raise Refused(f"{where}: {error}; this program did not write it: leave it out") from None
 
 
 def _blocks(shapes: Shapes) -> Blocks:

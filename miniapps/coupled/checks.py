@@ -10,13 +10,13 @@ from miniapps.coupled.physics import HALO
 from miniapps.runner.outcome import Check
 from miniapps.system.device import host
 
-# |E(t+dt) - E(t) - dt power| / (dt E |zeta|): the energy that appears from nowhere, per unit of what advection moves.
-# Arakawa's Jacobian moves none; what is left is third-order in dt, plus the tolerance of the Poisson solves.
+# |E(t+dt) - E(t) - dt power| / (dt E |zeta|): the error of the energy budget, per unit of the energy that advection
+# moves. Arakawa's Jacobian conserves energy; the error is third-order in dt, plus the tolerance of the Poisson solves.
 BUDGET_BOUND = 1e-4
 
 
 def verify(model) -> list[Check]:
-    """Checks of a finished repeat. Collective: every rank returns the same list."""
+    """The checks of a finished repeat, the same on every rank. Collective."""
     record, config = model.record, model.config
     checks = [
         Check(
@@ -55,7 +55,7 @@ def _finite(model) -> Check:
 
 
 def decaying_error(model) -> float:
-    """Largest |zeta - exact| over the largest |exact|, for flow.initial = decaying. Collective."""
+    """The largest |zeta - exact| divided by the largest |exact|, for flow.initial = decaying. Collective."""
     flow_config, blocks = model.config.flow, model.blocks
     start = vorticity("decaying", blocks, flow_config.amplitude, flow_config.wavenumber, model.ctx.seed)
     exact = start * math.exp(-flow_config.viscosity * DECAYING_SQUARE * model.state.time)
@@ -65,7 +65,7 @@ def decaying_error(model) -> float:
 
 
 def _exact_solution(model) -> Check:
-    """Second order in space: the error over a few turnovers stays below (k h)^2 times time in turnovers."""
+    """The check of second order in space: the error stays below (k h)^2 times the time in turnovers."""
     error = decaying_error(model)
     turnovers = 1.0 + model.config.flow.amplitude * model.state.time
     bound = DECAYING_SQUARE * model.h**2 * turnovers

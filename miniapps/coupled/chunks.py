@@ -1,20 +1,18 @@
-"""Element-wise work over many blocks, a few blocks at a time: temporaries then stay in the cache.
+"""Element-wise work on many blocks, a few blocks at a time, so that temporaries stay in the cache.
 
-The arithmetic of a block does not see its neighbours in the array, so the bits do not depend on the cut.
+The arithmetic of a block uses no other block, so the bits do not depend on the chunks.
 """
 
 import numpy as np
 
-CHUNK_POINTS = (
-    25_000  # of one field; a chain of some ten temporaries of 8 bytes fits a second-level cache of 1-2 MB
-)
+CHUNK_POINTS = 25_000  # of one field; some ten temporaries of 8 bytes fit a second-level cache of 1-2 MB
 
 
 def by_chunks(compute, fields, xp=np):
     """compute(*fields) for fields `(blocks, ...)` (or None), in chunks of blocks; a tuple of joined results.
 
-    `compute` returns a tuple of arrays with one row per block. On a device everything goes at once: there the
-    number of kernel launches counts.
+    `compute` returns a tuple of arrays with one row per block. A device processes all blocks at once, because kernel
+    launches cost more than temporaries.
     """
     blocks, points = len(fields[0]), fields[0][0].size
     width = blocks if xp is not np else max(1, CHUNK_POINTS // points)

@@ -10,14 +10,14 @@ from miniapps.coupled.chunks import by_chunks
 from miniapps.coupled.network import INPUTS, POINTS
 from miniapps.coupled.physics import HALO, dynamic_coefficient
 
-NETWORKS = ("surrogate", "online")  # closures that have a network
+NETWORKS = ("surrogate", "online")  # closures with a network
 
 
 def make_surrogate(config, options, seed: int, xp=np):
-    """The network, if the closure is one that has it, its weights drawn by `seed`, on the device of the fields; imports
-    torch only then.
+    """The network of a closure, with weights drawn by `seed`, on the device of the fields; None for closures without
+    one, which do not import torch.
 
-    Raises UsageError without torch, or with one that cannot compute on that device.
+    Raises UsageError without torch, or if torch cannot compute on this device.
     """
     closure = config.closure
     if closure.kind not in NETWORKS:
@@ -49,7 +49,7 @@ def make_surrogate(config, options, seed: int, xp=np):
 
 
 def compiled(config, options):
-    """What makes the network of a backend from `forward` and weights; None where torch evaluates it."""
+    """A function that makes the network of a backend from `forward` and weights; None if torch evaluates it."""
     variant = inference_variant(config, options)
     if variant is None:
         return None
@@ -58,8 +58,8 @@ def compiled(config, options):
 
 
 def inference_variant(config, options):
-    """The backend of `kernels.inference` that evaluates the network; None: torch, as `closure.batch` says. Raises
-    ChoiceError for one that promises less than the guarantee, cannot run here, or not with this closure."""
+    """The backend of `kernels.inference` that evaluates the network; None for torch, called as in `closure.batch`.
+    Raises ChoiceError for a backend below the guarantee, and for one that cannot run here or with this closure."""
     closure = config.closure
     if closure.inference == "torch" or closure.kind not in NETWORKS:
         return None
@@ -70,7 +70,7 @@ def inference_variant(config, options):
         raise ChoiceError(f"{name}: computes on the CPU; choose --device cpu, or --inference torch")
     if closure.kind == "online" and closure.inference != "static":
         raise ChoiceError(
-            f"{name}: compiles the network anew for other weights, and --closure online has others every "
+            f"{name}: compiles the network again for new weights, and --closure online changes them every "
             f"{closure.every} steps; choose --inference static or torch, or --closure surrogate"
         )
     try:
@@ -80,12 +80,12 @@ def inference_variant(config, options):
 
 
 def network_device(xp):
-    """The torch.device where the arrays of `xp` lie. Raises UsageError if this torch cannot compute there."""
+    """The torch.device of the arrays of `xp`. Raises UsageError if this torch cannot compute there."""
     import torch
 
     try:
         return torch.from_dlpack(xp.zeros(1)).device
-    except Exception as error:  # whatever a torch built without CUDA says
+    except Exception as error:  # a torch without CUDA raises various errors
         from miniapps.errors import UsageError
 
         raise UsageError(
@@ -95,7 +95,7 @@ def network_device(xp):
 
 
 def closure_batch(config, options) -> str:
-    """How the network is called: "rank" or "block". Raises ChoiceError if that is below the guarantee."""
+    """The calls of the network: one per "rank" or per "block". Raises ChoiceError if this is below the guarantee."""
     asked, policy = config.closure.batch, options.policy
     if asked == "rank" and policy.per_block:
         raise ChoiceError(
@@ -106,7 +106,7 @@ def closure_batch(config, options) -> str:
 
 
 class EddyViscosity:
-    """Gives the eddy viscosity that drives a step; trains the network where asked to.
+    """Computes the eddy viscosity that drives a step, and trains the network of an online closure.
 
     `gradients`: all-reduce of shape (parameters,), float32; `errors`: of shape (2,), float64; `same(array, what)`
     raises if the ranks hold different bits.
@@ -118,8 +118,8 @@ class EddyViscosity:
         self.error = None  # relative error of the surrogate against the physics, when last compared
 
     def eddy(self, zeta, psi):
-        """nu_e `(blocks, by + 2, bx + 2)` of blocks from their fields, padded by HALO: of each block by its own alone,
-        where calls are per block."""
+        """nu_e `(blocks, by + 2, bx + 2)` of blocks from their fields, padded by HALO. With calls per block, nu_e of a
+        block depends only on its own fields."""
         if self.config.kind == "physics":
             coefficient, magnitude = self._physics(zeta, psi)
         else:
@@ -129,8 +129,7 @@ class EddyViscosity:
     def viscosity(self, step: int, state, settled=None):
         """nu_e padded by 1, `(own blocks, by + 2, bx + 2)`, or None; the halos of the state must be filled to 4.
 
-        The network that drives the step is the one from before its training in that step; `settled(nu_e)` is called
-        before that.
+        The network drives the step before it learns in the step; `settled(nu_e)` is called in between.
         """
         kind, h2 = self.config.kind, self.h * self.h
         self.error = None

@@ -1,13 +1,13 @@
-"""Two-dimensional flow in vorticity-streamfunction form: its discrete operators on blocks.
+"""Discrete operators of two-dimensional flow in vorticity-streamfunction form, on blocks.
 
     d(zeta)/dt + J(psi, zeta) = F - mu zeta + nu laplace(zeta) + div(nu_e grad(zeta)),   laplace(psi) = zeta
 
 on a periodic rectangle of width 2 pi; velocity (u, v) = (-d psi/dy, d psi/dx). Second order in space.
 
-Fields are float64 `(blocks, rows + 2 pad, columns + 2 pad)`. Every operator is element-wise arithmetic
-(+, -, *, /, sqrt, each correctly rounded) over an array module, so the bits of a point depend on its
-neighbours' bits alone: not on the layout, and not on whether NumPy or CuPy computes them. (CuPy runs every
-operator as a kernel of its own, which leaves the compiler no a*b + c to contract into one rounding.)
+Fields are float64 `(blocks, rows + 2 pad, columns + 2 pad)`. Every operator is element-wise arithmetic (+, -, *, /,
+sqrt, each correctly rounded) over an array module. So the bits of a point depend only on its neighbours' bits, not on
+the layout, and not on NumPy or CuPy. (CuPy runs every operator as a separate kernel, so the compiler cannot contract
+a*b + c into one rounding.)
 """
 
 import math
@@ -16,7 +16,7 @@ import numpy as np
 
 
 def view(field, pad: int, margin: int = 0, dj: int = 0, di: int = 0):
-    """Interior of a padded field plus `margin` points around it, shifted by (dj, di): a view.
+    """A view of the interior of a padded field plus `margin` points around it, shifted by (dj, di).
 
     Needs margin + max(|dj|, |di|) <= pad.
     """
@@ -102,7 +102,7 @@ def kolmogorov(blocks, wavenumber: int, amplitude: float):
 
 
 def source(zeta, pad: int, force, drag: float, viscosity: float, eddy, h: float):
-    """Everything of d(zeta)/dt but the advection: forcing, drag, viscosity, closure. eddy: padded by 1, or None."""
+    """d(zeta)/dt without advection: forcing, drag, viscosity, closure. eddy: padded by 1, or None."""
     rate = (force - drag * view(zeta, pad)) + viscosity * laplacian(zeta, pad, h)
     if eddy is not None:
         rate = rate + eddy_diffusion(zeta, pad, eddy, 1, h)

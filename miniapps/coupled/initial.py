@@ -1,4 +1,4 @@
-"""Initial vorticity, by global position: the same bits for a block whoever owns it."""
+"""Initial vorticity by global position, so that the bits of a block do not depend on its owner."""
 
 import math
 from collections.abc import Mapping
@@ -25,8 +25,8 @@ def vorticity(
     seed: int,
     other: Mapping[int, int] | None = None,
 ) -> np.ndarray:
-    """Initial vorticity `(own blocks, by, bx)`, float64, of root mean square `amplitude`. `other`: {block: seed} of
-    own blocks that get what another seed gives them."""
+    """Initial vorticity `(own blocks, by, bx)`, float64, of root mean square `amplitude`. `other`: {block: seed} of own
+    blocks with another seed."""
     modes = {"random": random_modes, "kolmogorov": kolmogorov_modes, "decaying": decaying_modes}[name]
 
     def field(by_seed: int) -> np.ndarray:
@@ -41,10 +41,10 @@ def vorticity(
 
 
 def evaluate(blocks: Blocks, kx, ky, weight, phase) -> np.ndarray:
-    """Sum of weight cos(kx x + ky y + phase) on every own block; modes are added in order, element by element.
+    """The sum of weight cos(kx x + ky y + phase) on every own block; modes are added in order, element by element.
 
-    Sines and cosines are tabulated per mode and global row or column by scalar calls, so that no vector
-    library's treatment of the ends of an array can depend on the layout.
+    Scalar calls tabulate sines and cosines per mode and global row or column, because vector libraries may treat the
+    ends of an array differently.
     """
     x = [
         [math.cos(k * i * 2.0 * math.pi / blocks.nx + f) for i in range(blocks.nx)]
@@ -71,7 +71,7 @@ def evaluate(blocks: Blocks, kx, ky, weight, phase) -> np.ndarray:
 
 
 def random_modes(wavenumber: int, seed: int):
-    """Modes with 2 <= |k| <= 8 of random phase and weight: a developed large-scale flow to start from."""
+    """Modes with 2 <= |k| <= 8 of random phase and weight: a developed large-scale flow."""
     rng = np.random.Generator(np.random.Philox(key=seed))
     ring = [(i, j) for i in range(-8, 9) for j in range(9) if 4 <= i * i + j * j <= 64 and (j > 0 or i > 0)]
     chosen = rng.choice(len(ring), RANDOM_MODES, replace=False)
@@ -80,16 +80,16 @@ def random_modes(wavenumber: int, seed: int):
 
 
 def kolmogorov_modes(wavenumber: int, seed: int):
-    """The laminar Kolmogorov flow and, at 1e-6 of it, one mode per small wavenumber in x."""
+    """The laminar Kolmogorov flow and, with 1e-6 of its weight, one mode per small wavenumber in x."""
     kx = np.array([0, 1, 2, 3])
     ky = np.array([wavenumber, 0, 0, 0])
     return kx, ky, np.array([1.0, 1e-6, 1e-6, 1e-6]), np.array([math.pi, 0.3, 0.8, 1.9])
 
 
 def decaying_modes(wavenumber: int, seed: int):
-    """Modes of one |k|^2: zeta = -|k|^2 psi, so J(psi, zeta) = 0 and zeta decays by exp(-(nu |k|^2 + mu) t) exactly.
+    """Modes of one |k|^2: zeta = -|k|^2 psi, so J(psi, zeta) = 0 and zeta decays exactly by exp(-(nu |k|^2 + mu) t).
 
-    On the grid the discrete J of two such modes vanishes only to second order, so the solution tests it.
+    On the grid the discrete J of two such modes vanishes only to second order, so this solution tests J.
     """
     kx, ky, weight, phase = (np.array(column) for column in zip(*DECAYING_MODES, strict=True))
     return kx, ky, weight, phase

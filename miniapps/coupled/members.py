@@ -1,4 +1,4 @@
-"""What a rank has of each flow of an ensemble, and what the checks after a run go by."""
+"""The part of each flow of an ensemble on a rank, and the data for the checks after a run."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from miniapps.coupled.state import State
 
 @dataclass
 class Record:
-    """What the checks after a run go by."""
+    """Data for the checks after a run."""
 
     iterations: list[int] = field(default_factory=list)  # of each solve
     failed_solves: int = 0
@@ -20,7 +20,7 @@ class Record:
 
 @dataclass
 class Member:
-    """One flow of an ensemble on this rank: what `--seed SEED` alone starts, step by step the same bits."""
+    """One flow of an ensemble on this rank, with the same bits as a single flow with its seed."""
 
     number: int
     seed: int

@@ -1,4 +1,4 @@
-"""The time loop: closure, Runge-Kutta stages, a Poisson solve at each, and what is recorded of a step."""
+"""The time loop: closure, Runge-Kutta stages with a Poisson solve each, and the records of a step."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -40,10 +40,11 @@ DIFFUSION_LIMIT = 0.25  # dt <= limit h^2 / (nu + nu_e): inside the stability re
 
 
 class Model:
-    """The flows on this rank, `member` the one that is advanced. Collective to make; `free()` it at the end.
+    """The flows on this rank; `member`: the current one. Construction is collective; call `free()` at the end.
 
-    Members are one more axis of blocks: block b of member m is recorded as m blocks.count + b. Every rank has the same
-    blocks of each member, whose reductions come one member after the other: so the bits of a member depend on no other.
+    Members are one more axis of blocks: block b of member m has the number m blocks.count + b in records. Every rank
+    has the same blocks of each member, and members are reduced one after the other, so the bits of a member depend on
+    no other member.
     """
 
     def __init__(self, ctx):
@@ -74,11 +75,11 @@ class Model:
         self._plan(Blocks(grid.ny, grid.nx, grid.by, grid.bx, ctx.size, ctx.rank, options.shuffle_blocks))
 
     def _plan(self, blocks: Blocks) -> None:
-        """Plan for these blocks, and lay every member's flow, at rest, over them. Collective."""
+        """Plan for these blocks, and create every member's flow at rest on them. Collective."""
         ctx, config, options = self.ctx, self.config, self.ctx.options
         kernels, xp = self.kernels, self.xp
         self.blocks = blocks
-        self._sum: Any = None  # of the vorticity, planned when the state is first rounded
+        self._sum: Any = None  # of the vorticity, planned at the first rounding of the state
         self.force = xp.asarray(flow.kolmogorov(blocks, config.flow.wavenumber, config.flow.forcing))
         self.halos: list[halo.Halo] = []
         self.fill_wide = self._exchange(blocks, HALO)
@@ -94,7 +95,7 @@ class Model:
         steps = Steps(blocks, kernels, fine, fill_faces, HALO, dots("scalars", 3), dots("norm", 1))
         self.solver = ChronopoulosGear(None, steps=steps)
         self.budget = dots("budget", 5)
-        # Maxima, which have no order: the library's are as good as any.
+        # Maxima do not depend on order, so the library may compute them.
         self._maxima = ctx.reducer("dt", (2,), by=("library", "working"), operation="max", watched=False)
         gradients = errors = None
         if config.closure.kind == "online":
@@ -108,8 +109,8 @@ class Model:
                 config, blocks, self.h, member.surrogate, gradients, errors, self._require_same, xp
             )
 
-    def deal(self, counts: list[int]) -> None:
-        """Give every rank a contiguous run of so many blocks, with all that is on them. Collective."""
+    def redistribute(self, counts: list[int]) -> None:
+        """Assign to every rank a contiguous run of so many blocks, with their states. Collective."""
         before, states = self.blocks, [member.state for member in self.members]
         self._free_halos()
         self.ctx.release()
@@ -122,28 +123,28 @@ class Model:
 
     @property
     def state(self) -> State:
-        """Of the member that is advanced."""
+        """The state of the current member."""
         return self.member.state
 
     @property
     def own(self) -> np.ndarray:
-        """The numbers by which the blocks of this member on this rank are recorded: int64 (own blocks,)."""
+        """The numbers of this member's blocks on this rank in records: int64 (own blocks,)."""
         return self.blocks.own + self.whole.start
 
     @property
     def whole(self) -> range:
-        """The numbers of the blocks of this member on all ranks."""
+        """The numbers of this member's blocks on all ranks."""
         first = self.member.number * self.blocks.count
         return range(first, first + self.blocks.count)
 
     def each(self) -> Iterator[Member]:
-        """Every member, while it is the one that is advanced."""
+        """Yields every member, after making it the current one."""
         for member in self.members:
             self.member = member
             yield member
 
     def start(self) -> None:
-        """Initial vorticity and its streamfunction."""
+        """Set the initial vorticity and its streamfunction."""
         flow_config, first = self.config.flow, self.whole.start
         initial = vorticity(
             flow_config.initial, self.blocks, flow_config.amplitude, flow_config.wavenumber, self.member.seed,
@@ -154,18 +155,18 @@ class Model:
         self._solve_streamfunction()
 
     def measure(self) -> None:
-        """Energy and enstrophy of the state, once before the first step."""
+        """Compute energy and enstrophy of the state, once before the first step."""
         self._reduce_budget([])
         self._watch_state()
 
     def peek(self, block: int):
-        """Writable vorticity of an owned block, else None: where faults strike."""
+        """The writable vorticity of an owned block for injected faults, else None."""
         number, block = divmod(block, self.blocks.count)
         k = self.blocks.local(block) if number < len(self.members) else None
         return None if k is None else view(self.members[number].state.zeta, HALO)[k]
 
     def advance(self, step: int) -> None:
-        """One time step, recorded: the state that enters it, and what became of it."""
+        """Do one time step; record the state before it and the results."""
         tracer, state, clock = self.tracer, self.state, self.tracer.clock
         begin = clock()
         self.trace_state()
@@ -192,10 +193,11 @@ class Model:
         tracer.event(self.name["step"], begin)
 
     def round_state(self, bits: int) -> None:
-        """Go on from the state, and the network, with `bits` bits of mantissa. Collective.
+        """Round the state and the network to `bits` bits of mantissa. Collective.
 
-        The vorticity of a periodic flow has no mean, or its streamfunction does not exist: what the rounding makes of
-        it is taken from block 0, whose numbers keep all bits. The sum is exact, so that no layout enters.
+        The vorticity of a periodic flow must have mean 0, or its streamfunction does not exist. So the mean of the
+        rounding errors is subtracted from block 0, whose numbers keep all bits. The sum is exact, independent of the
+        layout.
         """
         state = self.state
         for part in (view(state.zeta, HALO), view(state.psi, HALO), state.slope, state.curvature):
@@ -212,7 +214,7 @@ class Model:
         self.measure()
 
     def free(self) -> None:
-        """Release the halo plans, and what computes blocks twice. Collective."""
+        """Free the halo plans and the duplicates. Collective."""
         self._free_halos()
         if self.duplicates is not None:
             self.duplicates.free()
@@ -224,7 +226,7 @@ class Model:
     # ---- parts of a step
 
     def _time_step(self, step: int, eddy) -> float:
-        """dt by global maxima, which no order can change; also finds a state that is no longer finite."""
+        """dt from global maxima, which do not depend on order; raises RunError for a state that is not finite."""
         psi_x, psi_y = flow.gradient(self.state.psi, HALO, self.h)
         xp, viscosity = self.xp, self.config.flow.viscosity
         largest_eddy = 0.0 if eddy is None else float(xp.max(eddy))
@@ -245,8 +247,8 @@ class Model:
     def _runge_kutta(self, dt: float, eddy):
         """Advance the state by dt (Shu & Osher 1988). Returns the three stages' (psi interior, source) pairs.
 
-        Each Poisson solve starts from an extrapolation of third order in dt, which the last step's derivatives and
-        the stages before give: the better the guess, the fewer the iterations.
+        Each Poisson solve starts from an extrapolation of third order in dt, from the last step's derivatives and the
+        previous stages, to save iterations.
         """
         state = self.state
         zeta, psi = view(state.zeta, HALO), view(state.psi, HALO)
@@ -278,7 +280,7 @@ class Model:
         self.fill(self.state.psi)
 
     def _rate(self, eddy, powers):
-        """d(zeta)/dt; appends (psi, source), whose product is minus the power fed into the flow."""
+        """d(zeta)/dt; appends (psi, source) to `powers`; minus their product is the power fed into the flow."""
         start = self.tracer.clock()
         state, config, h = self.state, self.config.flow, self.h
 
@@ -297,7 +299,7 @@ class Model:
         return rate
 
     def _closed(self, eddy) -> None:
-        """What the closure gave, before the network learns."""
+        """Record and verify the result of the closure, before the network learns."""
         if self.watch is not None:
             self.watch.kernel("closure", self.own, eddy, of=self.whole)
         if self.duplicates is not None:
@@ -316,7 +318,8 @@ class Model:
         record.worst_residual = max(record.worst_residual, end.residual if isfinite(end.residual) else inf)
 
     def _reduce_budget(self, powers) -> float:
-        """Energy and enstrophy of the state, in one all-reduce with the power of the stages; returns the power."""
+        """Compute energy and enstrophy of the state and the power of the stages in one all-reduce; returns the
+        power."""
         state, cell = self.state, self.h * self.h
         area = cell * self.blocks.nx * self.blocks.ny
         pairs = [(state.psi, HALO, state.zeta, HALO), (state.zeta, HALO, state.zeta, HALO)]
@@ -328,13 +331,13 @@ class Model:
         self.member.energy, self.member.enstrophy = -0.5 * cell * sums[0], cell * sums[1] / area
         return -cell * sum(weight * s for weight, s in zip(QUADRATURE, sums[2:], strict=True))
 
-    # ---- what is recorded
+    # ---- records
 
     def trace_state(self) -> None:
-        """Record the state that enters the current step, or, after the last, the final one.
+        """Record the state before the current step, or the final state after the last step.
 
-        Before the step and not after it, so that a flipped bit is still where it struck: one Poisson solve later it
-        is everywhere.
+        The record precedes the step, so that it shows a flipped bit in its block: one Poisson solve spreads it
+        everywhere.
         """
         tracer, state, own = self.tracer, self.state, self.own
         start = tracer.clock()
@@ -348,7 +351,7 @@ class Model:
         tracer.event(self.name["record"], start)
 
     def _watch_state(self) -> None:
-        """Record what a step leaves, for those who ask what happened to it before the next."""
+        """Record the state at the end of a step, so that changes before the next step are detected."""
         if self.watch is not None:
             for name, field in (("vorticity", self.state.zeta), ("streamfunction", self.state.psi)):
                 self.watch.record(LEFT + name, self.own, view(field, HALO))
@@ -368,19 +371,19 @@ class Model:
 
     @property
     def _whole(self) -> int:
-        """The block by which what belongs to the whole of this member is recorded: -1 where there is one."""
+        """The block number in records about this member as a whole; -1 for a single flow."""
         return self.member.number if len(self.members) > 1 else -1
 
     def _value(self, name: str, value: float) -> None:
         self.tracer.value(name, value, self._whole)
 
     def _settle(self) -> None:
-        """On a GPU, wait for the work of a region: what is only queued would count towards the next that waits."""
+        """On a GPU, wait for the work of a region; queued work would count in the next region that waits."""
         if self.xp is not np:
             self.xp.cuda.get_current_stream().synchronize()
 
     def _exchange(self, blocks, pad: int, width: int | None = None, corners: bool = True):
-        """A planned halo exchange of `width` points (default: all `pad`), recorded. Collective."""
+        """Plan a halo exchange of `width` points (default: all `pad`); returns its recorded call. Collective."""
         planned = halo.plan(blocks, self.comm, pad, width or pad, corners, self.kernels)
         self.halos.append(planned)
         self.tracer.partners("halo", planned.neighbours)
@@ -405,7 +408,7 @@ class Model:
         require_same_bits(self.comm, array, f"step {self.state.step + 1}: {what}")
 
     def _refuse_nonfinite(self, step: int):
-        """Name the first block whose vorticity is not finite; raises RunError on every rank."""
+        """Raise RunError on every rank, with the first block whose vorticity is not finite."""
         finite = np.isfinite(host(view(self.state.zeta, HALO))).all(axis=(1, 2))
         bad = self.blocks.own[~finite]
         first = self.comm.allreduce(int(bad[0]) if len(bad) else self.blocks.count, op=MPI.MIN)
@@ -415,6 +418,6 @@ class Model:
         if len(self.members) > 1:
             where = f"member {self.member.number}: {where}"
         raise RunError(
-            f"step {step}: {where} is not finite; the trace holds every step before. If no fault was injected, the "
-            "step is too long: lower time.cfl, or raise flow.viscosity"
+            f"step {step}: {where} is not finite; the trace holds all earlier steps. If no fault was injected, the step "
+            "is too long: lower time.cfl, or raise flow.viscosity"
         )

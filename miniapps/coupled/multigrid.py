@@ -1,13 +1,13 @@
-"""A V-cycle for A = -laplace by five points on a periodic grid in blocks: the preconditioner of the Poisson solves.
+"""A V-cycle for A = -laplace (five points) on a periodic grid in blocks: the preconditioner of the Poisson solves.
 
-Coarse point I of an axis is fine point factor I, in the block of that point. Every coarser grid has A by five points
-again, bilinear interpolation P and averages P^T / factor^2; the smoother, Chebyshev's semi-iteration, is the same on
-the way down and up. So M is symmetric, and positive but for the constant (Trottenberg, Oosterlee & Schueller,
-Multigrid, 2001). Blocks work out of their halo: a grid costs one exchange on the way down and one on the way up. The
-coarsest grid is gathered, and solved by every rank by fast Fourier transforms.
+Coarse point I of an axis is fine point factor I, in the same block. Every coarser grid uses the five-point A, bilinear
+interpolation P and averages P^T / factor^2. The smoother, Chebyshev's semi-iteration, is the same on the way down and
+up. So M is symmetric, and positive except for the constant (Trottenberg, Oosterlee & Schueller, Multigrid, 2001).
+Blocks compute on wide halos, so a grid costs one exchange on the way down and one on the way up. The coarsest grid is
+gathered, and every rank solves it by fast Fourier transforms.
 
-Where the bits come from: all of it is element-wise, or a sum over a few neighbours in a fixed order; gathering moves
-bits. So they depend on the blocks alone, not on who owns them.
+All operations are element-wise, or sums over a few neighbours in a fixed order, and gathering only moves bits. So the
+bits depend only on the blocks, not on their owners.
 """
 
 import math
@@ -19,27 +19,27 @@ from miniapps.layout.blocks import Blocks
 from miniapps.linear.krylov.chebyshev import semi_iteration
 from miniapps.system.device import host, put
 
-FACTORS = (4, 3, 2)  # fine points to a coarse one along an axis, in order of preference
-# Points that every rank may hold and solve whole; with more, a grid is coarsened where it can be.
+FACTORS = (4, 3, 2)  # fine points per coarse point along an axis, in order of preference
+# Points that every rank may hold and solve as a whole; larger grids are coarsened if possible.
 GATHERED = 4096
 # Coarse points around a block that interpolation to the halo of the smoother reads, for any factor.
 AROUND = 3
 
 
 def factor_of(by: int, bx: int) -> int:
-    """By how much blocks can be coarsened; 1: not. A factor divides both edges, and the smoother needs half of it."""
+    """The factor by which blocks are coarsened, 1 for none. It divides both edges and is at most half an edge, since
+    the halo of the smoother is twice the factor."""
     return next((f for f in FACTORS if by % f == 0 == bx % f and 2 * f <= min(by, bx)), 1)
 
 
 def halo_of(by: int, bx: int) -> int:
-    """Points around a block that its smoother needs on the way down and up."""
+    """The points around a block that its smoother needs on the way down and up."""
     return 2 * factor_of(by, bx)
 
 
 def smoother(factor: int, inverse_h2: float) -> tuple[float, np.ndarray]:
-    """(1 / theta, coefficients (factor - 1, 2)) of Chebyshev's semi-iteration on what a coarser grid cannot hold.
-
-    That is [(2 - 2 cos(pi / factor)), 8] / h^2. With degree factor - 1 it leaves about a fifth, for any factor.
+    """(1 / theta, coefficients (factor - 1, 2)) of Chebyshev's semi-iteration on the frequencies that a coarser grid
+    lacks: [(2 - 2 cos(pi / factor)), 8] / h^2. With degree factor - 1 it leaves about a fifth, for any factor.
     """
     bottom, top = 2.0 - 2.0 * math.cos(math.pi / factor), 8.0
     inverse_theta, factors = semi_iteration(bottom * inverse_h2, top * inverse_h2)
@@ -47,19 +47,19 @@ def smoother(factor: int, inverse_h2: float) -> tuple[float, np.ndarray]:
 
 
 def coarser(blocks: Blocks) -> Blocks:
-    """The same blocks, with the same owners, on the coarser grid."""
+    """The same blocks with the same owners on the coarser grid."""
     factor = factor_of(blocks.by, blocks.bx)
     ny, nx, by, bx = (n // factor for n in (blocks.ny, blocks.nx, blocks.by, blocks.bx))
     return Blocks(ny, nx, by, bx, blocks.size, blocks.rank, blocks.shuffle, blocks.owner)
 
 
 def is_gathered(blocks: Blocks) -> bool:
-    """Whether a grid below the finest is gathered: it is small, or cannot be coarsened."""
+    """Whether a grid below the finest is gathered, because it is small or cannot be coarsened."""
     return blocks.ny * blocks.nx <= GATHERED or factor_of(blocks.by, blocks.bx) == 1
 
 
 def coarsest(blocks: Blocks) -> Blocks:
-    """The grid that is gathered."""
+    """The gathered grid."""
     below = coarser(blocks)
     return below if is_gathered(below) else coarsest(below)
 
@@ -67,7 +67,7 @@ def coarsest(blocks: Blocks) -> Blocks:
 def v_cycle(blocks: Blocks, comm, kernels, h: float, threads: int, exchange, region) -> "Level":
     """The finest level for these blocks; `level.cycle()` applies M. Collective.
 
-    `exchange(blocks, pad)` plans the exchange of `pad` points, corners included, and `region(name, nbytes, call)` is
+    `exchange(blocks, pad)` plans the exchange of `pad` points, corners included; `region(name, nbytes, call)` wraps
     `call` as a region of the trace.
     """
     return _level(blocks, comm, kernels, h, threads, exchange, region, finest=True)
@@ -82,10 +82,10 @@ def _level(blocks, comm, kernels, h, threads, exchange, region, finest=False):
 
 
 class Level:
-    """A grid that has a coarser one, `below`.
+    """A grid with a coarser one, `below`.
 
-    r, padded by `pad`, is what M multiplies; `cycle` fills u = M r, padded by `u_pad` (where that is not 0, halo too),
-    w = A u, and `dots` = (r, u), (w, u), (r, r), float64 (own blocks, 3).
+    The operand of M is r, padded by `pad`. `cycle` computes u = M r, padded by `u_pad` (with its halo), w = A u, and
+    `dots` = (r, u), (w, u), (r, r), float64 (own blocks, 3).
     """
 
     def __init__(self, blocks: Blocks, kernels, h: float, threads: int, exchange, below, u_pad: int):
@@ -103,7 +103,7 @@ class Level:
         self._fill_u = exchange(blocks, u_pad) if u_pad else None
 
     def cycle(self) -> None:
-        """u = M r, w = A u and the dot products; fills the halo of r. Collective."""
+        """Compute u = M r, w = A u and the dot products; fills the halo of r. Collective."""
         factor, below, around_r = self._factor, self._below, (self.r, self.pad, self._z)
         self._fill_r(self.r)
         self._kernels.smooth_restrict(*around_r, below.r, below.pad, factor, *self._smoother)
@@ -115,7 +115,7 @@ class Level:
 
 
 class Gathered:
-    """The coarsest grid: u, its halo filled, of A u = r with zero mean, which every rank finds for itself."""
+    """The coarsest grid: every rank solves A u = r with mean 0, and fills the halo of u."""
 
     pad = 0  # of r
 
@@ -125,7 +125,7 @@ class Gathered:
         self._comm, points = comm, blocks.by * blocks.bx
         self._received = np.empty(blocks.ny * blocks.nx)
         self._counts = np.bincount(blocks.owner, minlength=blocks.size) * points
-        place = np.empty(blocks.count, np.int64)  # of a block among those received
+        place = np.empty(blocks.count, np.int64)  # of each block among the received ones
         place[np.argsort(blocks.owner, kind="stable")] = np.arange(blocks.count)
         j, i = np.arange(blocks.ny)[:, None], np.arange(blocks.nx)
         block = j // blocks.by * blocks.columns + i // blocks.bx
@@ -149,7 +149,8 @@ class Gathered:
 
 
 def inverse_eigenvalues(ny: int, nx: int, inverse_h2: float) -> np.ndarray:
-    """(ny, nx // 2 + 1) of A as `rfft2` numbers the waves, 0 for the constant. Sines one by one, by the C library."""
+    """1 / eigenvalues of A, (ny, nx // 2 + 1), in the order of `rfft2`, 0 for the constant. Scalar sines of the C
+    library."""
     y, x = (np.array([4.0 * math.sin(math.pi * k / n) ** 2 for k in range(n)]) for n in (ny, nx))
     values = (y[:, None] + x[: nx // 2 + 1]) * inverse_h2
     values[0, 0] = math.inf

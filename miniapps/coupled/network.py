@@ -1,13 +1,13 @@
-"""What the network of the closure reads and has, known without torch."""
+"""Inputs and shapes of the closure's network, without torch."""
 
 import math
 
 INPUTS = 2  # vorticity and strain rate
-POINTS = 3  # around a block, that the network reads
+POINTS = 3  # around a block, read by the network
 
 
 def shapes(channels: int) -> list[tuple[int, ...]]:
-    """Shapes of weights and biases, in the order in which they lie in the flat parameter vector."""
+    """Shapes of weights and biases, in the order of the flat parameter vector."""
     return [
         (channels, INPUTS, 3, 3),
         (channels,),
@@ -19,5 +19,5 @@ def shapes(channels: int) -> list[tuple[int, ...]]:
 
 
 def parameters(channels: int) -> int:
-    """The length of that vector."""
+    """The length of the flat parameter vector."""
     return sum(math.prod(shape) for shape in shapes(channels))

@@ -10,7 +10,7 @@ Element-wise arithmetic over an array module, like `flow`: the bits of a point d
 from miniapps.coupled.flow import gradient, strain, view
 
 HALO = 4  # strain and filters need 4 points around a block to give the viscosity on the block plus 1
-FLOOR = 1e-30  # keeps 0/0 out where the flow is at rest; far below any resolved M^2
+FLOOR = 1e-30  # avoids 0/0 for a flow at rest; far below any resolved M^2
 
 
 def test_filter(field, weight: float):
@@ -53,5 +53,5 @@ def dynamic_coefficient(zeta, psi, pad: int, h: float, filters: int, limit: floa
 
 
 def _filter_wide(field, pad: int, weight: float):
-    """Filtered field on interior plus 3."""
+    """The filtered field on the interior plus 3 points."""
     return test_filter(view(field, pad, 4), weight)

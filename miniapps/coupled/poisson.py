@@ -2,11 +2,11 @@
 
 
 class Steps:
-    """What `miniapps.linear.krylov.chronopoulos_gear` asks for, by fused kernels on padded fields.
+    """The steps of `miniapps.linear.krylov.chronopoulos_gear` by fused kernels on padded fields.
 
-    `fine` is the finest `miniapps.coupled.multigrid.Level`, which holds r, u and w = A u; `fill_x` the exchange of the
-    faces of x, padded by `x_pad`; `dots` (3 sums) and `norm` (1 sum) are `miniapps.linear.dots.GlobalDots`. p, s:
-    float64 `(blocks, rows, columns)`. x is the caller's, improved in place.
+    `fine`: the finest `miniapps.coupled.multigrid.Level`, which holds r, u and w = A u; `fill_x`: the exchange of the
+    faces of x, padded by `x_pad`; `dots` (3 sums) and `norm` (1 sum): `miniapps.linear.dots.GlobalDots`. p, s: float64
+    `(blocks, rows, columns)`. x is the caller's, improved in place.
     """
 
     def __init__(self, blocks, kernels, fine, fill_x, x_pad: int, dots, norm):

@@ -1,4 +1,4 @@
-"""Starting a flow from a checkpoint, and a network from the weights in one."""
+"""Starts a flow from a checkpoint, and a network from the weights in a checkpoint."""
 
 from miniapps.checkpoints import restart
 from miniapps.checkpoints.file import Checkpoint
@@ -15,7 +15,7 @@ from miniapps.untrusted.text import printable
 
 
 def load_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
-    """Take up the checkpoint of `output.restart`, verified again, for it may have changed. Collective."""
+    """Restore the checkpoint of `output.restart`, verified again, since it may have changed. Collective."""
     start, arrays = None, {}
     if ctx.rank == 0:
         path = ctx.config.output.restart
@@ -34,7 +34,7 @@ def load_checkpoint(ctx, blocks: Blocks, state: State, surrogate) -> None:
 
 
 def load_weights(ctx, surrogate) -> None:
-    """Take up the network in the checkpoint of `closure.weights`, verified again. Collective."""
+    """Restore the network from the checkpoint of `closure.weights`, verified again. Collective."""
     network = weights(verify_weights(ctx.config)) if ctx.rank == 0 else None
     surrogate.load(ctx.comm.bcast(network))
 
@@ -45,9 +45,9 @@ def check_restart(config, seed: int) -> None:
 
 
 def verify(path: str, config, seed: int) -> Checkpoint:
-    """The checkpoint `path` of the same problem and seed, at a step that this run has.
+    """Reads the checkpoint `path`; it must have the same problem and seed, and a step of this run.
 
-    Raises UsageError naming option, file and remedy; the trace is not looked at.
+    Raises UsageError with option, file and remedy. Does not read the trace.
     """
     need = (len(FIELDS) * config.grid.nx * config.grid.ny + 3 * parameters(config.closure.channels)) * 8
     remedy = "--steps" if config.time.until is None else "--until"
@@ -55,9 +55,9 @@ def verify(path: str, config, seed: int) -> Checkpoint:
 
 
 def verify_weights(config) -> Checkpoint:
-    """The checkpoint of `closure.weights`, whose network is of the same shape; the flow may be another.
+    """Reads the checkpoint of `closure.weights`; its network must have the same shape, its flow may differ.
 
-    Raises UsageError naming option, file and remedy.
+    Raises UsageError with option, file and remedy.
     """
     path = config.closure.weights
     checkpoint = restart.read_option("--weights", path, KIND)

@@ -15,7 +15,7 @@ from miniapps.runner.shares import Shares
 
 
 def run(ctx) -> Outcome:
-    """Run to `time.last`; collective. Raises RunError when the state is no longer finite."""
+    """Run to `time.last`; collective. Raises RunError if the state is not finite."""
     model = Model(ctx)
     _start(model)
     last, first = model.config.time.last, model.state.step + 1
@@ -31,7 +31,7 @@ def run(ctx) -> Outcome:
         if shares and step % model.config.output.checkpoint_every == 0 and step < last:
             counts = shares.decide()
             if counts:
-                model.deal(counts)
+                model.redistribute(counts)
     wall = time.perf_counter() - begin
     ctx.end_steps(last + 1)
     digests = []
@@ -40,7 +40,7 @@ def run(ctx) -> Outcome:
         weights = member.surrogate.parameters() if member.surrogate is not None else None
         digests.append(state_fingerprint(model.blocks, ctx.comm, member.state, weights))
     outcome = Outcome(_figures(model, last + 1 - first, wall), verify(model), together(digests))
-    model.free()  # not in a `finally`: it takes all ranks, and a rank that fails is alone
+    model.free()  # collective, so not in a `finally`: a rank that fails is alone
     return outcome
 
 

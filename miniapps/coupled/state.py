@@ -15,7 +15,7 @@ from miniapps.trace import fingerprint
 
 @dataclass
 class State:
-    """What a step starts from: everything that a checkpoint must hold for the same bits later."""
+    """The state before a step: all data from which a run continues with the same bits."""
 
     zeta: Any  # vorticity, (own blocks, by + 2 HALO, bx + 2 HALO) float64
     psi: Any  # streamfunction, likewise
@@ -36,9 +36,9 @@ class State:
 
 
 def state_fingerprint(blocks, comm, state: State, weights: np.ndarray | None) -> str:
-    """32 hex digits over vorticity and streamfunction by global block index, and the weights. Collective.
+    """The hash of vorticity and streamfunction by global block, and of the weights: 32 hex digits. Collective.
 
-    The same for any layout if the bits are; every rank returns it.
+    Equal bits give the same hash on any layout; every rank returns it.
     """
     zeta, psi = host(view(state.zeta, HALO)), host(view(state.psi, HALO))
     parts = [(int(block), fingerprint(zeta[k]) + fingerprint(psi[k])) for k, block in enumerate(blocks.own)]
@@ -50,7 +50,7 @@ def state_fingerprint(blocks, comm, state: State, weights: np.ndarray | None) ->
 
 
 def combined(parts: Iterable[bytes], weights: np.ndarray | None) -> str:
-    """The `state_fingerprint` from its `parts`: fingerprints of vorticity and streamfunction, block by block."""
+    """The `state_fingerprint` from its `parts`, the fingerprints of vorticity and streamfunction of each block."""
     hasher = hashlib.blake2b(digest_size=16)
     for part in parts:
         hasher.update(part)
@@ -60,7 +60,7 @@ def combined(parts: Iterable[bytes], weights: np.ndarray | None) -> str:
 
 
 def together(digests: list[str]) -> str:
-    """The fingerprint of an ensemble from those of its members; that of a single flow is its own."""
+    """The fingerprint of an ensemble from those of its members; a single flow keeps its own."""
     if len(digests) == 1:
         return digests[0]
     return hashlib.blake2b("".join(digests).encode(), digest_size=16).hexdigest()

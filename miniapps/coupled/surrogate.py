@@ -1,13 +1,13 @@
-"""A small convolutional network that stands in for the dynamic closure, trained while the flow runs.
+"""A small convolutional network that replaces the dynamic closure, trained while the flow runs.
 
-Input on the block plus 3 points: vorticity and strain rate, both divided by a vorticity scale; two 3 x 3
-convolutions and one 1 x 1, so the output, the coefficient C in (0, limit), lies on the block plus 1 point.
+The input on the block plus 3 points is vorticity and strain rate, both divided by a vorticity scale. Two 3 x 3
+convolutions and one 1 x 1 give the output, the coefficient C in (0, limit), on the block plus 1 point.
 
-Where the bits come from: a convolution's rounding depends on the shape of its whole batch. Evaluated block by
-block every call has the same shape on any layout; evaluated in one batch per rank (`batch="rank"`, the natural
-way) the bits follow the number of blocks per rank. A backend of `kernels.inference` with guarantee `layout` (`static`)
-gives a block the same bits in any batch, so that one call per rank does. On a GPU cuDNN may moreover pick algorithms
-that add by atomics, or round the inputs to TF32: `repeatable` forbids both.
+The rounding of a convolution depends on the shape of its whole batch. In calls per block every call has the same shape
+on any layout. In calls per rank (`batch="rank"`, the usual way) the bits depend on the number of blocks per rank. A
+backend of `kernels.inference` with guarantee `layout` (`static`) gives a block the same bits in any batch, so one call
+per rank suffices. On a GPU, cuDNN may choose algorithms with atomic additions, or round inputs to TF32: `repeatable`
+forbids both.
 """
 
 import contextlib
@@ -21,12 +21,12 @@ from miniapps.coupled.flow import strain, view
 from miniapps.coupled.network import shapes
 from miniapps.learning.optimisers import Adam
 
-START = -2.5  # logit of the first coefficient, as a part of the limit
+START = -2.5  # logit of the first coefficient divided by the limit
 
 
 @contextlib.contextmanager
 def repeatable_convolutions():
-    """Inside, cuDNN takes deterministic algorithms, chosen by shape and not by timing, and no TF32."""
+    """A context in which cuDNN uses deterministic algorithms, chosen by shape and not by timing, and no TF32."""
     cudnn = torch.backends.cudnn
     before = cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32
     cudnn.deterministic, cudnn.benchmark, cudnn.allow_tf32 = True, False, False
@@ -39,8 +39,8 @@ def repeatable_convolutions():
 class Surrogate:
     """The network and its optimiser; every rank holds the same bits of both.
 
-    Initial weights are drawn from Philox(seed) by NumPy (He et al. 2015), so
-    they do not depend on torch's generators; the last bias starts the coefficient near limit / 13, a usual value.
+    NumPy draws initial weights from Philox(seed) (He et al. 2015), independent of torch's generators; the last bias
+    starts the coefficient near limit / 13, a usual value.
     """
 
     def __init__(
@@ -71,7 +71,9 @@ class Surrogate:
         self.weights, self.steps, self.learning_rate = theta, 0, learning_rate
         self.adam = Adam([theta], reciprocal=True)
         self._compiled = compiled
-        self.inference: Any = None  # what a backend of `kernels.inference` made, called in place of torch
+        self.inference: Any = (
+            None  # the network of a backend of `kernels.inference`, called in place of torch
+        )
         self._load(theta)
 
     def parameters(self) -> np.ndarray:
@@ -99,10 +101,10 @@ class Surrogate:
             return out
 
     def gradients(self, inputs, target, weight) -> np.ndarray:
-        """Per-block gradients of the squared error of nu_e, float32 `(k, n)`; k = 1 if evaluated in one batch.
+        """The gradients of the squared error of nu_e per block, float32 `(k, n)`; k = 1 for one batch.
 
-        target: C of the physics; weight: |S|; both `(blocks, by + 2, bx + 2)` float64. The loss of a block is
-        the mean over its points of ((C - target) |S| / scale)^2.
+        target: C of the physics; weight: |S|; both `(blocks, by + 2, bx + 2)` float64. The loss of a block is the mean
+        over its points of ((C - target) |S| / scale)^2.
         """
         target = torch.from_dlpack(target).to(torch.float32)
         weight = torch.from_dlpack(weight).to(torch.float32) * (1.0 / self.scale)
@@ -116,17 +118,17 @@ class Surrogate:
         return torch.stack(gradients).cpu().numpy()
 
     def step(self, gradient) -> None:
-        """One optimiser step with the summed gradient, float32 (n,)."""
+        """Do one optimiser step with the summed gradient, float32 (n,)."""
         self.steps += 1
         self.adam.step([np.asarray(gradient, np.float32)], 1.0, self.learning_rate, self.steps)
         self._load(self.weights)
 
     def state(self) -> dict[str, np.ndarray]:
-        """What a checkpoint must hold for the same bits later: parameters and both moments, and the step count."""
+        """The arrays of a checkpoint: parameters, both moments, and the number of steps."""
         return {"theta": self.weights, "steps": np.array([self.steps]), **self._moments()}
 
     def load(self, state) -> None:
-        """Take up a `state()`."""
+        """Restore a `state()`."""
         self.weights[:] = state["theta"]
         for name, moment in self._moments().items():
             moment[:] = state[name]
@@ -139,7 +141,7 @@ class Surrogate:
         return {"first_moment": mean, "second_moment": square}
 
     def _load(self, theta) -> None:
-        """Hand the parameters, which the optimiser keeps in host memory, to the network."""
+        """Copy the parameters from the optimiser, in host memory, to the network."""
         self.theta = torch.tensor(theta, device=self.device, requires_grad=True)
         if self._compiled is not None:
             weights = {str(k): layer.numpy() for k, layer in enumerate(self._layers(self.theta.detach()))}

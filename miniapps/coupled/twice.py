@@ -1,5 +1,6 @@
-"""What other ranks compute again of a step of the flow, block by block (`--duplicate`): the closure, and the rate of
-each stage. Both are functions of a block's own fields, padded, and under `layout` their bits see nothing else."""
+"""The parts of a step of the flow that `--duplicate` verifies block by block: the closure, and the rate of each stage.
+
+Both are functions of a block's own padded fields, and under `layout` their bits depend on nothing else."""
 
 from collections.abc import Callable
 
@@ -7,7 +8,7 @@ import numpy as np
 
 
 def compare_closure(model, eddy: np.ndarray) -> None:
-    """nu_e (own blocks, by + 2, bx + 2) of the closure, which must not learn before this returns. Collective."""
+    """Verifies nu_e of the closure, `eddy` (own blocks, by + 2, bx + 2), before the network learns. Collective."""
     twice, state, closure = model.duplicates, model.state, model.member.closure
 
     def again(_, given):
@@ -18,7 +19,7 @@ def compare_closure(model, eddy: np.ndarray) -> None:
 
 
 def compare_rate(model, stage: int, terms: Callable, eddy: np.ndarray | None, *results: np.ndarray) -> None:
-    """`results`, each (own blocks, by, bx), of terms(zeta, psi, force, eddy) in a stage. Collective."""
+    """Verifies the `results` of terms(zeta, psi, force, eddy) in a stage, each (own blocks, by, bx). Collective."""
     twice, state = model.duplicates, model.state
     inputs = [state.zeta, state.psi, model.force, *([] if eddy is None else [eddy])]
 
@@ -29,6 +30,6 @@ def compare_rate(model, stage: int, terms: Callable, eddy: np.ndarray | None, *r
 
 
 def _drawn(model, *results: np.ndarray) -> list[list[np.ndarray]]:
-    """What `results` have of the blocks that another rank computes again."""
+    """The parts of `results` in the blocks that another rank verifies."""
     places = [model.blocks.index(block) for block in model.duplicates.own]
     return [[result[k] for result in results] for k in places]

@@ -1,4 +1,4 @@
-"""What can be refused before a run creates anything."""
+"""Checks the configuration before a run creates anything."""
 
 import importlib.util
 from math import isqrt
@@ -16,14 +16,13 @@ from miniapps.system.resources import Need
 
 
 def complete(config, options, size: int) -> None:
-    """Write back how the network is called, which the guarantee decides where no option does, and how often the state
-    is rounded."""
+    """Fill in the calls of the network, by the guarantee unless an option decides, and the interval of roundings."""
     checkpoints.complete(config.output)
     config.closure.batch = closure_batch(config, options)
 
 
 def validate(config, options, size: int) -> None:
-    """Raises UsageError, BlocksError or ChoiceError naming the option, its allowed values and the remedy."""
+    """Raises UsageError, BlocksError or ChoiceError, with the option, its allowed values and the remedy."""
     grid, closure = config.grid, config.closure
     Blocks(grid.ny, grid.nx, grid.by, grid.bx, size)
     for name, points in (("grid.bx", grid.bx), ("grid.by", grid.by)):
@@ -48,8 +47,8 @@ def validate(config, options, size: int) -> None:
         _ensemble(config)
         if options.duplicate:
             raise UsageError(
-                f"--duplicate {options.duplicate:g} with --ensemble {config.flow.ensemble}: blocks of one flow are "
-                "computed twice; run the members alone"
+                f"--duplicate {options.duplicate:g} with --ensemble {config.flow.ensemble}: only blocks of a single flow "
+                "can be computed twice; run each member alone"
             )
     inference_variant(config, options)
     if closure.kind in NETWORKS and options.device == "cuda":
@@ -58,15 +57,15 @@ def validate(config, options, size: int) -> None:
     if config.time.last > steps:
         raise UsageError(
             f"--until {config.time.last}: this problem has {steps} steps (time.steps); choose 0 to {steps}, or raise "
-            "--steps, which is another problem"
+            "--steps"
         )
     if config.output.restart:
         check_restart(config, options.seed)
     if closure.weights:
         if closure.kind not in NETWORKS:
             raise UsageError(
-                f"--weights {closure.weights}: --closure {closure.kind} has no network to take them; "
-                "choose --closure surrogate or online"
+                f"--weights {closure.weights}: --closure {closure.kind} has no network; choose --closure surrogate or "
+                "online"
             )
         verify_weights(config)
 
@@ -76,7 +75,7 @@ def _ensemble(config) -> None:
     if config.flow.initial != "random" and config.closure.kind not in NETWORKS:
         raise UsageError(
             f"--ensemble {count}: all members would be equal, since flow.initial = {config.flow.initial} and closure "
-            f"{config.closure.kind} draw nothing by their seeds; choose --set flow.initial=random"
+            f"{config.closure.kind} do not depend on the seed; choose --set flow.initial=random"
         )
     files = {
         "--checkpoint-every": output.checkpoint_every,
@@ -85,19 +84,18 @@ def _ensemble(config) -> None:
     }
     if asked := [name for name, value in files.items() if value]:
         raise UsageError(
-            f"--ensemble {count} with {asked[0]}: files hold one flow; a member has the bits of a run of its own with "
-            "--seed SEED + member, so run that one alone"
+            f"--ensemble {count} with {asked[0]}: files hold one flow; run the member alone, with --seed SEED + member, "
+            "which gives the same bits"
         )
 
 
-# Bytes of memory, as measured at the peak: of a point, of one in a block with its halo, of a point and channel of the
-# network where it computes many blocks at once, of a block in the lists that every rank keeps, of a point of the
-# coarsest grid, which every rank holds whole.
+# Measured peak bytes: of a point; of a point in a block with its halo; of a point and channel of the network in a call
+# for many blocks; of a block in the lists of every rank; of a point of the coarsest grid, which every rank holds whole.
 POINT, PADDED, CHANNEL, LISTED, COARSEST = 83, 108, 30, 20, 60
 
 
 def targets(config, options, size: int) -> Targets:
-    """Every kind strikes the blocks of all members; random numbers only where the initial state is drawn."""
+    """The targets of faults: blocks of all members; seeds only if the initial state is drawn."""
     grid = config.grid
     count = Blocks(grid.ny, grid.nx, grid.by, grid.bx, size).count * config.flow.ensemble
 
@@ -113,12 +111,12 @@ def targets(config, options, size: int) -> Targets:
 
 
 def memory(config, options, size: int) -> Need:
-    """What a rank with the most blocks will need."""
+    """The memory of a rank with the most blocks."""
     grid, closure = config.grid, config.closure
     points = grid.bx * grid.by
     count = (grid.nx // grid.bx) * (grid.ny // grid.by)
     each = POINT * points + PADDED * (grid.bx + 2 * HALO) * (grid.by + 2 * HALO)
-    each *= config.flow.ensemble  # more than it takes: what helps a solve is there once
+    each *= config.flow.ensemble  # an upper bound: members share the solver's fields
     network = CHANNEL * closure.channels * points if closure.kind in NETWORKS else 0
     if closure_batch(config, options) == "rank":
         each, network = each + network, 0

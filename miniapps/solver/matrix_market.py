@@ -74,8 +74,8 @@ def vector_header(path: Path) -> Text:
         layout, field, symmetry = _banner(path, file)
         if layout != "array" or symmetry != "general":
             raise FileError(
-                f"{path}, line 1: '{layout} {field} {symmetry}' is not a vector; 'array real general' is needed: write it "
-                "with scipy.io.mmwrite(path, vector.reshape(-1, 1))"
+                f"{path}, line 1: '{layout} {field} {symmetry}' is not a vector; 'array real general' is needed: write "
+                "it with scipy.io.mmwrite(path, vector.reshape(-1, 1))"
             )
         rows, columns = _sizes(path, file, ("rows", "columns"))
         if columns != 1:

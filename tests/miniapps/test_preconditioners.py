@@ -375,5 +375,5 @@ def test_wrong_choices_are_refused_with_what_there_is():
         problem.make("chebyshev", degree=0)
     with pytest.raises(PreconditionerError, match="ratio = 1"):
         problem.make("chebyshev", ratio=1.0)
-    with pytest.raises(PreconditionerError, match="has no kernel for the GPU; choose jacobi"):
+    with pytest.raises(PreconditionerError, match="has no GPU kernel; choose jacobi"):
         make("block-jacobi", problem.matrix, backend="cupy")

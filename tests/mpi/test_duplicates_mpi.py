@@ -67,7 +67,7 @@ def test_a_fault_in_a_block_that_was_not_drawn_is_not_seen(tmp_path):
     [
         ("coupled", 1, [], "there is one; start 2 or more"),
         ("coupled", 2, ["--guarantee", "run"], "choose --guarantee layout"),
-        ("coupled", 2, ["--ensemble", "2"], "run the members alone"),
+        ("coupled", 2, ["--ensemble", "2"], "run each member alone"),
         ("training", 2, ["--guarantee", "none"], "choose --guarantee layout"),
         ("coupled", 2, ["--duplicate", "1.5"], "duplicate.*1.5"),
     ],
