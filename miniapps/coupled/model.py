@@ -418,6 +418,6 @@ class Model:
         if len(self.members) > 1:
             where = f"member {self.member.number}: {where}"
         raise RunError(
-            f"step {step}: {where} is not finite; the trace holds all earlier steps. If no fault was injected, the step "
-            "is too long: lower time.cfl, or raise flow.viscosity"
+            f"step {step}: {where} is not finite; the trace holds all earlier steps. If no fault was injected, the "
+            "step is too long: lower time.cfl, or raise flow.viscosity"
         )

@@ -2,9 +2,9 @@
 
 The subgrid flux of vorticity is modelled as -nu_e grad(zeta), nu_e = C h^2 |S|. C comes from the Germano
 identity (Germano et al., Phys. Fluids A 3, 1991) in Lilly's least-squares form (Phys. Fluids A 4, 1992), here
-over a whole family of test filters: one filter gives a noisy C, eight give a usable one at eight times the cost.
+over a family of test filters: one filter gives a noisy C, eight give a usable C at eight times the cost.
 
-Element-wise arithmetic over an array module, like `flow`: the bits of a point depend on its neighbourhood alone.
+Element-wise arithmetic over an array module, like `flow`, so the bits of a point depend only on its neighbourhood.
 """
 
 from miniapps.coupled.flow import gradient, strain, view

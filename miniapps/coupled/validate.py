@@ -47,8 +47,8 @@ def validate(config, options, size: int) -> None:
         _ensemble(config)
         if options.duplicate:
             raise UsageError(
-                f"--duplicate {options.duplicate:g} with --ensemble {config.flow.ensemble}: only blocks of a single flow "
-                "can be computed twice; run each member alone"
+                f"--duplicate {options.duplicate:g} with --ensemble {config.flow.ensemble}: only blocks of a single "
+                "flow can be computed twice; run each member alone"
             )
     inference_variant(config, options)
     if closure.kind in NETWORKS and options.device == "cuda":
@@ -84,8 +84,8 @@ def _ensemble(config) -> None:
     }
     if asked := [name for name, value in files.items() if value]:
         raise UsageError(
-            f"--ensemble {count} with {asked[0]}: files hold one flow; run the member alone, with --seed SEED + member, "
-            "which gives the same bits"
+            f"--ensemble {count} with {asked[0]}: files hold one flow; run the member alone, with "
+            "--seed SEED + member, which gives the same bits"
         )
 
 

@@ -1,1 +1,1 @@
-"""What applications that learn share: samples, gradients, optimisers, the course of steps. It knows no model."""
+"""The common parts of learning applications: samples, gradients, optimisers, the course of steps. Contains no model."""

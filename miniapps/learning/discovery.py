@@ -1,4 +1,4 @@
-"""Models are found, not listed: a module of a package that defines MODEL is one, and brings the options it hears."""
+"""Finds models: every module of a package that defines MODEL, with its options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from miniapps.runner.config import option, options
 
 @cache
 def names(package: str) -> tuple[str, ...]:
-    """The names of the models in a package, in alphabetical order; none is imported."""
+    """The names of the models in a package, in alphabetical order. Imports none of them."""
     modules = {
         file.name.removesuffix(".py"): file for file in files(package).iterdir() if file.name.endswith(".py")
     }
@@ -36,9 +36,9 @@ def section_of(
     beside: type | None = None,
     instead: Callable[[], dict[str, str]] | None = None,
 ) -> type:
-    """The section `Model` of a configuration, a dataclass of `module`: the option `name`, and every option that one of
-    the models hears. `found`: the models by name, with a dataclass OPTIONS each; `beside`: a dataclass of options that
-    belong to the application. TypeError where two models mean other things by one name."""
+    """The section `Model` of a configuration, a dataclass of `module`: the option `name`, and the options of all
+    models. `found`: the models by name, each with a dataclass OPTIONS; `beside`: a dataclass of the application's own
+    options. Raises TypeError if two models declare an option differently."""
     said = "; ".join(f"{name}: {_first_line(model)}" for name, model in found.items())
     named = option(default, help=said, choices=tuple(found), flag="--model", instead=instead)
     made: list[Any] = [("name", str, named)]
@@ -48,7 +48,7 @@ def section_of(
             first, known = declared.setdefault(field.name, (kind, field))
             if (first, known.default, known.metadata) != (kind, field.default, field.metadata):
                 raise TypeError(
-                    f"model.{field.name}: {name} declares it unlike another model; let it take that one"
+                    f"model.{field.name}: {name} and another model declare it differently; declare it once"
                 )
     for key, (kind, field) in declared.items():
         hear = _hear(found, key)
@@ -61,18 +61,18 @@ def section_of(
 
 
 def require_heard(section: Any, found: Mapping[str, Any]) -> None:
-    """Raise UsageError for an option of the section `Model` that is given, and that its model does not hear."""
+    """Raise UsageError for a given option of the section `Model` that its model does not have."""
     for field in dataclasses.fields(section):
         hear = _hear(found, field.name)
         if hear and section.name not in hear and getattr(section, field.name) != field.default:
             raise UsageError(
-                f"model.{field.name}: --model {section.name} has none; leave it out, or choose --model "
+                f"model.{field.name}: --model {section.name} has no such option; leave it out, or choose --model "
                 f"{' or '.join(hear)}"
             )
 
 
 def require_data(config: Any, fits: Mapping[str, Sequence[str]]) -> None:
-    """Raise UsageError for samples that the model of a configuration cannot learn; `fits`: by model those it can."""
+    """Raise UsageError for data that the model of a configuration cannot learn; `fits`: the possible data by model."""
     name, data = config.model.name, config.data.name
     if data not in fits[name]:
         others = [f"--model {other}" for other, can in fits.items() if data in can]
@@ -83,7 +83,7 @@ def require_data(config: Any, fits: Mapping[str, Sequence[str]]) -> None:
 
 
 def elsewhere(application: str) -> dict[str, str]:
-    """{model of another application: what to say to who asks `application` for it}."""
+    """{model of another application: message for a user who requests it from `application`}."""
     found = {}
     for other in applications.names():
         if other == application:
@@ -107,7 +107,7 @@ def _options(of: type | None) -> list[tuple[Any, dataclasses.Field]]:
 
 
 def _hear(found: Mapping[str, Any], option: str) -> list[str]:
-    """The models that hear an option."""
+    """The models that have an option."""
     return [
         name
         for name, model in found.items()
@@ -116,5 +116,5 @@ def _hear(found: Mapping[str, Any], option: str) -> list[str]:
 
 
 def _first_line(model: Any) -> str:
-    """What a model is."""
+    """The description of a model, for the help."""
     return (type(model).__doc__ or "").partition("\n")[0].rstrip(".")

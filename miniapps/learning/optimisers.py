@@ -1,9 +1,9 @@
-"""Momentum SGD (Sutskever et al. 2013, in torch's form) and Adam (Kingma & Ba, arXiv 1412.6980, algorithm 1) by NumPy:
-every rank updates alike, without reductions.
+"""Momentum SGD (Sutskever et al. 2013, in torch's form) and Adam (Kingma & Ba, arXiv 1412.6980, algorithm 1) by NumPy.
+Every rank does the same update, without reductions.
 
-Not torch's: importing torch.optim loads torch's compiler, which costs every rank 1.6 s and 70 MB, and its foreach and
-fused forms regroup elements and may contract a product and a sum. Here each element goes through the same correctly
-rounded operations on every rank and every kind of processor.
+They replace torch.optim, whose import loads torch's compiler and costs every rank 1.6 s and 70 MB. Its foreach and
+fused forms regroup elements and may contract a product and a sum. Here each element has the same correctly rounded
+operations on every rank and every kind of processor.
 """
 
 from collections.abc import Sequence
@@ -12,9 +12,9 @@ import numpy as np
 
 
 class MomentumSGD:
-    """The optimiser's state beside `weights`, float32 arrays, which `step` changes in place.
+    """The optimiser of `weights`, float32 arrays, which `step` changes in place.
 
-    `states`: {name: an array for each weight}, what a checkpoint holds beside the weights.
+    `states`: {name: an array for each weight}, the arrays of a checkpoint beside the weights.
     """
 
     NAMES = ("velocity",)  # of `states`
@@ -36,15 +36,15 @@ class MomentumSGD:
 
 
 class Adam:
-    """As MomentumSGD; `states` are the running means of gradients and of their squares.
+    """Adam, with the interface of MomentumSGD; `states`: the running means of gradients and of their squares.
 
-    `reciprocal`: the root of the mean of squares is multiplied by 1 / sqrt(1 - 0.999^number), not divided by
-    sqrt(1 - 0.999^number). The roundings differ: `coupled` has the former, `training` the latter, and the weights in
-    their checkpoints came from these.
+    `reciprocal`: multiplies the root of the mean of squares by 1 / sqrt(1 - 0.999^number) instead of dividing it by
+    sqrt(1 - 0.999^number). The roundings differ: `coupled` multiplies and `training` divides, and their checkpoints
+    depend on it.
     """
 
     NAMES = ("mean", "square")
-    KEPT = np.float32(0.9), np.float32(0.999)  # of both means, at every step
+    KEPT = np.float32(0.9), np.float32(0.999)  # decay factors of both means per step
     LEAST = np.float32(1e-8)
 
     def __init__(self, weights: Sequence[np.ndarray], decay: float = 0.0, reciprocal: bool = False):
@@ -52,8 +52,8 @@ class Adam:
         self.states = {name: [np.zeros_like(array) for array in weights] for name in self.NAMES}
 
     def step(self, gradients: Sequence[np.ndarray], scale: float, rate: float, number: int) -> None:
-        """The step of that `number`, from 1: w = w - rate m' / (sqrt(s') + 1e-8), m' and s' the means of g = scale g +
-        decay w and of g^2, divided by what they have seen: 1 - 0.9^number, 1 - 0.999^number."""
+        """Do step `number`, from 1: w = w - rate m' / (sqrt(s') + 1e-8). m' and s' are the means of g = scale g + decay
+        w and of g^2, divided by 1 - 0.9^number and 1 - 0.999^number."""
         one, factor = np.float32(1), np.float32(scale)
         first, second = self.KEPT
         # 1 - 0.999^number in double: in single it loses three digits at the start.
@@ -74,12 +74,12 @@ class Adam:
 
 
 def state_of(optimiser: MomentumSGD | Adam) -> list[Sequence[np.ndarray]]:
-    """What changes from step to step, not copied: the weights, then each of `states`."""
+    """The arrays that change from step to step, not copied: the weights, then each of `states`."""
     return [optimiser.weights, *optimiser.states.values()]
 
 
 def restore(optimiser: MomentumSGD | Adam, arrays: Sequence[Sequence[np.ndarray]]) -> None:
-    """Go on from what `state_of` gave, or a copy of it."""
+    """Restore what `state_of` returned, or a copy of it."""
     for own, given in zip(state_of(optimiser), arrays, strict=True):
         for array, values in zip(own, given, strict=True):
             array[...] = values
@@ -89,14 +89,14 @@ OPTIMISERS: dict[str, type[MomentumSGD] | type[Adam]] = {"momentum": MomentumSGD
 
 
 def optimiser(steps, weights: Sequence[np.ndarray]) -> MomentumSGD | Adam:
-    """That of the options `steps`, a `course.options.Steps`."""
+    """The optimiser for the options `steps`, a `course.options.Steps`."""
     if steps.optimiser == "adam":
         return Adam(weights, steps.decay)
     return MomentumSGD(weights, steps.momentum, steps.decay)
 
 
 def rate_at(step: int, steps: int, rate: float, optimiser: str = "momentum") -> float:
-    """The learning rate of `step`, from 1 to `steps`: rate (1 - t/T)^2 with t steps done; of Adam always `rate`."""
+    """The learning rate of `step`, from 1 to `steps`: rate (1 - t/T)^2 with t finished steps; for Adam `rate`."""
     if optimiser == "adam":
         return rate
     left = 1.0 - (step - 1) / steps

@@ -1,4 +1,4 @@
-"""Random numbers by purpose: each is keyed by its seed and by what it is drawn for, so that no draw moves another."""
+"""Random numbers keyed by seed and purpose, so that draws for one purpose do not change others."""
 
 import numpy as np
 
@@ -6,5 +6,6 @@ INIT, ORDER, DROPOUT, BLOBS, ARRIVAL, REQUESTS, NEIGHBOURS, ANSWERS, MASK, NOISE
 
 
 def generator(seed: int, purpose: int, first: int = 0, second: int = 0) -> np.random.Generator:
-    """Philox keyed by (seed, purpose) whose counter begins at (first, second): those of other numbers never meet."""
+    """Philox keyed by (seed, purpose) with a counter from (first, second) on; streams of other numbers never
+    overlap."""
     return np.random.Generator(np.random.Philox(key=[seed, purpose], counter=[0, 0, first, second]))

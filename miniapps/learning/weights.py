@@ -1,4 +1,4 @@
-"""Weights: how they begin, and what of them a trace has."""
+"""Weights: initial values, and their records in a trace."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from miniapps.trace import fingerprint
 
 
 def initial(shapes: dict[str, tuple[int, ...]], seed: int) -> list[np.ndarray]:
-    """Initial weights float32, normal with variance 2 / fan in (He et al. 2015); biases 0. By NumPy, so that they do
-    not depend on torch's generators."""
+    """Initial weights, float32: normal with variance 2 / fan in (He et al. 2015), biases 0. NumPy draws them,
+    independent of torch's generators."""
     arrays = []
     for number, shape in enumerate(shapes.values()):
         draw = generator(seed, INIT, number).standard_normal(shape, np.float32) if len(shape) > 1 else None
@@ -25,16 +25,16 @@ def initial(shapes: dict[str, tuple[int, ...]], seed: int) -> list[np.ndarray]:
 
 
 def fingerprints(weights: Sequence[np.ndarray], hashed: str = "xxh3") -> list[bytes]:
-    """Of each tensor."""
+    """The fingerprint of each tensor."""
     return [fingerprint(array, hashed) for array in weights]
 
 
 def combined(prints: Iterable[bytes]) -> str:
-    """32 hex digits over the fingerprints of all weights and biases, in the order of the model."""
+    """The hash of the fingerprints of all weights and biases, in the order of the model: 32 hex digits."""
     return hashlib.blake2b(b"".join(prints), digest_size=16).hexdigest()
 
 
 def sampled(x: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places of `count` evenly spaced elements of `x` (n,), all where there are no more, and these as float64."""
+    """The places of `count` evenly spaced elements of `x` (n,), at most all, and these elements as float64."""
     places = np.linspace(0, len(x) - 1, min(count, len(x))).astype(int)
     return places, x[places].astype(np.float64)

@@ -69,13 +69,13 @@ def test_what_a_model_does_not_hear_is_refused_where_it_is_given():
     require_heard(made("two", 4, 3), found)
     require_heard(made("one", 3, 2), found)
     with pytest.raises(
-        UsageError, match=r"model.depth: --model one has none; leave it out, or choose --model two"
+        UsageError, match=r"model.depth: --model one has no such option; leave it out, or choose --model two"
     ):
         require_heard(made("one", 4, 3), found)
 
 
 def test_one_name_for_two_options_is_an_error_of_whoever_wrote_it():
-    with pytest.raises(TypeError, match=r"model.width: three declares it unlike another model"):
+    with pytest.raises(TypeError, match=r"model.width: three and another model declare it differently"):
         section_of({"one": One(), "three": Three()}, __name__, "one")
 
 
@@ -129,5 +129,5 @@ def test_options_that_are_not_stated_are_refused():
     given = drawn(random.Random(2), known)
     given |= {"training.batch": 64, "training.micro": 8}
     del given["embeddings.rows"]
-    with pytest.raises(Refused, match=r"here: it does not state embeddings.rows"):
+    with pytest.raises(Refused, match=r"here: it lacks embeddings.rows"):
         OF_TABLES.kind.shapes(given, "here")

@@ -373,7 +373,7 @@ def launched(out, *more):
     (["--deck=dlrm-zipf"], "dlrm is an application of its own: python -m miniapps.dlrm"),
     (["--model=dlrm"], "it is an application of its own: python -m miniapps.dlrm"),
     (["--model=gpt"], "another application has it: python -m miniapps.mesh --model gpt"),
-    (["--set=model.channels=4"], "model.channels: --model mlp has none; leave it out, or choose --model cnn"),
+    (["--set=model.channels=4"], "model.channels: --model mlp has no such option; leave it out, or choose --model cnn"),
     (["--data=cora"], "--model mlp cannot learn --data cora; choose --model graphsage, or --data fashion"),
 ])  # fmt: skip
 def test_what_cannot_be_run_is_refused_before_anything_is_created(tmp_path, capsys, options, message):

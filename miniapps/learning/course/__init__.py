@@ -1,1 +1,1 @@
-"""The course of steps that every learner takes: its options, what it asks of a trainer, checkpoints."""
+"""The course of steps of every learner: options, the interface of a trainer, checkpoints."""

@@ -1,4 +1,4 @@
-"""What a checkpoint of a learner holds: weights, what optimiser and others keep, and at which step."""
+"""Checkpoints of a learner: weights, states of the optimiser and others, and the step."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ Expected = dict[str, tuple[str, tuple[int, ...]]]  # {name: (dtype, shape)}
 
 @dataclass(frozen=True)
 class Held:
-    """What decides which arrays a checkpoint holds: a configuration, and what is stated beside it."""
+    """The data that decide the arrays in a checkpoint: a configuration, and further statements in `more`."""
 
     config: Any
     more: dict[str, Any]
 
     def prefixes(self) -> list[str]:
-        """Of the names of the arrays that each tensor has: its weights, and what the optimiser keeps."""
+        """The prefixes of a tensor's arrays: for its weights, and for each state of the optimiser."""
         return [WEIGHTS, *(f"{name}." for name in OPTIMISERS[self.config.training.optimiser].NAMES)]
 
 
 class Holding(ABC):
-    """What the checkpoints of the application `app` hold; `config`: the class of its configuration. All that follows
-    from a configuration is told by functions of it, for one may come from a file."""
+    """The contents of the checkpoints of the application `app`; `config`: the class of its configuration. Methods get
+    the configuration as an argument, because it may come from a file."""
 
     def __init__(self, app: str, config: type):
         self.kind = Kind(
@@ -49,7 +49,7 @@ class Holding(ABC):
         self._config = config
 
     def require(self, config) -> None:
-        """Raise UsageError or ChoiceError for options that do not fit each other, so that there is no such problem."""
+        """Raise UsageError or ChoiceError for contradicting options, which define no problem."""
         require_cut(config.training)
 
     @abstractmethod
@@ -57,33 +57,33 @@ class Holding(ABC):
         """{name: shape} of weights and biases."""
 
     def buffers(self, config) -> Expected:
-        """Of what else changes from step to step."""
+        """Names, dtypes and shapes of further arrays that change from step to step."""
         return {}
 
     def blocks(self, config, arrays: Arrays) -> dict[str, list[np.ndarray]]:
-        """{name in the trace: blocks} of what is recorded beside `weights`; `arrays`: the buffers, by name."""
+        """{name in the trace: blocks} of records beside `weights`; `arrays`: the buffers, by name."""
         return {}
 
     def described(self, config, options, size: int) -> dict[str, Any]:
-        """What is stated beside the options of the problem, flat."""
+        """Further statements in a checkpoint beside the options of the problem, flat."""
         return {}
 
     def kept(self, held: Held) -> Expected:
-        """The arrays that follow from what is `described`, or Refused."""
+        """The arrays that follow from `described`. Raises Refused."""
         return {}
 
     def gathered(self, trainer, held: Held) -> Arrays:
-        """These arrays, on rank 0. Collective."""
+        """The arrays of `kept`, on rank 0. Collective."""
         return {}
 
     def restored(self, trainer, held: Held, arrays: Arrays | None) -> None:
-        """Go on from these arrays, which rank 0 has. Collective."""
+        """Restore the arrays of `kept`, which rank 0 passes. Collective."""
         return
 
     # ---- of a run
 
     def save(self, trainer: Trainer, step: int) -> None:
-        """Write RUN/checkpoints/repeat-R-step-S.h5, for any number of ranks; rank 0 writes. Collective."""
+        """Writes RUN/checkpoints/repeat-R-step-S.h5, for any number of ranks; rank 0 writes. Collective."""
         held = self._own(trainer)
         arrays = self.gathered(trainer, held)
         for prefix, kept in zip(held.prefixes(), trainer.state(), strict=True):
@@ -93,7 +93,7 @@ class Holding(ABC):
         file.write(trainer.ctx, self.kind, step, self._problem(trainer.config) | held.more, arrays)
 
     def load(self, trainer: Trainer) -> int:
-        """Take up the checkpoint of `output.restart`, verified again, for it may have changed; the step that it is of.
+        """Restores the checkpoint of `output.restart`, verified again, since it may have changed; returns its step.
         Collective."""
         ctx, config = trainer.ctx, trainer.config
         held, step, before, arrays = self._own(trainer), -1, "", None
@@ -113,13 +113,12 @@ class Holding(ABC):
         return step
 
     def check(self, config, options, size: int) -> None:
-        """Raise UsageError unless this run can continue from the checkpoint of `output.restart`, where it asks for
-        one."""
+        """Raise UsageError unless this run can continue from the checkpoint of `output.restart`, if it has one."""
         if config.output.restart:
             restart.compare_with_trace(config.output.restart, self.verify(config, options, size))
 
     def verify(self, config, options, size: int) -> Checkpoint:
-        """The checkpoint of `output.restart`, of the same problem and seed, at a step that this run has."""
+        """Reads the checkpoint of `output.restart`; it must have the same problem and seed, and a step of this run."""
         held = Held(config, self.described(config, options, size))
         need = 4 * sum(prod(shape) for _, shape in self._expected(held).values())
         problem = self._problem(config) | held.more
@@ -138,21 +137,21 @@ class Holding(ABC):
         return of_role(known, effective(known, config), "problem")
 
     def _held(self, given: dict[str, Any], where: str) -> Held:
-        """The configuration that the options of a checkpoint state. Raises Refused."""
+        """The configuration from the options in a checkpoint. Raises Refused."""
         known = {option.key: option for option in options(self._config) if option.role == "problem"}
         if missing := [key for key in known if key not in given]:
-            raise Refused(f"{where}: it does not state {missing[0]}; it is none of ours: leave it out")
+            raise Refused(f"{where}: it lacks {missing[0]}; this program did not write it: leave it out")
         try:
             config = build(
                 self._config, {key: convert(o, given[key], "its options") for key, o in known.items()}
             )
             self.require(config)
         except (UsageError, ChoiceError) as error:
-            raise Refused(f"{where}: {error}; it is none of ours: leave it out") from None
+            raise Refused(f"{where}: {error}; this program did not write it: leave it out") from None
         return Held(config, {key: value for key, value in given.items() if key not in known})
 
     def _state(self, held: Held) -> Expected:
-        """Of weights, what the optimiser keeps, and buffers."""
+        """Names, dtypes and shapes of weights, states of the optimiser, and buffers."""
         tensors = self.tensors(held.config).items()
         kept: Expected = {
             f"{prefix}{name}": ("float32", shape) for prefix in held.prefixes() for name, shape in tensors
@@ -163,7 +162,7 @@ class Holding(ABC):
         return self._state(held) | self.kept(held)
 
     def _check(self, head: Head, held: Held, arrays: Arrays, where: str) -> None:
-        """Any finite numbers are a state."""
+        """Accepts any finite numbers."""
         return
 
     def _prints(self, held: Held, arrays: Arrays, hashed: str = "xxh3") -> dict[str, list[bytes]]:
@@ -177,7 +176,7 @@ class Holding(ABC):
 
 
 def _shared(comm, arrays: Arrays | None, name: str, dtype: str, shape: tuple[int, ...]) -> np.ndarray:
-    """Rank 0's array of that name on every rank."""
+    """Rank 0's array `name` on every rank."""
     array = np.empty(shape, dtype) if arrays is None else np.ascontiguousarray(arrays[name])
     comm.Bcast(array)
     return array

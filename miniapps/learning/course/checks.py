@@ -1,4 +1,4 @@
-"""What any learner can be refused for before a run creates anything, and what is written back into its options."""
+"""Checks and completes the options of every learner before a run creates anything."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ WORDS = 32  # bits of a float32
 
 
 def complete_seeds(seeds: Any, seed: int) -> None:
-    """Write back the seeds that follow from that of the run."""
+    """Set missing seeds to the seed of the run."""
     for name, value in vars(seeds).items():
         if value is None:
             setattr(seeds, name, seed)
 
 
 def complete_data(data: Any, usual: str) -> None:
-    """Write back what is learned from where no option says it: `usual`, which comes with this suite."""
+    """Set `auto` data to `usual`, which comes with this suite."""
     if data.name == AUTO:
         data.name = usual
 
 
 def complete_batch(training: Any, count: int) -> None:
-    """Write back a batch of whole micro-batches where the usual one is larger than all `count` samples."""
+    """Reduce the default batch to whole micro-batches if there are fewer samples, `count`."""
     if training.batch == Steps().batch > count >= training.micro:
         training.batch = count // training.micro * training.micro
 
 
 def calls(config: Any, options: Any) -> str:
-    """How the network is called: "rank" or "block". Raises ChoiceError if that is below the guarantee."""
+    """The calls of the network: one per "rank" or per "block". Raises ChoiceError if this is below the guarantee."""
     asked, policy = config.training.calls, options.policy
     if asked == "rank" and policy.per_block:
         raise ChoiceError(
@@ -44,19 +44,19 @@ def calls(config: Any, options: Any) -> str:
 
 
 def validate(config: Any, options: Any, name: str) -> None:
-    """Raise UsageError for steps, or a machine, that no learner can have; `name`: of the application."""
+    """Raise UsageError for impossible steps, and without torch; `name`: of the application."""
     training = config.training
     if importlib.util.find_spec("torch") is None:
         raise UsageError(f"{name} needs torch, which is not installed; pip install torch")
     if training.last > training.steps:
         raise UsageError(
             f"--until {training.last}: this problem has {training.steps} steps (training.steps); choose 0 to "
-            f"{training.steps}, or raise --steps, which is another problem"
+            f"{training.steps}, or raise --steps"
         )
 
 
 def require_cut(training: Any) -> None:
-    """Raise UsageError for a batch that micro-batches do not fill."""
+    """Raise UsageError unless micro-batches divide the batch."""
     if training.batch % training.micro:
         raise UsageError(
             f"training.batch = {training.batch} samples cannot be cut into micro-batches of {training.micro}; choose a "
@@ -74,7 +74,7 @@ def require_samples(config: Any, count: int) -> None:
 
 
 def require_blocks(training: Any, size: int) -> None:
-    """Raise UsageError where a rank would have no micro-batch."""
+    """Raise UsageError for more ranks than micro-batches."""
     if size > training.blocks:
         raise UsageError(
             f"{size} ranks for {training.blocks} micro-batches of {training.micro} samples: every rank needs at least "
@@ -83,14 +83,14 @@ def require_blocks(training: Any, size: int) -> None:
 
 
 def require_clock(options: Any, option: str, name: str) -> None:
-    """Raise UsageError where a clock decides, as `option` asks for, and nobody has promised what it says; `name`: of
-    the choices that a run to be replayed has of it."""
+    """Raise ChoiceError if `option` lets a clock decide under a guarantee, and UsageError if a replayed run lacks its
+    choices, called `name`."""
     from miniapps.runner import replay
 
     if options.replay is None:
         if options.guarantee != "none":
             raise ChoiceError(
-                f"{option} decides by a clock, which meets guarantee none, below {options.guarantee}; record a run "
+                f"{option} decides by a clock and so meets only guarantee none, below {options.guarantee}; record a run "
                 "with --guarantee none, and repeat its choices with --replay RUN"
             )
     elif not any(key[2] == name for key in replay.read(options.replay).choices):
@@ -100,5 +100,5 @@ def require_clock(options: Any, option: str, name: str) -> None:
 
 
 def tensors_struck(fault: Fault, sizes: list[int]) -> Struck:
-    """What a fault strikes of tensors of so many numbers: it spoils numbers of the state, or nothing."""
+    """The targets of a fault in tensors with these numbers of elements; none for faults outside the state."""
     return Struck(0) if fault.kind not in ("nan", "bitflip") else Struck(len(sizes), sizes.__getitem__, WORDS)

@@ -24,10 +24,10 @@ def run(
     target: float = 0.0,
     shares: Shares | None = None,
 ) -> Outcome:
-    """Run to `training.last`, or until the course is over; collective. Raises RunError when a gradient is not finite.
+    """Run to `training.last`, or to the end of the course; collective. Raises RunError if a gradient is not finite.
 
-    `course(trainer, position)` says which steps there are, `holding` what checkpoints hold; `target`: an accuracy whose
-    time is reported, 0 for none; `shares`: what deals micro-batches anew.
+    `course(trainer, position)` makes the course of steps; `holding`: the contents of checkpoints; `target`: an accuracy
+    whose time is reported, 0 for none; `shares`: redistributes micro-batches.
     """
     ctx, config = trainer.ctx, trainer.config
     first = holding.load(trainer) if config.output.restart else 0
@@ -36,7 +36,7 @@ def run(
     begin = time.perf_counter()
 
     def seconds() -> float:
-        """Until now, if the accuracy is what was asked for; else infinity."""
+        """Seconds until now if the accuracy has reached the target, else infinity."""
         return time.perf_counter() - begin if 0.0 < target <= trainer.accuracy else inf
 
     going = course(trainer, first)
@@ -61,7 +61,7 @@ def run(
             start = ctx.tracer.clock()
             if bits := config.output.checkpoint_bits:
                 trainer.restore([[rounded(x, bits) for x in kept] for kept in trainer.state()])
-            holding.save(trainer, step)  # after all that the step records: its head is over it
+            holding.save(trainer, step)  # last in the step, so that its head covers all records of the step
             ctx.tracer.event(trainer.name["checkpoint"], start)
             counts = shares.decide() if shares and going.position < last else None
             if counts:

@@ -1,4 +1,4 @@
-"""Which step comes next. A course is asked before each, while the step before is the one that the trace is at."""
+"""The course of steps. It decides about the next step while the trace is still at the previous one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from miniapps.learning.course.trainer import Trainer
 
 
 class Course:
-    """From step `position` of the problem to the last.
+    """The steps from `position` to the last.
 
-    `position`: the step of the problem that the run has come to.
+    `position`: the step of the problem that the run has reached.
     """
 
     def __init__(self, trainer: Trainer, position: int):
@@ -19,18 +19,18 @@ class Course:
         self._excluded = time.perf_counter()
 
     def next_step(self) -> bool:
-        """Go to the next step; False when there is none. Collective."""
+        """Go to the next step; returns False if there is none. Collective."""
         if self.position >= self.config.training.last:
             return False
         self.position += 1
         return True
 
     def recovers(self) -> bool:
-        """Whether the run can go on from somewhere after a gradient that is no number."""
+        """Whether the run can continue after a gradient that is not finite."""
         return False
 
     def exclude(self, seconds: float) -> None:
-        """Leave out of the time what an evaluation took."""
+        """Exclude the `seconds` of an evaluation from the time."""
         self._excluded += seconds
 
     def elapsed(self) -> float:
@@ -39,10 +39,10 @@ class Course:
 
 
 class Timed(Course):
-    """The same, or until the time is over, which is a choice of the run."""
+    """A course that also ends after `training.seconds`, by a recorded choice of the run."""
 
     def next_step(self) -> bool:
-        """Go to the next step; False when there is none. Collective."""
+        """Go to the next step; returns False if there is none. Collective."""
         if self.position >= self.config.training.last:
             return False
         if self.config.training.seconds and self.ctx.choose("time", self._measured) == "over":
@@ -51,7 +51,7 @@ class Timed(Course):
         return super().next_step()
 
     def decide(self) -> None:
-        """What there is to decide before the next step."""
+        """Make the decisions before the next step; none here."""
 
     def _measured(self) -> tuple[str, float]:
         seconds = self.ctx.comm.bcast(self.elapsed())

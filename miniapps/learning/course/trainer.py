@@ -1,4 +1,4 @@
-"""What a course of steps asks of whatever learns: the contract that the trainer of every application keeps."""
+"""The interface between a course of steps and the trainer of an application."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ REGIONS = {"step": OTHER, "update": COMPUTE, "evaluate": COMPUTE, "checkpoint": 
 
 
 class NotFinite(RunError):
-    """A gradient or a loss is no number."""
+    """A gradient or a loss is not finite."""
 
 
 class Trainer(ABC):
-    """One repeat on this rank. Collective to make, and collective in all that it does but `peek` and `figures`.
+    """One repeat on this rank. Construction and all methods except `peek` and `figures` are collective.
 
     `owner`: the rank of each micro-batch. `loss`: of the last step; `accuracy`: of the last evaluation; NaN before.
     """
 
-    REMEDY = "choose a smaller --rate"  # where numbers grow without end
+    REMEDY = "choose a smaller --rate"  # for numbers that grow without limit
     owner: np.ndarray
     optimiser: MomentumSGD | Adam
 
@@ -43,71 +43,71 @@ class Trainer(ABC):
 
     @abstractmethod
     def peek(self, block: int) -> np.ndarray | None:
-        """Writable numbers of a block of the state, None where this rank has none: where faults strike."""
+        """The writable numbers of a block of the state for injected faults; None if this rank has none."""
 
     @abstractmethod
     def advance(self, step: int) -> None:
-        """Step `step` of the problem, recorded: the weights that enter it, its loss. Raises NotFinite on all ranks."""
+        """Do step `step` of the problem; record the weights before it and its loss. Raises NotFinite on all ranks."""
 
     @abstractmethod
     def evaluate(self, step: int) -> None:
-        """Look at the test samples, after `step`. Raises RanksDisagree where ranks hold other weights."""
+        """Evaluate the test samples after `step`. Raises RanksDisagree if ranks hold different weights."""
 
     @abstractmethod
     def trace_weights(self) -> None:
-        """Record the weights that enter the current step, or, after the last, the final ones."""
+        """Record the weights before the current step, or the final ones after the last step."""
 
     # ---- the end of a repeat
 
     @abstractmethod
     def figures(self) -> dict[str, tuple[float, str]]:
-        """What a run reports."""
+        """The figures of merit of the run."""
 
     @abstractmethod
     def fingerprint(self) -> str:
-        """Of all that was learned."""
+        """The fingerprint of all learned weights."""
 
     def record_outputs(self, step: int) -> None:
-        """Record what is answered after the last step; nothing here."""
+        """Record outputs after the last step; nothing here."""
         return
 
     def checks(self) -> list[Check]:
-        """What decides on the verdict, beside that the loss is finite."""
+        """Further checks beside the finite loss."""
         return []
 
     def free(self) -> None:
-        """Give back what the repeat does not free by itself."""
+        """Free resources that the repeat does not free itself."""
         return
 
-    # ---- what checkpoints hold
+    # ---- contents of checkpoints
 
     def state(self) -> list[Sequence[np.ndarray]]:
         """Weights, and each state of the optimiser, whole, in the order of the tensors."""
         return state_of(self.optimiser)
 
     def restore(self, state: Sequence[Sequence[np.ndarray]]) -> None:
-        """Go on from what `state` gave."""
+        """Restore what `state` returned."""
         restore(self.optimiser, state)
 
     def buffers(self) -> dict[str, Any]:
-        """What else changes from step to step, whole, by name; only those of rank 0 count."""
+        """Further arrays that change from step to step, whole, by name; only rank 0's are used."""
         return {}
 
     def restore_buffers(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `buffers` gave."""
+        """Restore what `buffers` returned."""
         return
 
     def redistribute(self, counts: list[int]) -> None:
-        """Give every rank a contiguous run of so many micro-batches."""
-        raise NotImplementedError("its micro-batches stay where they are")
+        """Assign to every rank a contiguous run of so many micro-batches."""
+        raise NotImplementedError("this trainer cannot redistribute micro-batches")
 
     # ---- helpers
 
     def settle(self, finite: bool, loss: float, why: Callable[[], str]) -> None:
-        """Take the loss of a step; raises NotFinite, with `why`, on all ranks where it, or a gradient, is no number."""
+        """Set the loss of a step. Raises NotFinite with `why` on all ranks unless loss and gradients are `finite`."""
         if not finite:
             raise NotFinite(
-                f"step {self.tracer.step}: {why()}; the trace holds every step before. If no fault was injected, the "
+                f"step {self.tracer.step}: {why()}; the trace holds all earlier steps. If no fault was injected, the "
                 f"rate is too large: {self.REMEDY}"
             )
         self.loss = loss

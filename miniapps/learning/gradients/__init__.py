@@ -1,1 +1,1 @@
-"""Gradients of micro-batches, by torch, and their sums over all ranks, in buckets."""
+"""Gradients of micro-batches by torch, and their sums over all ranks in buckets."""

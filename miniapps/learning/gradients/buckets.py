@@ -1,4 +1,4 @@
-"""The gradient in buckets: contiguous groups of tensors, last layers first, each with an all-reduce of its own."""
+"""The gradient in buckets: contiguous groups of tensors, last layers first, each with its own all-reduce."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from kernels.allreduce.coding import coding
 from kernels.wires import PLAIN, cells_of
 
 ITEM = 4  # bytes of a float32
-# What feedback keeps, float32: {tensor: (of this rank's contributions (k, *shape), of the total (*shape))}
+# The errors that feedback keeps, float32: {tensor: (of this rank's contributions (k, *shape), of the total (*shape))}
 Lost = dict[int, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Tensor `tensors[i]`, of shape `shapes[i]`, is elements `bounds[i]` to `bounds[i + 1]` of the bucket, which goes
-    over `wire`."""
+    """A bucket, sent over `wire`: tensor `tensors[i]`, of shape `shapes[i]`, has the elements from `bounds[i]` up to
+    `bounds[i + 1]`."""
 
     tensors: tuple[int, ...]
     shapes: tuple[tuple[int, ...], ...]
@@ -33,7 +33,7 @@ class Bucket:
 
     @property
     def feedback(self) -> bool:
-        """Whether what the wire loses is kept."""
+        """Whether the encoding errors of the wire are kept."""
         used = coding(self.wire)
         return used is not None and used.feedback
 
@@ -43,15 +43,15 @@ class Bucket:
         return {"wire": self.wire} if plain else {"wire": self.wire, "tensors": self.shapes}
 
     def split(self, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-        """(tensor, its part, of its shape) of `vectors` (..., size), each a view."""
+        """Yields (tensor, view of its part in its shape) of `vectors` (..., size)."""
         for tensor, shape, (a, b) in zip(self.tensors, self.shapes, pairwise(self.bounds), strict=True):
             yield tensor, vectors[..., a:b].reshape(*vectors.shape[:-1], *shape)
 
 
 def cut(shapes: Sequence[tuple[int, ...]], limit: int, wires: Sequence[str] | None = None) -> list[Bucket]:
-    """Buckets of up to `limit` bytes of the tensors of `shapes`, from the last to the first, which is the order in
-    which their gradients come; a larger tensor is a bucket alone, and all tensors of one have the same of `wires`.
-    Depends on the model, `limit` and `wires` alone."""
+    """Cuts tensors of `shapes` into buckets of up to `limit` bytes, from the last to the first, in the order in which
+    their gradients are computed. A larger tensor has its own bucket, and all tensors of a bucket share a wire. Depends
+    only on the model, `limit` and `wires`."""
     used = [PLAIN] * len(shapes) if wires is None else wires
     groups: list[list[int]] = []
     room = 0
@@ -66,21 +66,21 @@ def cut(shapes: Sequence[tuple[int, ...]], limit: int, wires: Sequence[str] | No
 
 
 def bucket_of(tensors: Sequence[int], shapes: Sequence[tuple[int, ...]], wire: str) -> Bucket:
-    """The bucket of `tensors`, in this order, of those of `shapes`."""
+    """The bucket of `tensors`, in this order; `shapes`: of all tensors."""
     own = tuple(shapes[tensor] for tensor in tensors)
     bounds = np.cumsum([0, *(prod(shape) for shape in own)]).tolist()
     return Bucket(tuple(tensors), own, tuple(bounds), wire)
 
 
 def carried(wire: str, x: np.ndarray) -> np.ndarray:
-    """What becomes of a tensor, float32, on a wire, without feedback."""
+    """A tensor, float32, after encoding and decoding on a wire, without feedback."""
     if (used := coding(wire)) is None:
         return x
     return used.codec.over(x.reshape(-1), cells_of(x.size, (x.shape,))).reshape(x.shape)
 
 
 def encoded_bytes(wire: str, shape: tuple[int, ...]) -> int:
-    """The length of a tensor of float32 on a wire."""
+    """The bytes of a float32 tensor on a wire."""
     used = coding(wire)
     return ITEM * prod(shape) if used is None else used.codec.nbytes(cells_of(prod(shape), (shape,)))
 
@@ -88,9 +88,9 @@ def encoded_bytes(wire: str, shape: tuple[int, ...]) -> int:
 class Exchange:
     """The contributions of this rank's `rows` micro-batches to all buckets, and their all-reduces.
 
-    `reducers`: one per bucket. `put` takes gradients tensor by tensor; with `overlap` a bucket of the last row travels
-    as soon as it is full, in the order of the buckets, which is the same on all ranks. Contributions are `factor` times
-    what is put.
+    `reducers`: one per bucket. `put` takes gradients tensor by tensor. With `overlap` the all-reduce of a bucket starts
+    as soon as the last row fills it, in the order of the buckets, which is the same on all ranks. Contributions are
+    `factor` times the gradients.
     """
 
     def __init__(self, buckets: list[Bucket], reducers: list, rows: int, overlap: bool, factor: float = 1.0):
@@ -102,18 +102,18 @@ class Exchange:
         self.reset()
 
     def reset(self) -> None:
-        """Make ready for the gradients of a step."""
+        """Prepare for the gradients of a step."""
         self._empty = [len(bucket.tensors) for bucket in self.buckets]
-        self._begun = 0  # buckets that travel: the first so many
+        self._begun = 0  # number of started buckets
 
     def part(self, row: int, tensor: int) -> np.ndarray:
-        """Where the gradient of a tensor in a micro-batch lies, float32 of the tensor's shape."""
+        """The memory for the gradient of a tensor in a micro-batch, float32 in the tensor's shape."""
         k, i = self._place[tensor]
         bucket = self.buckets[k]
         return self._parts[k][row, bucket.bounds[i] : bucket.bounds[i + 1]].reshape(bucket.shapes[i])
 
     def put(self, row: int, tensor: int, gradient: np.ndarray) -> None:
-        """Take the gradient of a tensor; rows ascend, and each tensor comes once in each."""
+        """Add the gradient of a tensor; call it in ascending order of rows, once per tensor and row."""
         np.multiply(gradient, self._factor, out=self.part(row, tensor))
         if not self._overlap or row < self._rows - 1:
             return
@@ -125,7 +125,7 @@ class Exchange:
             self._begun += 1
 
     def finish(self) -> list[np.ndarray]:
-        """The total gradient of every tensor, of its shape, valid until the next call. Collective."""
+        """Returns the total gradient of every tensor, in its shape, valid until the next call. Collective."""
         totals: list = [None] * len(self._place)
         for k, (bucket, reducer, parts) in enumerate(
             zip(self.buckets, self._reducers, self._parts, strict=True)
@@ -137,7 +137,7 @@ class Exchange:
         return totals
 
     def lost(self) -> Lost:
-        """What feedback keeps on this rank. Collective."""
+        """The errors that feedback keeps on this rank. Collective."""
         kept: Lost = {}
         for bucket, reducer in zip(self.buckets, self._reducers, strict=True):
             if bucket.feedback:
@@ -146,7 +146,7 @@ class Exchange:
         return kept
 
     def restore_lost(self, kept: Lost) -> None:
-        """Go on from what `lost` gave; nothing was lost of tensors that are not in `kept`."""
+        """Restore the errors that `lost` returned; tensors missing in `kept` have errors 0."""
         for bucket, reducer in zip(self.buckets, self._reducers, strict=True):
             if bucket.feedback:
                 rows, total = (np.zeros_like(array) for array in reducer.lost())

@@ -1,9 +1,9 @@
 """Losses and gradients of micro-batches by torch, on the CPU.
 
-Why a fixed shape is not enough for fixed bits: torch's kernels choose their vector code by the address of their
-operands (a matrix of 64 columns at an address that is no multiple of 16 bytes is added in another order), and
-convolutions cut their work by the number of threads. So micro-batches are copied to one aligned place, weights lie
-aligned, torch's own memory is, and under guarantee `layout` every micro-batch is computed by one thread.
+A fixed shape does not give fixed bits: torch's kernels choose their vector code by the address of their operands (a
+matrix of 64 columns at an address that is not a multiple of 16 bytes is added in another order), and convolutions
+divide their work by the number of threads. So micro-batches are copied to an aligned place, weights are aligned like
+torch's own memory, and under guarantee `layout` one thread computes every micro-batch.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,8 +27,8 @@ def aligned(shape: tuple[int, ...], dtype) -> np.ndarray:
 class Network:
     """A network whose weights are NumPy's, float32 at aligned addresses; they may change between calls.
 
-    `forward(tensors, images, mask)`: the logits; `mask` (n, hidden) multiplies the last hidden layer, None leaves it.
-    Images have the shape `image`, and a call takes at most `most` of them. `largest`: the pixel value that becomes 1.
+    `forward(tensors, images, mask)`: the logits; `mask` (n, hidden) multiplies the last hidden layer, None: no mask.
+    Images have the shape `image`; a call takes at most `most` images. `largest`: the pixel value that becomes 1.
     """
 
     def __init__(
@@ -50,20 +50,20 @@ class Network:
         self._mask: np.ndarray | None = None
 
     def begin(self, step: int, block: int) -> None:
-        """Say which call comes next, to a network that draws something for each."""
+        """Announce the next call, for networks that draw random numbers per call."""
 
     def ahead(self, step: int, block: int, images: np.ndarray) -> None:
-        """Say what is to be learned from later, to a network that can prepare it."""
+        """Announce the images of a later call, for networks that can prepare them."""
 
     def dropped(
         self, drawn: Callable[[int, int], np.ndarray], blocks: Sequence[int], micro: int
     ) -> np.ndarray:
-        """What is dropped of each image of some micro-batches; `drawn(block, rows)` draws it."""
+        """The dropout masks of all images of some micro-batches; `drawn(block, rows)` draws them."""
         return np.concatenate([drawn(block, micro) for block in blocks])
 
     def answers(self, step: int) -> np.ndarray | None:
-        """What the network says of all that it knows, float32 (n, classes), after `step`; None where it knows images
-        alone."""
+        """The outputs for all samples of a network with fixed samples, float32 (n, classes), after `step`; None for
+        networks of images."""
         return None
 
     def loss(
@@ -75,8 +75,8 @@ class Network:
     ) -> float:
         """The sum of the losses (cross entropy) of uint8 `images` (n, edge, edge) with `labels` (n,).
 
-        `take(tensor, gradient)` gets the gradient of that sum with respect to each tensor, as soon as it is there, to
-        be left unchanged and not kept.
+        `take(tensor, gradient)` gets the gradient of this sum with respect to each tensor as soon as it is computed,
+        and must neither change nor keep it.
         """
         x, target = self._copied(images, labels)
         dropped = None if mask is None else torch.from_numpy(self._masked(mask))
@@ -86,19 +86,19 @@ class Network:
         return loss.item()
 
     def loss_alone(self, images: np.ndarray, labels: np.ndarray) -> float:
-        """The sum of the losses, without a gradient and with nothing dropped."""
+        """The sum of the losses, without gradients and dropout."""
         x, target = self._copied(images, labels)
         with torch.inference_mode():
             return cross_entropy(self._forward(self._tensors, x, None), target, reduction="sum").item()
 
     def correct(self, images: np.ndarray, labels: np.ndarray) -> int:
-        """How many of `images` are put into the class of their label."""
+        """The number of `images` that are classified correctly."""
         x, target = self._copied(images, labels)
         with torch.inference_mode():
             return int((self._forward(self._tensors, x, None).argmax(1) == target).sum())
 
     def _copied(self, images, labels):
-        """Both at the place where every call has its operands."""
+        """Both, copied to the aligned memory of all calls."""
         n = len(images)
         np.multiply(images, self._scale, out=self._images[:n], casting="unsafe", dtype=np.float32)
         self._labels[:n] = labels
@@ -119,4 +119,4 @@ class Network:
 
 
 def _nothing(tensor: int, gradient: np.ndarray) -> None:
-    """Takes no gradient: of a network that no loss was asked of."""
+    """Ignores a gradient: the initial value before the first loss."""

@@ -22,14 +22,14 @@ from miniapps.learning.weights import combined, fingerprints, initial
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
 
-TEST_BLOCK = 250  # samples of a call that evaluates: one shape, whoever makes it
+TEST_BLOCK = 250  # samples per evaluation call: the same shape on any rank
 
 
 class ParallelTrainer(Trainer):
-    """Weights of `shapes`, the same on all ranks. Collective to make.
+    """A trainer with weights of `shapes`, the same on all ranks. Construction is collective.
 
-    `own`: this rank's micro-batches of every step, ascending; `calls`: which of them a call of the network computes
-    together, whose gradients it contributes as one.
+    `own`: this rank's micro-batches of every step, ascending; `calls`: the micro-batches of each call of the network,
+    whose gradients are one contribution.
     """
 
     def __init__(self, ctx: Context, regions: Mapping[str, str], shapes: dict[str, tuple[int, ...]]):
@@ -48,20 +48,20 @@ class ParallelTrainer(Trainer):
         self.before, self.after = once if before else 1.0, 1.0 if before else once
 
     def own_blocks(self, owner: np.ndarray) -> None:
-        """Take these owners of the micro-batches."""
+        """Set the owners of the micro-batches."""
         self.owner, self.own = owner, np.flatnonzero(owner == self.ctx.rank).tolist()
         self.calls = [[block] for block in self.own] if self.per_block else [self.own]
 
     def plan(self, wires: Sequence[str] = ()) -> None:
-        """Plan the reductions of what this rank owns; none of `wires`: all go as they are. Collective."""
+        """Plan the reductions for this rank's micro-batches; without `wires` all tensors are sent plain. Collective."""
         self._planned: dict[Bucket, Any] = {}  # reducers
         self.wires: tuple[str, ...] = ()
         self.assign(wires or [PLAIN] * len(self.shapes))
-        # Loss, and how many ranks hold a gradient that is not finite.
+        # The loss, and the number of ranks with a gradient that is not finite.
         self._sums = self.ctx.reducer("loss", (2,), blocks=self._numbers())
 
     def assign(self, wires: Sequence[str]) -> None:
-        """Let the gradient of each tensor go over its own of `wires` from the next step on. Collective."""
+        """Send the gradient of each tensor over its wire from the next step on. Collective."""
         if tuple(wires) == self.wires:
             return
         self.wires, training = tuple(wires), self.config.training
@@ -80,7 +80,7 @@ class ParallelTrainer(Trainer):
 
     @property
     def weights(self) -> Sequence[np.ndarray]:
-        """Of every tensor, float32."""
+        """The weights of every tensor, float32."""
         return self.optimiser.weights
 
     def fingerprint(self) -> str:
@@ -95,14 +95,14 @@ class ParallelTrainer(Trainer):
         self.tracer.event(self.name["record"], start)
 
     def record_weights(self) -> None:
-        """Record the weights, which rank 0 has as every other."""
+        """Record the weights, on rank 0, since all ranks have the same."""
         if self.ctx.rank == 0:
             for tensor, array in enumerate(self.weights):
                 self.tracer.array("weights", tensor, array)
 
     @abstractmethod
     def culprit(self, losses: list[float]) -> str:
-        """What is not finite, in words. Collective."""
+        """A description of the first value that is not finite. Collective."""
 
     # ---- parts of a step
 
@@ -112,7 +112,7 @@ class ParallelTrainer(Trainer):
         return rate_at(step, training.steps, training.rate, training.optimiser)
 
     def settle_losses(self, losses: list[float], sound: bool) -> None:
-        """The mean loss of the step, from those of the own calls; `sound`: whether the gradients that this rank knows
+        """Compute the mean loss of the step from the losses of the own calls; `sound`: whether this rank's gradients
         are finite. Raises NotFinite on all ranks."""
         parts = np.zeros((len(losses), 2))
         parts[:, 0] = losses
@@ -122,10 +122,10 @@ class ParallelTrainer(Trainer):
         self.settle(finite, loss / self.config.training.batch, lambda: self.culprit(losses))
 
     def require_same_weights(self) -> None:
-        """Raise RanksDisagree where ranks hold other weights. Collective."""
+        """Raise RanksDisagree if ranks hold different weights. Collective."""
         prints = np.frombuffer(b"".join(fingerprints(self.weights)), np.int64)
         require_same_bits(self.ctx.comm, prints, f"step {self.tracer.step}: weights")
 
     def _numbers(self) -> list[int]:
-        """The blocks of this rank's contributions: its micro-batches, or itself where it sums over these."""
+        """The blocks of this rank's contributions: its micro-batches, or the rank number for one contribution."""
         return self.own if self.per_block else [self.ctx.rank]

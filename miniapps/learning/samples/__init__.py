@@ -1,1 +1,1 @@
-"""What learners learn from: files of data sets, images, batches."""
+"""The samples of learners: files of data sets, images, batches."""

@@ -1,4 +1,4 @@
-"""Which images a micro-batch of a step has, and what is dropped in it: by the seeds and the step alone."""
+"""The images of each micro-batch and its dropout mask, which depend only on the seeds and the step."""
 
 import numpy as np
 
@@ -6,8 +6,8 @@ from miniapps.learning.seeds import DROPOUT, ORDER, generator
 
 
 class Batches:
-    """The micro-batches of each step, from 1: every epoch takes the `count` images in an order of its own, and leaves
-    out those at its end that fill no batch."""
+    """The micro-batches of each step, from 1. Every epoch uses the `count` images in its own order, and leaves out the
+    last ones that fill no batch."""
 
     def __init__(self, count: int, batch: int, micro: int, seed: int):
         self._count, self._batch, self._micro, self._seed = count, batch, micro, seed
@@ -23,6 +23,7 @@ class Batches:
 
 
 def mask(seed: int, step: int, block: int, shape: tuple[int, int], probability: float) -> np.ndarray:
-    """float32 of `shape`: 0 where an output is dropped, else what keeps the mean (Srivastava et al. 2014)."""
+    """The dropout mask, float32 of `shape`: 0 for dropped outputs, else 1 / (1 - probability), which keeps the mean
+    (Srivastava et al. 2014)."""
     kept = generator(seed, DROPOUT, step, block).random(shape, np.float32) >= np.float32(probability)
     return kept * np.float32(1.0 / (1.0 - probability))

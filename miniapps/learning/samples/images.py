@@ -1,4 +1,4 @@
-"""Images and labels: from files believed by their SHA-256 alone, or drawn at random."""
+"""Images and labels: from files that are verified by SHA-256, or drawn at random."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ import numpy as np
 from miniapps.learning.samples.source import REPAIR, SHIPPED, Source, contents, share_arrays
 from miniapps.learning.seeds import BLOBS, generator
 
-CLASSES = 10  # of images, whatever they show
+CLASSES = 10  # of images, in all data sets
 EDGE = {"fashion": 28, "mnist5000": 28, "digits": 8, "blobs": 8}  # pixels along an edge of an image
 COUNTS = {
     "fashion": (60000, 10000),
     "mnist5000": (4000, 1000),
     "digits": (1438, 359),
     "blobs": (2048, 512),
-}  # to learn from, and to test
+}  # numbers of training and test images
 IMAGES = tuple(COUNTS)
-USUAL = "digits"  # what models of images learn unless told, which comes with this suite
-HELD_OUT = {"fashion": 15}  # one of so many is held out where a policy asks for it, of other data every tenth
-EVERY = 5  # one of so many images is a test image, where the file does not say which are
+USUAL = "digits"  # the default data of models of images, which comes with this suite
+HELD_OUT = {
+    "fashion": 15
+}  # a policy that judges wires holds out one of so many images; of other data every tenth
+EVERY = 5  # one of so many images is a test image, if the file does not separate them
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Labelled:
         return tuple(field.name for field in fields(cls))[1:]
 
     def inputs(self) -> dict[str, np.ndarray]:
-        """What is learned from, by name."""
+        """The arrays for training, by name."""
         return {name: getattr(self, name) for name in self.arrays() if not name.startswith("test_")}
 
 
@@ -50,15 +52,15 @@ Kind = TypeVar("Kind", bound=Labelled)
 
 
 def held_out(name: str, count: int) -> np.ndarray:
-    """bool (count,): which samples a policy that judges wires keeps from training, 4,000 of fashion, a tenth of
-    others."""
+    """The samples that a policy that judges wires keeps from training, bool (count,): 4,000 of fashion, a tenth of
+    other data."""
     return np.arange(count) % HELD_OUT.get(name, 10) == 0
 
 
 def load(name: str, directory: str, seed: int) -> Labelled:
-    """The data set `name`, of files in `directory` or where its package has them; blobs are drawn by `seed`.
+    """Loads the data set `name` from files in `directory` or in its package; draws blobs from `seed`.
 
-    Raises UsageError naming what is missing or damaged, and the commands that help.
+    Raises UsageError with the missing or damaged file, and the commands to get it.
     """
     if name == "blobs":
         return blobs(seed)
@@ -77,7 +79,7 @@ def blobs(seed: int) -> Labelled:
 
 
 def share(comm, data: Labelled | None, kind: type[Kind]) -> Kind:
-    """Rank 0's data on every rank, others give None. Collective."""
+    """Rank 0's data on every rank; other ranks pass None. Collective."""
     given = None if data is None else [np.ascontiguousarray(getattr(data, name)) for name in kind.arrays()]
     arrays = share_arrays(comm, given)
     return kind(comm.bcast(data and data.largest), *arrays)
@@ -87,7 +89,7 @@ def idx(content: bytes) -> np.ndarray:
     """The array of an IDX file of bytes (http://yann.lecun.com/exdb/mnist): uint8, of any number of axes."""
     zero, kind, axes = struct.unpack(">HBB", content[:4])
     if (zero, kind) != (0, 8):
-        raise ValueError(f"no IDX file of bytes: it begins with {content[:4]!r}")
+        raise ValueError(f"not an IDX file of bytes: it begins with {content[:4]!r}")
     shape = struct.unpack(f">{axes}I", content[4 : 4 + 4 * axes])
     return np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape)
 

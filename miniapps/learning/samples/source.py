@@ -1,4 +1,4 @@
-"""Where data sets lie: files that are believed by their SHA-256 alone, read by rank 0 and shared."""
+"""The files of data sets: verified by SHA-256, read by rank 0 and shared."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from miniapps.untrusted.regular import Refused, read_bytes
 from miniapps.untrusted.text import printable
 
 MOST = 2**26  # bytes of a file
-SHIPPED = "miniapps/learning/samples/shipped"  # data that come with this suite
-REPAIR = "it comes with this suite: leave --data-dir out, and where it is missing then, install fpna-miniapps again"
+SHIPPED = "miniapps/learning/samples/shipped"  # data in this suite
+REPAIR = (
+    "it comes with this suite: leave --data-dir out, or, if it is still missing, install fpna-miniapps again"
+)
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set lies. `files`: {name: SHA-256}; `inside`: the folder of an unpacked package that holds them;
-    `package`: the Python package that `inside` begins with, else it is looked for in /; `read(contents by name)`."""
+    """The files of a data set. `files`: {name: SHA-256}; `inside`: their folder in an unpacked package; `package`: the
+    Python package with which `inside` begins, empty for a folder below /; `get`: how to get the files;
+    `read(contents by name)`: makes the data."""
 
     files: dict[str, str]
     inside: str
@@ -32,18 +35,18 @@ class Source:
     get: str
     read: Callable[[dict[str, bytes]], Any]  # of most sets to Labelled
     gzipped: bool = True
-    instead: str = "--data blobs"  # which needs no files
+    instead: str = "--data blobs"  # an alternative without files
 
 
 def contents(name: str, source: Source, directory: str) -> dict[str, bytes]:
-    """What the files of the data set `name` hold, by their names. Raises UsageError naming what is missing
-    or damaged, and the commands that help."""
+    """The contents of the files of the data set `name`, by file name. Raises UsageError with the missing or damaged
+    file, and the commands to get it."""
     folder = _folder(name, source, directory)
     return {file: _verified(folder / file, digest, source) for file, digest in source.files.items()}
 
 
 def share_arrays(comm, arrays: list[np.ndarray] | None) -> list[np.ndarray]:
-    """Rank 0's contiguous arrays on every rank, None on others. Collective."""
+    """Rank 0's contiguous arrays on every rank; other ranks pass None. Collective."""
     kinds = comm.bcast(None if arrays is None else [(each.dtype.str, each.shape) for each in arrays])
     shared = [np.empty(shape, dtype) for dtype, shape in kinds] if arrays is None else arrays
     for array in shared:
@@ -52,7 +55,7 @@ def share_arrays(comm, arrays: list[np.ndarray] | None) -> list[np.ndarray]:
 
 
 def _folder(name: str, source: Source, directory: str) -> Path:
-    """The folder that has the first of the files."""
+    """The folder with the first of the files."""
     if directory:
         places = [Path(directory), Path(directory) / source.inside]
     elif source.package:
@@ -67,7 +70,7 @@ def _folder(name: str, source: Source, directory: str) -> Path:
             if (place / first).exists():
                 return place
     except (OSError, ValueError) as error:
-        raise UsageError(f"--data-dir {printable(directory)}: cannot be looked into: {error}") from error
+        raise UsageError(f"--data-dir {printable(directory)}: cannot be read: {error}") from error
     where = f"--data-dir {printable(directory)}" if directory else f"--data {name}"
     looked = " or ".join(printable(str(place)) for place in places) or f"the package {source.package}"
     raise UsageError(
@@ -76,7 +79,7 @@ def _folder(name: str, source: Source, directory: str) -> Path:
 
 
 def _verified(path: Path, digest: str, source: Source) -> bytes:
-    """What `path`, maybe compressed by gzip, holds, if the file has the SHA-256 `digest`."""
+    """The contents of `path`, unpacked if gzipped, after checking its SHA-256 against `digest`."""
     where = printable(str(path))
     try:
         content = read_bytes(path, MOST, links=True)
@@ -90,4 +93,4 @@ def _verified(path: Path, digest: str, source: Source) -> bytes:
             f"{where}: damaged, or another version: its SHA-256 is {own[:16]}..., and {digest[:16]}... is known; "
             f"{source.get}"
         )
-    return gzip.decompress(content) if source.gzipped else content  # what it comes to is known with the hash
+    return gzip.decompress(content) if source.gzipped else content  # the hash implies the unpacked size
