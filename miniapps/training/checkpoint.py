@@ -1,5 +1,5 @@
-"""What a checkpoint of this application holds: weights, and what feedback keeps of a gradient between steps, by
-micro-batch, or by rank where that is what was encoded, and of the total."""
+"""Checkpoints of training: weights, and the errors that feedback keeps: of gradients, by micro-batch or by rank
+(whichever is encoded), and of the total."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ WIRE, ROWS = "feedback.wire", "feedback.rows"
 
 
 class Weights(Holding):
-    """With feedback the options to be shared are more, for what it keeps belongs to a wire."""
+    """The contents of checkpoints. With feedback, runs must share more options, because its errors belong to a wire."""
 
     def require(self, config) -> None:
         super().require(config)
@@ -42,7 +42,9 @@ class Weights(Holding):
     def kept(self, held: Held) -> Expected:
         rows = held.more.get(ROWS, 0)
         if not isinstance(rows, int) or not 0 <= rows <= SAMPLES:
-            raise Refused(f"{ROWS} is from 0 to {SAMPLES}; the checkpoint is none of ours: leave it out")
+            raise Refused(
+                f"{ROWS} is from 0 to {SAMPLES}; this program did not write the checkpoint: leave it out"
+            )
         if not rows:
             return {}
         tensors = self.tensors(held.config).items()
@@ -55,7 +57,7 @@ class Weights(Holding):
             name = list(trainer.shapes)[tensor]
             rows = np.zeros((held.more[ROWS], *total.shape), np.float32)
             rows[_own_rows(trainer)] = own
-            words = rows.view(np.int32)  # of which one rank alone has bits
+            words = rows.view(np.int32)  # only one rank has nonzero bits of each
             trainer.ctx.comm.Reduce(MPI.IN_PLACE if trainer.ctx.rank == 0 else words, words, MPI.BOR)
             arrays[f"{LOST}{name}"], arrays[f"{LOST_OF_TOTAL}{name}"] = rows, total
         return arrays
@@ -74,13 +76,13 @@ class Weights(Holding):
 
 
 def _by_block(config, options) -> bool:
-    """Whether every micro-batch is encoded by itself; else each rank's sum is."""
+    """Whether every micro-batch is encoded separately; else each rank's sum is."""
     _, accumulation = options.policy.of(2**20, config.training.wire)
     return config.training.calls == "block" and order_free(accumulation)
 
 
 def _own_rows(trainer) -> list[int]:
-    """The rows of this rank, of those of the checkpoint."""
+    """The rows of this rank in a checkpoint."""
     return trainer.own if _by_block(trainer.config, trainer.ctx.options) else [trainer.ctx.rank]
 
 

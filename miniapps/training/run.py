@@ -20,7 +20,7 @@ COURSES = {
 
 
 def run(ctx) -> Outcome:
-    """From the initial weights or a checkpoint to the last step. Raises RunError when a gradient is not finite."""
+    """Run from the initial weights or a checkpoint to the last step. Raises RunError if a gradient is not finite."""
     config, trainer = ctx.config, ModelTrainer(ctx)
     shares = Shares(ctx, trainer.owner) if config.output.shares == "auto" else None
     return run_course(trainer, HOLDING, COURSES[config.training.policy], config.evaluation.target, shares)

@@ -27,11 +27,12 @@ from miniapps.training.policies.judged import JudgedTrainer
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
 
-SAMPLED = 256  # weights, or outputs, evenly spaced, that are recorded by value
+SAMPLED = 256  # evenly spaced weights or outputs recorded as numbers
 
 
 class ModelTrainer(JudgedTrainer):
-    """A model of `miniapps.training.models` on this rank; every rank holds the same weights. Collective to make."""
+    """The trainer of a model of `miniapps.training.models`; every rank holds the same weights. Construction is
+    collective."""
 
     def __init__(self, ctx: Context):
         config = ctx.config
@@ -53,7 +54,7 @@ class ModelTrainer(JudgedTrainer):
 
     def plan(self, wires: Sequence[str] = ()) -> None:
         super().plan(wires)
-        # Integers, whose sum has no order.
+        # Sums of integers do not depend on order.
         self._held_out = self.ctx.reducer("held out", (1,), by=("direct", "exact"), watched=False)
         self._correct = self.ctx.reducer("correct", (1,), "int64", by=("direct", "working"), watched=False)
 
@@ -70,7 +71,7 @@ class ModelTrainer(JudgedTrainer):
         return [] if self.duplicates is None else [self.duplicates.verdict()]
 
     def free(self) -> None:
-        """Free what computes blocks twice; the repeat frees the rest."""
+        """Free the duplicates; the repeat frees the rest."""
         if self.duplicates is not None:
             self.duplicates.free()
 
@@ -91,8 +92,8 @@ class ModelTrainer(JudgedTrainer):
         tracer.event(self.name["step"], begin)
 
     def evaluate(self, step: int) -> None:
-        """Accuracy on the test samples, and what wires do to the gradient of the last `step` of the problem, with the
-        weights that it led to."""
+        """Measure the accuracy on the test samples, and the effect of wires on the gradient of `step` with the current
+        weights."""
         tracer, given = self.tracer, self.data
         start = tracer.clock()
         self.require_same_weights()
@@ -117,7 +118,7 @@ class ModelTrainer(JudgedTrainer):
                         tracer.value(name, value, tensor)
 
     def record_outputs(self, step: int) -> None:
-        """Record what the network answers for all that it knows, where it knows more than images."""
+        """Record the outputs of a network with fixed samples."""
         start = self.tracer.clock()
         outputs = None if self.ctx.rank else self.network.answers(step)
         if outputs is None:
@@ -131,7 +132,7 @@ class ModelTrainer(JudgedTrainer):
         tracer.event(self.name["evaluate"], start)
 
     def _sample_weights(self) -> None:
-        """Record some weights by value: fingerprints tell that runs part, and these how far."""
+        """Record some weights as numbers: fingerprints show that runs differ, numbers show how far."""
         _, weights = sampled(np.concatenate([array.reshape(-1) for array in self.weights]), SAMPLED)
         self.tracer.values("weights_sample", np.arange(len(weights)), weights)
 
@@ -149,11 +150,11 @@ class ModelTrainer(JudgedTrainer):
         return [gradient * np.float32(self.before) for gradient in self._tensors(step, block)]
 
     def _nothing(self) -> list[np.ndarray]:
-        """A place for the gradient of each tensor."""
+        """A list with a place for the gradient of each tensor."""
         return [np.empty(0)] * len(self.shapes)
 
     def _tensors(self, step: int, block: int) -> list[np.ndarray]:
-        """The gradient of a micro-batch with the present weights, of each tensor; not collective."""
+        """The gradient of a micro-batch with the current weights, by tensor; not collective."""
         taken = self._nothing()
 
         def take(tensor, gradient):
@@ -165,7 +166,7 @@ class ModelTrainer(JudgedTrainer):
     # ---- parts of a step
 
     def _gradients(self, step: int) -> list[float]:
-        """Hand the gradient of every call to the buckets; the losses of the calls."""
+        """Pass the gradients of every call to the buckets; returns the losses of the calls."""
         start = self.tracer.clock()
         self._twice = {block: self._nothing() for block in self.duplicates.own} if self.duplicates else {}
         losses = []
@@ -184,7 +185,7 @@ class ModelTrainer(JudgedTrainer):
         return losses
 
     def _compare(self, twice: duplicates.Duplicates, step: int) -> None:
-        """Compute the gradients of some micro-batches of other ranks, with the same weights, and compare."""
+        """Compute the gradients of some micro-batches of other ranks with the same weights, and compare them."""
 
         def again(blocks, _):
             return [self._tensors(step, block) for block in blocks]
@@ -193,7 +194,7 @@ class ModelTrainer(JudgedTrainer):
         twice.settle()
 
     def _strike(self, block: int, tensor: int, gradient: np.ndarray) -> None:
-        """Flip a bit where an injected fault wants it: of the tensor `call`, counted in the order of the gradient."""
+        """Flip a bit for an injected fault, in the tensor `call`, counted in the order of the gradient."""
         here = self.tracer.repeat, self.tracer.step, block, tensor
         for fault in self.ctx.faults:
             if fault.kind == "kernel-bit" and (fault.repeat, fault.step, fault.block, fault.call) == here:
@@ -201,18 +202,18 @@ class ModelTrainer(JudgedTrainer):
                 self.ctx.struck.add(fault.spec)
 
     def _gather_ahead(self, step: int, row: int) -> None:
-        """Let what the calls after call `row` of `step` need be prepared, for `training.depth` of them."""
+        """Announce the next `training.depth` calls after call `row` of `step`, so that their fields are prepared."""
         for place in range(row + 1, row + 1 + self.config.training.depth):
             later, call = step + place // len(self.calls), self.calls[place % len(self.calls)]
             if later <= self.config.training.last:
                 self.network.ahead(later, call[0], self.data.images[self._chosen(later, call)])
 
     def _chosen(self, step: int, blocks: list[int]) -> np.ndarray:
-        """The images of micro-batches of a step, by their numbers."""
+        """The numbers of the images in micro-batches of a step."""
         return self.learned[np.concatenate([self.batches.images(step, block) for block in blocks])]
 
     def _loss(self, step: int, blocks: list[int], take) -> float:
-        """The sum of the losses of micro-batches, in one call, whose gradients `take` gets."""
+        """The sum of the losses of micro-batches in one call; `take` gets their gradients."""
         given, config = self.data, self.config
         chosen = self._chosen(step, blocks)
         self.network.begin(step, blocks[0])
@@ -220,7 +221,7 @@ class ModelTrainer(JudgedTrainer):
         return self.network.loss(given.images[chosen], given.labels[chosen], dropped, take)
 
     def _dropped(self, step: int, blocks: list[int]) -> np.ndarray:
-        """What is dropped in micro-batches of a step."""
+        """The dropout masks of micro-batches of a step."""
         config = self.config
         seed, chance, hidden = config.seeds.dropout, config.model.dropout, config.model.hidden
 
@@ -230,7 +231,7 @@ class ModelTrainer(JudgedTrainer):
         return self.network.dropped(drawn, blocks, config.training.micro)
 
     def culprit(self, losses: list[float]) -> str:
-        """The first micro-batch and the last layer whose gradient is not finite."""
+        """A description of the first micro-batch, and its last layer, with a gradient that is not finite."""
         names = list(self.shapes)
         bad = [
             (block, len(names) - tensor)

@@ -1,4 +1,4 @@
-"""What can be refused before a run creates anything, what a rank will need, and what faults can strike."""
+"""Checks before a run creates anything, the memory of a rank, and the targets of faults."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ TORCH = 2**27  # bytes of torch in a process
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Write back the data, a batch that they have, the seeds that follow from that of the run, how the network is
-    called, which the guarantee decides where no option does, how often the state is rounded, and what the model adds.
+    """Fill in the data, a batch that they allow, missing seeds, the calls of the network, by the guarantee unless an
+    option decides, the interval of roundings, and the model's own options.
     """
     checkpoints.complete(config.output)
     model = models.model(config.model.name)
@@ -35,7 +35,7 @@ def complete(config: Any, options: Any, size: int) -> None:
 
 
 def validate(config: Any, options: Any, size: int) -> None:
-    """Raises UsageError or ChoiceError naming the option, its allowed values and the remedy."""
+    """Raises UsageError or ChoiceError, with the option, its allowed values and the remedy."""
     training, name = config.training, config.data.name
     model = models.model(config.model.name)
     require_heard(config.model, models.every())
@@ -53,7 +53,7 @@ def validate(config: Any, options: Any, size: int) -> None:
 
 
 def _movable(config: Any, options: Any) -> None:
-    """What keeps something per rank, or depends on how many micro-batches a rank has, does not move."""
+    """Raise UsageError for options that keep state per rank, or depend on a rank's number of micro-batches."""
     checkpoints.require_movable(config.output, options)
     used = coding(config.training.wire)
     for name, reason in (
@@ -69,12 +69,12 @@ def _movable(config: Any, options: Any) -> None:
 
 
 def memory(config: Any, options: Any, size: int) -> Need:
-    """What a rank with the most micro-batches will need."""
+    """The memory of a rank with the most micro-batches."""
     training, model = config.training, models.model(config.model.name)
     parameters = sum(map(prod, HOLDING.tensors(config).values()))
     most = -(-training.blocks // size)
     rows, samples = (most, training.micro) if training.calls == "block" else (1, most * training.micro)
-    states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # that AdaPrec keeps
+    states = 2 * (len(choosing.candidates(config)) + 3) * training.tries  # kept by AdaPrec
     return Need(
         TORCH + model.memory(config, max(samples, 250)) + 4 * (8 + states + 3 * rows) * parameters,
         f"model.hidden = {config.model.hidden}, training.batch = {training.batch}",
@@ -83,15 +83,15 @@ def memory(config: Any, options: Any, size: int) -> Need:
 
 
 def targets(config: Any, options: Any, size: int) -> Targets:
-    """Tensors of weights, and gradients of micro-batches."""
+    """The targets of faults: tensors of weights, and gradients of micro-batches."""
     sizes = [prod(shape) for shape in HOLDING.tensors(config).values()]
 
     def blocks(fault: Fault) -> Struck:
-        if fault.kind == "kernel-bit":  # of a micro-batch the gradient of tensor `call`
+        if fault.kind == "kernel-bit":  # strikes the gradient of tensor `call` in a micro-batch
             if fault.call >= len(sizes):
                 return Struck(0)
             return Struck(config.training.blocks, lambda block: sizes[fault.call], checks.WORDS)
         return checks.tensors_struck(fault, sizes)
 
-    # Trials take more steps than the problem has.
+    # Trials do more steps than the problem has.
     return Targets(None if config.training.tries else config.training.last, blocks=blocks)

@@ -276,7 +276,10 @@ def test_entries_that_a_symmetric_file_does_not_have_are_named(
 
 
 LARGE = 9007199254740993
-AS_FLOAT = "the integer 9007199254740993 would become 9007199254740992, since float64 holds only some integers beyond 2^53"
+AS_FLOAT = (
+    "the integer 9007199254740993 would become 9007199254740992, "
+    "since float64 holds only some integers beyond 2^53"
+)
 
 
 def test_integers_that_float64_does_not_hold_are_named(write, tmp_path):

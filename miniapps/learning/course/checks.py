@@ -90,8 +90,8 @@ def require_clock(options: Any, option: str, name: str) -> None:
     if options.replay is None:
         if options.guarantee != "none":
             raise ChoiceError(
-                f"{option} decides by a clock and so meets only guarantee none, below {options.guarantee}; record a run "
-                "with --guarantee none, and repeat its choices with --replay RUN"
+                f"{option} decides by a clock and so meets only guarantee none, below {options.guarantee}; record a "
+                "run with --guarantee none, and repeat its choices with --replay RUN"
             )
     elif not any(key[2] == name for key in replay.read(options.replay).choices):
         raise UsageError(

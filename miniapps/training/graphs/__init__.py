@@ -1,1 +1,1 @@
-"""Graphs: their data, the fields of nodes, neighbours that are drawn."""
+"""Graphs: their data, the fields of nodes, sampled neighbours."""

@@ -1,4 +1,4 @@
-"""Cora: papers that cite each other, their words and classes, from a file believed by its SHA-256 alone."""
+"""Cora: papers that cite each other, their words and classes, from a file that is verified by SHA-256."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from miniapps.learning.samples.images import Labelled
 from miniapps.learning.samples.source import REPAIR, SHIPPED, Source, contents
 
 CLASSES = 7  # of papers
-COUNTS = (140, 1000)  # to learn from, and to test
+COUNTS = (140, 1000)  # numbers of training and test papers
 NODES, EDGES, WORDS = 2708, 10556, 1433
 
 
@@ -27,7 +27,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Papers(Labelled):
-    """In the place of images the numbers of nodes, int32 (n,); beside them the arrays of a `Graph`."""
+    """Numbers of nodes, int32 (n,), in the place of images, and the arrays of a `Graph`."""
 
     features: np.ndarray
     starts: np.ndarray
@@ -40,8 +40,8 @@ class Papers(Labelled):
 
 
 def load(directory: str, features: str = "raw") -> Papers:
-    """Of the file in `directory`; `features`: `normalised` divides the words of each paper by their sum. Raises
-    UsageError as `images.load` does."""
+    """Loads Cora from the file in `directory`; `features`: `normalised` divides the words of each paper by their sum.
+    Raises UsageError as `images.load` does."""
     papers: Papers = SOURCE.read(contents("cora", SOURCE, directory))
     if features == "raw":
         return papers
@@ -50,8 +50,8 @@ def load(directory: str, features: str = "raw") -> Papers:
 
 
 def _of_files(contents: dict[str, bytes]) -> Papers:
-    """The citation graph and the public split of Planetoid (Yang et al. 2016): 20 papers of each class to learn from,
-    1,000 to test. Its features are words, each 0 or 1."""
+    """The citation graph and the public split of Planetoid (Yang et al. 2016): 20 training papers per class, 1,000 test
+    papers. Features are words, each 0 or 1."""
     (content,) = contents.values()
     with np.load(io.BytesIO(content), allow_pickle=False) as held:
         arrays = {name: held[name] for name in held.files}

@@ -1,8 +1,8 @@
 """Losses and gradients of micro-batches of nodes of a graph, by torch, on the CPU.
 
-A node's logits need its neighbours, and theirs: its field of two hops. A micro-batch is computed on the field of its
-nodes alone, whoever owns it, so that no rank waits for another before the gradients are added, and its gradient does
-not depend on who owns what. Fields overlap; what lies in several is computed several times.
+A node's logits need its neighbours and their neighbours: its field of two hops. A micro-batch is computed only on the
+field of its nodes. So no rank waits for another before the sum of gradients, and gradients do not depend on owners.
+Fields overlap, and nodes in several fields are computed several times.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -23,45 +23,45 @@ from miniapps.training.graphs.neighbours import Neighbours
 
 @dataclass(frozen=True)
 class Hood:
-    """How a layer goes from the nodes that it needs to those that it gives: message i goes from sources[i] to
-    targets[i], in ascending order of both; numbers are places among these nodes."""
+    """The messages of a layer from its input nodes to its output nodes: message i goes from sources[i] to targets[i],
+    in ascending order of both; numbers are places among the input or output nodes."""
 
     sources: torch.Tensor
     targets: torch.Tensor
-    own: torch.Tensor  # where the nodes given are among those needed
+    own: torch.Tensor  # places of the output nodes among the input nodes
     degrees: torch.Tensor  # (count, 1) float32, at least 1
-    order: str  # in which messages are added up, there and back
+    order: str  # of the additions of messages, forward and backward
 
     @property
     def count(self) -> int:
-        """Nodes that the layer gives."""
+        """The number of output nodes."""
         return len(self.own)
 
 
 @dataclass(frozen=True)
 class Field:
-    """What the logits of some nodes take."""
+    """The inputs for the logits of some nodes."""
 
-    features: torch.Tensor  # of the nodes that the first layer needs
+    features: torch.Tensor  # of the input nodes of the first layer
     first: Hood
     hidden: torch.Tensor  # numbers in the graph of the nodes between the layers
     second: Hood
 
 
 class Use(Enum):
-    """What a field is for."""
+    """The use of a field."""
 
     LEARNING = "learning"
-    JUDGING = "judging"  # a loss that is not learned from, yet decides how learning goes on
+    JUDGING = "judging"  # a loss without learning that decides how learning continues
     INFERENCE = "inference"
 
 
 class GraphNetwork(Network):
-    """A `Network` whose images are nodes of `graph`; `aggregate`: the order of additions, one of AGGREGATIONS, and
-    `inference` that of answers, None for the same.
+    """A `Network` whose images are nodes of `graph`. `aggregate`: the order of additions, one of AGGREGATIONS;
+    `inference`: the order in evaluations, None for the same.
 
-    `seed`: of orders of arrival; each call draws them by its use and what `begin` was told. `neighbours`: which of them
-    are learned from, None for all; those of a network that is evaluated are always all.
+    `seed`: of orders of arrival, which each call draws by its use and the arguments of `begin`. `neighbours`: samples
+    neighbours for learning, None for all; evaluations use all neighbours.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class GraphNetwork(Network):
         neighbours: Neighbours | None = None,
         inference: str | None = None,
     ):
-        # torch imports it when an operator that is not its own is first called: a second in the first step.
+        # torch imports it at the first call of a foreign operator, which would cost a second in the first step.
         import torch._dynamo  # noqa: F401
 
         super().__init__(forward, weights, (), most, 1)
@@ -87,11 +87,11 @@ class GraphNetwork(Network):
         self.begin(0, 0)
 
     def begin(self, step: int, block: int) -> None:
-        """Say which micro-batch of which step comes next, or which block of an evaluation after it."""
+        """Announce the next micro-batch and its step, or the next block of an evaluation after the step."""
         self._now = step, block
 
     def ahead(self, step: int, block: int, images: np.ndarray) -> None:
-        """Let a thread gather the field of a micro-batch that is to be learned from later: the same field."""
+        """Let a thread gather the field of a later micro-batch; the field is the same."""
         if (step, block) not in self._ahead:
             self._thread = self._thread or ThreadPoolExecutor(1)
             self._ahead[step, block] = self._thread.submit(self.field, images, Use.LEARNING, (step, block))
@@ -99,11 +99,11 @@ class GraphNetwork(Network):
     def dropped(
         self, drawn: Callable[[int, int], np.ndarray], blocks: Sequence[int], micro: int
     ) -> np.ndarray:
-        """Of each node of the graph: fields overlap, and it is the same in all."""
+        """The dropout masks of all nodes of the graph: a node has the same mask in all fields."""
         return drawn(0, len(self._graph.features))
 
     def answers(self, step: int) -> np.ndarray:
-        """Of all nodes, in one call, which takes less than calls for their overlapping fields would."""
+        """The outputs of all nodes in one call, which costs less than calls for their overlapping fields."""
         nodes = np.arange(len(self._graph.features))
         self.begin(step, len(nodes))  # no block of an evaluation has this number
         return self.outputs(nodes)
@@ -138,8 +138,8 @@ class GraphNetwork(Network):
         return field, torch.from_numpy(self._labels[:n])
 
     def field(self, nodes: np.ndarray, use: Use, now: tuple[int, int] | None = None) -> Field:
-        """The field of `nodes`, which are all different, in the micro-batch `now`, None for that which `begin` told;
-        where it is learned from, of neighbours that are drawn."""
+        """The field of `nodes`, all different, in the micro-batch `now` (None: the one of `begin`); for learning with
+        sampled neighbours."""
         now = now or self._now
         orders = [self._orders[use]] * 2
         if self._orders[use] == "emulated":
@@ -158,8 +158,8 @@ class GraphNetwork(Network):
 def hood(
     graph: Graph, nodes: np.ndarray, order: str, kept: np.ndarray | None = None
 ) -> tuple[np.ndarray, Hood]:
-    """The nodes that a layer needs for `nodes`, int64, ascending, and how it goes from these to `nodes`. `kept`: bool
-    (edges of the graph,), those that messages go along; None: all."""
+    """The input nodes of a layer for the output `nodes`, int64, ascending, and its Hood. `kept`: bool (edges of the
+    graph,), the edges with messages; None: all."""
     begins, ends = graph.starts[nodes].astype(np.int64), graph.starts[nodes + 1].astype(np.int64)
     degrees = ends - begins
     targets = np.repeat(np.arange(len(nodes)), degrees)

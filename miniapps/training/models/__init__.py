@@ -1,7 +1,7 @@
-"""The models, a file each, which defines MODEL: a `ParallelModel`. They are found by that.
+"""The models: every file here that defines MODEL, a `ParallelModel`.
 
-Nothing in a model couples the samples of a batch (no batch normalisation), so that the sum of the losses of a batch has
-the sum of the gradients of its parts as gradient.
+No model couples the samples of a batch (no batch normalisation). So the gradient of the summed loss of a batch is the
+sum of the gradients of its parts.
 """
 
 from __future__ import annotations
@@ -23,22 +23,21 @@ if TYPE_CHECKING:
 
 Shapes = dict[str, tuple[int, ...]]
 WIDTH = 2**14  # of a layer, at most
-ACTIVATION = 24  # bytes of an element on the way there and back
+ACTIVATION = 24  # bytes of an element, forward and backward
 
 
 @dataclass
 class Hidden:
-    """What every network has."""
+    """The options of every network."""
 
     hidden: int = option(128, help="width of hidden layers", minimum=1, maximum=WIDTH, effect="size")
 
 
 class ParallelModel(ABC):
-    """A model: its weights, what it learns, what it costs.
+    """A model: its weights, data and costs.
 
-    `OPTIONS`: a dataclass of the options of section `model` that it hears; `DATA`: what it can learn;
-    `USUAL`: what of it comes with this suite. The first line of
-    the docstring of a model's class is what `--help` says of it.
+    `OPTIONS`: a dataclass of its options in section `model`; `DATA`: the data sets that it can learn; `USUAL`: the one
+    in this suite. `--help` shows the first line of the docstring of a model's class.
     """
 
     OPTIONS: type = Hidden
@@ -47,51 +46,51 @@ class ParallelModel(ABC):
 
     @abstractmethod
     def shapes(self, sizes: Any, edge: int) -> Shapes:
-        """{name: shape} of weights and biases, first layer first; of `sizes`, its OPTIONS, and samples of `edge`."""
+        """{name: shape} of weights and biases, first layer first, for `sizes`, its OPTIONS, and samples of `edge`."""
 
     @abstractmethod
     def edge(self, data: str) -> int:
-        """How large a sample is."""
+        """The size of a sample."""
 
     @abstractmethod
     def counts(self, data: str) -> tuple[int, int]:
-        """Samples to learn from, and to test."""
+        """The numbers of training and test samples."""
 
     @abstractmethod
     def load(self, config: Any) -> Labelled:
-        """The samples. Raises UsageError naming what is missing or damaged, and the commands that help."""
+        """Loads the samples. Raises UsageError with the missing or damaged file, and the commands to get it."""
 
     @abstractmethod
     def network(self, config: Any, weights: Sequence[np.ndarray], data: Labelled, most: int) -> Network:
-        """What computes losses and gradients, of at most `most` samples in a call."""
+        """The network that computes losses and gradients, for at most `most` samples per call."""
 
     @abstractmethod
     def memory(self, config: Any, samples: int) -> int:
-        """Bytes of the data, and of a call with so many samples."""
+        """Bytes of the data and of a call with so many samples."""
 
     def complete(self, config: Any) -> None:
-        """Write back what follows from other options; nothing here."""
+        """Fill in options that follow from others; nothing here."""
         return
 
     def validate(self, config: Any, options: Any) -> None:
-        """Raise UsageError or ChoiceError for what the model cannot be; nothing here."""
+        """Raise UsageError or ChoiceError for impossible options; nothing here."""
         return
 
 
 class ImageModel(ParallelModel):
-    """A model of images: a file says which `shapes` it has, how logits come of images, and how much lies between."""
+    """A model of images: its file defines its `shapes`, the logits of images, and the number of activations."""
 
     DATA = IMAGES
     USUAL = images.USUAL
 
     @abstractmethod
     def forward(self, tensors: Sequence[Any], images: Any, mask: Any = None) -> Any:
-        """Logits, torch float32 (n, CLASSES), of images (n, edge, edge); `tensors` in the order of `shapes`, `mask`
-        (n, hidden) that the last hidden layer is multiplied by, or None."""
+        """Logits, torch float32 (n, CLASSES), of images (n, edge, edge); `tensors` in the order of `shapes`; `mask`
+        (n, hidden) multiplies the last hidden layer, None: no mask."""
 
     @abstractmethod
     def activations(self, sizes: Any, edge: int) -> int:
-        """Elements of an image between the layers."""
+        """The number of activations per image."""
 
     def edge(self, data: str) -> int:
         return EDGE[data]
@@ -116,7 +115,7 @@ class ImageModel(ParallelModel):
 
 
 def names() -> tuple[str, ...]:
-    """Of all models."""
+    """The names of all models."""
     return discovery.names(__name__)
 
 
@@ -126,10 +125,10 @@ def every() -> dict[str, ParallelModel]:
 
 
 def model(name: str) -> ParallelModel:
-    """The model of that name, one of `names()`."""
+    """The model `name`, one of `names()`."""
     return every()[name]
 
 
 def of_images() -> dict[str, ImageModel]:
-    """The models of images by name, which may also answer (`miniapps.inference`)."""
+    """The models of images by name, which `miniapps.inference` can use too."""
     return {name: found for name, found in every().items() if isinstance(found, ImageModel)}

@@ -11,7 +11,7 @@ KERNEL = 5
 
 @dataclass
 class Options(Hidden):
-    """Of convolutions."""
+    """The options of convolutions."""
 
     channels: int = option(
         8,

@@ -1,6 +1,6 @@
-"""GraphSAGE (Hamilton et al. 2017): two layers, each of a node and the mean of its neighbours, of length 1.
+"""GraphSAGE (Hamilton et al. 2017): two layers, each of a node and the mean of its neighbours, normalised to length 1.
 
-It knows nodes in the place of images: see `miniapps.training.graphs`.
+It uses nodes in the place of images: see `miniapps.training.graphs`.
 """
 
 from __future__ import annotations
@@ -25,29 +25,28 @@ AGGREGATIONS = ("sorted", "exact", "atomic", "emulated")
 
 @dataclass
 class Options(Hidden):
-    """How neighbours are chosen and added up."""
+    """The choice and the additions of neighbours."""
 
     neighbours: int = option(
         0,
-        help="neighbours of a paper that it learns from, at most, drawn anew for each epoch; 0: all",
+        help="sampled neighbours of a paper, at most, drawn again in each epoch; 0: all",
         minimum=0,
         maximum=2**20,
     )
     second_neighbours: int = option(
-        0, help="the same of the neighbours' neighbours", minimum=0, maximum=2**20
+        0, help="sampled neighbours of each neighbour, at most; 0: all", minimum=0, maximum=2**20
     )
     aggregate: str = option(
         "sorted",
-        help="the order in which neighbours are added up, and gradients on their way back; emulated: an order of "
-        "arrival drawn from seeds.order",
+        help="order in which neighbours, and in the backward pass gradients, are added; emulated: an order of arrival "
+        "drawn from seeds.order",
         choices=AGGREGATIONS,
         role="method",
         flag="--aggregate",
     )
     aggregate_inference: str = option(
         "same",
-        help="the order in which neighbours are added up where the network answers and does not learn: in evaluations; "
-        "same: as --aggregate",
+        help="order in which evaluations add neighbours; same: the order of --aggregate",
         choices=("same", *AGGREGATIONS),
         role="method",
         flag="--aggregate-inference",
@@ -55,7 +54,7 @@ class Options(Hidden):
 
 
 class Sage(ParallelModel):
-    """Two layers that add up what neighbours in a graph have."""
+    """Two layers that add the features of neighbours in a graph."""
 
     OPTIONS = Options
     DATA = ("cora",)
@@ -104,15 +103,15 @@ class Sage(ParallelModel):
             config.model.aggregate_inference = config.model.aggregate
 
     def validate(self, config: Any, options: Any) -> None:
-        """An aggregation meets the guarantee."""
+        """Raise ChoiceError for an aggregation below the guarantee."""
         for flag, order in (
             ("--aggregate", config.model.aggregate),
             ("--aggregate-inference", config.model.aggregate_inference),
         ):
             if order == "atomic" and options.guarantee != "none":
                 raise ChoiceError(
-                    f"{flag} atomic meets guarantee none, below {options.guarantee}: additions come as threads arrive; "
-                    "choose sorted or exact, or emulated, whose order a seed draws"
+                    f"{flag} atomic meets guarantee none, below {options.guarantee}: threads add in any order; choose "
+                    "sorted or exact, or emulated, whose order a seed draws"
                 )
 
 
@@ -127,7 +126,7 @@ def forward(tensors, field, mask=None):
 
 
 def layer(x, hood, of_neighbours, of_own, bias):
-    """W1 mean(neighbours) + b + W2 x, divided by its length, for the nodes of a `Hood` from those that it needs."""
+    """W1 mean(neighbours) + b + W2 x, divided by its length, for the output nodes of a `Hood`."""
     from torch.nn.functional import linear, normalize
 
     from kernels.torchops.alternatives.operators import index_select, segment_sum

@@ -1,1 +1,1 @@
-"""Who chooses the wires of gradients, and which step comes next."""
+"""Policies: they choose the wires of gradients and the next step."""

@@ -1,7 +1,7 @@
-"""Training as AdaPrec says (kernels.learning.adaprec): with several wires from one state, then on with the best.
+"""Training by AdaPrec (kernels.learning.adaprec): tries several wires from one state, then continues with the best.
 
-What is recorded are choices: after each step what comes next (`task`: on, look at the loss, end), and at the end of a
-task the state (`begin`) and the `wire` of another, and as what its end is kept (`end`). So a replay needs neither a
+The trace records choices: after each step the next action (`task`: on, look at the loss, end); at the end of a task the
+state (`begin`) and the `wire` of the next task, and the name of its final state (`end`). So a replay needs neither a
 clock nor the policy.
 """
 
@@ -24,27 +24,27 @@ from miniapps.training.policies.courses import OneWire
 if TYPE_CHECKING:
     from miniapps.training.policies.judged import JudgedTrainer
 
-POINTS = 3  # losses of held-out images in a task
-TRIAL = "trial "  # the state after a trial begins so
-BEGINNING, NOTHING = "beginning", "nothing"  # the state of the start, and no wire, as choices
+POINTS = 3  # losses of held-out images per task
+TRIAL = "trial "  # prefix of the states after trials
+BEGINNING, NOTHING = "beginning", "nothing"  # choices: the initial state, no wire
 
 
 @dataclass
 class State:
-    """Where training can go on from."""
+    """A state from which training can continue."""
 
     wires: tuple[str, ...]
     arrays: list[list[np.ndarray]]  # weights, and what the optimiser keeps
     lost: Lost
     position: int
-    rates: float  # their sum so far
+    rates: float  # the sum of learning rates so far
 
 
-Curve = list[tuple[float, float]]  # (sum of rates, loss of the images that are held out)
+Curve = list[tuple[float, float]]  # (sum of learning rates, loss of the held-out images)
 
 
 class Adaptive(OneWire):
-    """What AdaPrec says, decided by the clock of rank 0."""
+    """The course of AdaPrec, decided by the clock of rank 0."""
 
     def __init__(self, trainer: JudgedTrainer, position: int):
         import scipy.optimize  # noqa: F401 (for curves: a second that no segment should pay for)
@@ -52,17 +52,17 @@ class Adaptive(OneWire):
         super().__init__(trainer, position)
         self._rates, self._begin, self._end, self._spoiled = 0.0, START, "", False
         self._states = {START: self._state()}
-        self._known: dict[str, Curve] = {START: []}  # of each state, of the task that led to it
-        self._seen: Curve = []  # of the task under way
-        self._speculated: int | None = None  # when the step of a trial began that is under way
-        # Where nothing is replayed; the first two are those of rank 0.
+        self._known: dict[str, Curve] = {START: []}  # curve of the task that led to each state
+        self._seen: Curve = []  # of the current task
+        self._speculated: int | None = None  # begin of the current step of a trial
+        # Unused in a replay.
         self._policy = adaprec(self.config)
         self._task_begun, self._steps = 0.0, 0
         self._task: Task | None = None
         self._final = START
 
     def next_step(self) -> bool:
-        """Go to the next step, maybe of another state."""
+        """Go to the next step, maybe from another state; returns False at the end."""
         what = self.ctx.choose("task", self._verdict)
         if what != "on" and self._end:
             self._look()
@@ -79,19 +79,19 @@ class Adaptive(OneWire):
         return True
 
     def recovers(self) -> bool:
-        """The task is over, and its loss no number, so that the policy steps back."""
+        """End the task with an infinite loss, so that the policy goes back to an earlier state."""
         self._spoiled = True
         return True
 
     def _look(self) -> None:
-        """Measure the loss of the images that are held out."""
+        """Measure the loss of the held-out images."""
         loss = inf if self._spoiled else self.trainer.held_out_loss()
         self._seen.append((self._rates, loss))
         if self.ctx.rank == 0:
             self.trainer.tracer.value("held_out_loss", loss)
 
     def _begin_task(self) -> bool:
-        """End the task under way, if there is one, and begin the next; False when there is none."""
+        """End the current task, if any, and begin the next; returns False if there is none."""
         if self._end:
             self._states[self._end] = self._state()
             self._compare_curve()
@@ -108,7 +108,7 @@ class Adaptive(OneWire):
         return True
 
     def _compare_curve(self) -> None:
-        """Record how far the end of a segment is from where the trial before it promised to come."""
+        """Record the difference between the end of a segment and the prediction from the trial before it."""
         points = [*self._known[self._begin], self._seen[-1]]
         if self.ctx.rank or not self._begin.startswith(TRIAL) or not all(isfinite(y) for _, y in points):
             return
@@ -126,22 +126,23 @@ class Adaptive(OneWire):
     def _load(self, name: str) -> None:
         if (state := self._states.get(name)) is None:
             raise UsageError(
-                f"--replay {self.ctx.options.replay}: it goes on from a state {name!r} that it never kept"
+                f"--replay {self.ctx.options.replay}: it continues from a state {name!r} that it never kept; record "
+                "the run again"
             )
         restore(self.trainer.optimiser, state.arrays)
         self.position, self._rates, self._spoiled = state.position, state.rates, False
 
     def _go_on_over(self, wire: str) -> None:
-        """Feedback begins with nothing lost, unless the state was reached over the same wire."""
+        """Switch to a wire; feedback begins with errors 0 unless the state was reached over the same wire."""
         state = self._states[self._begin]
         self.trainer.assign([wire] * len(self.trainer.shapes))
         same = state.wires == self.trainer.wires
         self.trainer.exchange.restore_lost(state.lost if same else {})
 
-    # ---- decisions, where nothing is replayed; collective
+    # ---- decisions, unless replayed; collective
 
     def _verdict(self) -> tuple[str, float]:
-        """What comes after the step that was made, and the seconds so far."""
+        """Returns the next action after a step, and the seconds so far."""
         now, what, training = self.elapsed(), "on", self.config.training
         if self._task is None:
             what = "end"
@@ -156,7 +157,7 @@ class Adaptive(OneWire):
         return self.ctx.comm.bcast((what, now))
 
     def _decided(self) -> tuple[str, float]:
-        """The state from which the run goes on, or ends; tells the policy what became of the task under way."""
+        """Pass the results of the current task to the policy; returns the state where the run continues or ends."""
         if self.ctx.rank == 0:
             if self._task is not None:
                 rates, losses = zip(*self._seen, strict=True)

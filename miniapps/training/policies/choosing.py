@@ -1,4 +1,4 @@
-"""What policies choose from, what is refused of that, and which tensors there is something to choose for."""
+"""The wires among which policies choose, their checks, and the tensors for which there is a choice."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from miniapps.errors import UsageError
 from miniapps.learning.course.checks import require_clock
 from miniapps.learning.gradients.buckets import cut
 
-# Of each policy, the name of a choice that it takes from a clock.
+# For each policy the name of a choice that depends on a clock.
 CLOCKED = {"fastest": "fastest", "adaprec": "task", "adaprec-poster": "task"}
 
 
 def candidates(config) -> list[str]:
-    """The wires of `policy.candidates`, and under lgreco that to be compared with; of a fixed policy its own."""
+    """The wires of `training.candidates`, for lgreco with --wire, its reference; for a fixed policy only --wire."""
     if config.training.policy == "fixed":
         return [config.training.wire]
     given = config.training.candidates.split()
@@ -29,7 +29,7 @@ def candidates(config) -> list[str]:
 
 
 def chosen_for(shapes: Sequence[tuple[int, ...]]) -> list[int]:
-    """The tensors that a wire encodes: the others are so small that they travel as float32."""
+    """The tensors that a wire encodes; smaller tensors are sent as float32."""
     return [
         tensor
         for tensor, shape in enumerate(shapes)
@@ -38,8 +38,8 @@ def chosen_for(shapes: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def for_all(shapes: Sequence[tuple[int, ...]], wires: dict[int, str], first: str) -> list[str]:
-    """A wire for every tensor: those that are not in `wires` go with the one before them, or over `first`, so that they
-    share its bucket."""
+    """A wire for every tensor: tensors missing in `wires` use the wire of the tensor before them, or `first`, so that
+    they share its bucket."""
     used: list[str] = []
     for tensor in range(len(shapes)):
         used.append(wires.get(tensor, used[-1] if used else first))
@@ -54,15 +54,15 @@ def adaprec(config) -> AdaPrec:
 
 
 def validate(config, options, shapes: Sequence[tuple[int, ...]]) -> None:
-    """Raise UsageError or ChoiceError for a policy that cannot be, and wires that do not go with ordering, accumulation
+    """Raise UsageError or ChoiceError for an impossible policy, and for wires that conflict with ordering, accumulation
     or guarantee."""
     _require_options(config)
     for wire in candidates(config):
         used = coding(wire)
         if used is None and config.training.policy != "fixed":
             raise UsageError(
-                f"--candidates: {wire!r} loses nothing, and is added as the library likes; float32 is the candidate "
-                "that loses nothing"
+                f"--candidates: {wire!r} is not a codec, and the library adds it in its own order; use float32 as the "
+                "lossless candidate"
             )
         for bucket in cut(shapes, config.training.bucket, [wire] * len(shapes)):
             ordering, accumulation = options.policy.of(bucket.size, wire)
@@ -85,26 +85,26 @@ def _require_options(config) -> None:
     given = config.training.candidates.split()
     if not given or len(set(given)) < len(given):
         raise UsageError(
-            f"--candidates {config.training.candidates!r}: give the wires that --policy {policy} chooses from, each "
-            'once, with spaces between: "float32 fp8 sign"'
+            f"--candidates {config.training.candidates!r}: give the wires among which --policy {policy} chooses, each "
+            'once, separated by spaces: "float32 fp8 sign"'
         )
     if policy == "lgreco" and coding(wire) is None:
         raise UsageError(
-            f"--policy lgreco saves bytes at no more error than --wire, and {wire!r} makes none; name the wire to be "
-            "compared with: --wire table:n=4"
+            f"--policy lgreco minimises bytes subject to the error of --wire, and {wire!r} has no error; name a lossy "
+            "wire: --wire table:n=4"
         )
     if policy != "lgreco" and wire != PLAIN:
-        raise UsageError(f"--wire {wire}: --policy {policy} chooses the wires; leave one of both out")
+        raise UsageError(f"--wire {wire}: --policy {policy} chooses the wires; leave one of them out")
     if config.training.tries and not config.training.seconds:
         raise UsageError(f"--policy {policy} divides a time: give it with --seconds")
     if config.output.restart or config.output.checkpoint_every:
         raise UsageError(
-            f"--policy {policy}: checkpoints do not hold what it knows; leave --restart and --checkpoint-every out"
+            f"--policy {policy}: checkpoints do not contain its state; leave --restart and --checkpoint-every out"
         )
 
 
 def _require_clock(config, options) -> None:
-    """Raise UsageError where a clock decides, and nobody has promised what it says."""
+    """Raise ChoiceError if a clock decides under a guarantee, and UsageError if a replayed run lacks the choices."""
     policy = config.training.policy
     if policy in CLOCKED:
         require_clock(options, f"--policy {policy}", CLOCKED[policy])

@@ -1,4 +1,4 @@
-"""Over which wires gradients go; every decision is a choice of the run."""
+"""Courses that choose the wires of gradients; every decision is a recorded choice."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from miniapps.training.policies.choosing import candidates, chosen_for, for_all
 if TYPE_CHECKING:
     from miniapps.training.policies.judged import JudgedTrainer
 
-LGRECO_EVERY, LGRECO_BLOCKS = 100, 8  # steps between decisions; micro-batches that errors are measured of
-ROUNDS = 5  # all-reduces of which the shortest counts, after one more
+LGRECO_EVERY, LGRECO_BLOCKS = 100, 8  # steps between decisions; micro-batches for the errors
+ROUNDS = 5  # timed all-reduces after a first one; the shortest counts
 
 
 class OneWire(Timed):
-    """One wire for all tensors, to the last step or until the time is over."""
+    """One wire for all tensors, to the last step or the end of the time."""
 
     def __init__(self, trainer: JudgedTrainer, position: int):
         super().__init__(trainer, position)
@@ -30,8 +30,8 @@ class OneWire(Timed):
 
 
 class Fastest(OneWire):
-    """For each kind of tensor (matrices, kernels of convolutions) the wire whose all-reduce took the least time, by
-    the clock of rank 0."""
+    """For each kind of tensor (matrices, kernels of convolutions) the wire with the fastest all-reduce, by the clock of
+    rank 0."""
 
     def decide(self) -> None:
         """Measure before the first step."""
@@ -65,11 +65,11 @@ class Fastest(OneWire):
 
 
 class LGreco(OneWire):
-    """Of each tensor one of the wires with the fewest bytes in all at no more error than `--wire`, by gradients of
-    micro-batches, which rank 0 computes: they have the bits that the guarantee promises."""
+    """Chooses a wire per tensor that minimises bytes subject to `--wire`'s error. Rank 0 measures errors on
+    gradients of micro-batches, whose bits the guarantee promises."""
 
     def decide(self) -> None:
-        """Measure before the first step, and so many steps later."""
+        """Measure before the first step, and every LGRECO_EVERY steps."""
         if self.position % LGRECO_EVERY:
             return
         shapes = list(self.trainer.shapes.values())
@@ -77,7 +77,7 @@ class LGreco(OneWire):
         known: list[tuple[tuple[str, ...], float]] = []
 
         def wire_of(i: int) -> tuple[str, float]:
-            if not known:  # the first that is asked for: all are decided together
+            if not known:  # the first call decides for all tensors
                 known.append(self.ctx.comm.bcast(self._decided(tensors) if self.ctx.rank == 0 else None))
             choice, bits = known[0]
             return choice[i], bits
@@ -87,7 +87,7 @@ class LGreco(OneWire):
         self.trainer.assign(for_all(shapes, wires, self.config.training.wire))
 
     def _decided(self, tensors: list[int]) -> tuple[tuple[str, ...], float]:
-        """(wires of the tensors, bits of an element over all of them)."""
+        """Returns (wires of the tensors, mean bits per element)."""
         names, shapes = candidates(self.config), list(self.trainer.shapes.values())
         errors, sizes = np.zeros((len(tensors), len(names))), np.zeros((len(tensors), len(names)), np.int64)
         for block in range(min(LGRECO_BLOCKS, self.config.training.blocks)):
@@ -96,7 +96,7 @@ class LGreco(OneWire):
                 x = gradients[tensor]
                 for c, wire in enumerate(names):
                     apart = np.subtract(carried(wire, x), x, dtype=np.float64)
-                    errors[i, c] += np.sqrt(np.sum(apart * apart))  # no BLAS, whose bits follow its threads
+                    errors[i, c] += np.sqrt(np.sum(apart * apart))  # no BLAS, whose bits depend on threads
         for i, tensor in enumerate(tensors):
             sizes[i] = [encoded_bytes(wire, shapes[tensor]) for wire in names]
         choice = layerwise.choose(names, errors, sizes, self.config.training.wire)

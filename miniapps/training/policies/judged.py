@@ -1,4 +1,4 @@
-"""What policies ask of a trainer, beside what any course of steps does."""
+"""The additional interface of a trainer to policies."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from miniapps.learning.gradients.parallel import ParallelTrainer
 
 
 class JudgedTrainer(ParallelTrainer):
-    """A trainer whose gradients and losses can be looked at without a step."""
+    """A trainer that computes gradients and losses without a step."""
 
     @abstractmethod
     def gradient(self, step: int, block: int) -> list[np.ndarray]:
-        """The gradient of a micro-batch with the present weights as it is encoded, of each tensor; not collective."""
+        """The gradient of a micro-batch with the current weights, scaled as for encoding, by tensor; not collective."""
 
     @abstractmethod
     def held_out_loss(self) -> float:
-        """The mean loss of the samples that are held out. Collective."""
+        """The mean loss of the held-out samples. Collective."""
