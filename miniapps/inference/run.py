@@ -1,4 +1,4 @@
-"""One repeat of the inference mini-app: requests, answered and compared."""
+"""One repeat of the inference mini-app: answers requests and compares the answers."""
 
 import hashlib
 import json
@@ -20,7 +20,7 @@ from miniapps.untrusted.schedule import SCHEDULE
 
 
 def run(ctx) -> Outcome:
-    """Answer the requests of this rank, and compare the answers of all; collective."""
+    """Answer this rank's requests and compare the answers of all ranks; collective."""
     config, tracer = ctx.config, ctx.tracer
     read = load(config.data.name, config.data.dir, config.seeds.data) if ctx.rank == 0 else None
     given = share(ctx.comm, read, Labelled)
@@ -38,7 +38,7 @@ def run(ctx) -> Outcome:
         answer(pool[np.arange(size) % len(pool)])  # the first call of a size may make kernels
     event, record = tracer.name("request", COMPUTE), tracer.name("record", OTHER)
     seconds, prints = [], {}
-    answers: dict[int, list[np.ndarray]] = {}  # of an image: those with other bits
+    answers: dict[int, list[np.ndarray]] = {}  # by image: its answers with different bits
     for step, request in enumerate(own):
         ctx.begin_step(step + 1, len(own))
         tracer.at(ctx.repeat, request)
@@ -59,14 +59,14 @@ def run(ctx) -> Outcome:
 
 
 def asked(config, request: int) -> np.ndarray:
-    """The numbers of the images of a request, int64, by the seed and the number of the request alone."""
+    """The indices of the images of a request, int64; they depend only on the seed and the request's number."""
     rng = generator(config.seeds.requests, REQUESTS, request)
     size = config.requests.sizes[rng.integers(len(config.requests.sizes))]
     return rng.integers(0, config.requests.images, size)
 
 
 def _keep(answers: dict[int, list[np.ndarray]], rows) -> None:
-    """Keep an answer to an image that has other bits than those known."""
+    """Keep each answer whose bits differ from all known answers to the same image."""
     for image, row in rows:
         known = answers.setdefault(image, [])
         if not any(row.tobytes() == other.tobytes() for other in known):
@@ -74,7 +74,7 @@ def _keep(answers: dict[int, list[np.ndarray]], rows) -> None:
 
 
 def _show(ctx, answer) -> None:
-    """Write the schedule, where the backend has one, beside the trace."""
+    """Write the backend's schedule, if it has one, beside the trace."""
     schedule = getattr(answer, "schedule", None)
     if schedule is not None and ctx.rank == 0 and ctx.repeat == 0:
         (ctx.directory() / SCHEDULE).write_text(json.dumps(schedule.as_json(), indent=1) + "\n")
@@ -121,5 +121,5 @@ def _outcome(ctx, variant, gathered, labels: np.ndarray) -> Outcome:
 
 
 def _ulp(rows: list[np.ndarray]) -> float:
-    """The largest distance of any answer from the first."""
+    """The largest distance of any answer from the first, in ULP."""
     return max(float(bits.largest(bits.ulp_distance(rows[0], row))) for row in rows[1:])

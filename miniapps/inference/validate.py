@@ -1,4 +1,4 @@
-"""What can be refused before a run creates anything."""
+"""Checks the configuration before a run creates anything."""
 
 import kernels.inference  # noqa: F401 - registers its variants
 from kernels import registry
@@ -13,8 +13,8 @@ from miniapps.training.models import of_images
 
 
 def backend(config, options) -> str:
-    """The backend that is asked for, or that the guarantee decides. Raises ChoiceError for one that promises too little
-    or cannot run here."""
+    """The backend that is requested, or the one that the guarantee decides. Raises ChoiceError if the requested backend
+    promises too little or cannot run here."""
     asked, policy = config.inference.backend, options.policy
     if asked == "auto":
         asked = "static" if policy.per_block else "eager"
@@ -25,7 +25,7 @@ def backend(config, options) -> str:
 
 
 def complete(config, options, size: int) -> None:
-    """Write back the data, the backend that the guarantee decides, and the seeds that follow from that of the run."""
+    """Fill in the data, the backend that the guarantee decides, and the seeds that follow from the run's seed."""
     checks.complete_data(config.data, USUAL)
     config.inference.backend = backend(config, options)
     for name in ("init", "data", "requests"):
@@ -34,7 +34,7 @@ def complete(config, options, size: int) -> None:
 
 
 def validate(config, options, size: int) -> None:
-    """Raises UsageError or ChoiceError naming the option, its allowed values and the remedy."""
+    """Raises UsageError or ChoiceError with the option, its allowed values and the remedy."""
     requests, name = config.requests, config.data.name
     require_heard(config.model, of_images())
     if size > requests.count:
@@ -44,7 +44,7 @@ def validate(config, options, size: int) -> None:
         )
     if requests.images > COUNTS[name][1]:
         raise UsageError(
-            f"requests.images = {requests.images}: {name} has {COUNTS[name][1]} test images; choose at most so many"
+            f"requests.images = {requests.images}: {name} has {COUNTS[name][1]} test images; choose at most that number"
         )
     load(name, config.data.dir, config.seeds.data)
     if config.inference.weights:
@@ -52,5 +52,5 @@ def validate(config, options, size: int) -> None:
 
 
 def targets(config, options, size: int) -> Targets:
-    """A step is a request of each rank; no state is kept that could be struck."""
+    """A step is one request on each rank; there is no state between requests that a fault could strike."""
     return Targets(-(-config.requests.count // size))

@@ -1,4 +1,4 @@
-"""Weights of the network: drawn by a seed, or those of a checkpoint of training."""
+"""Weights of the network: drawn from a seed, or read from a checkpoint of training."""
 
 from dataclasses import fields
 from pathlib import Path
@@ -16,7 +16,7 @@ from miniapps.training.models import model
 
 
 def weights(config) -> dict[str, np.ndarray]:
-    """{name: float32 array} of weights and biases, in the order of the model. Raises UsageError as `check_weights`."""
+    """{name: float32 array} of weights and biases, in the model's order. Raises UsageError like `check_weights`."""
     if config.inference.weights:
         checkpoint = check_weights(config)
         return {
@@ -27,8 +27,8 @@ def weights(config) -> dict[str, np.ndarray]:
 
 
 def check_weights(config) -> Checkpoint:
-    """The checkpoint of `inference.weights`. Raises UsageError where there is none, where it is damaged, or of another
-    network."""
+    """The checkpoint that `inference.weights` names. Raises UsageError if there is none, if it is damaged, or if it
+    holds another network."""
     path = _checkpoint(config.inference.weights)
     checkpoint = restart.read_option("--weights", str(path), HOLDING.kind)
     sizes = model(config.model.name).OPTIONS
@@ -39,7 +39,7 @@ def check_weights(config) -> Checkpoint:
 
 
 def _checkpoint(given: str) -> Path:
-    """The file that is named, or the last checkpoint of the run that is."""
+    """The named file, or the last checkpoint of the named run."""
     path = Path(given)
     if not path.is_dir():
         return path

@@ -1,4 +1,4 @@
-"""The cases of a run, numbered: a case is a block of work."""
+"""The numbered cases of a run; each case is a block of work."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,7 +11,7 @@ from kernels.torchops.cases.operation import DIRECTIONS, Operation
 
 @dataclass(frozen=True)
 class Chosen:
-    """One case: its name, what is asked of the child, and what its record says beside the answer."""
+    """One case: its name, the request to the child process, and the fields of its record beside the answer."""
 
     name: str
     request: dict[str, Any]
@@ -19,7 +19,7 @@ class Chosen:
 
 
 def chosen(audit) -> list[Chosen]:
-    """The cases that the configuration asks for, in an order of their own."""
+    """The cases that the configuration requests, in a fixed order."""
     if audit.function:
         return [_own(audit.function, direction) for direction in DIRECTIONS]
     which = [find(name) for name in dict.fromkeys(audit.operations)] or operations()
@@ -32,7 +32,7 @@ def _own(function: str, direction: str) -> Chosen:
 
 
 def _cases(operation: Operation, most: int) -> list[Chosen]:
-    """Of each direction at most so many, spread evenly over the combinations of factors."""
+    """At most `most` cases of each direction (0: all), spread evenly over the combinations of factors."""
     selected = []
     for direction in operation.directions:
         cases = [case for case in operation.cases() if case.direction == direction]

@@ -1,6 +1,6 @@
-"""The certificate of an audit: what was tried of each case and what came of it, on which machine and software.
+"""The certificate of an audit: the trials of each case with their results, the machine and the software.
 
-`RUN/certificate.json`; its schema is `miniapps.untrusted.certificate`, where it is read.
+It is written to `RUN/certificate.json`. Its reader, `miniapps.untrusted.certificate`, defines the schema.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from miniapps.untrusted.result import written
 
 
 def content(ctx, records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The certificate of `records`, of all cases in order; on rank 0."""
+    """The certificate of `records`, which hold all cases in order; on rank 0."""
     import torch
 
     audit, device = ctx.config.audit, ctx.options.device
@@ -44,13 +44,13 @@ def content(ctx, records: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def write(ctx, certificate: dict[str, Any]) -> None:
-    """Write it into the directory of the run, one for each repeat."""
+    """Write the certificate into the directory of the run; each repeat has its own file."""
     name = CERTIFICATE if ctx.repeat == 0 else CERTIFICATE.replace(".", f"-{ctx.repeat}.")
     (ctx.directory() / name).write_text(written(certificate))
 
 
 def fingerprint(records: list[dict[str, Any]]) -> str:
-    """Of the bits of all cases by one thread."""
+    """The fingerprint of the bits of all cases with one thread."""
     hashed = hashlib.blake2b(digest_size=16)
     for record in records:
         hashed.update(f"{record['name']} {record['audit'] and record['audit']['digest']}\n".encode())
@@ -58,7 +58,7 @@ def fingerprint(records: list[dict[str, Any]]) -> str:
 
 
 def summary(certificate: dict[str, Any]) -> list[str]:
-    """What the audit found, in a few lines."""
+    """The findings of the audit, in a few lines."""
     cases = certificate["cases"]
     if not certificate["statements"]:
         return [line for case in cases for line in in_words(case)]

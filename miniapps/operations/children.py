@@ -1,4 +1,4 @@
-"""The child process of a rank that audits, started again after a case that took it along."""
+"""The child process in which a rank runs its cases; it is started again after a case that crashed or hung it."""
 
 import json
 import os
@@ -14,23 +14,23 @@ from miniapps.system.environment import without_rank
 from miniapps.system.python import module
 
 CRASHED, HUNG, SLOW = "crashed", "hung", "slow"
-STARTING_S = 120.0  # a child may take so long to import torch, on a busy file system
-MOST_THREADS = 4  # that an audit asks for
-TAIL = 2000  # characters of what a child wrote to its standard error
+STARTING_S = 120.0  # the import of torch in a child may take this long, on a busy file system
+MOST_THREADS = 4  # the most that an audit requests
+TAIL = 2000  # bytes kept of a child's standard error
 
 
 class Child:
-    """A process that answers requests (`kernels.torchops.worker`). Use as a context manager; `close` ends it."""
+    """A process that answers requests (`kernels.torchops.worker`). Use it as a context manager; `close` ends it."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen | None = None
         self._log: Any = None
-        self._rest = b""  # what it wrote behind its last line
+        self._rest = b""  # its output after its last complete line
 
     def ask(self, request: dict[str, Any], seconds: float) -> dict[str, Any]:
-        """The answer to a request; `outcome` "crashed" where the process ended, "hung" where no call of it ended within
-        `seconds`, "slow" where calls ended and there were more to do; then it is ended. The start of a process does not
-        count. Raises RunError where none starts."""
+        """The answer to a request. Its `outcome` is "crashed" if the process ended, "hung" if no call ended within
+        `seconds`, and "slow" if some calls ended and more remained; the process is then ended. The time that the
+        process takes to start does not count. Raises RunError if no process starts."""
         if self._process is None:
             self._start()
         process = self._process
@@ -72,7 +72,7 @@ class Child:
 
     def _start(self) -> None:
         environment = without_rank()
-        # torch's threads are asked for call by call; those that wait must not take the cores of the others.
+        # Each call sets its number of torch threads; threads that wait must not occupy cores that others need.
         environment |= {"OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0"}
         environment.pop("OMP_NUM_THREADS", None)
         environment.setdefault(
@@ -92,7 +92,7 @@ class Child:
             raise RunError(f"the process that audits did not start: {self._obituary()}")
 
     def _line(self, deadline: float) -> bytes | None:
-        """The next line of the process, empty at its end; None when the time is over."""
+        """The next line of the process; empty at its end, None after the deadline."""
         process = self._process
         assert process is not None and process.stdout is not None
         with selectors.DefaultSelector() as selector:
@@ -120,7 +120,7 @@ class Child:
 
 
 def _late(seconds: float, calls: dict[str, Any]) -> dict[str, Any]:
-    """What to say of a case that took longer than `seconds`, in which `calls` were done."""
+    """The answer for a case that took longer than `seconds`; `calls` are the calls that had ended."""
     ended = "so its process was ended"
     if not calls:
         return {"outcome": HUNG, "error": f"no call ended within {seconds:g} s (--seconds-per-case), {ended}"}

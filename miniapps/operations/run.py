@@ -1,4 +1,4 @@
-"""One repeat of the operations mini-app: every case in a child process, then once more in fresh ones."""
+"""One repeat of the operations mini-app: every case in a child process, then again in fresh child processes."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ from miniapps.trace.schema import COMPUTE
 
 
 def run(ctx) -> Outcome:
-    """Audit the cases of this rank and gather what came of all; collective. Rank 0 writes the certificate."""
+    """Audit this rank's cases and gather the records of all ranks; collective. Rank 0 writes the certificate."""
     audit = ctx.config.audit
     cases = chosen(audit)
     owner = shuffled(np.arange(len(cases)) % ctx.size, ctx.options.shuffle_blocks)
@@ -71,7 +71,8 @@ def _audited(
 
 
 def _again(ctx, child: Child, cases: list[Chosen], records: dict[int, dict[str, Any]]) -> None:
-    """Compare the first call of every case with that of fresh processes, and note how many digests there are."""
+    """Compare the first call of every case with the first call in fresh processes, and record the number of distinct
+    digests."""
     audit = ctx.config.audit
     done = [number for number, record in records.items() if record["outcome"] == DONE]
     digests = {number: [records[number]["audit"]["digest"]] for number in done}
@@ -100,7 +101,7 @@ def _again(ctx, child: Child, cases: list[Chosen], records: dict[int, dict[str, 
 
 
 def _write(ctx, number: int, record: dict[str, Any]) -> None:
-    """The bits of a case and how many results each change had, in the step of its number."""
+    """Write the bits of a case, and the number of distinct results under each change, as the step of its number."""
     ctx.tracer.at(ctx.repeat, number)
     audit = record["audit"]
     if audit is None:

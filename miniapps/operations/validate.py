@@ -1,4 +1,4 @@
-"""What of a configuration can be run."""
+"""Checks the configuration before a run creates anything."""
 
 import importlib.util
 
@@ -8,7 +8,7 @@ from miniapps.runner.faults import Targets
 
 
 def validate(config, options, size: int) -> None:
-    """Raise UsageError or ChoiceError for what cannot be run; imports nothing of the user's."""
+    """Raise UsageError or ChoiceError if the configuration cannot run; imports none of the user's code."""
     audit = config.audit
     if importlib.util.find_spec("torch") is None:
         raise UsageError("operations needs torch, which is not installed: pip install torch")
@@ -21,12 +21,12 @@ def validate(config, options, size: int) -> None:
 
         if not torch.cuda.is_available():
             raise UsageError(
-                "--device cuda: this torch sees no CUDA device; install a build for CUDA, or --device cpu"
+                "--device cuda: this torch sees no CUDA device; install a build for CUDA, or choose --device cpu"
             )
     if options.policy.level not in ("none", "run"):
         raise UsageError(
-            f"--guarantee {options.policy.level}: an audit reports what torch does, and promises at most run, that one "
-            "thread repeats its bits; choose none or run"
+            f"--guarantee {options.policy.level}: an audit reports how torch behaves; it promises at most run (one "
+            "thread repeats its bits); choose none or run"
         )
     if options.replay is not None:
         raise UsageError(
@@ -35,5 +35,5 @@ def validate(config, options, size: int) -> None:
 
 
 def targets(config, options, size: int) -> Targets:
-    """What injected faults can strike: no block, as how many cases there are shows when torch is asked."""
+    """The targets of injected faults: none, since the number of cases is known only once torch is imported."""
     return Targets(None)
