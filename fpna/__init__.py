@@ -92,6 +92,8 @@ HOMES = {
     "wrap": "miniapps.programs.communicator",
 }  # in which module each name lives
 
+OF_TORCH = ("Recording", "Watched", "record", "watch")  # which a process group of torch serves, too
+
 __all__ = [*HOMES, "__version__"]
 
 
@@ -102,7 +104,7 @@ if not TYPE_CHECKING:  # for which any name would exist
             raise AttributeError(f"fpna has no {name!r}; it has {', '.join(HOMES)}")
         if HOMES[name].startswith("miniapps.programs") and "mpi4py.MPI" not in sys.modules:
             # Before mpi4py starts MPI, which ends the process without a word of ours under a foreign launcher.
-            import_module("miniapps.system.world").require_launch(f"fpna.{name}")
+            import_module("miniapps.system.world").require_launch(f"fpna.{name}", torch=name in OF_TORCH)
         if HOMES[name].startswith("analysis"):
             lacking = [
                 package for package in ("pandas", "pyarrow", "scipy", "matplotlib") if not find_spec(package)

@@ -28,6 +28,7 @@ from miniapps.system import environment
 from miniapps.system.device import host
 from miniapps.system.place import Place, directory
 from miniapps.system.scope import HANDLES
+from miniapps.system.torch_ranks import TorchRanks, of_torch
 from miniapps.system.world import require_launch, world
 from miniapps.trace import TraceError, Tracer
 from miniapps.trace.clocks import Clocks
@@ -52,7 +53,8 @@ def record(
     seed: int = 0,
     reductions: bool = False,
 ) -> Recording:
-    """A recording of this run into the new or empty directory `out`, of all ranks of `comm` (default: of the world).
+    """A recording of this run into the new or empty directory `out`, of all ranks of `comm`. By default of
+    MPI's world; under a launcher of torch, of the processes of torch.distributed, whose group the program has made.
 
     `name` of the program, by default that of its file. `problem`: what defines what is computed, such as {"n": 100};
     runs of one name and problem are compared, others are not. `method`: what may change bits and not the problem, such
@@ -65,8 +67,15 @@ def record(
     result.json; where the program raises, the traces are kept, marked incomplete. Raises UsageError on all ranks for a
     directory that is in use or cannot be written to, and TraceError or PlaceError where that happens later.
     """
-    require_launch("fpna.record")
-    comm = world() if comm is None else comm
+    if comm is None:
+        comm = of_torch()
+    if comm is None:
+        require_launch("fpna.record")
+        comm = world()
+    if reductions and not hasattr(comm, "Allreduce"):
+        raise UsageError(
+            "record: reductions=True records sums of MPI; start the program by mpirun, or leave it out"
+        )
     level = guarantee or (comm.guarantee if isinstance(comm, Communicator) else "none")
     known("guarantee", level, LEVELS)
     name = name or _own_name()
@@ -298,7 +307,10 @@ class Recording:
             except OSError as error:
                 trouble = trouble or f"record: {self._out}: result.json cannot be written: {error.strerror}"
         self._place.close()
-        if trouble := comm.bcast(trouble):
+        trouble = comm.bcast(trouble)
+        if isinstance(comm, TorchRanks):
+            comm.Free()
+        if trouble:
             raise RunError(trouble)
 
 

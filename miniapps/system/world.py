@@ -12,6 +12,7 @@ from typing import Any
 
 from miniapps.errors import UsageError
 from miniapps.system import environment
+from miniapps.system.torch_ranks import by_torch
 from miniapps.untrusted.text import tell
 
 ADVICE = "`python -m miniapps doctor` shows what is here"
@@ -42,13 +43,16 @@ class WrongLauncher(UsageError, SystemExit):
         self.code = 2
 
 
-def require_launch(who: str) -> None:
+def require_launch(who: str, torch: bool = False) -> None:
     """Start MPI if it was not, and raise WrongLauncher where a launcher started several processes and each is alone.
 
-    The first process prints why; `who` is the name of the function that the program called."""
+    The first process prints why; `who` is the name of the function that the program called. `torch`: processes that a
+    launcher of torch started may go on, as the group of torch serves them."""
     try:
         world()
     except UsageError as error:
+        if torch and by_torch():
+            return
         if speaks():
             tell(f"{who}: {error}", sys.stderr)
         raise WrongLauncher(f"{who}: {error}") from None
@@ -113,5 +117,6 @@ def _not_by_torch(launched: environment.Launched) -> str:
     return (
         f"{launched.name} started {launched.size} processes, and for MPI each of them is alone. Start them by mpirun, "
         f"as in mpirun -n {launched.size} python ..., and give torch's process group rank and size of MPI.COMM_WORLD "
-        "(RANK, WORLD_SIZE, LOCAL_RANK)"
+        "(RANK, WORLD_SIZE, LOCAL_RANK). fpna.record and fpna.watch work under it, too: call "
+        "torch.distributed.init_process_group before them"
     )

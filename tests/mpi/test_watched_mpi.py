@@ -1,9 +1,13 @@
 """A watched model on several ranks: DistributedDataParallel, FSDP2, and ranks that do not watch the same."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from miniapps.trace import read_run
 from tests.miniapps.watched_faults import judged
 from tests.ranks import on_ranks
 
@@ -44,3 +48,16 @@ def test_ranks_that_watch_other_modules_are_refused_on_all_of_them(tmp_path):
     assert run.returncode != 0
     said = "fpna.watch: ranks watch other modules: parameter 2.weight (4, 64) on rank 0, parameter 2.weight (5, 64)"
     assert said in run.stderr
+
+
+def test_torchrun_gives_the_records_of_mpirun(plain, tmp_path):
+    """Without MPI between the processes: torch's own group serves the recording."""
+    program = PROGRAM.with_name("watched_by_torchrun.py")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(("PMI_", "OMPI_", "PMIX_"))}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    run = subprocess.run(
+        [*command, program, tmp_path / "a"], capture_output=True, text=True, env=env, timeout=240
+    )
+    assert run.returncode == 0, run.stderr
+    assert len(list(read_run(tmp_path / "a"))) == 2
+    assert judged(plain, tmp_path / "a") is None
