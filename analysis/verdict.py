@@ -193,11 +193,16 @@ class Group:
     @property
     def why(self) -> str:
         """The cause of the difference in two or three words; empty where nothing differs or no cause is known."""
-        if self.shown and self.beside and self.beside.kind == FAULT and self.shown is self.beside.first:
+        return self.cause_of(self.shown, self.cause) if self.shown else ""
+
+    def cause_of(self, pair: Comparison, judged: Cause | None) -> str:
+        """The cause of the difference `pair` of this group in two or three words: `judged`, or what the group knows
+        beyond the two runs; empty where no cause is known."""
+        if self.beside and self.beside.kind == FAULT and pair is self.beside.first:
             return f"injected fault {self.beside.given}"
-        if self.cause is None:
+        if judged is None:
             return ""
-        return RANKS if self.shown is self.across and self.cause.kind == COLLECTIVE else self.cause.kind
+        return RANKS if pair is self.across and judged.kind == COLLECTIVE else judged.kind
 
     @property
     def sure(self) -> bool:

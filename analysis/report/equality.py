@@ -103,10 +103,10 @@ def first_sections(overview: Overview) -> list[Section]:
     frames, groups = overview.frames, overview.groups
     items = []
     paths = frames.runs.set_index(["run", "repeat"])["path"]
-    for name, comparison, why in _shown(groups):
+    for name, comparison, group in _shown(groups):
         a, b = comparison.a, comparison.b
         judged = cause(frames, comparison)
-        judged = replace(judged, kind=why) if judged and why else judged  # in the words of the badge
+        judged = replace(judged, kind=group.cause_of(comparison, judged)) if judged else None
         lines = [("between", f"{label(a)} and {label(b)}"), *first_of_each(facts(comparison, frames, judged))]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
@@ -127,14 +127,14 @@ def first_sections(overview: Overview) -> list[Section]:
     ]
 
 
-def _shown(groups: list[Group]) -> Iterator[tuple[str, Comparison, str]]:
-    """(what parted, comparison, its cause in the words of the badge, where that is about it): in every cell, with runs
-    of another group, and across rank counts, the worst first."""
+def _shown(groups: list[Group]) -> Iterator[tuple[str, Comparison, Group]]:
+    """(what parted, comparison, its group): in every cell, with runs of another group, and across rank counts, the
+    worst first."""
     for group in by_weight(groups):
         pairs = [(cell.label, cell.first) for cell in group.cells if cell.first]
         pairs += [(group.label, group.beside.first)] if group.beside and group.beside.first else []
         pairs += [(group.label, group.across)] if group.across else []
-        yield from ((name, pair, group.why if pair is group.shown else "") for name, pair in pairs)
+        yield from ((name, pair, group) for name, pair in pairs)
 
 
 def variability_sections(overview: Overview) -> list[Section]:

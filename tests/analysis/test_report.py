@@ -13,15 +13,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from analysis.divergence.cause import cause
+from analysis.divergence.classes import COLLECTIVE
 from analysis.export.tables import LINK_MOST, csv_text, link
 from analysis.load.frames import load
 from analysis.overview import Overview
 from analysis.page.sections import Section, Table, said_once
 from analysis.page.svg import Figure
 from analysis.report.build import build
-from analysis.report.equality import variability_sections
+from analysis.report.equality import first_sections, variability_sections
 from analysis.report.figures import POINTS
 from analysis.report.machine import machine_sections
+from analysis.verdict import RANKS
 from tests.analysis.synthetic import flip_bit, write_result, write_run, write_timed
 
 SECTIONS = [
@@ -424,3 +427,19 @@ def test_no_line_ends_inside_a_number_with_an_exponent(report):
     bare = [re.sub(r'<span class="whole">-?[\d.]+e[-+]\d+</span>', "", text) for text in numbers]
     assert not any(re.search(r"\d\.\d+e-\d+", text) for text in bare)
     assert re.search(r"\.whole \{ white-space: nowrap; \}", report.html)
+
+
+def test_the_cause_of_every_card_is_in_the_words_of_the_verdict(tmp_path):
+    """Runs that differ on one rank count and, by their sums, across rank counts: both cards say what a badge would."""
+    for size, i in ((2, 0), (2, 1), (4, 0)):
+        write_run(tmp_path / f"r{size}-{i}", size=size, change=differ(2 * i + size))
+    overview = Overview(load([tmp_path]))
+    (group,) = overview.groups
+    assert group.across and group.first and group.shown is group.first
+    summed = replace(group.cause, kind=COLLECTIVE)
+    assert group.cause_of(group.across, summed) == RANKS == replace(group, cells=(), cause=summed).why
+    assert group.cause_of(group.first, summed) == COLLECTIVE == replace(group, cause=summed).why
+    cards = dict(first_sections(overview)[0].items[k][:2] for k in range(2))
+    assert [dict(lines)["cause"].split(":")[0] for lines in cards.values()] == [
+        group.cause_of(pair, cause(overview.frames, pair)) for pair in (group.first, group.across)
+    ]
