@@ -18,7 +18,8 @@ COLOURS = {FAILED: "bold red", HOLDS: "green", BROKEN: "bold red", INCOMPARABLE:
 PLAIN_WIDTH = 160  # where the output is no terminal: wide enough that no cell is broken
 GAP = 3  # columns are this far apart
 PROSE, PROSE_LEAST = 40, 28  # letters from which on a text is long, and the width that it needs beside others
-KEY_LEAST = 16  # width of the column that names the rows
+KEY_LEAST = 16  # width of a column that names the rows
+KEYS = 3  # columns that name the rows, at most
 
 
 def printer() -> Callable[..., None]:
@@ -62,7 +63,7 @@ def _drawn(title: str, table: Table, width: int) -> Group:
     drawn: list[Any] = [Text(printable(title), style="italic")] if title else []
     if whole.fits(width) or not table.by:
         return Group(*drawn, *whole.drawn(whole.rows, width))
-    inner = _Grid(table.shown, [row for _, own in table.parts for row in own], table.numbers)
+    inner = _Grid(table.shown, [row for _, own in table.parts for row in own], table.numbers, whole)
     places = iter(inner.rows)
     for heading, own in table.parts:
         drawn += [Text(_mark(heading).text, style="bold"), *inner.drawn([next(places) for _ in own], width)]
@@ -78,8 +79,9 @@ class _Grid:
     """The cells of a table, and how they are laid out."""
 
     def __init__(
-        self, columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str]
-    ) -> None:
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], numbers: Collection[str],
+        whole: _Grid | None = None,
+    ) -> None:  # fmt: skip
         from rich.cells import cell_len
 
         self.columns, self.rows = (
@@ -97,10 +99,21 @@ class _Grid:
             if prose and not any(row[i].verdict for row in self.rows):
                 self.long.append(i)
                 self.least[i] = max(self.least[i], PROSE_LEAST)
-        named = (
-            i for i in range(len(columns)) if all(row[i].text and not row[i].verdict for row in self.rows)
-        )
-        self.key = next(named, 0)  # the first column that names the rows
+        self.keys = self._naming(whole)
+
+    def _naming(self, whole: _Grid | None) -> list[int]:
+        """The columns that name the rows: the fewest from the left that tell them apart, but for those of verdicts.
+        Rows below different headings, the first column of `whole`, need not differ."""
+        heading, headings = "", []
+        for row in [] if whole is None else whole.rows:
+            heading = row[0].text or heading
+            headings.append(heading)
+        texts = [i for i in range(len(self.columns)) if not any(row[i].verdict for row in self.rows)]
+        for count in range(1, min(KEYS, len(texts)) + 1):
+            names = [tuple(row[i].text for i in texts[:count]) for row in self.rows]
+            if len(set(zip(headings, names, strict=True) if headings else names)) == len(names):
+                return texts[:count]
+        return texts[:1] or [0]
 
     def fits(self, width: int) -> bool:
         """Whether all columns have room beside each other."""
@@ -116,17 +129,23 @@ class _Grid:
 
         if self.fits(width):
             return [self._grid(rows, range(len(self.columns)), width)]
-        self.least[self.key] = min(self.least[self.key], max(width // 2, KEY_LEAST))
-        parts = [[self.key]]
+        keys = self.keys
+        for i in keys:
+            self.least[i] = min(self.least[i], max(width // (2 * len(keys)), KEY_LEAST))
+        parts = [list(keys)]
         for i in range(len(self.columns)):
-            if i == self.key or i in self.long:
+            if i in keys or i in self.long:
                 continue
-            if len(parts[-1]) > 1 and self._wide([*parts[-1], i]) > width:
-                parts.append([self.key])
+            if len(parts[-1]) > len(keys) and self._wide([*parts[-1], i]) > width:
+                parts.append(list(keys))
             parts[-1].append(i)
         drawn: list[Any] = [self._grid(rows, sorted(part), width) for part in parts]
         for i in self.long:
-            told = [f"{row[self.key].text}: {row[i].text}" for row in rows if row[i].text and i != self.key]
+            told = [
+                f"{', '.join(row[k].text for k in keys)}: {row[i].text}"
+                for row in rows
+                if row[i].text and i not in keys
+            ]
             if told:
                 drawn += [
                     Text(f"{self.columns[i]}:"),

@@ -141,3 +141,20 @@ def test_a_table_that_fits_is_one_grid():
     shown = lines("Title", table, 80)
     assert shown[0].strip() == "Title" and sum("─" in line for line in shown) == 1
     assert [line.split() for line in shown if "e" in line][-1] == ["energy", "1.2e-16"]
+
+
+def test_rows_are_named_by_the_columns_that_tell_them_apart():
+    heads = ("app", "ordering", "against", *(f"quantity_{k}" for k in range(9)))
+    rows = [
+        ("coupled", ordering, against, *["1.234e-16"] * 9)
+        for ordering in ("arrival", "library")
+        for against in ("each other", "the reference")
+    ]
+    shown = lines("Title", Table(heads, rows, heads[3:]), 80)
+    headings = [line for line in shown if "app" in line]
+    assert len(headings) >= 2 and all("ordering" in line and "against" in line for line in headings)
+    under = Table(("series", "ranks", *heads[3:]), [(s, n, *row[3:]) for s in "ab" for n, row in enumerate(rows)],
+                  heads[3:], by="series")  # fmt: skip
+    shown = lines("Title", under, 80)
+    assert [line.strip() for line in shown if line.strip() in ("a", "b")] == ["a", "b"]
+    assert all(line.split()[0] == "ranks" for line in shown if "quantity" in line)
