@@ -10,9 +10,10 @@ from analysis.load.frames import load
 from analysis.studies.components.bootstrap import bca, replicates
 from analysis.studies.components.design import design
 from analysis.studies.components.estimates import ALGORITHM, FEWEST, RUN_TO_RUN, components
+from analysis.studies.components.figures import component_figures
 from analysis.studies.components.henderson import estimate, rows_of
 from analysis.studies.components.observations import LAUNCH, REPEAT, WALL, observations
-from analysis.studies.components.tables import notes, sentences
+from analysis.studies.components.tables import component_tables, notes, sentences
 from tests.analysis.synthetic import flip_bit, write_run, write_timed
 
 
@@ -272,3 +273,44 @@ def test_without_a_complete_run_there_is_nothing_to_say(tmp_path, capsys):
     write_run(tmp_path / "r", stop={0: 2})
     assert main(["components", str(tmp_path)]) == 2
     assert "no complete run" in capsys.readouterr().err
+
+
+def many(problems, still, moving):
+    """Rows of `components` of `problems`, with outcomes that do not vary from run to run and others that do."""
+    rows = [
+        {
+            "app": app, "problem": "", "outcome": f"value_{k:03d}", "scale": "relative", "kind": RUN_TO_RUN,
+            "factor": factor, "levels": 6, "df": 4, "variance": 1e-20 * k * (k >= still), "low": np.nan, "high": np.nan,
+            "share": 0.5, "share_low": np.nan, "share_high": np.nan, "remark": "", "refused": "", "left_out": 0,
+            "observations": 6, "drawn": "", "resamples": 0, "units": 0,
+        }
+        for app in problems for k in range(still + moving) for factor in (LAUNCH, REPEAT)
+    ]  # fmt: skip
+    one = {
+        **rows[0],
+        "factor": "node",
+        "variance": np.nan,
+        "remark": "one node only: its variance is not in these numbers",
+    }
+    return pd.DataFrame([*rows, *({**one, "app": app} for app in problems)])
+
+
+@pytest.mark.parametrize("moving, drawn, listed", [(5, 5, 5), (25, 12, 25), (200, 12, 100)])
+def test_outcomes_that_do_not_vary_are_counted_and_many_are_cut(moving, drawn, listed):
+    table = many(["a"], 9, moving)
+    ((title, shown),) = component_tables(table)
+    assert (
+        "; no variance: value_000, value_001, value_002, value_003, value_004, value_005 and 3 more" in title
+    )
+    assert len(shown.rows) == 2 * listed and (f"the first 100 of {moving} outcomes" in title) == (
+        listed < moving
+    )
+    (figure,) = component_figures(table[table["variance"] > 0])
+    assert figure.data["outcome"].nunique() == drawn
+    assert (f"The first 12 of {moving} outcomes." in figure.caption) == (drawn < moving)
+
+
+def test_a_reason_is_given_once_for_all_problems():
+    assert notes(many(["a", "b"], 0, 2)) == [
+        "a; b: value_000: one node only: its variance is not in these numbers"
+    ]

@@ -64,8 +64,8 @@ def _chance(known: pd.DataFrame, outcome: str) -> str:
 
 
 def notes(frame: pd.DataFrame) -> list[str]:
-    """What limits the numbers, and which outcomes do not vary: a line per problem and reason."""
-    lines = []
+    """What limits the numbers, and which outcomes do not vary: a line per reason, with the problems that it is of."""
+    lines: dict[str, list[str]] = {}
     for where, problem in problems(frame):
         varying = set(problem.loc[problem["variance"].notna(), "outcome"])
         lost = problem[problem["left_out"] > 0].drop_duplicates("outcome")
@@ -91,8 +91,8 @@ def notes(frame: pd.DataFrame) -> list[str]:
             factors = list(dict.fromkeys(factor for _, factor, r in reasons if r == remark and factor))
             about = [*([] if varying and varying <= set(outcomes) else [_listed(outcomes)])]
             about += [", ".join(factors)] if remark.startswith(("not separable", "no interval")) else []
-            lines.append(": ".join([where, *about, remark]))
-    return lines
+            lines.setdefault(": ".join([*about, remark]), []).append(where)
+    return [f"{'; '.join(of)}: {line}" for line, of in lines.items()]
 
 
 def _listed(outcomes: list[str]) -> str:
@@ -110,9 +110,20 @@ def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
             own = known[known["kind"] == kind]
             if own.empty:
                 continue
-            left, every = "", own["outcome"].drop_duplicates()
+            still = (
+                own["outcome"][(own["variance"] == 0).groupby(own["outcome"]).transform("all")]
+                .unique()
+                .tolist()
+            )
+            own = own[~own["outcome"].isin(still)]
+            if own.empty:  # said in a sentence
+                continue
+            left, every = (
+                f"; no variance: {_listed(still)}" if still else "",
+                own["outcome"].drop_duplicates(),
+            )
             if len(every) > MOST_NAMES:
-                left = f"; the first {MOST_NAMES} of {len(every):,} outcomes"
+                left += f"; the first {MOST_NAMES} of {len(every):,} outcomes"
                 own = own[own["outcome"].isin(every.iloc[:MOST_NAMES])]
             columns = [
                 Shown("outcome", lambda row: f"{row.outcome} ({row.scale})"),
