@@ -24,6 +24,10 @@ OTHERS = {
         "plan a training step over a mesh of ranks, without running it",
     ),
     "embeddings": ("miniapps.embeddings.__main__", "time steps of tables of embeddings, for sharding"),
+    "identify": (
+        "kernels.commands.identify",
+        "the order in which MPI's or torch's all-reduce adds: mpirun -n 6 fpna identify",
+    ),
     "cause": ("miniapps.cause.command", "rounding or a bug? an experiment: fpna cause A B -- ./app"),
     "cost": ("miniapps.cost.command", "how many times as long B takes as A, by paired launches"),
     "verify": (
@@ -37,6 +41,7 @@ OTHERS = {
 GROUPS = {
     "start here": ("try", "doctor", "demo"),
     "a program of yours": ("run", "cause", "cost"),
+    "a library of this machine": ("identify",),
     "do two runs agree, and why not": (
         "divergence",
         "variability",

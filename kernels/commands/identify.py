@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import os
+import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
+from kernels.allreduce.instruments import backends
 from kernels.allreduce.instruments.candidates import OverNodes, candidates, members, short_name
 from kernels.allreduce.instruments.forced import Forced, forced
-from kernels.allreduce.instruments.recognition import Finding, identify
+from kernels.allreduce.instruments.recognition import Finding, Opens, identify
 from kernels.commands.options import add_loudness
 from kernels.commands.parser import Number
 from kernels.guarantees import ChoiceError, known
@@ -22,6 +25,7 @@ CALLS = ("blocking", "persistent")
 WIDTH = 84  # of the last column, where it is wrapped
 SHOWN = 6  # trees of a length, and pairs of orderings inside and across nodes, that are printed
 EXIT_BROKEN = 3
+SCHEMA = 1
 LENGTH = Number(0, 2**26)  # elements of a vector, which every rank makes many of
 
 
@@ -67,9 +71,7 @@ def conclusion(findings: Sequence[Finding], nodes: Sequence[int]) -> str:
     for name, lengths in named(told).items():
         span = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
         plural = "" if lengths == [1] else "s"
-        parts.append(
-            f"{name or 'an order that is none of ours (--tree shows it)'} for {span} element{plural}"
-        )
+        parts.append(f"{name or 'an order without a name here (--tree shows it)'} for {span} element{plural}")
     text = f"The library adds in a fixed order on {len(nodes)} ranks: {', '.join(parts)}."
     alike = max(len(f.orderings) for f in told)
     more = " Start 5 or 6 ranks: they tell more of them apart." if len(nodes) < 5 else ""
@@ -154,6 +156,23 @@ def _ranges_text(ranges: list[tuple[int, int]], n: int) -> str:
     return "elements " + ", ".join(texts[:3]) + (f", {len(texts) - 3} more ranges" if len(texts) > 3 else "")
 
 
+def main(argv: list[str] | None = None, prog: str = "fpna identify") -> int:
+    """`fpna identify`; returns the exit code."""
+    from kernels.commands import allreduce
+
+    return allreduce.main(
+        ["identify", *(sys.argv[1:] if argv is None else argv)], prog.removesuffix(" identify")
+    )
+
+
+def parser_of(words: Sequence[str], prog: str) -> tuple[argparse.ArgumentParser, int]:
+    """The parser of `PROG WORDS`, and the number of words before those that it parses, here less than none: it parses
+    `identify`, too."""
+    from kernels.commands import allreduce
+
+    return allreduce.parser("identify", prog.removesuffix(" identify")), -1
+
+
 def register(commands) -> None:
     """Add the command `identify`."""
     parser = commands.add_parser(
@@ -162,10 +181,21 @@ def register(commands) -> None:
         description="Under mpirun: all-reduces random numbers by the MPI library and tells which ordering has its "
         "bits, for each length; whether they repeat and all ranks hold the same; and whether an algorithm that a "
         "variable forces is the one that ran. Exit code 3 if bits do not repeat or differ between ranks.",
-        epilog="example: mpirun -n 4 python -m kernels.allreduce identify --length 1 1000 --tree",
+        epilog="example: mpirun -n 6 fpna identify --length 1 1000 --tree",
     )
     parser.add_argument(
         "--length", type=LENGTH, nargs="+", metavar="N", help="%(type)s (default: 1, ranks, 1000, 100003)"
+    )
+    parser.add_argument(
+        "--backend",
+        metavar="NAME",
+        help="torch.distributed's all-reduce over this backend (gloo, nccl, mpi, ucc) instead of MPI's; also under "
+        "torchrun",
+    )
+    parser.add_argument(
+        "--against",
+        metavar="FILE",
+        help="a file that --json wrote: compare, as after an update of a driver; exit code 3 if bits differ",
     )
     parser.add_argument("--dtype", default="float64", help=f"{' or '.join(DTYPES)} (default: %(default)s)")
     parser.add_argument("--call", default="blocking", help=f"{' or '.join(CALLS)} (default: %(default)s)")
@@ -186,26 +216,35 @@ def _run(args: argparse.Namespace) -> int:
     try:
         known("dtype", args.dtype, DTYPES)
         known("call", args.call, CALLS)
+        before = read_certificate(args.against) if args.against else None
+        if args.backend:
+            if args.call != "blocking":
+                raise ChoiceError("identify: --call persistent is a call of MPI; leave it out with --backend")
+            with backends.started(args.backend, comm) as (ranks, opens, version):
+                return _measure(args, ranks, version, before, opens)
         if comm.size == 1:
             raise ChoiceError(
                 "identify: one rank adds nothing, so there is no order to identify; run it as "
-                "`mpirun -n P python -m kernels.allreduce identify` with P of 2 or more"
+                "`mpirun -n P fpna identify` with P of 2 or more"
             )
-        _require_writable(comm, args.json)
-        return _measure(args, comm, MPI.Get_library_version())
+        return _measure(args, comm, MPI.Get_library_version(), before, None)
     except ChoiceError:
-        if comm.rank == 0:
+        if comm.rank == 0 and os.environ.get("RANK", "0") == "0":
             raise
         return 2
 
 
-def _measure(args: argparse.Namespace, comm, version: str) -> int:
+def _measure(args: argparse.Namespace, comm, version: str, before: dict | None, opens: Opens | None) -> int:
     from kernels.allreduce.execution.placement import nodes_of
 
+    _require_writable(comm, args.json)
+    if before:
+        require_same_question(before, args, comm.size)
     context = {"nodes": nodes_of(comm)}
-    version = " ".join(version.split("\n")[0].rstrip("\0").split(",")[0].replace("Version:", "").split())
+    if not opens:
+        version = " ".join(version.split("\n")[0].rstrip("\0").split(",")[0].replace("Version:", "").split())
     library_name = "MPICH" if "MPICH" in version else "Open MPI" if "Open MPI" in version else version
-    forces = forced(library_name, args.call, os.environ)
+    forces = [] if opens else forced(library_name, args.call, os.environ)
     names = candidates(comm.size) if comm.rank == 0 else []
     lengths = sorted(set(args.length or (1, comm.size, 1000, 100003)))
     if comm.rank == 0 and not args.quiet:
@@ -216,14 +255,20 @@ def _measure(args: argparse.Namespace, comm, version: str) -> int:
             print(f"forced: {what.variable}={what.value} ({means})")
         print(flush=True)
     findings = [
-        identify(comm, n, args.dtype, args.call, names, args.tree or args.verbose, context) for n in lengths
+        identify(comm, n, args.dtype, args.call, names, args.tree or args.verbose, context, opens)
+        for n in lengths
     ]
+    changed: list[str] = []
     if comm.rank == 0:
         print(report(findings, forces, context["nodes"]))
         print(conclusion(findings, context["nodes"]))
+        if before:
+            changed = changes(before, findings)
+            print("\n".join(changed) or f"The bits are those of {args.against} ({before['library']}).")
         if args.json:
             _write(args, comm.size, version, forces, findings)
-    return comm.bcast(0 if all(f.repeats and f.ranks_agree for f in findings) else EXIT_BROKEN)
+    sound = all(f.repeats and f.ranks_agree for f in findings) and not changed
+    return comm.bcast(0 if sound else EXIT_BROKEN)
 
 
 def _require_writable(comm, file: str | None) -> None:
@@ -241,11 +286,73 @@ def _require_writable(comm, file: str | None) -> None:
 
 def _write(args, size: int, version: str, forces: Sequence[Forced], findings: Sequence[Finding]) -> None:
     content = {
+        "schema": SCHEMA,
         "library": version,
+        "backend": args.backend or "mpi library",
         "ranks": size,
         "dtype": args.dtype,
         "call": args.call,
         "forced": [vars(what) for what in forces],
         "lengths": [asdict(f) | {"as_forced": f.as_forced(forces[0]) if forces else None} for f in findings],
     }
-    Path(args.json).write_text(json.dumps(content, indent=1) + "\n")
+    Path(args.json).write_text(json.dumps(content | {"seal": seal(content)}, indent=1) + "\n")
+
+
+def seal(content: dict) -> str:
+    """SHA-256 of a certificate without its seal: it shows damage, not forgery."""
+    plain = {key: value for key, value in content.items() if key != "seal"}
+    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+
+
+def read_certificate(path: str) -> dict:
+    """What `--json` wrote. Raises ChoiceError for a file that is none, or was changed."""
+    try:
+        content = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
+        raise ChoiceError(
+            f"identify: --against {path}: {reason}; give a file that identify --json wrote"
+        ) from None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA or "seal" not in content:
+        raise ChoiceError(
+            f"identify: --against {path}: no certificate of this version; write one by identify --json"
+        )
+    if content["seal"] != seal(content):
+        raise ChoiceError(
+            f"identify: --against {path}: was changed after identify wrote it; take an unchanged copy"
+        )
+    return content
+
+
+def require_same_question(before: dict, args: argparse.Namespace, size: int) -> None:
+    """Raise ChoiceError where a certificate is of other ranks, types or calls."""
+    now = {"ranks": size, "dtype": args.dtype, "call": args.call, "backend": args.backend or "mpi library"}
+    for key, value in now.items():
+        if before.get(key) != value:
+            raise ChoiceError(
+                f"identify: --against: its {key} is {before.get(key)}, here {value}; compare equal ones"
+            )
+
+
+def changes(before: dict, findings: Sequence[Finding]) -> list[str]:
+    """A sentence for each length whose bits are not those of a certificate; for lengths of which it says nothing."""
+    known_lengths = {each["length"]: each for each in before["lengths"]}
+    lines = []
+    for f in findings:
+        old = known_lengths.get(f.length)
+        if f.length and old is None:
+            lines.append(
+                f"length {f.length}: not in the certificate; measure it there with --length {f.length}"
+            )
+        elif old and (old["digest"], old["repeats"], old["ranks_agree"]) != (
+            f.digest,
+            f.repeats,
+            f.ranks_agree,
+        ):
+            was, now = (
+                ", ".join(names[:3]) or "no ordering of ours" for names in (old["orderings"], f.orderings)
+            )
+            lines.append(
+                f"length {f.length}: OTHER BITS than with {before['library']}: {was} then, {now} now"
+            )
+    return lines

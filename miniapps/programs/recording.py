@@ -28,8 +28,7 @@ from miniapps.system import environment
 from miniapps.system.device import host
 from miniapps.system.place import Place, directory
 from miniapps.system.scope import HANDLES
-from miniapps.system.torch_ranks import TorchRanks, of_torch
-from miniapps.system.world import require_launch, world
+from miniapps.system.world import of_torch, require_launch, world
 from miniapps.trace import TraceError, Tracer
 from miniapps.trace.clocks import Clocks
 from miniapps.trace.head import problem_hash
@@ -308,7 +307,7 @@ class Recording:
                 trouble = trouble or f"record: {self._out}: result.json cannot be written: {error.strerror}"
         self._place.close()
         trouble = comm.bcast(trouble)
-        if isinstance(comm, TorchRanks):
+        if not hasattr(comm, "Allreduce"):  # ranks of torch, made for this recording
             comm.Free()
         if trouble:
             raise RunError(trouble)

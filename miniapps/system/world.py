@@ -12,7 +12,6 @@ from typing import Any
 
 from miniapps.errors import UsageError
 from miniapps.system import environment
-from miniapps.system.torch_ranks import by_torch
 from miniapps.untrusted.text import tell
 
 ADVICE = "`python -m miniapps doctor` shows what is here"
@@ -33,6 +32,31 @@ def world() -> Any:
         if launched and launched.rank > 0:
             time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
         raise
+
+
+def by_torch() -> bool:
+    """Whether a launcher of torch started this process together with others."""
+    launched = environment.innermost()
+    return (
+        launched is not None
+        and launched.size > 1
+        and launched.name in (environment.TORCHRUN, environment.TORCH)
+    )
+
+
+def of_torch() -> Any:
+    """The ranks of torch's default group; None where MPI started the processes, or the group is not there yet.
+
+    Collective over the group where it returns ranks."""
+    if not by_torch() or "torch.distributed" not in sys.modules:
+        return None
+    import torch.distributed as dist
+
+    if not dist.is_initialized() or dist.get_world_size() == 1:
+        return None
+    from kernels.allreduce.execution.torch_ranks import of_all
+
+    return of_all()
 
 
 class WrongLauncher(UsageError, SystemExit):

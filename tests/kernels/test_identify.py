@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import re
+from argparse import Namespace
+from dataclasses import asdict
 from functools import reduce
 
 import numpy as np
 import pytest
 
 from kernels.allreduce.catalog import get
+from kernels.allreduce.instruments import backends
 from kernels.allreduce.instruments.candidates import (
     candidates,
     classes,
@@ -20,7 +24,16 @@ from kernels.allreduce.instruments.candidates import (
 from kernels.allreduce.instruments.forced import forced
 from kernels.allreduce.instruments.recognition import Finding, identify, numbers
 from kernels.allreduce.simulator import simulate_schedule
-from kernels.commands.identify import conclusion, report
+from kernels.commands.identify import (
+    SCHEMA,
+    changes,
+    conclusion,
+    read_certificate,
+    report,
+    require_same_question,
+    seal,
+)
+from kernels.guarantees import ChoiceError
 from kernels.registry import get as variant
 from kernels.sums.black_box import black_box
 
@@ -312,7 +325,7 @@ def test_what_was_found_is_concluded_in_one_line():
     assert "only one sum" in conclusion(known, [0, 0])
     assert "no fixed order" in conclusion([*known, Finding(9, repeats=False)], [0] * 4)
     assert "different bits" in conclusion([Finding(9, ranks_agree=False)], [0] * 4)
-    assert "none of ours" in conclusion([Finding(9)], [0] * 4)
+    assert "without a name here" in conclusion([Finding(9)], [0] * 4)
 
 
 def test_orderings_with_the_same_bits_are_all_listed_and_once():
@@ -320,3 +333,78 @@ def test_orderings_with_the_same_bits_are_all_listed_and_once():
     text = report([Finding(length, orderings=names) for length in (1, 3)], [], [0] * 3)
     assert all(text.count(name + " ") + text.count(name + "\n") == 1 for name in names)
     assert "as length 1" in text and "more" not in text
+
+
+QUESTION = Namespace(dtype="float64", call="blocking", backend=None)
+
+
+def certificate(tmp_path, finding, **more):
+    content = {"schema": SCHEMA, "library": "A 1.0", "backend": "mpi library", "ranks": 4, "dtype": "float64",
+               "call": "blocking", "forced": [], "lengths": [asdict(finding)]} | more  # fmt: skip
+    (tmp_path / "before.json").write_text(json.dumps(content | {"seal": seal(content)}))
+    return str(tmp_path / "before.json")
+
+
+def test_a_certificate_tells_whether_the_bits_are_still_the_same(tmp_path):
+    ring, other = (
+        identify(Library(4, by_schedule(name)), 8, names=candidates(4)) for name in ("ring", "reverse")
+    )
+    before = read_certificate(certificate(tmp_path, ring))
+    require_same_question(before, QUESTION, 4)
+    assert changes(before, [ring]) == []
+    (line,) = changes(before, [other])
+    assert line.startswith("length 8: OTHER BITS than with A 1.0: ring") and "reverse" in line
+    (line,) = changes(before, [identify(Library(4, by_schedule("ring")), 9, names=candidates(4))])
+    assert line.startswith("length 9: not in the certificate")
+
+
+@pytest.mark.parametrize(
+    "wrong, said",
+    [
+        ("absent", "No such file"), ("text", "it is no JSON"), ("other", "no certificate of this version"),
+        ("changed", "was changed after identify wrote it"),
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_certificate_is_refused(wrong, said, tmp_path):
+    path = tmp_path / "before.json"
+    if wrong == "text":
+        path.write_text("{")
+    elif wrong == "other":
+        path.write_text("[]")
+    elif wrong == "changed":
+        certificate(tmp_path, Finding(8))
+        path.write_text(path.read_text().replace("A 1.0", "B 2.0"))
+    with pytest.raises(ChoiceError, match=said):
+        read_certificate(str(path))
+
+
+@pytest.mark.parametrize(
+    "key, value", [("ranks", 5), ("dtype", "float32"), ("call", "persistent"), ("backend", "gloo")]
+)
+def test_a_certificate_of_another_question_is_refused(key, value, tmp_path):
+    before = read_certificate(certificate(tmp_path, Finding(8), **{key: value}))
+    with pytest.raises(ChoiceError, match=f"its {key} is {value}"):
+        require_same_question(before, QUESTION, 4)
+
+
+def test_a_backend_on_devices_is_asked_on_them(monkeypatch):
+    """NCCL by a stand-in of its interface: tensors go to the device of the process and come back."""
+    torch = pytest.importorskip("torch")
+
+    class Dist:
+        @staticmethod
+        def all_reduce(tensor):
+            tensor.mul_(3)
+
+    class Cuda:
+        @staticmethod
+        def device_count():
+            return 2
+
+    monkeypatch.setenv("LOCAL_RANK", "3")
+    assert backends.device(Namespace(cuda=Cuda), "nccl") == "cuda:1"
+    assert backends.device(torch, "gloo") == "cpu"
+    total, free = backends.opens(Dist, "cpu")(2, "float32")
+    given = np.array([1, 2], "float32")
+    assert total(given).tolist() == [3, 6] and given.tolist() == [1, 2] and total(given).dtype == np.float32
+    free()

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
+from typing import Any
 
 import numpy as np
 
@@ -34,6 +35,8 @@ TREES = 16  # of one length, that are discovered
 VERIFIED = 4  # seeds on which a discovered tree is evaluated
 
 Total = Callable[[np.ndarray], np.ndarray]  # this rank's contribution (n,) -> the total (n,)
+# An all-reduce of n numbers of a dtype, and what frees it.
+Opens = Callable[[int, Any], tuple[Total, Callable[[], None]]]
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class Finding:
     over_nodes: list[OverNodes] = field(default_factory=list)  # as which it may be composed
     trees: list[OneOrder] = field(default_factory=list)
     more_trees: int = 0  # that were not discovered
+    digest: str = ""  # of the bits of all sums of random numbers, on rank 0
 
     def as_forced(self, what: Forced) -> bool | None:
         """Whether the bits are those of the ordering that is forced; None where it is not known."""
@@ -133,16 +137,17 @@ def identify(
     names: Sequence[str] = (),
     tree: bool = False,
     context: dict | None = None,
+    opens: Opens | None = None,
 ) -> Finding:
     """Which of the orderings `names` the library's all-reduce of n numbers is; collective, complete on rank 0 only.
 
     `tree`: discover the library's tree too, which else is done only where no ordering has its bits. `context`: `nodes`,
-    the node of each rank, where orderings over nodes are to be tried.
+    the node of each rank, where orderings over nodes are to be tried. `opens`: another library's all-reduce than MPI's.
     """
     finding = Finding(n)
     if n == 0:
         return finding
-    total, free = library(comm, n, dtype, call)
+    total, free = opens(n, dtype) if opens else library(comm, n, dtype, call)
     try:
         context = context or {}
         alive: list[tuple[list[str] | OverNodes, Pieces]] = []
@@ -162,6 +167,7 @@ def identify(
                 alive = [each for each in alive if evaluate(each[1], vectors).tobytes() == first.tobytes()]
         repeats, seen_by = zip(*comm.allgather((finding.repeats, seen.digest())), strict=True)
         finding.repeats, finding.ranks_agree = all(repeats), len(set(seen_by)) == 1
+        finding.digest = seen.hexdigest()[:32]
         if finding.repeats:
             finding.orderings = [name for each, _ in alive if isinstance(each, list) for name in each]
             finding.over_nodes = [each for each, _ in alive if isinstance(each, OverNodes)]

@@ -1,40 +1,19 @@
-"""The processes of torch.distributed as ranks, where a launcher of torch started them and MPI knows each alone."""
+"""Processes of torch.distributed as ranks, for programs whose launcher MPI does not know."""
 
 from __future__ import annotations
 
 import platform
-import sys
+from pathlib import Path
 from typing import Any
 
-from miniapps.system import environment
-
-
-def by_torch() -> bool:
-    """Whether a launcher of torch started this process together with others."""
-    launched = environment.innermost()
-    return (
-        launched is not None
-        and launched.size > 1
-        and launched.name in (environment.TORCHRUN, environment.TORCH)
-    )
-
-
-def of_torch() -> TorchRanks | None:
-    """The ranks of torch's default group; None where MPI started the processes, or the group is not there yet.
-
-    Collective over the group where it returns one."""
-    if not by_torch() or "torch.distributed" not in sys.modules:
-        return None
-    import torch.distributed as dist
-
-    if not dist.is_initialized() or dist.get_world_size() == 1:
-        return None
-    return TorchRanks(list(range(dist.get_world_size())), dist.new_group(backend="gloo"))
+BOOT = Path("/proc/sys/kernel/random/boot_id")  # another one on every running kernel
 
 
 class TorchRanks:
-    """Some processes of torch, with the calls of mpi4py's communicator that recordings make. Objects are pickled; they
-    travel over gloo, whatever the backend of the program's own group."""
+    """Some processes of torch.distributed, with those calls of mpi4py's communicator that recordings
+    and instruments make.
+
+    Objects are pickled and travel over gloo, whatever the backend of the program's own group."""
 
     def __init__(self, members: list[int], group: Any):
         import torch.distributed as dist
@@ -71,7 +50,8 @@ class TorchRanks:
 
     def Split_type(self, kind: Any, key: int = 0) -> TorchRanks:
         """The ranks of this node."""
-        places = self.allgather((platform.node(), environment.boot()))
+        boot = BOOT.read_text() if BOOT.exists() else ""
+        places = self.allgather((platform.node(), boot))
         found: TorchRanks | None = None
         for place in dict.fromkeys(places):  # all processes make all groups
             members = [self._members[rank] for rank, other in enumerate(places) if other == place]
@@ -84,3 +64,10 @@ class TorchRanks:
     def Free(self) -> None:
         self._dist.destroy_process_group(self._group)
         self._group = None
+
+
+def of_all() -> TorchRanks:
+    """The processes of torch's default group. Collective."""
+    import torch.distributed as dist
+
+    return TorchRanks(list(range(dist.get_world_size())), dist.new_group(backend="gloo"))

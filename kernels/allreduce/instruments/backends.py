@@ -1,0 +1,90 @@
+"""The all-reduce of a backend of torch.distributed (gloo, nccl, mpi, ucc, xccl), for `identify`.
+
+NCCL and others whose tensors lie on devices are tried with a stand-in of torch.distributed only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from kernels.allreduce.execution.torch_ranks import of_all
+from kernels.allreduce.instruments.recognition import Opens, Total
+from kernels.guarantees import ChoiceError
+
+ON_HOST = ("gloo", "mpi", "ucc")  # whose tensors may lie in host memory
+
+
+@contextlib.contextmanager
+def started(backend: str, comm: Any) -> Iterator[tuple[Any, Opens, str]]:
+    """torch's process group over `backend`: (its ranks, its all-reduce, its name and version).
+
+    Its ranks are those of `comm`, or the processes of a launcher of torch. Raises ChoiceError where torch, the backend
+    or a launcher is missing.
+    """
+    try:
+        import torch
+        import torch.distributed as dist
+    except ModuleNotFoundError:
+        raise ChoiceError("identify: --backend needs torch: pip install 'fpna-miniapps[torch]'") from None
+    if not (dist.is_available() and backend in dist.Backend.backend_list and available(dist, backend)):
+        have = ", ".join(name for name in dist.Backend.backend_list if available(dist, name))
+        raise ChoiceError(f"identify: this torch has no backend {backend!r}; it has {have}")
+    with tempfile.TemporaryDirectory() as folder:
+        if comm.size > 1:
+            store = dist.FileStore(f"{comm.bcast(folder)}/store", comm.size)
+            dist.init_process_group(backend, store=store, rank=comm.rank, world_size=comm.size)
+        elif "WORLD_SIZE" in os.environ:
+            dist.init_process_group(backend)
+        else:
+            raise ChoiceError(
+                "identify: start several processes: torchrun --nproc-per-node 4 -m fpna identify --backend "
+                f"{backend}, or mpirun -n 4 fpna identify --backend {backend}"
+            )
+        ranks = comm if comm.size > 1 else of_all()
+        try:
+            yield ranks, opens(dist, device(torch, backend)), f"torch {torch.__version__}, {backend}"
+        finally:
+            if ranks is not comm:
+                ranks.Free()
+            else:
+                comm.bcast(None)  # the store stays until all have come here
+            dist.destroy_process_group()
+
+
+def available(dist: Any, backend: str) -> bool:
+    """Whether this build of torch has the backend."""
+    asks = getattr(dist, f"is_{backend}_available", None)
+    return bool(asks()) if asks else backend != "undefined" and backend in dist.Backend.backend_list
+
+
+def device(torch: Any, backend: str) -> str:
+    """Where the tensors of a backend lie: the host, or a device for each process of the node."""
+    if backend in ON_HOST:
+        return "cpu"
+    kind = "xpu" if backend == "xccl" else "cuda"
+    local = int(os.environ.get("LOCAL_RANK") or os.environ.get("MPI_LOCALRANKID")
+                or os.environ.get("OMPI_COMM_WORLD_LOCAL_RANK") or 0)  # fmt: skip
+    return f"{kind}:{local % max(1, getattr(torch, kind).device_count())}"
+
+
+def opens(dist: Any, place: str) -> Opens:
+    """The all-reduce of the default group on tensors at `place`."""
+
+    def of(n: int, dtype: Any) -> tuple[Total, Callable[[], None]]:
+        def total(contribution: np.ndarray) -> np.ndarray:
+            import torch
+
+            tensor = torch.from_numpy(np.array(contribution, dtype)).to(place)
+            dist.all_reduce(tensor)
+            found: np.ndarray = tensor.cpu().numpy()
+            return found
+
+        return total, lambda: None
+
+    return of
