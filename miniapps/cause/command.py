@@ -36,7 +36,7 @@ from miniapps.untrusted.text import printable
 SCHEMA = 1
 CODES = {ROUNDING: 0, NOT_ROUNDING: 3, OPEN: 4}
 STILL = 2  # undisturbed launches
-AMPLIFIED = 2.0**20  # units in the last place, which local sums alone do not reach
+AMPLIFIED = 2.0**20  # units in the last place; local sums alone do not reach so many
 MORE = (
     6  # launches after the disturbed ones: one again, one as B, two of each run that round in one direction
 )
@@ -71,16 +71,18 @@ DOCUMENTS = {
             why | text
             unrepeated | object? | the first record that also differs between identical launches: `name`, `step`,
               `apart`, `size`
-            first farthest | object? | of records that differ; null where none can be judged: `name`, `step`, `block`,
-              `apart` and `reach` in the numbers' own unit, `ratio`, `units`: the reach in units in the last place
-            compared differing unstable integers | integer | records
-            within beyond | number | bounds of the ratio: up to `within` is rounding, `beyond` is none
+            first farthest | object? | the first record that differs, and the one with the largest `ratio`; null if
+              no record can be judged: `name`, `step`, `block`, `apart` and `reach` in the unit of the numbers, `ratio`,
+              `units`: the reach in units in the last place
+            compared differing unstable integers | integer | numbers of records
+            within beyond | number | bounds of the ratio: rounding explains a ratio up to `within`, and none from
+              `beyond` on
             launches undisturbed seed ranks threads | integer
-            replay | boolean
-            stays | object? | whether the difference stays where rounding changes; null where that was not asked or A
-              and B did not come again: `name`, `step` of its first record, `error` in the numbers' own unit, `ratio`,
-              and the ratios `likely` and `rare` of one case in ten and in ten thousand
-            next | text | what to do
+            replay | boolean | whether messages came in the order of A
+            stays | object? | whether the difference stays when rounding changes; null without these launches, or if
+              launches did not repeat A and B: `name`, `step` of its first record, `error` in the unit of the numbers,
+              `ratio`, and the ratios `likely` and `rare` that rounding exceeds in one case of ten and of ten thousand
+            next | text | the next command or step
         """),
         meaning="Exit codes are those of the text: 0, 3, 4 ([page](../how-to/cause.md))",
     ),
@@ -115,7 +117,7 @@ def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: Sequence[str] | None = None, prog: str = "fpna cause") -> int:
-    """Make the experiment and print the answer; the exit code."""
+    """Make the experiment and print the answer; returns the exit code."""
     own, command = launching.around_dashes(argv)
     options = parser(prog).parse_args(own)
     return launching.code_of(prog, partial(_answer, options, command, prog))
@@ -123,7 +125,9 @@ def main(argv: Sequence[str] | None = None, prog: str = "fpna cause") -> int:
 
 def _answer(options: argparse.Namespace, command: list[str], prog: str) -> int:
     if not command:
-        raise UsageError(f"no program; what made A? {prog} {options.a} {options.b} -- ./app ARGUMENTS")
+        raise UsageError(
+            f"no program after --; give the command that made A: {prog} {options.a} {options.b} -- ./app ARGUMENTS"
+        )
     if not 3 <= options.launches <= MOST_LAUNCHES:
         raise UsageError(f"--launches {options.launches}: choose 3 to {MOST_LAUNCHES}")
     names: dict[str, int] = {}
@@ -152,7 +156,7 @@ def _experiment(
     directory: Path,
     progress: Progress,
 ) -> Verdict:
-    """Launch as often as the answer needs, and judge. `plans` and `runs` are those of A and of B."""
+    """Launch as often as the answer needs, and judge. `plans`, `runs`: of A and of B."""
     seeds = range(options.seed, options.seed + options.launches)
     launched = 0
 
@@ -189,11 +193,13 @@ def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: 
     """
     heads = [next(iter(read_run(run, tables=[], ranks=[0]))).attributes for run in (options.a, options.b)]
     if heads[0]["problem"] != heads[1]["problem"]:
-        raise UsageError(f"{options.a} and {options.b} are runs of two problems; compare runs of one")
+        raise UsageError(
+            f"{options.a} and {options.b} solve different problems; give two runs of one problem"
+        )
     observed = OBSERVED in heads[0]["options"]
     if not observed and not any(OWN in word for word in command):
         raise UsageError(
-            f"{options.a} is of a program that records itself: write {OWN} in place of its directory in the command"
+            f"the program of {options.a} records itself: write {OWN} in place of its directory in the command"
         )
     head = heads[run is options.b]
     settings = head["config"]["program"] if observed else {}
@@ -205,7 +211,7 @@ def _plan(options: argparse.Namespace, run: Path, command: list[str], replayed: 
 
 @contextlib.contextmanager
 def _directory(kept: Path | None) -> Iterator[Path]:
-    """The directory of the launches: `kept`, new or empty, else one that is removed. Raises UsageError."""
+    """The directory of the launches: `kept`, else a temporary one. Raises UsageError if `kept` is not empty."""
     if kept is None:
         with tempfile.TemporaryDirectory(prefix="fpna-cause-", ignore_cleanup_errors=True) as scratch:
             yield Path(scratch)
@@ -236,9 +242,9 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
         f"{plan.ranks} ranks and one thread{order}"
     )
     if verdict.stay is not None:
-        lines.append("             and 5 as A and as B, of which 4 round all operations upward or downward")
+        lines.append("             and 5 as A or B, 4 of them with all operations rounded upward or downward")
     lines.append(
-        f"  compared   {verdict.compared} records, of which {verdict.differing} differ between the runs"
+        f"  compared   {verdict.compared} records; {verdict.differing} of them differ between the runs"
     )
     if verdict.unstable:
         lines.append(
@@ -252,7 +258,7 @@ def sentences(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> list
         reach = verdict.worst.reach
         if verdict.stay is not None:
             reach = min(reach, verdict.stay.error * verdict.stay.rare)
-        lines.append(f"  unseen     a bug that moves results by less than rounding does, {reach:.2g} here")
+        lines.append(f"  unseen     a bug that moves results by less than rounding, {reach:.2g} here")
     return [*lines, f"  next       {_next(options, plan, verdict)}"]
 
 
@@ -274,8 +280,8 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
     if verdict.kind == ROUNDING and verdict.first is not None and verdict.first.units > AMPLIFIED:
         return (
-            "find what amplifies rounding so: float32 (an index in it, too), a difference of large numbers, chaos; "
-            "where none of these should be, it is a bug"
+            "find out what amplifies rounding so much: float32 (also for an index), a difference of large numbers, "
+            "chaos; if the program should have none of these, it has a bug"
         )
     if verdict.kind == ROUNDING:
         return (
@@ -283,14 +289,14 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
             "equal"
         )
     if verdict.unstable and verdict.worst is None:
-        return "first mend what differs from launch to launch, such as a seed from the clock; then ask again"
+        return "first fix the program so that launches repeat (a seed from the clock, for instance); then ask again"
     if not verdict.compared:
-        return "record the runs anew with this version, so that they hold the sizes of what they compute"
+        return "record both runs again with this version, so that they contain the sizes of their numbers"
     return f"launch more: fpna cause {options.a} {options.b} --launches {4 * options.launches} -- {command}"
 
 
 def _stays(verdict: Verdict) -> dict[str, Any] | None:
-    """What launches that round upward and downward told."""
+    """The entry `stays` of the document."""
     if verdict.stay is None or verdict.at is None:
         return None
     name, step = verdict.at

@@ -1,12 +1,12 @@
-"""Whether the difference of two runs stays where rounding changes, from launches that round upward and downward.
+"""Test whether the difference of two runs stays when rounding changes, by launches that round upward and downward.
 
-Take an operation whose exact result lies the fraction f of the way between two numbers. To nearest its error is -f or
-1 - f; the middle of its results upward and downward has the error 1/2 - f. So to first order the middle of an upward
-and a downward launch has errors as large as those of a launch to nearest, but other ones. A difference that rounding
-makes is therefore another one in the middle, of either sign; a difference that a bug makes is the same. This test sees
-bugs far below the reach of an upward launch, where the errors of n operations add up to n units: here they add up to
-the root of n. If all operations have the same error, as in a sum of equal terms, nearest and middle differ by half a
-unit in each, more than either error, so that such a sum is not taken for a bug.
+Let the exact result of an operation lie the fraction f of the way between two neighbouring numbers. Rounded to nearest,
+its error is -f or 1 - f; the middle of its results upward and downward has the error 1/2 - f. So, to first order, the
+middle of an upward and a downward launch has errors as large as a launch to nearest, but different ones. A difference
+by rounding therefore changes in the middle, with either sign; a difference by a bug stays. This test sees bugs far
+below the reach of an upward launch: there the errors of n operations add up to n units, here to the root of n. If all
+operations have the same error, as in a sum of equal terms, nearest and middle differ by half a unit in each operation.
+That is more than either error, so the test does not mistake such a sum for a bug.
 
 For one record z = nearest - middle measures the size of the errors in each run. The product of the differences
 (nearest in A - nearest in B) (middle in A - middle in B) shows whether the two agree. Records of one name are added up.
@@ -19,20 +19,20 @@ from dataclasses import dataclass
 
 import numpy as np
 
-# The chance that rounding alone gives such a ratio in one of all names: above LIKELY the difference counts as rounding,
-# below RARE as something else. Both are upper bounds (tests/miniapps/test_cause_directions.py).
+# The probability that rounding alone gives such a ratio for one of all names: above LIKELY the difference counts as
+# rounding, below RARE as something else. Both are upper bounds (tests/miniapps/test_cause_directions.py).
 LIKELY, RARE = 0.1, 1e-4
 FIRST = 8  # the first records of a name are also added up alone, since later differences may have grown
 MOST_FREEDOM = 20  # degrees of freedom, at most
-# Of errors with variance 1 a difference of two runs, nearest or middle, has variance 2, both correlate by -1/2, and
-# each z has variance 3. So the product of the differences is ((their sum)^2 - (their difference)^2) / 4, at most a
-# quarter of a square of variance 2, and the ratio at most this times a variable of Student's distribution.
+# If errors have variance 1, a difference of two runs (nearest or middle) has variance 2, the two differences correlate
+# by -1/2, and each z has variance 3. The product of the differences is ((their sum)^2 - (their difference)^2) / 4, at
+# most a quarter of a square of variance 2. So the ratio is at most SCALE times a variable of Student's distribution.
 SCALE = 1 / math.sqrt(12)
 
 
 @dataclass(frozen=True)
 class Launched:
-    """The numbers of one run's records, (n, 4) each: to nearest, upward, downward."""
+    """The recorded numbers of one run, (n, 4) each: rounded to nearest, upward and downward."""
 
     nearest: np.ndarray
     up: np.ndarray
@@ -40,15 +40,17 @@ class Launched:
 
     @property
     def middle(self) -> np.ndarray:
-        """(n, 4): between upward and downward."""
+        """(n, 4): the middle of upward and downward."""
         return self.down + (self.up - self.down) / 2
 
 
 @dataclass(frozen=True)
 class Stay:
-    """How far the difference stays in the records of one `name`: `ratio` of what stays to what rounding changed;
-    `likely` and `rare`: ratios that rounding alone exceeds in fewer than one case of ten and of ten thousand.
-    `row`: the first of these records; `error`: how much rounding changed there."""
+    """The part of the difference that stays in the records of one `name`.
+
+    `ratio`: this part, divided by the change by rounding. `likely`, `rare`: ratios that rounding alone exceeds in fewer
+    than one case of ten and of ten thousand. `row`: the first of these records; `error`: the change by rounding there.
+    """
 
     name: int
     row: int
@@ -59,22 +61,22 @@ class Stay:
 
     @property
     def stays(self) -> bool:
-        """Whether rounding would hardly ever leave so much."""
+        """Whether rounding alone exceeds `ratio` in fewer than one case of ten thousand."""
         return self.ratio > self.rare
 
     @property
     def moves(self) -> bool:
-        """Whether rounding leaves so much, often enough."""
+        """Whether `ratio` is usual for rounding alone."""
         return self.ratio <= self.likely
 
 
 def judge(
     a: Launched, b: Launched, names: np.ndarray, step: np.ndarray, scale: np.ndarray, least: np.ndarray
 ) -> Stay | None:
-    """The name whose records stay most, by the chance that rounding leaves so much; None where nothing tells.
+    """The name whose difference is least probable for rounding alone; None if no record can be judged.
 
-    names, step: (n,) of each record. scale: (n,) how far disturbed launches move it, as a weight. least: (n,) below
-    which an error is not known, since the library adds to nearest in all launches.
+    names, step: (n,) of each record. scale: (n,) the distance by which disturbed launches move it; its inverse is the
+    weight. least: (n,) the smallest error that is known, since the library adds to nearest in all launches.
     """
     nearest, middle = a.nearest - b.nearest, a.middle - b.middle
     z_a, z_b = a.nearest - a.middle, b.nearest - b.middle
@@ -101,7 +103,7 @@ def judge(
 
 
 def _freedom(z: np.ndarray) -> float:
-    """How many independent numbers `z`, (n, 4), is worth: one where all records repeat one error."""
+    """The number of independent errors in `z`, (n, 4): 1 if all records repeat one error."""
     squares = float((z**2).sum())
     if squares == 0:
         return 0.0
@@ -110,8 +112,9 @@ def _freedom(z: np.ndarray) -> float:
 
 
 def quantile(chance: float, freedom: float) -> float:
-    """The t that |T| exceeds with this chance, T of Student's distribution with so many degrees of freedom, rounded
-    down to an even number of at least 2 (Abramowitz and Stegun, 26.7.4)."""
+    """The t that |T| exceeds with probability `chance`, for T of Student's distribution.
+
+    The degrees of freedom are rounded down to an even number, at least 2 (Abramowitz and Stegun, 26.7.4)."""
     even = int(np.clip(freedom // 2 * 2, 2, MOST_FREEDOM))
 
     def beyond(t: float) -> float:

@@ -1,4 +1,4 @@
-"""Launches of a program under `fpna run`, some of them disturbed by no more than rounding."""
+"""Launches of a program under `fpna run`, undisturbed or with disturbances no larger than rounding."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ OWN = "{out}"  # in a command: the directory of a program that records itself
 
 @dataclass(frozen=True)
 class Plan:
-    """How a program is launched. `launcher`: words before it, with `{ranks}`. `replay`: the run whose order of messages
-    is repeated; None: as they come. `observer`: more options of `fpna run`, such as the guarantee of its sums."""
+    """How to launch a program. `launcher`: the words before it, with `{ranks}`. `replay`: the run whose order of
+    messages is repeated; None: the order of arrival. `observer`: more options of `fpna run`, such as --guarantee."""
 
     command: tuple[str, ...]
     launcher: str
@@ -36,8 +36,8 @@ class Plan:
         return any(OWN in word for word in self.command)
 
     def words(self, out: Path, seed: int | str | None) -> list[str]:
-        """The command line of one launch into the new directory `out`, disturbed by `seed`, or rounded "up" or "down",
-        unless that is None."""
+        """The command line of one launch into the new directory `out`. `seed`: of the disturbance, or "up" or "down"
+        for the rounding; None: undisturbed."""
         observed = out / "calls" if self.records_itself else out
         words = [*shlex.split(self.launcher.replace("{ranks}", str(self.ranks))), *module("fpna", "run")]
         words += ["--quiet", "--out", str(observed), *self.observer]
@@ -46,12 +46,12 @@ class Plan:
         return [*words, "--", *(word.replace(OWN, str(self.own(out))) for word in self.command)]
 
     def own(self, out: Path) -> Path:
-        """The directory of the traces that are compared, of a launch into `out`."""
+        """The directory of the compared traces of a launch into `out`."""
         return out / "own" if self.records_itself else out
 
 
 def launch(plan: Plan, out: Path, seed: int | str | None, timeout: float) -> Path:
-    """Launch the program once; the directory of its traces. Raises UsageError where it fails or does not end."""
+    """Launch the program once; returns the directory of its traces. Raises UsageError if it fails or does not end."""
     words = plan.words(out, seed)
     if plan.records_itself:
         out.mkdir(parents=True)

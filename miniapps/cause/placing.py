@@ -1,4 +1,4 @@
-"""The difference of two runs, compared with the differences that rounding makes."""
+"""Compare the difference of two runs with differences by rounding."""
 
 from __future__ import annotations
 
@@ -25,9 +25,11 @@ LARGE = 2.0**-32
 
 @dataclass(frozen=True)
 class Place:
-    """A record of both runs: `apart` is their distance, `reach` the largest distance of a disturbed launch from an
-    undisturbed one, `ratio` the first over the second, `units` the reach in units in the last place of the numbers, by
-    their sum of absolute values (0 of integers)."""
+    """A record of both runs.
+
+    `apart`: the distance of the runs. `reach`: the largest distance of a disturbed launch from an undisturbed one.
+    `ratio`: `apart` over `reach`. `units`: the reach in units in the last place of the sum of absolute values (0 for
+    integers)."""
 
     name: str
     step: int
@@ -71,8 +73,8 @@ class Verdict:
     integers     how many of the other differing ones hold integers that no launch changed
     launch       the disturbed launch that reaches farthest in `worst`
     repeats      whether an undisturbed launch gave the bits of A
-    stay, at     how far the difference stays in launches that round upward and downward, and the name and the step of
-                 its first record; None unless these launches were made and a launch as B gave the bits of B
+    stay, at     the part of the difference that stays in launches that round upward and downward, and the name and the
+                 step of its first record; None unless these launches were made and a launch as B gave the bits of B
     """
 
     kind: str
@@ -101,10 +103,10 @@ def judge(
 ) -> Verdict:
     """Compare the difference of `a` and `b` with the differences of `disturbed` launches from `still[0]`.
 
-    `still` are undisturbed launches, and `again[i]` a second launch with the seed of `disturbed[i]`. Launches that must
-    be identical, but differ in records of a name, differ by something else than the disturbance, so that name is left
-    out. `names` are those of `sizes.read`. With `directed` launches `judge` also asks whether the difference stays
-    where rounding changes.
+    `still` are undisturbed launches, and `again[i]` is a second launch with the seed of `disturbed[i]`. If launches
+    that must be identical differ in records of a name, the disturbance is not the cause, so `judge` leaves this name
+    out. `names` are those of `sizes.read`. With `directed` launches, `judge` also tests whether the difference stays
+    when rounding changes.
     """
     again = again or {}
     texts = {number: text for text, number in names.items()}
@@ -186,7 +188,8 @@ def judge(
 
 
 def _stay(parts: list[np.ndarray], keys: np.ndarray, scale: np.ndarray, least: np.ndarray) -> Stay | None:
-    """How far the difference stays where rounding changes; None if a launch as B differs from B, or no record can tell.
+    """The part of the difference that stays when rounding changes; None if a launch as B differs from B, or no record
+    can be judged.
 
     `parts`: the numbers of A, of B, of a launch as B, of A upward and downward, and of B upward and downward."""
     a, b, still, a_up, a_down, b_up, b_down = parts
@@ -201,10 +204,10 @@ def _where_it_stays(kind: str, why: str, stay: Stay, name: str, step: int) -> tu
     """The verdict after launches that round upward and downward."""
     if stay.moves:
         return kind, why
-    words = f"in {name} from step {step} on it is {stay.ratio:.2g} times what rounding changes"
+    words = f"in {name} from step {step} on it is {stay.ratio:.2g} times the change by rounding"
     if stay.stays:
-        return NOT_ROUNDING, f"the difference stays where all operations round upward or downward: {words}"
-    return OPEN, f"the difference may stay where all operations round upward or downward: {words}"
+        return NOT_ROUNDING, f"the difference stays when all operations round upward or downward: {words}"
+    return OPEN, f"the difference may stay when all operations round upward or downward: {words}"
 
 
 def _verdict(
@@ -219,7 +222,7 @@ def _verdict(
     if not counts_by_kind["compared"]:
         return OPEN, "the runs and the launches have no numbers in common"
     if not counts_by_kind["differing"]:
-        return OPEN, "nothing that all launches recorded differs between the two runs"
+        return OPEN, "the two runs agree in every record that all launches also have"
     if worst is None and unrepeated is not None:
         return (NOT_ROUNDING if unrepeated.apart > LARGE * unrepeated.size else OPEN), (
             f"{unrepeated.name} differs by {unrepeated.apart:.2g} between two identical launches, in which "
@@ -232,7 +235,8 @@ def _verdict(
     if worst.ratio > WITHIN:
         return (
             OPEN,
-            f"in one record A and B lie {worst.ratio:.1f} times as far apart as {launches} disturbed launches at most",
+            f"in one record A and B lie {worst.ratio:.1f} times as far apart as the farthest of {launches} disturbed "
+            "launches",
         )
     return ROUNDING, (
         f"in all records A and B lie at most {worst.ratio:.2g} times as far apart as disturbed launches"
@@ -240,7 +244,7 @@ def _verdict(
 
 
 def _by_arrival(a: Sizes, b: Sizes) -> set[str]:
-    """Names of receives from any source that took messages of other ranks: these are other messages."""
+    """Names of receives from any source that got messages from different ranks in the two runs."""
     moved = {name for name in {*a.sources, *b.sources} if a.sources.get(name) != b.sources.get(name)}
     return {f"{RECEIVED}{name.removeprefix(SOURCE)}" for name in moved}
 

@@ -1,4 +1,4 @@
-"""The recorded numbers of several runs of one program, matched with each other."""
+"""Read and match the recorded numbers of several runs of one program."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ PROJECTIONS = ("p0", "p1", "p2", "p3")
 
 @dataclass
 class Sizes:
-    """What a run recorded of its numbers, in the order of `keys`.
+    """The recorded numbers of a run, in the order of `keys`.
 
-    `keys`: (n,) of KEY as bytes, ascending. `numbers`: (n, 4) projections, the numbers themselves where there are at
+    `keys`: (n,) of KEY as bytes, ascending. `numbers`: (n, 4) projections, or the numbers themselves if there are at
     most four. `l1`: (n,) sums of absolute values. `count`: (n,) how many numbers. `unit`: (n,) the unit roundoff of
-    their type, 0 of whole numbers. `sources`: whose messages were
-    taken from any source, by the name of the call. `layout`: how many ranks, and what is stated of their records.
+    their type, 0 for integers. `sources`: the sources of messages received from any source, by the name of the call.
+    `layout`: the number of ranks and the reductions of their records.
     """
 
     keys: np.ndarray
@@ -37,10 +37,9 @@ class Sizes:
 
 
 def read(run: Path, names: dict[str, int]) -> Sizes:
-    """The numbers that the run in the directory `run` recorded. `names` gives each name a number, and grows; calls of
-    another build are named as those of the first run that was read.
+    """Reads the recorded numbers of the directory `run`. Raises TraceError.
 
-    Raises TraceError.
+    `names` gives each name a number, and grows. Calls of another build get the names of the first run that was read.
     """
     own = [name for trace in read_run(run, tables=[]) for name in trace.names]
     renamed = builds.as_in(names, own)
@@ -119,8 +118,8 @@ def common(runs: Sequence[Sizes]) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 def added(run: Sizes, names: dict[str, int], keys: np.ndarray) -> np.ndarray:
-    """(n,) for each of `keys`: the sum of absolute values of all that ranks gave to this total; 0 where `run` has not
-    recorded it, or it is none."""
+    """(n,) for each of `keys`: the sum of absolute values of all contributions to this total; 0 if `run` has not
+    recorded them, or the record is no total."""
     calls = {number: name.removeprefix(ADDED).partition(" by rank ")[0]
              for name, number in names.items() if name.startswith(ADDED)}  # fmt: skip
     totals = {number: names[f"{TOTAL}{call}"] for number, call in calls.items() if f"{TOTAL}{call}" in names}
@@ -146,8 +145,8 @@ def on_ranks_alone(a: Sizes, b: Sizes, name: str) -> bool:
 
 
 def at_steps_of(a: Sizes, run: Sizes, names: dict[str, int]) -> Sizes:
-    """`run` with its steps as those of `a`: where both count calls of all ranks, on other numbers of ranks, up to where
-    they make other calls."""
+    """`run` with the steps of `a`, if both count calls of all ranks on different numbers of ranks; up to the first
+    different call."""
     both = a.layout, run.layout
     if both[0].size == both[1].size or not all(layout.counts_calls for layout in both):
         return run

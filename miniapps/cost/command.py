@@ -1,4 +1,4 @@
-"""The command `fpna cost A B`: the price of a guarantee or another choice, as a ratio of times of paired launches."""
+"""The command `fpna cost A B`: the cost of a guarantee or another choice, as a ratio of times of paired launches."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ DOCUMENTS = {
         columns("""
             a b | text | the commands
             pairs | integer
-            ranks | integer | of their launcher
-            after_start | boolean | times are from after the start of an application
+            ranks | integer | ranks of one launch
+            after_start | boolean | whether times exclude the start of an application
             machine | object | `cores`, `cpu`, `date`
-            launches | object | `a[]` and `b[]`: `wall` and `cpu`, seconds; `others`, processors that other programs
-              used, or null
+            launches | object | `a[]` and `b[]`: `wall` and `cpu` in s; `others`: number of processors that other
+              programs used, or null
         """),
         (
             rows(
                 "prices",
-                "a row per clock",
+                "the ratio by each clock",
                 """
             clock | text
             shown | boolean
-            ratio low high | number | times as long as A
+            ratio low high | number | time of B over time of A, and its 95 % interval
             a_s b_s | number, s | medians
-            why | text | why it is not shown
+            why | text | the reason to withhold the ratio; empty if it is shown
             """,
             ),
         ),
@@ -84,9 +84,9 @@ def parser(prog: str = "fpna cost") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: Sequence[str] | None = None, prog: str = "fpna cost") -> int:
-    """Launch in pairs and print the ratios; the exit code."""
+    """Launch in pairs and print the ratios; returns the exit code."""
     own, common = launching.around_dashes(argv)
-    # A and B begin with a dash where they are options of COMMAND, and argparse would take them for its own.
+    # The space keeps argparse from reading A and B as its own options if they are options of COMMAND.
     sides = [f" {word}" if common and place < 2 and word not in ("-h", "--help", "--version") else word
              for place, word in enumerate(own)]  # fmt: skip
     options = parser(prog).parse_args(sides)
@@ -100,7 +100,7 @@ def _answer(options: argparse.Namespace, common: list[str]) -> int:
         )
     sides = [command(name, text.strip(), common) for name, text in (("A", options.a), ("B", options.b))]
     if sides[0].text == sides[1].text:
-        raise UsageError(f"A and B are one command, {printable(sides[0].text)}; give two that differ")
+        raise UsageError(f"A and B are the same command, {printable(sides[0].text)}; give two different ones")
     launches = in_turn(
         {side.name: partial(launch, side, options.timeout) for side in sides},
         options.pairs,

@@ -25,8 +25,8 @@ APPLICATION = re.compile(r"miniapps\.([a-z]+)")
 
 @dataclass(frozen=True)
 class Command:
-    """The command `name`, A or B. Its `words` are started; if it has none, the shell starts `text`.
-    `application`: one of ours, which reports its own times."""
+    """The command `name`, A or B: its `words`, or `text` for the shell if it has no words.
+    `application`: whether it is an application of this suite, which reports its own times."""
 
     name: str
     text: str
@@ -47,8 +47,8 @@ class Command:
 
 @dataclass(frozen=True)
 class Launch:
-    """One launch. `wall`, `cpu`: seconds of the run after its start, for an application; else of the whole process and
-    all processes that it started here. `others`: processors that other programs used meanwhile; None: unknown."""
+    """One launch. `wall`, `cpu`: seconds of the run after its start, for an application; else of the command and all
+    processes that it started here. `others`: processors that other programs used meanwhile; None: unknown."""
 
     wall: float
     cpu: float
@@ -62,7 +62,7 @@ def command(name: str, variant: str, common: Sequence[str]) -> Command:
     if not common:
         if not variant.strip():
             raise UsageError(
-                f"{name} is empty; give a command in quotes, or options and, after --, what takes them"
+                f"{name} is empty; give a command in quotes, or options and, after --, the command that takes them"
             )
         return Command(name, variant)
     try:
@@ -73,7 +73,7 @@ def command(name: str, variant: str, common: Sequence[str]) -> Command:
 
 
 def launch(one: Command, timeout: float) -> Launch:
-    """Launch a command once. Raises UsageError where it fails, or does not end in `timeout` seconds."""
+    """Launch a command once. Raises UsageError if it fails, or does not end in `timeout` seconds."""
     with tempfile.TemporaryDirectory(prefix="fpna-cost-") as scratch:
         out = Path(scratch) / "run"
         more = ("--out", str(out), "--no-progress") if one.application else ()
@@ -87,7 +87,7 @@ def launch(one: Command, timeout: float) -> Launch:
 
 
 def _application(words: Sequence[str]) -> bool:
-    """Whether these words start an application of ours without `--out`."""
+    """Whether these words start an application of this suite without `--out`."""
     if "--out" in words or any(word.startswith("--out=") for word in words):
         return False
     names = [found[1] for word in words if (found := APPLICATION.fullmatch(word))]
@@ -102,7 +102,7 @@ def _of_result(out: Path, one: Command) -> tuple[float, float]:
         return float(result["wall_s"]), float(result["cpu_s"])
     except (OSError, Refused, KeyError, ValueError, TypeError) as error:
         raise UsageError(
-            f"{one.name} left no result.json that says how long it ran: {one.text}; is it an application of ours?"
+            f"{one.name} wrote no result.json with its times: {one.text}; is it an application of this suite?"
         ) from error
 
 

@@ -1,1 +1,1 @@
-"""What the machine, its operating system and its MPI library are, and what they do to a run."""
+"""The machine, its operating system and its MPI library, and their effects on a run."""

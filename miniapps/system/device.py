@@ -1,6 +1,6 @@
 """Arrays in host or device memory. MPI, traces and files see host memory only.
 
-Messages are copied through the host because a CUDA-aware MPI library is not taken for granted.
+Messages go through the host, so that the MPI library need not be CUDA-aware.
 """
 
 import math
@@ -9,12 +9,12 @@ import numpy as np
 
 
 def host(array) -> np.ndarray:
-    """The array itself if it is NumPy's, else a copy in host memory; waits for the device then."""
+    """A NumPy array itself; for a device array a copy in host memory, after waiting for the device."""
     return array if isinstance(array, np.ndarray) else array.get()
 
 
 def put(target, values: np.ndarray) -> None:
-    """target[...] = values, from host memory to wherever target lies."""
+    """target[...] = values, from host memory to the memory of `target`."""
     if isinstance(target, np.ndarray):
         target[...] = values
     else:

@@ -1,4 +1,4 @@
-"""What is recorded about the machine and the software: as much as explains a difference in bits or time."""
+"""The environment that a trace records: as much of machine and software as explains a difference in bits or time."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ VARIABLES = (
     "OPENBLAS_",
     "KMP_",
 )
-# What makes libraries choose other kernels, and with them other bits, on the same processor. Names that end in _ stand
-# for all that begin so.
+# Variables by which libraries choose other kernels, and so other bits, on the same processor. A name that ends in _
+# stands for all names that begin with it.
 SETTINGS = (
     "ATEN_CPU_CAPABILITY",
     "BLIS_ARCH_TYPE",
@@ -58,7 +58,7 @@ SETTINGS = (
     "OPENBLAS_CORETYPE",
     "TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",
 )
-# Threads of libraries that nobody tells how many.
+# Variables that set the number of threads of libraries.
 THREADS = (
     "BLIS_NUM_THREADS",
     "MKL_DYNAMIC",
@@ -69,33 +69,33 @@ THREADS = (
     "OPENBLAS_NUM_THREADS",
 )
 SECRETS = ("JWT", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "KEY")  # such as SLURM_JWT
-# What tells the levels of x86-64 apart, as the kernel names it.
+# Processor flags of the levels of x86-64, by their names in /proc/cpuinfo.
 LEVEL_3 = {"avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
 LEVEL_4 = LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-# Job ids in the order of preference: the one that scripts of `jobs` export, which tells elements of an array apart
-# where the batch system's own does not (Grid Engine, PJM), then those of batch systems.
+# Job ids in the order of preference. The scripts of `jobs` export the first, which distinguishes the elements of an
+# array; some batch systems (Grid Engine, PJM) give all of them one id.
 ALLOCATIONS = ("FPNA_ALLOCATION_ID", "SLURM_JOB_ID", "PBS_JOBID", "PJM_JOBID", "JOB_ID")
-# How launchers tell the processes that they start: (launcher, number of ranks, rank).
+# The variables that launchers set for each process: (launcher, number of ranks, rank).
 LAUNCHERS = (
     ("Open MPI", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     ("PMI, as of MPICH's mpirun and of srun --mpi=pmi2", "PMI_SIZE", "PMI_RANK"),
     ("srun", "SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 )
-# Libraries of linear algebra by their files.
+# Libraries of linear algebra by the beginnings of their file names.
 OPENBLAS, OTHER_BLAS = (
     ("libscipy_openblas", "libopenblas"),
     ("libmkl_rt", "libmkl_core", "libblis", "libflexiblas"),
 )
 TORCHRUN, TORCH = "torchrun", "a launcher of torch"
-# How they tell them their number on the node.
+# The rank on the node, by launcher.
 LOCAL_RANKS = ("OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID")
-# What launchers tell a rank by: a process that it starts for itself must not have them, or it would be a rank too.
+# Variables that make a process a rank; a child that is no rank must not inherit them.
 RANK_VARIABLES = ("PMI_", "PMIX_", "OMPI_COMM_", "PRTE_", "HYDI_", "HYDRA_")
 
 
 def without_rank(*prefixes: str) -> dict[str, str]:
-    """The environment of this process without the variables that make it a rank, and those that begin with one of
-    `prefixes`: for a program that it starts for itself."""
+    """The environment for a child process that is no rank: without RANK_VARIABLES and variables that begin with one of
+    `prefixes`."""
     return {
         key: value for key, value in os.environ.items() if not key.startswith((*RANK_VARIABLES, *prefixes))
     }
@@ -103,7 +103,7 @@ def without_rank(*prefixes: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class Launched:
-    """What the launcher says of this process, whichever MPI library it belongs to."""
+    """The launcher of this process, and its number of ranks and this rank by the launcher's variables."""
 
     name: str
     size: int
@@ -111,7 +111,7 @@ class Launched:
 
 
 def shared() -> dict[str, Any]:
-    """What is the same for all ranks of a run: software and its versions. Reads many files: for rank 0."""
+    """The environment that all ranks of a run share: software and versions. Reads many files, so rank 0 calls it."""
     import h5py
 
     return {
@@ -126,13 +126,13 @@ def shared() -> dict[str, Any]:
 
 
 def command_line() -> str:
-    """How this process was started, as a shell takes it; without the launcher, which is not known."""
+    """The command line of this process, quoted for a shell; without the launcher, which is unknown."""
     interpreter, *words = sys.orig_argv
     return shlex.join([Path(interpreter).name, *words])[:LONGEST_COMMAND]
 
 
 def own(threads: int, device: str) -> dict[str, Any]:
-    """What may differ between ranks: node, processor, threads and variables."""
+    """The environment that may differ between ranks: node, processor, threads and variables."""
     return {
         "node": platform.node(),
         "boot": boot(),
@@ -163,7 +163,7 @@ def allocation_id() -> str:
 
 
 def launched() -> Launched | None:
-    """What the launcher that started this process says of it; None without a launcher."""
+    """The launcher of MPI or Slurm that started this process; None without one."""
     for name, size, rank in LAUNCHERS:
         if os.environ.get(size, "").isdecimal():
             return Launched(name, int(os.environ[size]), int(os.environ.get(rank, "0")))
@@ -171,8 +171,9 @@ def launched() -> Launched | None:
 
 
 def innermost() -> Launched | None:
-    """The same of the launcher that started this process last. One of MPI may have started torchrun, or another of
-    torch's, whose ranks MPI does not know."""
+    """The launcher that started this process last; None without one.
+
+    A launcher of MPI may have started torchrun or another launcher of torch, whose ranks MPI does not know."""
     by_mpi, by_torch = launched(), _launched_by_torch()
     if by_torch and (by_torch.name == TORCHRUN or by_mpi is None or by_mpi.size == 1):
         return by_torch
@@ -180,8 +181,9 @@ def innermost() -> Launched | None:
 
 
 def _launched_by_torch() -> Launched | None:
-    """The same of torchrun, of Lightning's, Accelerate's and DeepSpeed's launchers, and of others that set what torch's
-    process group reads (https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization)."""
+    """The launcher of torch that started this process: torchrun, the launchers of Lightning, Accelerate and DeepSpeed,
+    and others that set the variables of torch's process group
+    (https://docs.pytorch.org/docs/stable/distributed.html#environment-variable-initialization)."""
     size = os.environ.get("WORLD_SIZE", "")
     # Lightning leaves RANK to the program.
     rank = os.environ.get("RANK") or (os.environ.get("LOCAL_RANK", "") if "NODE_RANK" in os.environ else "")
@@ -195,14 +197,14 @@ def _launched_by_torch() -> Launched | None:
 
 
 def first_of_node() -> bool:
-    """Whether this process is the first of its launch on its node, as far as the launcher says; true without one."""
+    """Whether this process is the first of its launch on its node; true if the launcher does not tell."""
     return next((os.environ[name] == "0" for name in LOCAL_RANKS if name in os.environ), True)
 
 
 @cache
 def packages() -> dict[str, str]:
-    """Versions of the installed packages that take part in the bits or the time."""
-    from importlib import metadata  # which reads mail: not for those that do not ask
+    """Versions of the installed packages that affect bits or times."""
+    from importlib import metadata  # slow to import: it imports the package email
 
     versions = {}
     for name in PACKAGES:
@@ -214,7 +216,7 @@ def packages() -> dict[str, str]:
 
 
 def cpu_model() -> str:
-    """The processor's name as the kernel tells it."""
+    """The processor's name by /proc/cpuinfo."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -224,15 +226,15 @@ def cpu_model() -> str:
 
 
 def boot() -> str:
-    """The id that the running kernel gave itself when it started: nodes that are containers or network namespaces of
-    one machine share it, and the machine's cores. Empty where unknown."""
+    """The boot id of the running kernel; empty if unknown. Nodes that are containers or network namespaces of one
+    machine share it, and the machine's cores."""
     with contextlib.suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return ""
 
 
 def affinity() -> str:
-    """The cores that this process may use, as `0-3,8`: ranks with equal lists share them. Empty where unknown."""
+    """The cores that this process may use, as `0-3,8`; empty if unknown. Ranks with equal lists share these cores."""
     if not hasattr(os, "sched_getaffinity"):
         return ""
     pieces: list[list[int]] = []
@@ -245,8 +247,8 @@ def affinity() -> str:
 
 
 def frequency() -> str:
-    """What decides on the clock frequency of the first core, and its limits in kHz: `performance 800000-3500000`;
-    empty where the kernel does not tell, as in many virtual machines."""
+    """The frequency governor of the first core and its limits in kHz, as `performance 800000-3500000`; empty if the
+    kernel does not tell, as in many virtual machines."""
     folder = Path("/sys/devices/system/cpu/cpu0/cpufreq")
     try:
         names = ("scaling_governor", "scaling_min_freq", "scaling_max_freq")
@@ -257,7 +259,7 @@ def frequency() -> str:
 
 
 def instructions() -> str:
-    """The widest vector instructions of this processor that the C++ kernels have a version for."""
+    """The widest vector instructions of this processor for which the C++ kernels have a version."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
@@ -270,13 +272,14 @@ def instructions() -> str:
 
 
 def accelerator(device: str) -> str:
-    """The kind of the device that `cuda_device` names, without what tells one device from another."""
+    """The model of a device that `cuda_device` names, without its number and UUID."""
     return "" if device == "cpu" else device.partition(" ")[2].rpartition(" ")[0]
 
 
 def arithmetic() -> dict[str, str]:
-    """What the libraries that are loaded by now say of how they compute here: their versions, and the instructions that
-    they chose by processor and settings. Loads nothing; to be asked again once a run has loaded what it needs."""
+    """Versions of the loaded libraries of arithmetic, and the instructions that they chose by processor and settings.
+
+    Loads nothing; call it again once a run has loaded its libraries."""
     import numpy as np
 
     libraries = {"numpy": " ".join(np.show_config(mode="dicts").get("SIMD Extensions", {}).get("found", []))}
@@ -295,7 +298,7 @@ def arithmetic() -> dict[str, str]:
 
 
 def _blas() -> dict[str, str]:
-    """The libraries of linear algebra that are mapped into this process; of OpenBLAS version and kernels too."""
+    """The libraries of linear algebra in this process; for OpenBLAS with version and kernels."""
     try:
         lines = Path("/proc/self/maps").read_text().splitlines()
     except OSError:
@@ -313,7 +316,9 @@ def _blas() -> dict[str, str]:
         )
         if ask := next((getattr(library, name) for name in asked if hasattr(library, name)), None):
             ask.restype = ctypes.c_char_p
-            whose = path.parent.name.removesuffix(".libs")  # numpy.libs, scipy.libs: each brings its own
+            whose = path.parent.name.removesuffix(
+                ".libs"
+            )  # numpy.libs, scipy.libs: each has its own OpenBLAS
             words = ask().decode().split()  # OpenBLAS, version, options, kernels, MAX_THREADS=...
             kernels = [word for word in words[2:] if not word.isupper() and "=" not in word]
             libraries[f"openblas_{whose}"] = " ".join([*words[1:2], *kernels])
@@ -329,14 +334,14 @@ def mpi_library() -> str:
 
 
 def library_name(version: str) -> str:
-    """Name and version in what MPI_Get_library_version says; the rest is how it was built."""
+    """Name and version from the text of MPI_Get_library_version; the rest of the text is about the build."""
     first = version.strip("\0 \n").partition("\n")[0].partition(",")[0]
     return " ".join(first.replace("Version:", "").split())
 
 
 def git_revision() -> str:
-    """The commit of the checkout that this file is in, empty for an installed package. Reads files; starts no
-    process, because forking under MPI is not safe on every network."""
+    """The commit of the checkout of this file, empty for an installed package. Reads files and starts no process,
+    because forking under MPI is not safe on every network."""
     root = Path(__file__).resolve().parents[2]
     git = root / ".git"
     try:
@@ -356,9 +361,9 @@ def git_revision() -> str:
         return ""
 
 
-@cache  # what changes later is not what this process imported
+@cache  # a later change is not in this process
 def sources() -> str:
-    """Hash of the code of `kernels` and `miniapps`, which tells an edited checkout from its commit."""
+    """Hash of the code of `kernels` and `miniapps`; it distinguishes an edited checkout from its commit."""
     root = Path(__file__).resolve().parents[2]
     code = [
         os.path.join(folder, name)
@@ -374,28 +379,30 @@ def sources() -> str:
 
 
 def set_threads(count: int) -> None:
-    """Let torch, where it is loaded, use `count` threads in this process; OpenMP libraries and torch find it
-    in OMP_NUM_THREADS when they are loaded later. The C++ kernels are told in every call."""
+    """Set the number of threads of this process: for torch, if it is loaded, and in OMP_NUM_THREADS for libraries that
+    are loaded later. The C++ kernels get it with every call."""
     os.environ["OMP_NUM_THREADS"] = str(count)
     if "torch" in sys.modules:
         sys.modules["torch"].set_num_threads(count)
 
 
 def no_cuda() -> str | None:
-    """Why there is no CUDA device for the kernels, or None where there is one."""
+    """The reason why the kernels have no CUDA device; None if they have one."""
     try:
         import cupy
     except ImportError as error:
-        return f"{error}; pip install cupy-cuda12x or cupy-cuda13x, as the driver is"
+        return (
+            f"{error}; pip install cupy-cuda12x or cupy-cuda13x, according to the CUDA version of the driver"
+        )
     try:
         count = cupy.cuda.runtime.getDeviceCount()
-    except Exception as error:  # whatever the driver or its absence raises
+    except Exception as error:  # any error of the driver, or of its absence
         return f"CUDA cannot be used: {error}"
     return None if count else "no CUDA device is visible to this process (see CUDA_VISIBLE_DEVICES)"
 
 
 def cuda_device(local_rank: int) -> str:
-    """Make the device of this rank on its node the current one; its name and UUID for the record."""
+    """Make the device of this rank on its node the current one; returns its number, name and UUID."""
     import cupy
 
     number = local_rank % cupy.cuda.runtime.getDeviceCount()

@@ -1,7 +1,7 @@
-"""Figures that look alike wherever they are drawn: no file `matplotlibrc` has a say in them.
+"""Figures that look the same everywhere: no file `matplotlibrc` affects them.
 
-When it is imported, matplotlib reads a `matplotlibrc`, and that of the current directory first, which somebody else may
-have put there: one that is no text ends the import, and a fifo holds it up for ever.
+On import, matplotlib reads a `matplotlibrc`, first in the current directory, where somebody else may have put it. A
+binary file ends the import with an error, and a fifo blocks it for ever.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-# Colours of series, after Okabe and Ito: told apart by people who are colour-blind, with 3:1 contrast on white.
+# Colours of series, after Okabe and Ito: colour-blind readers can distinguish them; contrast on white at least 3:1.
 SERIES = ("#0072b2", "#d55e00", "#008060", "#a8508a", "#8a6d00", "#3b8fc2", "#6b6b6b")
-INK = "#1a1b1c"  # of text and lines
+INK = "#1a1b1c"  # colour of text and lines
 
 
 @contextlib.contextmanager
 def styled(settings: Mapping[Any, Any]) -> Iterator[type[Figure]]:
-    """The class of figures of matplotlib, drawn inside by its own defaults and these `settings` (rcParams) alone.
+    """Gives matplotlib's class Figure; figures inside use only its defaults and these `settings` (rcParams).
 
     Raises ImportError without matplotlib.
     """
@@ -37,7 +37,7 @@ def styled(settings: Mapping[Any, Any]) -> Iterator[type[Figure]]:
 
 @contextlib.contextmanager
 def _elsewhere() -> Iterator[None]:
-    """Inside, the current directory is that of matplotlib, which holds no `matplotlibrc` itself."""
+    """Inside, the current directory is that of the package matplotlib, which has no `matplotlibrc`."""
     found = find_spec("matplotlib")
     if found is None or not found.submodule_search_locations:
         raise ModuleNotFoundError("No module named 'matplotlib'", name="matplotlib")

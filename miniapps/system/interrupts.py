@@ -14,19 +14,20 @@ class Terminated(BaseException):
     """SIGTERM arrived: a batch system's time limit, or a person."""
 
 
-# An exception in the midst of its import ends in std::terminate, without a word of ours.
+# An exception during its import ends the process by std::terminate, without a message.
 UNINTERRUPTED = "torch"
-AGAIN_S = 0.1  # until a signal that came then comes again
+AGAIN_S = 0.1  # delay after which a signal during this import is sent again
 
-# Signals are the process's, so is this: how deep in `held`, and the exception that waits for its end.
+# Global, as signals are: the depth of nested `held`, and the exception to raise at its end.
 _holds = 0
 _waiting: BaseException | None = None
 
 
 @contextlib.contextmanager
 def raising() -> Iterator[None]:
-    """Inside, SIGTERM raises Terminated and SIGINT KeyboardInterrupt, in the main thread, where alone Python
-    lets signals be handled; the handlers from before are restored."""
+    """Inside, SIGTERM raises Terminated and SIGINT KeyboardInterrupt; at the end the previous handlers return.
+
+    Python handles signals in the main thread only; in other threads this does nothing."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -40,7 +41,7 @@ def raising() -> Iterator[None]:
 
 @contextlib.contextmanager
 def held() -> Iterator[None]:
-    """Inside, no signal raises; one that came is raised at the end."""
+    """Inside, signals raise no exception; one that arrived is raised at the end."""
     global _holds, _waiting
     _holds += 1
     try:
@@ -53,7 +54,7 @@ def held() -> Iterator[None]:
 
 
 def ignore() -> None:
-    """From here on the signals do nothing."""
+    """From now on SIGTERM and SIGINT do nothing."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The other ranks of this node: which of them died without saying so. Other nodes: which of them answer."""
+"""Detect ranks of this node that died silently, and nodes that do not answer."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-PORT = 22  # nodes of a cluster have a shell there, and answer also where they have none
+PORT = 22  # of ssh; a node without ssh answers, too, by a refusal
 ANSWER_S = 2.0
-DEAD = ("Z", "X")  # states of /proc/PID/stat: what nobody has waited for yet is still listed
+DEAD = ("Z", "X")  # states in /proc/PID/stat of ended processes that their parent has not yet waited for
 
 Peers = dict[int, tuple[int, str]]  # process id and start time by rank
 
 
 def peers_of(node: Any, rank: int) -> Peers:
-    """The ranks of the communicator `node`, this one being `rank` of the run, whose processes can be seen from here:
-    not in containers that hide them, nor without Linux's /proc. Collective."""
+    """The ranks of the communicator `node` whose processes this one can see in Linux's /proc; containers may hide them.
+    `rank`: this rank of the run. Collective."""
     own = (rank, os.getpid(), alive(os.getpid()))
     return {peer: (pid, start) for peer, pid, start in node.allgather(own) if start and alive(pid) == start}
 
 
 def dead(peers: Peers) -> int | None:
-    """The lowest of the ranks that have ended, if any has."""
+    """The lowest rank that has ended; None if all live."""
     return min((rank for rank, (pid, start) in peers.items() if alive(pid) != start), default=None)
 
 
 def answering(hosts: Sequence[str]) -> dict[str, bool]:
-    """Of each host whether it answers a TCP connection from here, be it by a refusal, in ANSWER_S; without those whose
-    name is not known here."""
+    """For each host, whether it answers a TCP connection within ANSWER_S; a refusal is an answer. Leaves out hosts with
+    an unknown name."""
     answers: dict[str, bool] = {}
 
     def ask(host: str) -> None:
@@ -56,7 +56,7 @@ def answering(hosts: Sequence[str]) -> dict[str, bool]:
 
 
 def alive(pid: int) -> str:
-    """When the process `pid` began, which tells it from a later one of that number; empty if there is none."""
+    """The start time of the process `pid`, which distinguishes it from a later one with this id; empty if it ended."""
     try:
         state, *rest = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

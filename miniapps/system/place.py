@@ -1,8 +1,7 @@
-"""The directory of a run while the run goes on: noticed when it is removed, moved, replaced or closed to writing.
+"""The directory of a run: detect during the run that it was removed, moved, replaced or made read-only.
 
-A path is a name that others can take away or give to something else; what is open stays what it is. So what a path
-leads to now is compared by device and inode with what was opened as it, and small files are written relative to the
-open directory, wherever that is by then.
+Others can remove a path or reuse its name, while an open directory stays the same. So this module compares the path
+with the open directory by device and inode, and writes small files relative to the open directory.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from pathlib import Path
 
 from miniapps.errors import UsageError
 
-# What a file system answers for a name that leads nowhere now. Other errors, as of a server that is late, say nothing.
+# Errors for a path that no longer exists. Other errors, such as those of a slow server, prove nothing.
 _NOWHERE = (errno.ENOENT, errno.ENOTDIR, errno.EACCES, errno.ELOOP, errno.ESTALE)
 ADVICE = "start the run again, and leave its directory alone until it has ended"
 
@@ -25,11 +24,11 @@ Identity = tuple[int, int]  # device and inode
 
 
 class PlaceError(Exception):
-    """The directory of a run is not what it was when the run began; the message says what became of it."""
+    """The directory of a run has changed since the run began; the message says how."""
 
 
 def directory(out: Path) -> Path:
-    """Create the directory of the run; raises UsageError where it is in use or cannot be written to."""
+    """Create the directory of the run. Raises UsageError if it is not empty or not writable."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         used = next(out.iterdir(), None)
@@ -39,8 +38,8 @@ def directory(out: Path) -> Path:
         ) from error
     if used:
         raise UsageError(
-            f"--out {out}: {used.name} is in it already, and nothing is written over; choose a new or an "
-            "empty directory"
+            f"--out {out}: not empty, it has {used.name}, and a run overwrites nothing; choose a new or an empty "
+            "directory"
         )
     if not os.access(out, os.W_OK | os.X_OK):
         raise UsageError(f"--out {out}: you may not write to it; choose another directory")
@@ -48,7 +47,7 @@ def directory(out: Path) -> Path:
 
 
 class Place:
-    """The directory of a run, held open by one rank. Raises PlaceError where it cannot be opened."""
+    """The directory of a run, held open by one rank. Raises PlaceError if it cannot be opened."""
 
     def __init__(self, path: str | os.PathLike):
         self.path = Path(path)
@@ -62,9 +61,9 @@ class Place:
         self._identity = of(os.fstat(self._handle))
 
     def trouble(self) -> str:
-        """What became of the directory, in a sentence; empty while it is where it was and can be written to."""
+        """A sentence that says how the directory has changed; empty while it is in its place and writable."""
         where = f"the directory of the run, {self.path},"
-        # Asked first, so that what is removed in between is told as removed.
+        # Checked first, so that a directory removed in between counts as removed.
         writable = os.access(self.path, os.W_OK | os.X_OK)
         if not leads_to(self.path, self._identity):
             return f"{where} {fate(self.path, self._identity)}; {ADVICE}"
@@ -72,19 +71,20 @@ class Place:
             return ""
         mode = stat.filemode(os.fstat(self._handle).st_mode)
         return (
-            f"{where} can no longer be written to (mode {mode}, or immutable): what was written so far is there; "
+            f"{where} can no longer be written to (mode {mode}, or immutable): the files written so far are there; "
             + ADVICE
         )
 
     def require(self) -> Path:
-        """The path of the directory, to write to. Raises PlaceError where that would not reach it."""
+        """The path of the directory, for writing. Raises PlaceError if it no longer leads to the directory."""
         if trouble := self.trouble():
             raise PlaceError(trouble)
         return self.path
 
     def claim(self) -> bool:
-        """Whether this process is the first of its node to say so; it is until it ends. Writes nothing, so that a full
-        disk or a removed directory does not matter."""
+        """Whether this process is the first of its node to claim the directory; it keeps the claim until it ends.
+
+        Writes nothing, so it also works with a full disk or a removed directory."""
         try:
             fcntl.flock(self._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -94,14 +94,14 @@ class Place:
         return True
 
     def write(self, name: str, text: str) -> None:
-        """Write the new file `name`, whole or not at all. Raises OSError, FileExistsError where there is one."""
+        """Write the new file `name`, whole or not at all. Raises OSError; FileExistsError if the name is taken."""
         draft = f".{name}.{secrets.token_hex(4)}"
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         handle = os.open(draft, flags, 0o666, dir_fd=self._handle)
         try:
             with open(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
                 file.write(text)
-            try:  # a link, unlike a rename, never replaces what is there
+            try:  # a link, unlike a rename, never replaces a file
                 os.link(draft, name, src_dir_fd=self._handle, dst_dir_fd=self._handle, follow_symlinks=False)
             except FileExistsError:
                 raise
@@ -118,17 +118,17 @@ class Place:
         os.unlink(name, dir_fd=self._handle)
 
     def close(self) -> None:
-        """Let go of the directory."""
+        """Close the directory."""
         os.close(self._handle)
 
 
 def of(status: os.stat_result) -> Identity:
-    """What tells a file or directory from all others while it is open."""
+    """The device and inode, unique while the file or directory is open."""
     return status.st_dev, status.st_ino
 
 
 def leads_to(path: str | os.PathLike, held: Identity) -> bool:
-    """Whether `path` still leads to what was opened as it; also where the file system does not answer."""
+    """Whether `path` still leads to the open file or directory `held`; true if the file system does not answer."""
     try:
         return of(os.stat(path)) == held
     except OSError as error:
@@ -136,23 +136,21 @@ def leads_to(path: str | os.PathLike, held: Identity) -> bool:
 
 
 def fate(path: str | os.PathLike, held: Identity) -> str:
-    """What became of what was opened as `path`, which does not lead to it any more: the end of a sentence."""
+    """The end of a sentence that says why `path` no longer leads to the open file or directory `held`."""
     if now := whereabouts(held):
-        return f"was moved to {now} while the run went on, and what was written so far is there"
-    gone = "was removed while the run went on, and what was written so far with it"
-    return f"{gone}; another has its name now" if os.path.lexists(path) else gone
+        return f"was moved to {now} during the run, and the files written so far are there"
+    gone = "was removed during the run, with everything written so far"
+    return f"{gone}; something else has its name now" if os.path.lexists(path) else gone
 
 
 def whereabouts(held: Identity) -> Path | None:
-    """The path by now of what this process has open; None where it was removed, or where the system does not tell (it
-    does under /proc of Linux)."""
+    """The current path of a file or directory that this process has open; None if it was removed, or if the system
+    does not tell (Linux does, by /proc)."""
     with contextlib.suppress(OSError):
         for handle in os.listdir("/proc/self/fd"):
             with contextlib.suppress(OSError):
                 if of(os.fstat(int(handle))) == held:
                     now = Path(os.readlink(f"/proc/self/fd/{handle}"))
-                    silly = now.name.startswith(
-                        ".nfs"
-                    )  # what NFS makes of a file that is removed while it is open
-                    return now if not silly and leads_to(now, held) else None
+                    removed = now.name.startswith(".nfs")  # NFS renames an open file that is removed
+                    return now if not removed and leads_to(now, held) else None
     return None

@@ -1,4 +1,4 @@
-"""Other programs, run to their end within a limit of time."""
+"""Run other programs within a time limit."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import IO, NamedTuple
 
-END_S = 5.0  # that a program is given to end after SIGTERM: a launcher then ends its ranks
-READ_S = 2.0  # that its output is waited for: what it left behind may hold the pipe open
+END_S = 5.0  # for a program to end after SIGTERM, so that a launcher can end its ranks
+READ_S = 2.0  # for the rest of its output: processes that it left behind may hold the pipe open
 
 
 class Ended(NamedTuple):
-    """A program that has ended: its exit code, None where it took too long, and what it printed."""
+    """A program that has ended: its exit code, None after the time limit, and its output."""
 
     code: int | None
     out: str
@@ -25,9 +25,9 @@ class Ended(NamedTuple):
 def ended(
     command: Sequence[str], limit: float, env: Mapping[str, str], heard: Callable[[str], None] | None = None
 ) -> Ended:
-    """Run `command` with the environment `env` for at most `limit` seconds; `heard` is given each line that it prints
-    on standard output, as it comes. Neither it nor what it starts in its process group outlives this call. Raises
-    OSError where it cannot be started."""
+    """Run `command` with the environment `env` for at most `limit` seconds. Raises OSError if it cannot be started.
+
+    `heard` gets each line of standard output at once. No process of its process group outlives this call."""
     process = subprocess.Popen(
         command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         errors="replace", start_new_session=True,
@@ -62,7 +62,7 @@ def ended(
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """End a process that runs and its group."""
+    """End the process and its process group."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGTERM)

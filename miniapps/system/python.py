@@ -1,4 +1,4 @@
-"""Starting our own modules in another process, whatever the files in the current directory are called."""
+"""Run modules of this suite in another process, safe from files with the same name in the current directory."""
 
 from __future__ import annotations
 
@@ -12,12 +12,14 @@ from typing import IO, TextIO
 
 from miniapps.untrusted.text import encodable
 
-PACKAGES = Path(__file__).resolve().parents[2]  # the directory that our packages are in
+PACKAGES = Path(__file__).resolve().parents[2]  # the directory of this suite's packages
 
 
 def module(name: str, *arguments: str) -> list[str]:
-    """The command that runs the module `name`, as `python -m NAME ARGUMENTS`. Python looks into the current directory
-    first, where `analysis.py` may be anyone's, unless it is told not to; in a checkout that directory is ours."""
+    """The command that runs the module `name`, like `python -m NAME ARGUMENTS`.
+
+    Python would search the current directory first, where a stranger's `analysis.py` may lie. `-P` prevents it, except
+    in a checkout of this suite."""
     try:
         here = Path.cwd().resolve()
     except OSError:  # it was removed
@@ -27,13 +29,15 @@ def module(name: str, *arguments: str) -> list[str]:
 
 
 def snippet(text: str) -> list[str]:
-    """The command that runs `text`, as `python -c TEXT`, which would look into the current directory, too."""
+    """The command that runs `text`, like `python -c TEXT`, without searching the current directory."""
     return [sys.executable, "-P", "-c", text]
 
 
 def relay(command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-    """Run `command`, write what it prints to our own streams as it comes, and return its exit code, 128 + the number of
-    the signal that ended it. A launcher would be ended by the reader of our output that leaves."""
+    """Run `command`, copy its output to the streams of this process at once, and return its exit code (128 + the number
+    of the signal that ended it).
+
+    If the launcher wrote directly, a reader that closes the output would end it."""
 
     def copy(source: IO[bytes], to: TextIO) -> None:
         decode = getincrementaldecoder("utf-8")("backslashreplace").decode

@@ -1,6 +1,6 @@
-"""What a node has, as far as the operating system and the launcher tell, and whether a run fits into it.
+"""Check that a run fits the memory and threads of a node, as far as the operating system and the launcher tell.
 
-Rank 0 asks before anything is made. Nodes are taken to be alike, and what cannot be found out refuses nothing.
+Rank 0 checks before it creates any file. It assumes that all nodes are alike; an unknown limit refuses nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from pathlib import Path
 
 from miniapps.errors import UsageError
 
-# Where launchers say how many ranks are on a node: MPICH and Intel MPI, Open MPI, Cray's; Slurm: "4(x2),3".
+# Variables with the number of ranks on a node: of MPICH and Intel MPI, Open MPI, Cray and Slurm ("4(x2),3").
 LOCAL_SIZES = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_LOCAL_SIZE", "SLURM_STEP_TASKS_PER_NODE")
 ROOT = Path("/")
 
 
 @dataclass(frozen=True)
 class Need:
-    """`nbytes` of memory that a rank takes; `options` say so, and `fitting(nbytes)` what would do with so many."""
+    """The memory of a rank: `nbytes`, the `options` that cause it, and `fitting(share)`, advice for `share` bytes."""
 
     nbytes: int
     options: str
@@ -29,7 +29,7 @@ class Need:
 
 
 def require_memory(need: Need, size: int, root: Path = ROOT) -> None:
-    """Raise UsageError where a rank needs more than its share of the memory that is free on this node."""
+    """Raise UsageError if a rank needs more than its share of the free memory of this node."""
     free = free_memory(root)
     if free is None:
         return
@@ -38,25 +38,25 @@ def require_memory(need: Need, size: int, root: Path = ROOT) -> None:
     if need.nbytes > share:
         shared = f", which {ranks} ranks share" if ranks > 1 else ""
         raise UsageError(
-            f"{need.options}: takes about {in_words(need.nbytes)} of memory on a rank, and this node has "
+            f"{need.options}: a rank needs about {in_words(need.nbytes)} of memory, and this node has "
             f"{in_words(free)} free{shared}; {need.fitting(share)}"
         )
 
 
 def require_threads(threads: int, size: int, root: Path = ROOT) -> None:
-    """Raise UsageError where the ranks of a node may not start so many threads: OpenMP ends the process then."""
+    """Raise UsageError if the ranks of a node may not start so many threads: OpenMP would end the process."""
     ranks = ranks_on_node(size)
     most = most_threads(root)
     if most is not None and threads > 1 and threads * ranks > most:
         raise UsageError(
-            f"--threads {threads}: {ranks} rank{'s' * (ranks > 1)} of a node would have {threads * ranks} threads, "
+            f"--threads {threads}: {ranks} rank{'s' * (ranks > 1)} on a node would have {threads * ranks} threads, "
             f"and the system allows {most} (ulimit -u, or the limit of the batch system); use at most "
             f"{max(1, most // ranks)}"
         )
 
 
 def ranks_on_node(size: int, environ: Mapping[str, str] = os.environ) -> int:
-    """How many of the `size` ranks are on this node: 1 where the launcher does not tell."""
+    """How many of the `size` ranks are on this node; 1 if the launcher does not tell."""
     for variable in LOCAL_SIZES:
         if match := re.match(r"[0-9]{1,7}", environ.get(variable, "")):
             return max(1, min(size, int(match[0])))
@@ -64,9 +64,9 @@ def ranks_on_node(size: int, environ: Mapping[str, str] = os.environ) -> int:
 
 
 def free_memory(root: Path = ROOT) -> int | None:
-    """Bytes that processes on this node may still take, None where the system does not tell.
+    """Bytes that processes on this node may still allocate; None if the system does not tell.
 
-    `root`: of the file system, for tests.
+    `root`: the root of the file system; tests replace it.
     """
     amounts = [_available(root), *_free_in_groups(root)]
     soft, _ = resource.getrlimit(resource.RLIMIT_AS)
@@ -76,7 +76,7 @@ def free_memory(root: Path = ROOT) -> int | None:
 
 
 def most_threads(root: Path = ROOT) -> int | None:
-    """How many threads the processes of this user may have here, None where the system does not tell."""
+    """How many threads the processes of this user may have here; None if the system does not tell."""
     limits = [_number(root / "proc/sys/kernel/threads-max")]
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid():  # root is exempt
@@ -100,7 +100,7 @@ def _available(root: Path) -> int | None:
 
 
 def _free_in_groups(root: Path) -> Iterator[int | None]:
-    """What each control group around this process leaves: batch systems and containers limit memory by them."""
+    """Bytes that each control group of this process leaves; batch systems and containers limit memory by them."""
     names = (
         ("memory.max", "memory.current", "inactive_file"),
         ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
@@ -110,15 +110,15 @@ def _free_in_groups(root: Path) -> Iterator[int | None]:
             most, used = _number(folder / limit), _number(folder / usage)
             if most is None or used is None:
                 continue
-            # Pages of files count as used, and are given up when memory is asked for.
+            # Cached pages of files count as used, but the kernel frees them on demand.
             given_up = re.search(rf"^{cache} ([0-9]+)$", _text(folder / "memory.stat"), re.MULTILINE)
             yield max(0, most - used + (int(given_up[1]) if given_up else 0))
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:
-    """The folders of the control groups that this process is in, up to the top; version 2 and version 1.
+    """The folders of the control groups of this process, up to the top; versions 1 and 2.
 
-    In a container the path may be that of the host: then only the top is there.
+    In a container the path may be the host's: then only the top exists.
     """
     for line in _text(root / "proc/self/cgroup").splitlines():
         number, _, rest = line.partition(":")
@@ -130,7 +130,7 @@ def _groups(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _number(path: Path) -> int | None:
-    """The number in a file of the kernel; None for `max` and for a file that is not there."""
+    """The number in a file of the kernel; None for `max` and for a missing file."""
     text = _text(path).strip()
     return int(text) if re.fullmatch("[0-9]{1,20}", text) else None
 

@@ -1,4 +1,4 @@
-"""What of a machine and its software a promise takes for granted, and in which of it two environments differ."""
+"""The scope of a guarantee: the entries of an environment that it requires, and the differences of two environments."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from kernels.guarantees import SCOPE
 from miniapps.system.environment import SETTINGS, THREADS
 
-AMONG = " | "  # between the values of ranks that differ
-OF_RANKS = " values over the ranks"  # where these have too many to be listed
+AMONG = " | "  # between the different values of ranks
+OF_RANKS = " values over the ranks"  # replaces a list of too many values
 HANDLES = "handles"  # packages that took the handle of a wrapped communicator
 NOT_SET, NOT_RECORDED = "not set", "not recorded"
 
-# Entries of the environment by what a promise takes for granted (`kernels.guarantees.SCOPE`), by their beginning where
-# they end in a dot. What a library says of itself (`arithmetic.`) is there only where it was loaded.
+# Entries of the environment by the aspects of a guarantee's scope (`kernels.guarantees.SCOPE`); one that ends in a dot
+# stands for all that begin with it. Entries of a library (`arithmetic.`) exist only if the run loaded it.
 LOADED = "arithmetic."
 ENTRIES = {
     "processor": ("cpu", "instructions", "accelerator"),
@@ -27,18 +27,18 @@ ENTRIES = {
 
 
 def scoped(environment: Mapping[str, str], guarantee: str) -> dict[str, str]:
-    """The entries of a flat `environment` that `guarantee` takes for granted."""
+    """The entries of a flat `environment` in the scope of `guarantee`."""
     known = tuple(entry for aspect in SCOPE.get(guarantee, ()) for entry in ENTRIES[aspect])
     families = tuple(entry for entry in known if entry.endswith((".", "_")))
     return {key: value for key, value in environment.items() if key in known or key.startswith(families)}
 
 
 def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str]]:
-    """(entry, values) of what `guarantee` takes for granted in which the ranks of one run differ."""
+    """(entry, values) for each entry in the scope of `guarantee` in which the ranks of one run differ."""
     entries = []
     for key, value in scoped(environment, guarantee).items():
         values = set(value.split(AMONG))
-        if key.startswith(LOADED):  # a rank may have had no use for a library
+        if key.startswith(LOADED):  # not every rank needs every library
             values.discard(NOT_SET)
         if len(values) > 1 or value.endswith(OF_RANKS):
             entries.append((key, value))
@@ -46,7 +46,7 @@ def mixed(environment: Mapping[str, str], guarantee: str) -> list[tuple[str, str
 
 
 def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> list[tuple[str, str, str]]:
-    """(entry, value of one, value of the other) of what `guarantee` takes for granted in which two runs differ."""
+    """(entry, value of one, value of the other) for each entry in the scope of `guarantee` in which two runs differ."""
     a, b = scoped(one, guarantee), scoped(other, guarantee)
     entries = []
     for key in sorted({*a, *b}):

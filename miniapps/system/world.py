@@ -1,4 +1,4 @@
-"""Starting MPI, and noticing when the launcher and the MPI library do not belong together."""
+"""Start MPI, and detect a launcher that does not belong to the MPI library."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from miniapps.system import environment
 from miniapps.untrusted.text import tell
 
 ADVICE = "`python -m miniapps doctor` shows what is here"
-# mpi4py does not look at the one where the other is set.
+# mpi4py ignores MPI4PY_LIBMPI if MPI4PY_MPIABI is set.
 LOADED = "MPI4PY_LIBMPI=/path/to/libmpi.so, MPI4PY_MPIABI unset"
 
 
 def world() -> Any:
-    """The communicator of all ranks, MPI started if it was not.
+    """The communicator of all ranks; starts MPI first if necessary.
 
-    Raises UsageError, in rank 0 of the launcher's count first, where mpi4py finds no library or where the
-    launcher belongs to another one: then MPI either cannot start or leaves each process alone.
+    Raises UsageError if mpi4py finds no MPI library, or if the launcher belongs to another library: then MPI cannot
+    start, or each process is alone. Rank 0 of the launcher raises it first.
     """
     launched = environment.innermost()
     try:
         return _start(launched)
     except UsageError:
         if launched and launched.rank > 0:
-            time.sleep(1)  # the launcher may end the job when the first process ends: rank 0 speaks first
+            time.sleep(1)  # rank 0 prints first: the launcher may end the job when the first process ends
         raise
 
 
@@ -60,7 +60,7 @@ def of_torch() -> Any:
 
 
 class WrongLauncher(UsageError, SystemExit):
-    """Ends a program that does not catch it with exit code 2: each of its processes would compute alone."""
+    """Ends a program with exit code 2 unless it catches this: each of its processes would compute alone."""
 
     def __init__(self, message: str):
         super().__init__(message)
@@ -68,10 +68,10 @@ class WrongLauncher(UsageError, SystemExit):
 
 
 def require_launch(who: str, torch: bool = False) -> None:
-    """Start MPI if it was not, and raise WrongLauncher where a launcher started several processes and each is alone.
+    """Start MPI if necessary; raise WrongLauncher if a launcher started several processes and each is alone.
 
-    The first process prints why; `who` is the name of the function that the program called. `torch`: processes that a
-    launcher of torch started may go on, as the group of torch serves them."""
+    The first process prints the reason. `who`: the name of the function that the program called. `torch`: accept
+    processes that a launcher of torch started, as the group of torch serves them."""
     try:
         world()
     except UsageError as error:
@@ -83,13 +83,13 @@ def require_launch(who: str, torch: bool = False) -> None:
 
 
 def speaks() -> bool:
-    """Whether this process is the one to print what all of them find wrong before there is a communicator."""
+    """Whether this process prints errors that all processes find before they have a communicator."""
     launched = environment.innermost()
     return launched is None or launched.rank == 0
 
 
 def parsed(parser: argparse.ArgumentParser, argv: list[str] | None) -> argparse.Namespace:
-    """What the command line says. Of several ranks the first alone prints help, or what is wrong, before all end."""
+    """Parses the command line. Of several ranks only the first prints help or an error, before all end."""
     if speaks():
         return parser.parse_args(argv)
     with open(os.devnull, "w") as nowhere, contextlib.ExitStack() as silent:
@@ -107,7 +107,7 @@ def _start(launched: environment.Launched | None) -> Any:
         import mpi4py
 
         if "mpi4py.MPI" not in sys.modules:
-            # Not at import: under a foreign launcher MPI_Init can end the process without a word of ours.
+            # Not at import: under a foreign launcher MPI_Init can end the process before this module prints its advice.
             mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
@@ -120,7 +120,7 @@ def _start(launched: environment.Launched | None) -> Any:
         raise UsageError(_mismatch(launched, library))
     if not MPI.Is_initialized():
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py's word on what is an error below
+            warnings.simplefilter("ignore", RuntimeWarning)  # mpi4py warns about a mismatch, an error below
             MPI.Init_thread()
     if launched and launched.size > 1 and MPI.COMM_WORLD.size == 1 and MPI.Comm.Get_parent() == MPI.COMM_NULL:
         if launched.name in (environment.TORCHRUN, environment.TORCH):
@@ -140,7 +140,7 @@ def _mismatch(launched: environment.Launched, library: str) -> str:
 def _not_by_torch(launched: environment.Launched) -> str:
     return (
         f"{launched.name} started {launched.size} processes, and for MPI each of them is alone. Start them by mpirun, "
-        f"as in mpirun -n {launched.size} python ..., and give torch's process group rank and size of MPI.COMM_WORLD "
-        "(RANK, WORLD_SIZE, LOCAL_RANK). fpna.record and fpna.watch work under it, too: call "
+        f"as in mpirun -n {launched.size} python ..., and set RANK, WORLD_SIZE and LOCAL_RANK for torch's process "
+        "group from MPI.COMM_WORLD. Only fpna.record and fpna.watch also work under this launcher: call "
         "torch.distributed.init_process_group before them"
     )

@@ -1,1 +1,1 @@
-"""`fpna try`: what this machine does to the bits of a sum, in three findings."""
+"""`fpna try`: three findings about the bits of sums on this machine."""

@@ -26,8 +26,8 @@ from miniapps.untrusted.arguments import Parser
 from miniapps.untrusted.text import tell
 
 BROKEN = 3
-AMONG_S = 300  # of the findings over ranks that were started with this process: they may be many on few cores
-LIMIT_S = 60.0  # of a process that looks at sums of its own
+AMONG_S = 300  # limit for the findings over ranks of this launch, which may be many on few cores
+LIMIT_S = 60.0  # limit for a process that examines its own sums
 # Names that BLAS and OpenMP libraries read their number of threads from.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
@@ -35,18 +35,18 @@ DOCUMENTS = {
     "try": Document(
         columns("""
             cpu | text | the processor
-            cores | integer | that this process may use
-            seconds | number, s | that the command took
-            results | integer? | how many results the sum has over the rank counts of `tables.sums`, by the MPI library;
+            cores | integer | cores that this process may use
+            seconds | number, s | time of the whole command
+            results | integer? | number of different sums of the MPI library over the rank counts in `tables.sums`;
               null without ranks
             results_layout | integer? | the same under `layout`
             launcher | text? | the command that started the ranks
-            libmpi | text? | the file that `MPI4PY_LIBMPI` had to name for it
-            library | object? | `library` (name and version), `ranks`, `orderings` (list of `ordering`, empty for one
-              that is none of ours, and `lengths`), `alike` (how many orderings have these bits), `follows` (`call`,
-              `rank`, `rank count`, `length`, `placement`: whether the bits were seen to follow it; without `rank
+            libmpi | text? | the library that mpi4py had to load for this launcher, by `MPI4PY_LIBMPI`
+            library | object? | `library` (name and version), `ranks`, `orderings` (list of `ordering`, empty if no
+              ordering of this suite matches, and `lengths`), `alike` (how many orderings give these bits), `follows`
+              (`call`, `rank`, `rank count`, `length`, `placement`: whether the bits changed with it; without `rank
               count` below 4 ranks)
-            left_out | list of text | what was not found out, why, and what to do
+            left_out | list of text | each missing finding, with the reason and the remedy
         """),
         (
             rows(
@@ -62,15 +62,15 @@ DOCUMENTS = {
                 "a sum inside one process",
                 """
             what library dtype | text
-            kind | text | `tree`, or why there is none
-            lanes depth | integer?
-            threads | list of integer | that were tried
-            follows_alignment follows_threads | boolean? | null: not tried
+            kind | text | `tree`, or the reason why the order is no tree
+            lanes depth | integer? | of the tree
+            threads | list of integer | numbers of threads that were tried
+            follows_alignment follows_threads | boolean? | whether the bits changed with it; null: not tried
             """,
             ),
             rows("tables.next", "what to do next", "for command | text"),
         ),
-        "The document is printed with exit code 1, too: then neither ranks nor a process could be looked at",
+        "Exit code 1 also comes with a document: then the command could examine neither ranks nor a process",
     )
 }
 
@@ -80,7 +80,7 @@ def parser(prog: str = "fpna try") -> argparse.ArgumentParser:
     top = Parser(
         prog=prog,
         description="Adds the same numbers on 2, 3 and 4 ranks, finds out how this machine's MPI library, NumPy and "
-        "PyTorch add, and says what to do next. It starts its own ranks and writes no file.",
+        "PyTorch add, and prints the next commands to try. It starts its own ranks and writes no file.",
         example=prog,
     )
     add_json(top)
@@ -91,7 +91,7 @@ def parser(prog: str = "fpna try") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "fpna try") -> int:
-    """Print the findings; 0 if sums over ranks or in a process could be shown, 1 if not, 3 if a promise was broken."""
+    """Print the findings; 0 if it found sums over ranks or in a process, 1 if neither, 3 if a guarantee was broken."""
     options = parsed(parser(prog), argv)
     begin = time.monotonic()
     launched = environment.innermost()
@@ -123,7 +123,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna try") -> int:
 
 
 def inside_processes(say: Any) -> tuple[list[dict[str, Any]], list[str]]:
-    """How NumPy and torch add, and what could not be asked."""
+    """How NumPy and torch add: an entry for each sum, and a sentence for each missing one."""
     most = min(max(cores(), 1), 4)
     left_out = []
     entries, problem = _asked("numpy", [1], say)
@@ -148,13 +148,13 @@ def inside_processes(say: Any) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _asked(library: str, threads: list[int], say: Any) -> tuple[list[dict[str, Any]], str]:
-    """What `miniapps.tryout.sums` tells in a process of its own, and what went wrong; empty where nothing did."""
+    """(entries that `miniapps.tryout.sums` prints in its own process, problem); the problem is empty on success."""
     count = f"{threads[0]} thread{'s' * (threads[0] > 1)}"
     say(f"sums in one process: {library}, {count}" + "".join(f" and {more}" for more in threads[1:]))
     env = environment.without_rank() | dict.fromkeys(THREADS, str(threads[-1]))
     done = ended(module("miniapps.tryout.sums", library, *map(str, threads)), LIMIT_S, env)
     if done.code is None:
-        return [], f"no end after {LIMIT_S:.0f} s"
+        return [], f"not finished after {LIMIT_S:.0f} s"
     if done.code:
         signalled = f"ended by {signal.Signals(-done.code).name}; " if done.code < 0 else ""
         return [], signalled + gist(done.err)
@@ -162,8 +162,8 @@ def _asked(library: str, threads: list[int], say: Any) -> tuple[list[dict[str, A
 
 
 def _among_ranks(say: Any) -> Launched:
-    """The findings over the ranks that this process was started with, as rank 0."""
-    say("sums over the ranks that were started with this one")
+    """The findings over the ranks of this launch, on rank 0."""
+    say("sums over the ranks of this launch")
     found = Launched()
     try:
         _measure(lambda line: found.findings.update({line["finding"]: line}))
@@ -173,16 +173,16 @@ def _among_ranks(say: Any) -> Launched:
 
 
 def _serve() -> int:
-    """What the other ranks do."""
+    """Take part in the measurements, as any rank but 0."""
     try:
         _measure(lambda line: None)
     except UsageError:
-        return 0  # rank 0 tells it
+        return 0  # rank 0 prints the error
     return 0
 
 
 def _measure(tell_finding: ranks.Tell) -> None:
-    signal.alarm(AMONG_S)  # where ranks wait for one that has gone, nothing else would end them
+    signal.alarm(AMONG_S)  # nothing else ends ranks that wait for a dead one
     comm = world()
     part = comm.Split(int(comm.rank >= ranks.RANKS), comm.rank)
     if comm.rank < ranks.RANKS:

@@ -1,4 +1,4 @@
-"""Starting ranks, whatever launcher and MPI library this machine has."""
+"""Start ranks with any launcher and MPI library of this machine."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from miniapps.system.processes import ended
 from miniapps.system.python import module
 from miniapps.tryout.ranks import RANKS
 
-LIMIT_S = 90.0  # of a launch
-ALL_S = 150.0  # of all launches together: none begins after it
-# Of batch systems. Without them a launcher starts ranks here, and waits for no other node and no step of the job.
+LIMIT_S = 90.0  # for one launch
+ALL_S = 150.0  # for all launches together: none begins later
+# Variables of batch systems. Without them a launcher starts ranks on this node and waits for no step of the job.
 BATCH = ("SLURM_", "PBS_", "PJM_", "LSB_", "LS_", "SGE_", "FLUX_")
 # There may be more ranks than cores: a waiting rank yields its core.
 QUIET = {"OMP_NUM_THREADS": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
@@ -32,7 +32,7 @@ NAMED = re.compile(r"libmpi\.so\.\d+$")
 
 @dataclass(frozen=True)
 class Launcher:
-    """Words that start ranks, and the variables that they need; `libmpi`: the library that mpi4py is told to load."""
+    """Words that start ranks, and their environment; `libmpi`: the library that mpi4py must load, else empty."""
 
     words: tuple[str, ...]
     env: Mapping[str, str]
@@ -40,7 +40,7 @@ class Launcher:
 
     @property
     def advised(self) -> str:
-        """The command line that starts ranks of a user's program, without what this command alone needs."""
+        """The command line that starts ranks of a user's program, without the options that only `fpna try` needs."""
         return " ".join([self.shown, *(word for word in self.words[1:] if word not in SRUN)])
 
     @property
@@ -71,7 +71,7 @@ def launch(say: Callable[[str], None]) -> Launched:
             break
         left = ALL_S - (time.monotonic() - begin)
         if left <= 0:
-            found.refused.append("other launchers were not tried: the time was over")
+            found.refused.append(f"other launchers: not tried, since the limit of {ALL_S:.0f} s was reached")
             break
         say(" ".join([launcher.shown, *launcher.words[1:], "-n", str(RANKS)]))
         lines, problem = _try(launcher, min(LIMIT_S, left))
@@ -97,8 +97,8 @@ def launch(say: Callable[[str], None]) -> Launched:
 
 
 def launchers() -> Iterator[Launcher]:
-    """Those on PATH, beside python and of Slurm inside an allocation; then those of MPI once more, with mpi4py told to
-    load the library beside each."""
+    """The launchers on PATH, beside python, and of Slurm inside an allocation; then the launchers of MPI once more,
+    with mpi4py loading the library beside each."""
     on_path = shutil.which("mpirun") or shutil.which("mpiexec")
     beside = Path(sys.executable).parent / "mpirun"
     programs = [on_path] if on_path else []
@@ -124,7 +124,7 @@ def launchers() -> Iterator[Launcher]:
 
 
 def libraries(mpirun: str) -> list[str]:
-    """The MPI libraries in the installation that this mpirun is of."""
+    """The MPI libraries in the installation of this mpirun."""
     home = Path(mpirun).resolve().parents[1]
     files = (
         path
@@ -135,7 +135,7 @@ def libraries(mpirun: str) -> list[str]:
 
 
 def _try(launcher: Launcher, limit: float) -> tuple[list[dict[str, Any]], str]:
-    """What the ranks told, and what went wrong; empty where nothing did."""
+    """(lines that the ranks printed, problem); the problem is empty on success."""
     command = [*launcher.words, "-n", str(RANKS), *module("miniapps.tryout.ranks")]
     try:
         done = ended(command, limit, launcher.env)
@@ -143,7 +143,7 @@ def _try(launcher: Launcher, limit: float) -> tuple[list[dict[str, Any]], str]:
         return [], f"it cannot be started: {error.strerror}"
     lines = [line for text in done.out.splitlines() if (line := _line(text)) is not None]
     if done.code is None:
-        return lines, f"no end after {limit:.0f} s"
+        return lines, f"not finished after {limit:.0f} s"
     if done.code == 0:
         return lines, ""
     problem = next((line["problem"] for line in lines if "problem" in line), "")

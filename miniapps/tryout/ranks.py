@@ -1,5 +1,6 @@
-"""Sums over ranks: how many results there are, and what the MPI library's all-reduce is. `python -m
-miniapps.tryout.ranks`, under a launcher, prints a JSON line for each finding."""
+"""Sums over ranks: the number of different results, and the ordering of the MPI library's all-reduce.
+
+`python -m miniapps.tryout.ranks`, under a launcher, prints a JSON line for each finding."""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from miniapps.errors import UsageError
 from miniapps.system.environment import mpi_library
 from miniapps.system.world import speaks, world
 
-LIMIT_S = 100  # after which a rank ends, whatever it waits for: a launcher may leave ranks behind
-NUMBERS = 250_001  # no multiple of 16, which np.sum would halve just where the ranks do
-WAVES = 1_200  # whole ones in every share: what a share adds up is far larger than its total, whose last bits show that
+LIMIT_S = 100  # a rank ends after this time, since a launcher may leave ranks behind
+NUMBERS = 250_001  # no multiple of 16: np.sum would halve one in the same places as the ranks
+WAVES = 1_200  # whole waves in every share, so that the terms of a share cancel and rounding shows in its sum
 SIZES = (2, 3, 4)
-RANKS = 5  # tell more algorithms apart than 4, and 6 take longer
+RANKS = 5  # distinguish more algorithms than 4, and 6 take longer
 LENGTHS = (1, 1_000, 100_003)  # libraries change their algorithm in between
 SHORT = 1_000
-THREE = 3  # contributions that ranks without one bring zeros to
-# What bits may follow.
+THREE = 3  # ranks that contribute numbers; others contribute zeros
+# Conditions that the bits may depend on.
 CALL, RANK, COUNT, LENGTH, PLACE = "call", "rank", "rank count", "length", "placement"
 SEED = 7
 
@@ -40,8 +41,10 @@ def measure(comm: Any, tell: Tell) -> None:
 
 
 def results(comm: Any) -> dict[str, Any]:
-    """The sum of the same numbers on each of SIZES ranks, as far as there are so many: each rank adds its share by
-    `np.sum`, and MPI_Allreduce adds those; and the same sums through `fpna.wrap(comm, "layout")`."""
+    """The sums of the same numbers on 2, 3 and 4 ranks, up to the size of `comm`. Collective.
+
+    `library`: each rank adds its share by `np.sum`, and MPI_Allreduce adds these partial sums. `layout`: the same sum
+    through `fpna.wrap(comm, "layout")`."""
     from miniapps.programs.communicator import wrap
 
     numbers = wave()
@@ -65,7 +68,8 @@ def wave() -> np.ndarray:
 
 
 def library(comm: Any) -> dict[str, Any]:
-    """Which orderings have the bits of the library's all-reduce, by length, and what its bits were seen to follow."""
+    """The orderings that give the bits of the library's all-reduce, by length, and the conditions that change its
+    bits. Collective."""
     from kernels.allreduce.execution.placement import nodes_of
     from kernels.allreduce.instruments.candidates import candidates
     from kernels.allreduce.instruments.recognition import identify
@@ -85,8 +89,8 @@ def library(comm: Any) -> dict[str, Any]:
 
 
 def followed(comm: Any) -> dict[str, bool]:
-    """Whether the bits of the library's all-reduce follow the number of ranks (where there are 4), the length of the
-    vector, and which process has which rank; complete on rank 0."""
+    """Whether the bits of the library's all-reduce change with the number of ranks (from 4 ranks on), the length of
+    the vector, and the placement of ranks on processes; complete on rank 0. Collective."""
     longest = LENGTHS[-1]
     whole = _total(comm, _contribution(comm.rank, longest))
     length = False
@@ -104,8 +108,8 @@ def followed(comm: Any) -> dict[str, bool]:
 
 
 def _total_of_three(comm: Any, size: int) -> bytes:
-    """The total on so many ranks, of which the last three bring the same vectors and the others zeros, on rank 0;
-    nothing on other ranks."""
+    """The total on `size` ranks, on rank 0; empty on other ranks. The last three ranks contribute the same vectors for
+    each size, the others zeros."""
     part = comm.Split(int(comm.rank >= size), comm.rank)
     number = part.rank - (size - THREE)
     total = _total(part, _contribution(number, SHORT) if number >= 0 else np.zeros(SHORT))
@@ -129,7 +133,7 @@ def _run() -> int:
         comm = world()
     except UsageError as error:
         if speaks():
-            loaded = "mpi4py.MPI" in sys.modules  # then the launcher is of another library
+            loaded = "mpi4py.MPI" in sys.modules  # then the launcher belongs to another library
             _print({"alone": mpi_library()} if loaded else {"problem": str(error)})
         return 1
     if comm.size == 1:
@@ -144,7 +148,7 @@ def _run() -> int:
 
 
 def give_up(comm: Any) -> None:
-    """End all ranks after an exception on this one: the others may be anywhere, and would wait for it."""
+    """End all ranks after an exception on this one; the others would wait for it."""
     traceback.print_exc()
     sys.stderr.flush()
     comm.Abort(1)

@@ -1,4 +1,4 @@
-"""The findings of `fpna try`, as text and for programs."""
+"""The findings of `fpna try`, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ YES = {True: "yes", False: "no", None: "not tried"}
 
 @dataclass(frozen=True)
 class Found:
-    """What `fpna try` found: `ranks` and `library` as `miniapps.tryout.ranks` tells them, None where there were no
-    ranks; `processes` as `miniapps.tryout.sums` does; sentences about what of these was left out; the launches."""
+    """The findings: `ranks` and `library` from `miniapps.tryout.ranks`, None without ranks; `processes` from
+    `miniapps.tryout.sums`; `left_out`: a sentence for each missing finding; `launched`: the launches."""
 
     ranks: dict[str, Any] | None
     library: dict[str, Any] | None
@@ -37,21 +37,21 @@ class Found:
 
     @property
     def results(self) -> int:
-        """How many results the library's sums have."""
+        """The number of different results of the library's sums."""
         return len({each["library"] for each in self.ranks["sums"]}) if self.ranks else 0
 
     @property
     def results_layout(self) -> int:
-        """The same under the guarantee `layout`."""
+        """The number of different results under the guarantee `layout`."""
         return len({each["layout"] for each in self.ranks["sums"]}) if self.ranks else 0
 
     @property
     def broken(self) -> bool:
-        """Whether a guarantee was not kept."""
+        """Whether the guarantee `layout` was broken."""
         return self.results_layout > 1
 
     def text(self) -> str:
-        """All of it, for a terminal."""
+        """All findings, for a terminal."""
         head = f"{environment.cpu_model()}, {_count(cores(), 'core')} for this process"
         blocks = [[head], self._ranks(), self._library(), self._processes(), self._left_out(), self._next()]
         return (
@@ -82,7 +82,7 @@ class Found:
         lines = [f"2  The all-reduce of {found['library']} on {found['ranks']} ranks:  {_order(found)}"]
         if followed := [words for name, words in WORDS.items() if found["follows"].get(name)]:
             lines.append(f"     its bits follow {listed(followed)}")
-        # Of the number of ranks finding 1 speaks: there shares differ, and with them the sums, whatever adds them.
+        # Finding 1 covers the number of ranks: there the shares differ, and with them the sums in any ordering.
         kept = [name for name in WORDS if name != COUNT and found["follows"].get(name) is False]
         if fixed := [WORDS[name].partition(":")[0] for name in kept]:
             lines.append(f"     {'they' if followed else 'its bits'} did not follow {listed(fixed, 'or')}")
@@ -124,7 +124,7 @@ class Found:
         return ["Next", *(f"   {each['for']:{width}}   {each['command']}" for each in rows)]
 
     def next(self) -> list[dict[str, str]]:
-        """What to do, for each kind of user."""
+        """The next commands, for each kind of user."""
         launcher = self.launched.launcher
         start = f"{launcher.advised if launcher else 'mpirun'} "
         rows = []
@@ -150,7 +150,7 @@ class Found:
         return rows
 
     def entry(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The JSON document `try`."""
         launcher = self.launched.launcher
         return {
             "cpu": environment.cpu_model(), "cores": cores(), "seconds": self.seconds,
@@ -174,7 +174,7 @@ class Found:
 
 
 def _follows(entry: dict[str, Any]) -> dict[str, bool | None]:
-    """Whether the bits of a sum followed alignment and threads; None where but one was tried."""
+    """Whether the bits of a sum changed with alignment and threads; None if only one number of threads was tried."""
     counts = entry["by_threads"]
     return {
         "alignment": any(len(set(sums)) > 1 for sums in entry["alignments"]),
@@ -191,14 +191,14 @@ def _lanes(entry: dict[str, Any]) -> str:
 
 
 def _order(found: dict[str, Any]) -> str:
-    """How an all-reduce adds, in words."""
+    """A phrase that names the ordering of an all-reduce."""
     if found["ranks"] == 2:
         return "two ranks have only one order"
     if found["follows"][CALL]:
         return "adds in no fixed order"
     names = found["orderings"]
     parts = [
-        (f"as {each['ordering']}" if each["ordering"] else "in a fixed order that is none of ours")
+        (f"as {each['ordering']}" if each["ordering"] else "in a fixed order of its own")
         + (f" for {span(each['lengths'])}" if len(names) > 1 else "")
         for each in names
     ]

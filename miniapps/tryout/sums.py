@@ -1,6 +1,7 @@
-"""Sums inside one process: their order, and whether bits follow alignment and threads. `python -m miniapps.tryout.sums
-numpy|torch THREADS ...` prints a JSON line for each way of adding; a process of its own, because BLAS libraries read
-their number of threads once, and torch may be too large for this machine."""
+"""Sums inside one process: their order, and whether their bits change with alignment and threads.
+
+`python -m miniapps.tryout.sums numpy|torch THREADS ...` prints a JSON line for each way of adding. It is a separate
+process because BLAS libraries read their number of threads once, and torch may be too large for this machine."""
 
 from __future__ import annotations
 
@@ -16,16 +17,16 @@ from kernels.sums.discovery import tree_of
 from kernels.sums.lanes import lanes
 from miniapps.system import environment
 
-TERMS = 512  # of the tree that is discovered
-NUMBERS = (1_000, 1_000_000)  # of the sums whose bits are compared: libraries cut long ones among threads
-LINE = 64  # bytes
+TERMS = 512  # of the sum whose tree is discovered
+NUMBERS = (1_000, 1_000_000)  # terms of the compared sums: libraries split long ones among threads
+LINE = 64  # bytes of a cache line
 WAYS = (("sum", "np.sum", "float64"), ("dot", "np.dot", "float64")), (("sum", "torch.sum", "float32"),)
 SEED = 7
 
 
 def ways(library: str, threads: Sequence[int]) -> Iterator[dict[str, Any]]:
-    """Of each way in which `library` adds: its order with the first of the numbers of threads, and the hex digits of
-    the sums at each alignment, and with each number of threads."""
+    """For each way in which `library` adds: its order with `threads[0]` threads, and the sums (hex) at each alignment
+    and with each number of threads."""
     for operation, name, dtype in WAYS[library == "torch"]:
         variant = get(operation, library, library)
         _set(library, threads[0])
@@ -42,7 +43,7 @@ def ways(library: str, threads: Sequence[int]) -> Iterator[dict[str, Any]]:
 
 
 def aligned(variant: Variant, dtype: str) -> list[list[str]]:
-    """The sums of the same numbers (hex), that begin at each place of a line of the cache that an element can have."""
+    """The sums (hex) of the same numbers at each offset that an element can have in a cache line."""
     size = np.dtype(dtype).itemsize
     found = []
     for n in NUMBERS:
@@ -63,7 +64,7 @@ def numbers(n: int, dtype: str) -> np.ndarray:
 
 
 def loaded(library: str, operation: str) -> str:
-    """What adds: `numpy 2.3.5`, and for a dot product the BLAS that numpy has loaded, where it can be told."""
+    """The library that adds: `numpy 2.3.5`; for a dot product the BLAS that numpy has loaded, if its name is known."""
     version = f"{library} {sys.modules[library].__version__}"
     if operation == "sum":
         return version
@@ -78,7 +79,7 @@ def _total(variant: Variant, x: np.ndarray) -> str:
 
 
 def _set(library: str, threads: int) -> None:
-    """Tell torch its number of threads; NumPy's BLAS was told before this process began."""
+    """Set torch's number of threads; the environment of this process sets that of NumPy's BLAS."""
     if library == "torch":
         import torch
 

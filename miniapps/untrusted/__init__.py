@@ -1,4 +1,4 @@
-"""The one door through which files enter: nothing is believed before it was checked here (docs/reference/files.md)."""
+"""Check files of unknown origin before anything uses them; no other package opens them (docs/reference/files.md)."""
 
 from miniapps.untrusted.regular import Refused, open_regular, read_bytes, read_text
 

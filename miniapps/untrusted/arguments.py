@@ -1,4 +1,4 @@
-"""A parser of command lines whose mistakes are one line."""
+"""A parser of command lines that reports an error in one line."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from miniapps.untrusted.text import encodable, printable
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, but a mistake is one line, with exit code 2, which says what option was probably meant.
+    """argparse's parser, but an error is one line that suggests a similar option; the exit code is 2.
 
-    No argument is repeated as it is: a pattern of the shell may have given the names of a received directory. The help
-    begins with `example`, if one is given."""
+    Messages escape arguments, since a pattern of the shell may expand to names of a received directory. The help begins
+    with `example`, if given."""
 
     def __init__(self, *arguments: Any, example: str = "", **named: Any):
         super().__init__(*arguments, **named)
         self.example = example
 
     def format_help(self) -> str:
-        """The usage, the example, then the rest."""
+        """The help: the usage, the example, then the rest."""
         usage, _, rest = super().format_help().partition("\n\n")
         return f"{usage}\n\n" + (f"example:\n  {self.example}\n\n" if self.example else "") + rest
 
@@ -30,7 +30,7 @@ class Parser(argparse.ArgumentParser):
         wrong = next((word for word in message.split() if word.startswith("-")), "").partition("=")[0]
         names = [name for action in self._actions for name in action.option_strings]
         close = get_close_matches(wrong, names, 1) if unknown else []
-        what = f"did you mean {close[0]}?" if close else f"{self.prog} --help says what there is"
+        what = f"did you mean {close[0]}?" if close else f"{self.prog} --help shows the usage"
         self.exit(2, f"{self.prog}: {message}; {what}\n")
 
     def _print_message(self, message, file=None):

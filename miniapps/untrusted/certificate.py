@@ -1,4 +1,4 @@
-"""certificate.json: what an audit of operations tried and saw, with a hash of its own."""
+"""certificate.json: the trials and results of an audit of operations, with a hash of the file's content."""
 
 from __future__ import annotations
 
@@ -17,15 +17,20 @@ from miniapps.untrusted.text import printable
 CERTIFICATE = "certificate.json"
 SCHEMA = 2
 MOST = 64 * 2**20  # bytes: a case takes some 3 kB
-STATEMENTS, CASES = 2**10, 2**13  # each is held against each; torch 2.13 has 48 statements, all cases are 789
+STATEMENTS, CASES = (
+    2**10,
+    2**13,
+)  # all pairs are compared; torch 2.13 has 48 statements, and there are 789 cases
 Count = Annotated[int, Meta(ge=0, le=2**40)]
 Name = Annotated[str, Meta(max_length=4096)]
 
 
 class Change(msgspec.Struct):
-    """What came of one change; metrics are of all distinct results against the first. `by`: distinct results by number
-    of threads; `alone`: by the one pool whose threads were varied; `failed`: conditions under which a call failed;
-    `skipped`: why parts of the result are not compared; `hint`: which arguments may have samples too."""
+    """The results under one changed condition; metrics compare all distinct results with the first.
+
+    `by`: distinct results by number of threads; `alone`: by the one pool whose threads were varied; `failed`:
+    conditions under which a call failed; `skipped`: why parts of the result are not compared; `hint`: which arguments
+    may have samples too."""
 
     trials: Count
     distinct: Annotated[int, Meta(ge=1, le=2**40)]
@@ -43,9 +48,10 @@ class Change(msgspec.Struct):
 
 
 class Mode(msgspec.Struct):
-    """What torch's deterministic mode did: `throws` its message, or runs and threads under it; `algorithm`: one call
-    against one without the mode; `seconds`: median times of a call without and with the mode; `failed`: an error
-    that is not of the mode."""
+    """The effect of torch's deterministic mode: `throws`, its message, or `runs` and `threads` with the mode.
+
+    `algorithm`: a call with the mode against a call without; `seconds`: median times of a call without and with the
+    mode; `failed`: another error."""
 
     seconds: tuple[float | None, float | None]
     throws: str | None = None
@@ -56,8 +62,8 @@ class Mode(msgspec.Struct):
 
 
 class Elsewhere(msgspec.Struct):
-    """CPU time of threads in no pool while a call ran, with one thread in each pool, packages that have such threads,
-    and which pools could not be looked for."""
+    """CPU time, in s, of threads outside the known pools during a call with one thread per pool; `packages` with such
+    threads; `lacking`: pools that could not be searched."""
 
     seconds: float = 0.0
     packages: list[Name] = []
@@ -65,8 +71,8 @@ class Elsewhere(msgspec.Struct):
 
 
 class Audit(msgspec.Struct):
-    """What came of every change that belongs to a case. `pools`: the numbers of threads that each pool had; `skipped`:
-    why parts of the result are not compared; `not_tried`: why changes are not there; `inputs`: hash of the inputs."""
+    """The results of a case under each changed condition. `pools`: the numbers of threads of each pool; `skipped`: why
+    parts of the result are not compared; `not_tried`: why conditions are missing; `inputs`: hash of the inputs."""
 
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
     runs: Change
@@ -85,8 +91,8 @@ class Audit(msgspec.Struct):
 
 
 class Case(msgspec.Struct):
-    """One case: `outcome` "done", or with an `error` "refused" (by torch), "nothing" (to compare), "crashed", "hung" or
-    "slow"."""
+    """One case. `outcome`: "done", or, with an `error`, "refused" (by torch), "nothing" (to compare), "crashed", "hung"
+    or "slow"."""
 
     name: Name
     operation: Name
@@ -112,7 +118,7 @@ class Statement(msgspec.Struct):
 
 
 class Verdict(msgspec.Struct):
-    """What became of a statement, or of an operation that differs and has none (`does` None)."""
+    """The verdict about a statement, or about an operation that differs without a statement (`does` None)."""
 
     operation: Name
     does: Name | None
@@ -127,7 +133,7 @@ class Verdict(msgspec.Struct):
 
 
 class Certificate(msgspec.Struct):
-    """An audit. `verdicts` follow from the statements, the cases and the device: they are there for readers of JSON."""
+    """An audit. `verdicts` follow from statements, cases and device; the file has them for other readers of JSON."""
 
     schema: int
     device: Name
@@ -141,41 +147,42 @@ class Certificate(msgspec.Struct):
 
 
 def read_certificate(path: Path) -> Certificate:
-    """The certificate in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be
-    read, and Refused where it is damaged, none of ours, of another schema, or where its verdicts are not those that its
-    statements and cases come to."""
+    """Reads the certificate in the file `path`.
+
+    Raises FileNotFoundError if it is missing, OSError if it cannot be read, and Refused if it is damaged, not a
+    certificate, of another schema, or has verdicts that do not follow from its statements and cases."""
     where = printable(str(path))
     content = records.loads(read_bytes(path, MOST), where)
     if not isinstance(content, dict):
-        raise Refused(f"{where}: damaged, or none of ours; copy it again")
+        raise Refused(f"{where}: damaged, or not written by this suite; copy it again")
     digest = content.pop("digest", None)
     if digest != digest_of(content):
-        raise Refused(f"{where}: damaged: it is not as it was written (another hash); copy it again")
+        raise Refused(f"{where}: damaged: its content has another hash than it states; copy it again")
     if content.get("schema") != SCHEMA:
-        raise Refused(f"{where}: of schema {content.get('schema')}, and this program reads {SCHEMA}")
+        raise Refused(
+            f"{where}: has schema {content.get('schema')}, and this version reads {SCHEMA}; audit again"
+        )
     certificate = records.conform(content, Certificate, where)
     try:
         msgspec.json.encode(certificate)
-    except UnicodeEncodeError:  # halves of surrogate pairs, which no text has
-        raise Refused(f"{where}: has text that is none; copy it again") from None
+    except UnicodeEncodeError:  # halves of surrogate pairs
+        raise Refused(f"{where}: has text that is not valid Unicode; copy it again") from None
     if wrong := _wrong_verdict(certificate):
         raise Refused(f"{where}: {wrong}; leave it out, or audit again")
     return certificate
 
 
 def _wrong_verdict(certificate: Certificate) -> str:
-    """The first verdict that its own statements and cases contradict, in words; empty where there is none."""
+    """A phrase about the first verdict that contradicts the statements and cases; empty if all follow."""
     plain = msgspec.to_builtins(certificate)
     expected = [each.as_dict() for each in verdicts(plain["statements"], plain["cases"], plain["device"])]
     if len(plain["verdicts"]) != len(expected):
-        return (
-            f"it has {len(plain['verdicts'])} verdicts, and its statements and cases come to {len(expected)}"
-        )
+        return f"it has {len(plain['verdicts'])} verdicts, but its statements and cases give {len(expected)}"
     for number, (given, own) in enumerate(zip(plain["verdicts"], expected, strict=True)):
         for key in own:
             if given[key] != own[key]:
                 return (
                     f"verdict {number} (of {printable(own['operation'])}) has another {key!r} than its statements and "
-                    "cases come to"
+                    "cases give"
                 )
     return ""

@@ -1,11 +1,11 @@
-"""What is read of an HDF5 file: objects that were checked first, that lie in the file and are of the expected type.
+"""Read an HDF5 file of unknown origin: check that objects are in the file and have the expected type, then read them.
 
-HDF5 can name data in other files (external storage, external and soft links, virtual datasets), run code of its own
-choice (filters from plugins) and claim arrays of any size without a byte of storage. None of our files does any of
-that: they hold groups and datasets by hard links, numbers and text, compressed by deflate and shuffle at the most.
+HDF5 files can name data in other files (external storage, external and soft links, virtual datasets), run code (filters
+from plugins) and claim arrays of any size without a byte of storage. Files of this suite do none of that. They hold
+groups and datasets by hard links, numbers and text, compressed by deflate and shuffle at most.
 
-The low-level interface of h5py is used because its objects cost a tenth of those of the high-level one; a trace has
-thirty datasets. Every function raises Refused, whose message begins with `where`.
+This module uses the low-level interface of h5py: its objects cost a tenth of the high-level ones, and a trace has
+thirty datasets. Every function raises Refused, with a message that begins with `where`.
 """
 
 from __future__ import annotations
@@ -24,33 +24,33 @@ from miniapps.untrusted.text import printable
 
 MEMBERS = 1000  # of one group
 ATTRIBUTES = 200  # of one object
-ATTRIBUTE_MOST = 2**20  # bytes of one attribute
-TEXTS = 8  # in one attribute: all may be one long text in the file
-TEXT_FREE = 2**24  # letters that the attributes of one object may hold together
-CHUNK = 8192  # bytes of a packed chunk of ours: zeros deflate to a hundredth there, with what HDF5 notes of a chunk
-PACKED_FREE = 2**12  # bytes of a stored chunk beside twice those that it unpacks to
-FREE = 2**22  # bytes of data that any file may hold unpacked, and beside them
-FACTOR = 100  # times its own bytes: what no file packed in such chunks exceeds
+ATTRIBUTE_MOST = 2**20  # bytes of all attributes of one object
+TEXTS = 8  # in one attribute: the same long text in the file may serve for all
+TEXT_FREE = 2**24  # letters in all attributes of one object
+CHUNK = 8192  # bytes of a chunk that this suite packs: zeros deflate to a hundredth, with HDF5's record of the chunk
+PACKED_FREE = 2**12  # a stored chunk has at most so many bytes, plus twice its unpacked bytes
+FREE = 2**22  # bytes of unpacked data that any file may hold
+FACTOR = 100  # and in addition so many times its own bytes; no file packed in such chunks exceeds this
 
 
 class Room:
-    """The bytes that the arrays of the file `image` may still take together, unpacked: FREE and FACTOR times its own,
-    whatever it states of each."""
+    """The number of unpacked bytes that all arrays of the file `image` may still take: at first FREE plus FACTOR times
+    the size of the file."""
 
     def __init__(self, image: bytes, most: int | None = None):
         self.most = self.left = FREE + FACTOR * len(image) if most is None else most
 
     def take(self, nbytes: int, name: str, where: str) -> None:
-        """Count an array. Raises Refused where there is no room for it."""
+        """Count an array. Raises Refused if it does not fit."""
         if nbytes > self.left:
             raise Refused(
                 f"{where}: {name} claims {nbytes:,} bytes, and all arrays of a file of this size have at most "
-                f"{self.most:,}; it is none of ours, or damaged: leave it out"
+                f"{self.most:,}; it is damaged, or not written by this suite: leave it out"
             )
         self.left -= nbytes
 
     def require(self, nbytes: int, name: str, where: str) -> None:
-        """As `take`, for an array that is given up at once: its bytes do not stay counted."""
+        """As `take`, for an array that is freed at once: its bytes do not stay counted."""
         self.take(nbytes, name, where)
         self.left += nbytes
 
@@ -59,7 +59,7 @@ class Room:
 def opened(image: bytes, where: str) -> Iterator[Any]:
     """The root group (h5py.h5g.GroupID) of the HDF5 file whose bytes are `image`.
 
-    Whatever HDF5 cannot read inside the `with` block raises Refused, too.
+    Errors of HDF5 inside the `with` block raise Refused, too.
     """
     import h5py
 
@@ -88,14 +88,15 @@ def names(group: Any, where: str) -> list[str]:
             raise _link(name, where)
         if h5o.get_info(group, name).type not in (h5o.TYPE_GROUP, h5o.TYPE_DATASET):
             raise Refused(
-                f"{where}: {_shown(name)} is neither a group nor a dataset; it is none of ours: leave it out"
+                f"{where}: {_shown(name)} is neither a group nor a dataset; the file was not written by this suite: "
+                "leave it out"
             )
         members.append(name.decode())
     return members
 
 
 def subgroup(group: Any, name: str, count: int | None, where: str) -> Any:
-    """The group `name` in `group`, which has `count` members (None: any number up to MEMBERS)."""
+    """The group `name` in `group`; it must have `count` members (None: any number up to MEMBERS)."""
     from h5py import h5g
 
     _hard(group, name, where)
@@ -113,10 +114,10 @@ def array(
     axes: int | None = None,
     rows: int | None = None,
 ) -> np.ndarray:
-    """The dataset `name` in `group`, counted in the `room` of its file; of `dtype`, with as many `axes` where given.
+    """Reads the dataset `name` in `group`; it must have this `dtype` and number of `axes`, if given.
 
-    All of it, or its first `rows`: then nothing behind them is read, so that it may be damaged. Chunks are unpacked
-    here and not by HDF5, which takes what a chunk unpacks to, whatever size it states.
+    `room`: counts its bytes. `rows`: reads only its first rows, so the rest may be damaged. Chunks are unpacked here,
+    since HDF5 unpacks a chunk to any size, whatever size it states.
     """
     from h5py import h5d
 
@@ -125,7 +126,7 @@ def array(
     if (dtype is not None and stored != dtype) or (axes is not None and len(shape) != axes):
         raise Refused(
             f"{where}: {name} is {stored} with {len(shape)} axes, not {np.dtype(dtype) if dtype else 'any type'} with "
-            f"{axes}; it is none of ours, or damaged: leave it out"
+            f"{axes}; it is damaged, or not written by this suite: leave it out"
         )
     room.require(stored.itemsize * math.prod(shape), name, where)
     if rows is not None and shape and rows < shape[0]:
@@ -140,7 +141,7 @@ def array(
     if plan.get_nfilters():
         return Chunks(opened, stored, f"{where}: {name}").fill(data, (0,) * data.ndim)
     if not opened.get_storage_size():
-        raise Refused(f"{where}: {name} is of shape {shape}, and no byte of it is there; leave it out")
+        raise Refused(f"{where}: {name} has shape {shape}, but no byte of it is stored; leave it out")
     _read(opened, data)
     return data
 
@@ -157,10 +158,10 @@ def _read(opened: Any, data: np.ndarray) -> None:
 
 
 class Chunks:
-    """The chunks of a packed dataset (h5py.h5d.DatasetID), each unpacked here to exactly the bytes that it should have.
+    """The chunks of a packed dataset (h5py.h5d.DatasetID), each unpacked to exactly its number of bytes.
 
-    `dtype` is the type of its elements as they are stored. `sparse`: chunks that were never written hold the fill
-    value; otherwise they are Refused. The last chunk that was read is kept, for who reads in small pieces.
+    `dtype`: the stored type of its elements. `sparse`: chunks that were never written hold the fill value; otherwise
+    they raise Refused. Keeps the last chunk, so that reading in small pieces is fast.
     """
 
     def __init__(self, opened: Any, dtype: np.dtype, where: str, sparse: bool = False):
@@ -172,12 +173,12 @@ class Chunks:
         self._nbytes = dtype.itemsize * math.prod(self._shape)
         filters = [self._plan.get_filter(i)[0] for i in range(self._plan.get_nfilters())]
         self._filters = [(i, which == h5z.FILTER_DEFLATE) for i, which in enumerate(filters)][::-1]
-        # Deflate makes nothing much longer: a stored chunk that claims more is forged. HDF5 makes room for its claim.
+        # Deflate lengthens no data much, so a stored chunk that claims more is forged; HDF5 would allocate the claim.
         self._packed = np.empty(2 * self._nbytes + PACKED_FREE, np.uint8)
         self._last: tuple[tuple[int, ...], np.ndarray] | None = None
 
     def fill(self, data: np.ndarray, first: tuple[int, ...]) -> np.ndarray:
-        """Fill `data`, of as many axes as the dataset, with its elements from index `first` on; returns it."""
+        """Fill `data`, with as many axes as the dataset, with the elements from index `first` on; returns `data`."""
         starts = (
             range(at // step * step, at + n, step)
             for at, n, step in zip(first, data.shape, self._shape, strict=True)
@@ -193,7 +194,7 @@ class Chunks:
 
     def _chunk(self, begin: tuple[int, ...]) -> np.ndarray:
         if self._last is None or self._last[0] != begin:
-            self._last = None  # its memory, before that of the next
+            self._last = None  # frees its memory before the next one takes some
             self._last = begin, self._read(begin)
         return self._last[1]
 
@@ -204,7 +205,7 @@ class Chunks:
             return np.broadcast_to(value, self._shape)
         try:
             mask, packed = self._opened.read_direct_chunk(begin, out=self._packed)
-        except ValueError:  # there is no room for it
+        except ValueError:  # it does not fit
             raise Refused(
                 f"{self._where}: damaged: a chunk of {self._nbytes:,} bytes takes over {self._packed.size:,} packed; "
                 "leave it out"
@@ -217,7 +218,9 @@ class Chunks:
             elif len(packed) == self._nbytes:
                 packed = np.frombuffer(packed, np.uint8).reshape(self._dtype.itemsize, -1).T.tobytes()
         if len(packed) != self._nbytes:
-            raise Refused(f"{self._where}: damaged: a chunk is not of {self._nbytes:,} bytes; leave it out")
+            raise Refused(
+                f"{self._where}: damaged: a chunk does not have {self._nbytes:,} bytes; leave it out"
+            )
         return np.frombuffer(packed, self._dtype).reshape(self._shape)
 
 
@@ -234,9 +237,9 @@ def _inflated(packed: bytes, most: int, where: str) -> bytes:
 
 
 def dataset(group: Any, name: str, where: str, opaque: bool = False) -> Any:
-    """The dataset `name` in `group` (h5py.h5d.DatasetID): plain numbers that lie in the file, nothing of it read yet.
+    """Opens the dataset `name` in `group` (h5py.h5d.DatasetID) and checks that it holds plain numbers in this file.
 
-    `opaque`: also bytes without a type, as h5py writes bfloat16.
+    Reads none of its elements. `opaque`: also accepts bytes without a type, as h5py writes bfloat16.
     """
     return _plain(group, name, where, opaque)[0]
 
@@ -249,16 +252,18 @@ def _plain(group: Any, name: str, where: str, opaque: bool = False) -> tuple[Any
     opened = h5d.open(group, name.encode())
     plan = opened.get_create_plist()
     if plan.get_external_count() or plan.get_layout() == h5d.VIRTUAL:
-        raise Refused(f"{where}: the data of {name} are in another file, which is not opened; leave it out")
+        raise Refused(
+            f"{where}: the data of {name} are in another file, and this suite opens none; leave it out"
+        )
     for i in range(plan.get_nfilters()):
         if plan.get_filter(i)[0] not in (h5z.FILTER_DEFLATE, h5z.FILTER_SHUFFLE):
             raise Refused(
-                f"{where}: {name} needs a filter other than deflate and shuffle, which is not run; leave it out"
+                f"{where}: {name} needs another filter than deflate and shuffle, and this suite runs none; leave it out"
             )
     kind = opened.get_type()
     if kind.get_class() not in (h5t.INTEGER, h5t.FLOAT, *((h5t.OPAQUE,) if opaque else ())):
         raise Refused(
-            f"{where}: {name} does not hold plain numbers; it is none of ours, or damaged: leave it out"
+            f"{where}: {name} does not hold plain numbers; it is damaged, or not written by this suite: leave it out"
         )
     return opened, kind
 
@@ -266,7 +271,7 @@ def _plain(group: Any, name: str, where: str, opaque: bool = False) -> tuple[Any
 def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
     """The attributes of an object: text, booleans, numbers, or lists of these.
 
-    `heap`: also text of variable length, which HDF5 keeps in a heap; it can search a forged one without end.
+    `heap`: also text of variable length. HDF5 keeps it in a heap, and its search in a forged heap may never end.
     """
     from h5py import h5a, h5t
 
@@ -281,12 +286,12 @@ def attributes(group: Any, where: str, heap: bool = True) -> dict[str, Any]:
         numbers, what = math.prod(shape) if shape is not None else 0, kind.get_class()
         if what not in (h5t.INTEGER, h5t.FLOAT, h5t.STRING, h5t.ENUM):
             raise Refused(
-                f"{where}: the attribute {_shown(name)} is of a type that none of ours has; leave it out"
+                f"{where}: the attribute {_shown(name)} has a type that this suite does not write; leave it out"
             )
         if not heap and what == h5t.STRING and kind.is_variable_str():
             raise Refused(
-                f"{where}: the attribute {_shown(name)} is text of variable length, which is not read; it is none of "
-                "ours: leave it out"
+                f"{where}: the attribute {_shown(name)} is text of variable length, which this suite does not write; "
+                "leave it out"
             )
         numeric -= numbers * kind.get_size()
         if numeric < 0 or (what == h5t.STRING and numbers > TEXTS):
@@ -309,8 +314,8 @@ def _hard(group: Any, name: str, where: str) -> None:
 
 def _link(name: str | bytes, where: str) -> Refused:
     return Refused(
-        f"{where}: {_shown(name)} is a link to another place, which may be another file, and is not followed; it is "
-        "none of ours: leave it out"
+        f"{where}: {_shown(name)} is a link, which may lead to another file; the file was not written by this suite: "
+        "leave it out"
     )
 
 
@@ -319,7 +324,8 @@ def _few(group: Any, count: int, where: str, exactly: bool = False) -> None:
     if members > count or (exactly and members != count):
         wanted = f"{count}" if exactly else f"at most {count}"
         raise Refused(
-            f"{where}: {members:,} members, and {wanted} are expected; it is none of ours: leave it out"
+            f"{where}: {members:,} members, and {wanted} are expected; the file was not written by this suite: leave "
+            "it out"
         )
 
 

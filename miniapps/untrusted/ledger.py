@@ -1,12 +1,12 @@
-"""Ledgers of predictions: one line of JSON each, chained by hashes, so that no row can be changed, removed or put in
-between without breaking those after it.
+"""Ledgers of predictions: one line of JSON per row, chained by hashes. A change, a removal or an insertion of a row
+breaks all rows after it.
 
     {"before":"HASH OF THE ROW BEFORE","hash":"OF THIS ROW","prediction":{...},"time":"2026-11-24T00:33:06+00:00"}
 
-`hash` is SHA-256, in hex, of the canonical JSON of the row without it: sorted keys, no white space, ASCII, no NaN. A
-line must be the canonical JSON of its row, byte for byte. The first row comes after START. The hashes show that a row
-was changed; rows removed at the end show only to those who know a later hash, as a run does that was started with the
-ledger.
+`hash` is the SHA-256, in hex, of the canonical JSON of the row without `hash`: sorted keys, no white space, ASCII, no
+NaN. A line must be the canonical JSON of its row, byte for byte. `before` of the first row is START. The hashes show
+changed rows. They do not show that rows were removed at the end, except to a reader who knows a later hash, such as a
+run that was started with the ledger.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from miniapps.untrusted.prediction import Prediction, Sha256, from_dict
 from miniapps.untrusted.regular import Refused, open_regular
 from miniapps.untrusted.text import printable
 
-START = "0" * 64  # what the first row comes after
+START = "0" * 64  # `before` of the first row
 MOST = 256 * 2**20  # bytes of a ledger: a row takes some 2 kB
 LINE_MOST = 2**20  # bytes of a row
-WAIT_S = 10.0  # for the lock, which an append holds for milliseconds
+WAIT_S = 10.0  # for the lock; an append holds it for milliseconds
 
 
 class _Line(msgspec.Struct, forbid_unknown_fields=True):
-    """A line as it is written."""
+    """A line of the file."""
 
     before: Sha256
     hash: Sha256
@@ -46,8 +46,8 @@ class _Line(msgspec.Struct, forbid_unknown_fields=True):
 
 @dataclass(frozen=True)
 class Row:
-    """A row: its `number` (from 1, also that of its line), when it was appended (UTC, ISO 8601), its hash and that of
-    the row before, and what it predicts."""
+    """A row: its `number` (its line, from 1), the `time` of its append (UTC, ISO 8601), the hash of the row `before`,
+    its own hash and its prediction."""
 
     number: int
     time: str
@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Ledger:
-    """All rows of a checked ledger, the oldest first."""
+    """All rows of a checked ledger, oldest first."""
 
     path: str
     rows: list[Row]
@@ -70,7 +70,7 @@ class Ledger:
 
 
 def canonical(content: Any) -> bytes:
-    """`content` as the JSON that is hashed; raises ValueError for NaN and infinities."""
+    """The canonical JSON of `content`, for hashing; raises ValueError for NaN and infinities."""
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False).encode()
 
 
@@ -80,16 +80,16 @@ def hash_of(before: str, when: str, prediction: dict[str, Any]) -> str:
 
 
 def line_of(before: str, when: str, prediction: dict[str, Any]) -> bytes:
-    """A row as the line that is written, with its line feed."""
+    """The line of a row, with its line feed."""
     content = {"before": before, "prediction": prediction, "time": when}
     return canonical(content | {"hash": hash_of(before, when, prediction)}) + b"\n"
 
 
 def read_ledger(path: str | os.PathLike) -> Ledger:
-    """The ledger in the file `path`, the whole chain checked.
+    """Reads the ledger in the file `path` and checks the whole chain.
 
-    Raises Refused, with file and line, for what is not as it was appended: edited, removed, moved or doubled rows, a
-    line without an end, and whatever is no row; OSError where it cannot be read.
+    Raises Refused, with file and line, for edited, removed, moved or doubled rows, an unfinished line and a line that
+    is no row; OSError if it cannot be read.
     """
     with open_regular(path, MOST, links=True) as file:
         lock(file, fcntl.LOCK_SH, os.fspath(path))
@@ -97,14 +97,15 @@ def read_ledger(path: str | os.PathLike) -> Ledger:
 
 
 def read_open(file: BinaryIO, where: str) -> Ledger:
-    """The same of a `file` that is open and locked; `where` names it."""
+    """Reads a ledger as `read_ledger`, from a `file` that is open and locked; `where` names it."""
     return Ledger(where, list(_rows(file, where)))
 
 
 def lock(file: BinaryIO, how: int, path: str) -> None:
-    """Lock the open `file` against appends, or with LOCK_EX also against readers. Raises Refused where another process
-    keeps its lock for WAIT_S, and for LOCK_EX where the file system has no locks; readers do without one there, for
-    they check every row."""
+    """Lock the open `file` against appends; with LOCK_EX also against readers.
+
+    Raises Refused if another process keeps its lock for WAIT_S, and, for LOCK_EX, if the file system has no locks.
+    Readers need no lock there, since they check every row."""
     until = time.monotonic() + WAIT_S
     while True:
         try:
@@ -113,7 +114,7 @@ def lock(file: BinaryIO, how: int, path: str) -> None:
         except BlockingIOError:
             if time.monotonic() > until:
                 raise Refused(
-                    f"{printable(path)}: another process has locked it for {WAIT_S:.0f} s; end that one "
+                    f"{printable(path)}: another process has locked it for {WAIT_S:.0f} s; end that process "
                     f"(`fuser {printable(path)}` names it)"
                 ) from None
             time.sleep(0.005)
@@ -138,7 +139,7 @@ def _rows(file: BinaryIO, where: str) -> Iterator[Row]:
         yield row
 
 
-_REMEDY = "rows are only ever appended: take the ledger as it was from a copy"
+_REMEDY = "rows may only be appended: restore the ledger from a copy"
 
 
 def _row(line: bytes, number: int, where: str) -> Row:
@@ -146,7 +147,7 @@ def _row(line: bytes, number: int, where: str) -> Row:
     if len(line) > LINE_MOST:
         raise Refused(f"{where}: more than {LINE_MOST:,} bytes, which no row has; {_REMEDY}")
     if not line.endswith(b"\n"):
-        raise Refused(f"{where}: has no end: it was cut, or its append was stopped; remove this line")
+        raise Refused(f"{where}: is not finished: it was cut, or its append was stopped; remove this line")
     known = records.decode(line[:-1], _Line, where)
     content = {"before": known.before, "prediction": known.prediction, "time": known.time}
     try:
@@ -172,11 +173,11 @@ def _row(line: bytes, number: int, where: str) -> Row:
 
 
 def _out_of_place(row: Row, seen: dict[str, int]) -> str:
-    """Why a row does not come after the one before it, in words."""
+    """A phrase that says why a row cannot follow the row before it."""
     if row.hash in seen:
         return f"is line {seen[row.hash]} again"
     if row.before in seen:
         return f"comes after line {seen[row.before]}: the rows between were put in, or the order was changed"
     if row.before == START:
         return "is the first row of a ledger, in the middle of another"
-    return f"comes after a row that is not there ({row.before[:12]}...): rows were removed, changed or moved"
+    return f"comes after a missing row ({row.before[:12]}...): rows were removed, changed or moved"

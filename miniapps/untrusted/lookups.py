@@ -1,5 +1,5 @@
-"""Steps of tables of embeddings that were timed (`python -m miniapps.embeddings`), and the sharding that the analysis
-chose from them (`python -m analysis sharding`): JSON files."""
+"""JSON files about tables of embeddings: timed steps (from `python -m miniapps.embeddings`) and the sharding that
+`python -m analysis sharding` chose from them."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ Name = Literal["replicated", "table", "column", "row", "row-pooled"]
 
 
 class Asked(msgspec.Struct, forbid_unknown_fields=True):
-    """What a table of `rows` x `columns` is asked for in a step of `samples` samples, `lookups` rows in all. `classes`:
-    (rows, share of the lookups); `shares` of the lookups, by block of rows."""
+    """The lookups in a table of `rows` x `columns` in a step of `samples` samples: `lookups` rows in total.
+
+    `classes`: (rows, share of the lookups); `shares`: the share of the lookups of each block of rows."""
 
     name: Annotated[str, Meta(max_length=256)]
     rows: Annotated[int, Meta(ge=1, le=2**31)]
@@ -37,8 +38,8 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Step(msgspec.Struct, forbid_unknown_fields=True):
-    """A step of a problem: the sharding of each table, with the rank that holds it where one does; seconds of the
-    slowest rank, and what they would be on processors of its own."""
+    """A step of a problem: the sharding of each table, with its rank if one rank holds it. `wall`: seconds of the
+    slowest rank; `cpu`: its seconds if each rank had its own processor."""
 
     shardings: Annotated[list[tuple[Name, Rank]], Meta(min_length=1, max_length=4096)]
     wall: Seconds
@@ -53,7 +54,7 @@ class Problem(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Measured(msgspec.Struct, forbid_unknown_fields=True):
-    """Timed steps on `ranks` ranks of a machine with that `cpu`; `order`: of the sums."""
+    """Timed steps on `ranks` ranks of a machine with the processor `cpu`; `order`: of the sums."""
 
     format: Literal["fpna-lookups"]
     schema: Literal[1]
@@ -64,7 +65,7 @@ class Measured(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Chosen(msgspec.Struct, forbid_unknown_fields=True):
-    """A sharding for tables of these names and numbers of rows, on so many ranks."""
+    """A sharding on `ranks` ranks for `tables`, (name, number of rows) each."""
 
     format: Literal["fpna-sharding"]
     schema: Literal[1]
@@ -77,7 +78,8 @@ class Chosen(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_measured(path: str | os.PathLike) -> Measured:
-    """The timed steps in `path`, which the user typed. Raises Refused, or OSError and ValueError as `open` does."""
+    """Reads the timed steps in `path`, a path from the command line. Raises Refused, or OSError and ValueError as
+    `open` does."""
     measured = decode(read_bytes(path, MOST, links=True), Measured, printable(os.fspath(path)))
     for number, problem in enumerate(measured.problems):
         for step in problem.steps:
@@ -91,5 +93,5 @@ def read_measured(path: str | os.PathLike) -> Measured:
 
 
 def read_chosen(path: str | os.PathLike) -> Chosen:
-    """The sharding in `path`, which the user typed; raises as `read_measured`."""
+    """Reads the sharding in `path`, a path from the command line; raises as `read_measured`."""
     return decode(read_bytes(path, MOST, links=True), Chosen, printable(os.fspath(path)))

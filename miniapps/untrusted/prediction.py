@@ -1,4 +1,4 @@
-"""A prediction of the time per step, as it lies in ledgers and in files of its own: JSON, checked when it is read."""
+"""Predictions of the time per step, in ledgers or in separate JSON files; reading checks them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from miniapps.untrusted import records
 from miniapps.untrusted.regular import read_bytes
 from miniapps.untrusted.text import printable
 
-PERCENTS = (5, 10, 25, 50, 75, 90, 95)  # of the quantiles, in their order
+PERCENTS = (5, 10, 25, 50, 75, 90, 95)  # of `quantiles`
 MOST = 2**20  # bytes of one prediction as JSON
 RANKS_MOST = 2**24
 LONGEST_S = 1e9  # of a step
@@ -31,18 +31,18 @@ _Quantiles = Annotated[tuple[float, ...], Meta(min_length=len(PERCENTS), max_len
 
 @dataclass(frozen=True)
 class Prediction:
-    """How long a step of one configuration will take, as a distribution.
+    """The predicted time per step of one configuration, as a distribution.
 
-    What it is of, as traces have it: `app`, `problem` (the attribute of this name), `method` (`method_hash`), `ranks`,
-    and `mesh`, the axes of a mesh of ranks with their sizes ("" without one; `method` has it, too).
-    `quantiles`: seconds per step of a run, of PERCENTS, ascending. A run's seconds per step are its time from the
-    beginning of its first step to the end of its last one over the number of steps.
+    The configuration, by attributes of traces: `app`, `problem`, `method` (by `method_hash`), `ranks`, and `mesh`, the
+    axes of a mesh of ranks with their sizes ("" without a mesh; `method` contains it, too).
+    `quantiles`: the PERCENTS quantiles of the seconds per step of a run, ascending. The seconds per step of a run are
+    the time from the start of its first step to the end of its last one, divided by the number of steps.
     `regions`: the median seconds per step of each region, without the regions inside it, mean over ranks.
-    `clock`: whether these are seconds of the wall clock or of the processors. `model`: name and version of the model.
-    `traces`: hashes of the runs that it was made from (of their files); `calibration`: the
-    same of the calibration, "" without one. `extrapolated`: what lies outside of what was measured, a name each.
+    `clock`: the clock of these seconds, wall clock or CPU time. `model`: name and version of the model.
+    `traces`: hashes of the files of the runs behind the prediction; `calibration`: the hash of the calibration, ""
+    without one. `extrapolated`: names of the quantities outside the measured range.
 
-    Raises ValueError for quantiles that descend or are no positive numbers, and for regions that are no numbers.
+    Raises ValueError for quantiles that descend or are not positive numbers, and for regions that are not numbers.
     """
 
     app: Name
@@ -58,7 +58,7 @@ class Prediction:
     calibration: Annotated[str, Meta(pattern="^([0-9a-f]{64})?$")] = ""
     extrapolated: tuple[Text, ...] = ()
     remarks: tuple[Text, ...] = ()
-    schema: Literal[1] = 1  # counted up when a field goes or means something else
+    schema: Literal[1] = 1  # counted up when a field is removed or changes its meaning
 
     def __post_init__(self) -> None:
         if not all(math.isfinite(q) and 0 < q <= LONGEST_S for q in self.quantiles):
@@ -72,21 +72,21 @@ class Prediction:
 
     @property
     def median(self) -> float:
-        """Seconds per step."""
+        """The median seconds per step."""
         return self.quantiles[PERCENTS.index(50)]
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The seconds per step between which 80 % of runs are expected."""
+        """The 80 % interval of the seconds per step of a run."""
         return self.quantiles[PERCENTS.index(10)], self.quantiles[PERCENTS.index(90)]
 
     @property
     def target(self) -> tuple[str, str, str, int]:
-        """(app, problem, method, ranks): what a run must have to be one of these."""
+        """(app, problem, method, ranks) of the runs that this predicts."""
         return self.app, self.problem, self.method, self.ranks
 
     def as_dict(self) -> dict[str, Any]:
-        """What JSON holds of it."""
+        """The JSON object of this prediction."""
         return json.loads(json.dumps(dataclasses.asdict(self), allow_nan=False))
 
     def to_json(self) -> str:
@@ -98,8 +98,8 @@ def from_dict(content: Any, where: str) -> Prediction:
     """The prediction whose `as_dict()` is `content`; raises Refused, its message beginning with `where`."""
     if isinstance(content, dict) and (unknown := content.keys() - Prediction.__dataclass_fields__.keys()):
         raise records.Refused(
-            f"{where}: no prediction of this version: it has the field {printable(min(map(str, unknown)))}; there are: "
-            f"{', '.join(Prediction.__dataclass_fields__)}"
+            f"{where}: not a prediction of this version: unknown field {printable(min(map(str, unknown)))}; its fields "
+            f"are: {', '.join(Prediction.__dataclass_fields__)}"
         )
     return records.conform(content, Prediction, where)
 
@@ -110,14 +110,14 @@ def from_json(text: bytes, where: str) -> Prediction:
 
 
 def read_prediction(path: str | os.PathLike) -> Prediction:
-    """The prediction in the file `path`. Raises Refused where it is none, OSError where it cannot be read."""
+    """Reads the prediction in the file `path`. Raises Refused if it is not one, OSError if it cannot be read."""
     return from_json(read_bytes(path, MOST, links=True), printable(os.fspath(path)))
 
 
 def method_hash(attributes: Mapping[str, Any]) -> str:
-    """16 hex digits that two runs of a problem share exactly if they ran by the same method: all options of the role
-    `method`, and those of the effect `cost`. `attributes` are those of a trace, of which `method`, `options` and
-    `config` count (JSON decoded)."""
+    """A hash (16 hex digits) of the method of a run: all options of the role `method` or the effect `cost`.
+
+    `attributes`: the attributes of a trace, with `method`, `options` and `config` decoded from JSON."""
     method, config = dict(attributes["method"]), attributes.get("config", {})
     for key, stated in attributes.get("options", {}).items():
         if stated.get("effect") == "cost" and key not in method:

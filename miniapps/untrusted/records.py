@@ -1,4 +1,4 @@
-"""JSON and TOML of unknown origin, checked against a schema; msgspec makes the checks and their messages."""
+"""JSON and TOML of unknown origin, checked against a schema; msgspec checks types and writes these messages."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from miniapps.untrusted.text import printable
 MOST = 64 * 2**20  # bytes of one JSON file: the configuration, checks and figures of a run take some 10 kB
 LINE_MOST = 2**20  # bytes of one line of a journal
 TOML_MOST = 2**20  # characters of a deck, a campaign or a site
-DEEPEST = 64  # brackets within brackets
-OBJECT, VALUE = 250, 90  # bytes that a list or dict takes in memory, and a value or key in it, at the most
-FREE, FACTOR = 2**27, 3  # bytes that values may take together, and times those of the text
-DIGITS = 400  # of one number: 2^1023 has 309; a limit of Python's own ends at 4,300
+DEEPEST = 64  # nested brackets
+OBJECT, VALUE = 250, 90  # most bytes of memory for a list or dict, and for a value or key in it
+FREE, FACTOR = 2**27, 3  # all values may take FREE bytes, plus FACTOR times the bytes of the text
+DIGITS = 400  # of one number: 2^1023 has 309; Python's own limit is 4,300
 
 T = TypeVar("T")
 
 
 def read_json(path: str | os.PathLike, schema: type[T], most: int = MOST) -> T:
-    """The JSON file `path` as a `schema`, a msgspec.Struct or any type msgspec knows.
+    """Reads the JSON file `path` as a `schema`, a msgspec.Struct or any type that msgspec knows.
 
-    Raises Refused where it is too large, too deep, no JSON or not of the schema; OSError where it cannot be read.
+    Raises Refused if it is too large, too deep, not JSON or not of the schema; OSError if it cannot be read.
     """
     return decode(read_bytes(path, most), schema, printable(os.fspath(path)))
 
@@ -51,7 +51,7 @@ def loads(text: bytes, where: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise Refused(
-            f"{where}: is no JSON ({printable(str(error))}); copy it again, or leave it out"
+            f"{where}: is not JSON ({printable(str(error))}); copy it again, or leave it out"
         ) from None
 
 
@@ -70,19 +70,21 @@ def conform(value: Any, schema: Any, where: str) -> Any:
 
 
 def _require_bounded(text: bytes, where: str) -> None:
-    """Raise Refused where JSON nests too deep, or has more values than its bytes are worth: one of two bytes takes a
-    hundred in memory."""
+    """Raise Refused if JSON nests too deep, or needs far more memory than its text: a value of two bytes may take a
+    hundred."""
     if depth(text) > DEEPEST:
         raise Refused(
-            f"{where}: brackets more than {DEEPEST} deep; it is none of ours, or damaged: leave it out"
+            f"{where}: brackets more than {DEEPEST} deep; it is damaged, or not written by this suite: leave it out"
         )
     values = text.count(b",") + text.count(b":")
     if OBJECT * (text.count(b"[") + text.count(b"{")) + VALUE * values > FREE + FACTOR * len(text):
-        raise Refused(f"{where}: {values:,} values in {len(text):,} bytes; it is none of ours: leave it out")
+        raise Refused(
+            f"{where}: {values:,} values in {len(text):,} bytes; it was not written by this suite: leave it out"
+        )
 
 
 def depth(text: bytes) -> int:
-    """How deep the brackets of JSON or TOML `text` nest at the most; those in strings count, which errs high."""
+    """The greatest depth of nested brackets in JSON or TOML `text`; brackets in strings count, too."""
     deepest = here = 0
     for bracket in re.finditer(rb"[\[\]{}]", text):
         here = max(0, here + (1 if bracket[0] in b"[{" else -1))
@@ -93,8 +95,8 @@ def depth(text: bytes) -> int:
 def parse_toml(text: str) -> dict[str, Any]:
     """TOML `text` of at most TOML_MOST characters as a dict.
 
-    Raises tomllib.TOMLDecodeError where it is none, ValueError where it is too large or too deep or has a number of
-    more than DIGITS digits: the parser is recursive, and Python's own limits end in an error of another kind.
+    Raises tomllib.TOMLDecodeError if it is not TOML; ValueError if it is too large, too deep or has a number of more
+    than DIGITS digits. The parser is recursive, and Python's own limits would raise another error.
     """
     if len(text) > TOML_MOST:
         raise ValueError(f"{len(text):,} characters, and at most {TOML_MOST:,} are read")

@@ -1,4 +1,4 @@
-"""result.json: what a run says of itself, with a hash of its own and those of its traces."""
+"""result.json: the summary of a run, with a hash of its content and the seals of its traces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from miniapps.untrusted.text import printable
 RESULT = "result.json"
 MOST = 64 * 2**20  # bytes: configuration, checks and figures take some 10 kB, each trace file 60 bytes
 UNSTATED = ("traces", "digest")
-# Keys of the file in words.
+# Names of keys of the file in messages.
 WORDS = {
     "fingerprints": "final states",
     "fom": "figures of merit",
@@ -32,7 +32,7 @@ Hex = Annotated[str, Meta(pattern="^[0-9a-f]*$", max_length=128)]
 
 
 class Check(msgspec.Struct):
-    """One verified property; `repeat` -1: of all repeats together."""
+    """One checked property; `repeat` -1: of all repeats together."""
 
     name: str
     passed: bool
@@ -51,9 +51,10 @@ class Head(msgspec.Struct, frozen=True):
 
 
 class Result(msgspec.Struct):
-    """The fields that are relied on; a file may have others. `traces`: the seal of each trace file by name; `error`
-    and `failed_rank` only where `status` is "failed"; `fingerprints`: of the final state, by repeat; `parts`: what
-    `parts_of` returns of the file."""
+    """The fields that this suite reads; a file may have others.
+
+    `traces`: the seal of each trace file by name; `error`, `failed_rank`: only if `status` is "failed"; `fingerprints`:
+    of the final state, by repeat; `parts`: the result of `parts_of`."""
 
     status: str
     exit_code: Annotated[int, Meta(ge=0, le=255)]
@@ -74,8 +75,8 @@ class Result(msgspec.Struct):
 
 
 def written(content: dict[str, Any]) -> str:
-    """`content` as the text of a result.json: strict JSON, numbers it does not know as text ("nan", "inf", "-inf"), and
-    the hash of the rest as `digest`."""
+    """The text of a result.json with `content` and its hash, `digest`: strict JSON, with "nan", "inf" and "-inf" as
+    texts."""
     strict = _strict(content)
     return (
         json.dumps(strict | {"digest": digest_of(strict)}, indent=1, sort_keys=True, allow_nan=False) + "\n"
@@ -83,17 +84,19 @@ def written(content: dict[str, Any]) -> str:
 
 
 def read_result(run: Path) -> Result:
-    """RUN/result.json. Raises FileNotFoundError where there is none, OSError where it cannot be read, and Refused
-    where it is damaged or none of ours."""
+    """Reads RUN/result.json.
+
+    Raises FileNotFoundError if it is missing, OSError if it cannot be read, and Refused if it is damaged or not a
+    result.json of this suite."""
     path = Path(run) / RESULT
     where = printable(str(path))
     content = records.loads(read_bytes(path, MOST), where)
     if not isinstance(content, dict):
-        raise Refused(f"{where}: damaged, or none of ours; copy it again")
+        raise Refused(f"{where}: damaged, or not written by this suite; copy it again")
     digest = content.pop("digest", None)
     if digest != digest_of(content):
         raise Refused(
-            f"{where}: damaged: it is not as it was written (another hash); copy it again from where the run wrote it"
+            f"{where}: damaged: its content has another hash than it states; copy it again from where the run wrote it"
         )
     result = records.conform(content, Result, where)
     result.parts = parts_of(content)
@@ -101,16 +104,17 @@ def read_result(run: Path) -> Result:
 
 
 def parts_of(content: dict[str, Any]) -> dict[str, str]:
-    """{key: 32 hex digits of the SHA-256 of what `content` has there}, but for the seals of the traces: rank 0 states
-    this in its own before it is sealed."""
+    """{key: SHA-256 of its value in `content`, 32 hex digits}, without the seals of the traces.
+
+    Rank 0 writes them into its trace before it seals the trace."""
     strict = _strict(content)
     texts = {key: json.dumps(value, sort_keys=True) for key, value in strict.items() if key not in UNSTATED}
     return {key: hashlib.sha256(text.encode()).hexdigest()[:32] for key, text in texts.items()}
 
 
 def differing_parts(result: Result, stated: Mapping[str, str]) -> str:
-    """What `result` has otherwise than the trace of rank 0 `stated` when it was closed, in words; empty where nothing
-    differs."""
+    """The names of the parts of `result` that differ from those `stated` in the trace of rank 0, as text; empty if
+    all agree."""
     keys = sorted(
         key
         for key in {*result.parts, *stated}

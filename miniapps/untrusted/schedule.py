@@ -1,4 +1,4 @@
-"""schedule.json: kernels and buffers of a static schedule, as far as they are drawn."""
+"""schedule.json: the kernels and buffers of a static schedule that the report draws."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ class Kernel(msgspec.Struct):
 
 
 class Buffer(msgspec.Struct):
-    """A place in the arena, `bytes` for each of so many `samples` (1: one after the other) from `offset` on. `written`
-    and `read` are the numbers of the kernel that writes it first and of the last that needs it; `first` and `last`
-    those between which it is kept."""
+    """A place in the arena from `offset` on: `bytes` for each of `samples` samples (1: one sample after the other).
+
+    `written`: the number of the kernel that writes it first; `read`: of the last kernel that reads it. It is kept from
+    kernel `first` to `last`."""
 
     name: Name
     offset: Place
@@ -43,13 +44,13 @@ class Buffer(msgspec.Struct):
 
 
 class Price(msgspec.Struct):
-    """How many operations take as long as the reading or writing of a byte."""
+    """How many operations take as long as reading or writing a byte."""
 
     flops_per_byte: Annotated[float, Meta(gt=0)]
 
 
 class Schedule(msgspec.Struct):
-    """What is drawn of `kernels.inference.schedule.Schedule.as_json()`."""
+    """The fields of `kernels.inference.schedule.Schedule.as_json()` that the report draws."""
 
     tile: Annotated[int, Meta(ge=1, le=2**20)]
     kernels: Annotated[list[Kernel], Meta(min_length=1, max_length=2**16)]
@@ -58,20 +59,21 @@ class Schedule(msgspec.Struct):
 
 
 def read_schedule(path: Path) -> Schedule:
-    """The schedule in the file `path`. Raises FileNotFoundError where there is none, OSError where it cannot be read,
-    and Refused where it is none of ours, or has buffers that its kernels cannot use."""
+    """Reads the schedule in the file `path`.
+
+    Raises FileNotFoundError if it is missing, OSError if it cannot be read, and Refused if it is not a schedule or has
+    buffers that its kernels cannot use."""
     schedule = read_json(path, Schedule, MOST)
     buffers, kernels = len(schedule.buffers), len(schedule.kernels)
     if buffers > kernels:  # each kernel writes one
         raise Refused(
-            f"{printable(str(path))}: {buffers} buffers of {kernels} kernels: damaged; copy it again"
+            f"{printable(str(path))}: damaged: {buffers} buffers, but only {kernels} kernels; copy it again"
         )
     for buffer in schedule.buffers:
         ordered = (buffer.first, buffer.written, buffer.read, buffer.last, kernels - 1)
         if list(ordered) != sorted(ordered):
             raise Refused(
                 f"{printable(str(path))}: buffer {printable(buffer.name)} is kept from kernel {buffer.first} to "
-                f"{buffer.last} of {kernels} and used from {buffer.written} to {buffer.read}, which no "
-                "schedule has; copy it again"
+                f"{buffer.last} of {kernels}, but used from {buffer.written} to {buffer.read}: damaged; copy it again"
             )
     return schedule

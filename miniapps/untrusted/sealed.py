@@ -1,13 +1,13 @@
-"""HDF5 files with a seal: a hash of all their bytes, checked before the HDF5 library sees one of them.
+"""HDF5 files with a seal: a hash of all their bytes, checked before the HDF5 library reads one of them.
 
-A single wrong byte can crash the library, hang it or make it ask for endless memory. So the first 512 bytes of a
-file, the user block that HDF5 leaves to applications, say in one line of text whether the file is finished, how long
-it is and what its bytes hash to:
+A single wrong byte can crash the library, hang it or make it allocate endless memory. So the first 512 bytes of a file,
+the user block that HDF5 leaves to applications, hold a line of text. It says whether the file is finished, and gives
+its length and hash:
 
     fpna-file 1 open
     fpna-file 1 closed xxh3-128=0123456789abcdef0123456789abcdef bytes=26624
 
-XXH3 tells damage; it is no proof against forgery.
+XXH3 detects damage; it does not protect against forgery.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from miniapps.untrusted.text import printable
 HEADER = 512  # bytes of the user block
 PIECE = 2**22  # bytes hashed at once
 _MAGIC = b"fpna-file 1 "
-_HDF5 = b"\x89HDF\r\n\x1a\n"  # the begin of an HDF5 file without a user block
+_HDF5 = b"\x89HDF\r\n\x1a\n"  # the beginning of an HDF5 file without a user block
 OPEN = _MAGIC + b"open"
 _CLOSED = re.compile(re.escape(_MAGIC) + rb"closed xxh3-128=([0-9a-f]{32}) bytes=([0-9]{1,18})")
 
 
 def header(text: bytes = OPEN) -> bytes:
-    """The user block that says `text`."""
+    """The user block with the line `text`."""
     return text + b"\n" + b"\0" * (HEADER - len(text) - 1)
 
 
@@ -51,9 +51,9 @@ def seal(file: BinaryIO) -> str:
 
 
 def sealed(image: bytes, where: str) -> str:
-    """The hash in hex of the finished file whose bytes are `image`; "" for one that was never finished.
+    """The hash, in hex, of the finished file whose bytes are `image`; "" for a file that was never finished.
 
-    Raises Refused where there is no header, or where the bytes are not those that were sealed.
+    Raises Refused if the header is missing, or if length or hash differ from the seal.
     """
     text = bytes(image[:HEADER]).split(b"\n")[0]
     if image[:HEADER] == header() and len(image) > HEADER:
@@ -64,13 +64,13 @@ def sealed(image: bytes, where: str) -> str:
     digest, size = match[1].decode(), int(match[2])
     if size != len(image):
         raise Refused(
-            f"{where}: damaged: {len(image):,} bytes, and {size:,} were written; copy it again from where the run "
-            "wrote it, or leave this run out"
+            f"{where}: damaged: it has {len(image):,} bytes of {size:,}; copy it again from where the run wrote it, or "
+            "leave this run out"
         )
     if xxhash.xxh3_128_hexdigest(memoryview(image)[HEADER:]) != digest:
         raise Refused(
-            f"{where}: damaged: its bytes are not those that were written (another hash); copy it again from where "
-            "the run wrote it, or leave this run out"
+            f"{where}: damaged: its bytes have another hash than its seal states; copy it again from where the run "
+            "wrote it, or leave this run out"
         )
     return digest
 
@@ -78,16 +78,16 @@ def sealed(image: bytes, where: str) -> str:
 def read_sealed(path: str | os.PathLike, most: int = MOST, links: bool = False) -> tuple[bytes, str]:
     """(bytes, hash in hex) of the finished file `path` of at most `most` bytes; `links` as for `open_regular`.
 
-    A file that does not begin as ours do is not read to its end. Raises Refused, also for a file that was never
-    finished, and OSError.
+    Reads only the beginning of a file without a seal. Raises Refused, also for a file that was never finished, and
+    OSError.
     """
     where = printable(os.fspath(path))
     with open_regular(path, most, links) as file:
         begin = file.read(len(_MAGIC))
         if begin.startswith(_HDF5):
             raise Refused(
-                f"{where}: an HDF5 file without a seal, as the first version of this program (checkpoints of schema 1) "
-                "wrote them: nothing in it can be verified; write it again with this version"
+                f"{where}: an HDF5 file without a seal, such as a checkpoint of schema 1: it cannot be verified; write "
+                "it again with this version"
             )
         if begin != _MAGIC:
             raise _not_ours(where)
@@ -103,8 +103,7 @@ def read_sealed(path: str | os.PathLike, most: int = MOST, links: bool = False) 
 def write_sealed(path: Path, fill: Callable[[Any], None]) -> str:
     """Write the new HDF5 file `path`, which `fill(h5py.File)` fills, sealed; returns the hash in hex.
 
-    It is written under another name in the same directory and then renamed: `path` is whole or as it was before.
-    Raises OSError.
+    Writes under another name in the same directory and renames, so `path` is complete or unchanged. Raises OSError.
     """
     import h5py
 
@@ -128,6 +127,6 @@ def write_sealed(path: Path, fill: Callable[[Any], None]) -> str:
 
 def _not_ours(where: str) -> Refused:
     return Refused(
-        f"{where}: damaged, or none of ours: it does not begin with the line `fpna-file 1 ...`; copy it again "
-        "from where the run wrote it, or leave this run out"
+        f"{where}: damaged, or not written by this suite: it does not begin with the line `fpna-file 1 ...`; copy it "
+        "again from where the run wrote it, or leave this run out"
     )

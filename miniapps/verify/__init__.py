@@ -1,1 +1,1 @@
-"""Runs executed again, a part of each, and compared bit by bit with what they recorded (docs/how-to/verify.md)."""
+"""Execute parts of a run again and compare every bit with its records (docs/how-to/verify.md)."""

@@ -1,4 +1,4 @@
-"""A part of a run executed again: its command line, from the checkpoint before to the head after it."""
+"""Execute a part of a run again, from the checkpoint before it to the head after it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 from miniapps.errors import UsageError
 from miniapps.runner.main import main
 
-# What is said anew: none of it touches the bits under `layout`.
+# Options that the second execution sets itself: none affects the bits under `layout`.
 ANEW: dict[str, Any] = {
     "run.repeats": 1, "run.threads": 1, "run.trace": "off", "run.record": "state", "run.trace_files": "rank",
     "run.check_ranks": False, "run.replay": None, "run.shuffle_blocks": 0, "run.fault": (), "run.links": None,
@@ -26,8 +26,8 @@ LEFT_OUT = ("run.deck", "run.out")
 
 @dataclass(frozen=True)
 class Interval:
-    """The steps `after` < step <= `until` of a repeat, between two heads. `start`: the checkpoint that it begins from,
-    None where it begins with the run; `ends`: whether it goes to the end of the repeat."""
+    """The steps `after` < step <= `until` of a repeat, between two heads. `start`: the checkpoint that it begins from;
+    None at the start of the run. `ends`: whether it goes to the end of the repeat."""
 
     repeat: int
     after: int
@@ -48,7 +48,7 @@ def arguments(
 ) -> list[str]:
     """The command line that executes an interval again on `ranks` ranks, from the `attributes` of the run's trace.
 
-    `mesh`: that of these ranks, for a training over one; empty: all of them along its first axis.
+    `mesh`: the mesh of these ranks, for training over a mesh; empty: all ranks along its first axis.
     """
     config = {f"{s}.{name}": value for s, own in attributes["config"].items() for name, value in own.items()}
     values = {key: ANEW.get(key, value) for key, value in config.items() if key not in LEFT_OUT}
@@ -64,9 +64,10 @@ def arguments(
 
 
 def execute(app: str, argv: list[str], comm: Any, start: Path | None) -> int:
-    """Run an application quietly on all ranks of `comm`; its exit code. Collective.
+    """Run an application quietly on all ranks of `comm`; returns its exit code. Collective.
 
-    `start` is copied beside the directory of the run: it is judged by what comes of it, not by the trace beside it.
+    Rank 0 copies the checkpoint `start` beside the directory of the run, away from the trace that it belongs to: only
+    the results of the execution judge it.
     """
     if comm.rank == 0 and start is not None:
         out = Path(argv[1])
@@ -91,5 +92,7 @@ def _text(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(str, value))
     if not isinstance(value, str | int | float):
-        raise UsageError(f"{value!r} is the value of no option: the trace is none of ours")
+        raise UsageError(
+            f"{value!r} is not the value of an option: the trace is damaged, or not of this suite"
+        )
     return repr(value) if isinstance(value, float) else str(value)

@@ -1,4 +1,4 @@
-"""`python -m miniapps verify`: a fraction of a run executed again, and compared bit by bit with what it recorded."""
+"""`python -m miniapps verify`: execute a fraction of a run again and compare every bit with its records."""
 
 from __future__ import annotations
 
@@ -38,53 +38,64 @@ AGREES, FAILED, NOT_VERIFIABLE, DIFFERS = 0, 1, 2, 3
 EXAMPLES = """\
 examples:
   python -m miniapps verify runs/a --published output-of-the-job.txt
-      a tenth of the intervals between checkpoints, on one rank, drawn by the last head that was published
+      executes a tenth of the intervals between checkpoints on one rank; the last published head decides which
   python -m miniapps verify runs/a --fraction 1 --ranks 4
-      all of them, on four ranks
+      executes all intervals on four ranks
   python -m miniapps verify runs/a --against runs/b
-      two runs that claim to be the same: where they part, and which of them is right
+      finds where two runs of one problem begin to differ, and which of them is right
 
-Exit codes: 0 all that was executed again agrees; 1 failure; 2 not verifiable; 3 a bit differs.
+Exit codes: 0 all executed intervals agree; 1 failure; 2 the run cannot be verified; 3 a bit differs.
 """
 
 
 def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
     """The command line; `prog` is what the user typed before the options."""
     top = Parser(
-        prog=prog, description="Execute parts of a run again, from its checkpoints, and compare every bit.",
+        prog=prog, description="Executes parts of a run again, from its checkpoints, and compares every bit.",
         example=f"{prog} runs/a",
         epilog=EXAMPLES, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
     )  # fmt: skip
     top.add_argument("run", metavar="RUN", type=Path, help="the directory of a run with checkpoints")
     top.add_argument(
         "--fraction", type=float, default=0.1,
-        help="of the intervals between heads that is executed again, above 0 to 1 (0.1); the first, the last and one "
-        "of the others always",
+        help="fraction of the intervals between heads to execute again, above 0, up to 1 (0.1); always the first, the "
+        "last and at least one other",
     )  # fmt: skip
     top.add_argument(
         "--challenge",
         metavar="TEXT",
-        help="enters the draw: chosen after the heads were published (drawn by this command); '' for none",
+        help="a text that decides the draw together with the heads; choose it after the heads were published (a random "
+        "one); '' for none",
     )
     top.add_argument(
         "--published",
         type=Path,
         metavar="FILE",
-        help="text with the lines CHAIN step=S head=H that the run printed: compared, and the last decides the draw",
-    )
-    top.add_argument("--ranks", type=int, metavar="N", help="ranks that execute (those of mpirun, else 1)")
-    top.add_argument(
-        "--mesh", default="", help="of these ranks, for a training over a mesh (all along its first axis)"
+        help="the output of the run, with its lines CHAIN step=S head=H: the command compares the heads, and the last "
+        "one decides the draw",
     )
     top.add_argument(
-        "--against", type=Path, metavar="RUN2", help="find where RUN2 parts from RUN, and execute that alone"
+        "--ranks", type=int, metavar="N", help="number of ranks that execute (the ranks of mpirun, else 1)"
     )
     top.add_argument(
-        "--out", type=Path, help="keep what is executed there, new or empty (removed at the end)"
+        "--mesh", default="", help="mesh of these ranks, for training over a mesh (all along its first axis)"
+    )
+    top.add_argument(
+        "--against",
+        type=Path,
+        metavar="RUN2",
+        help="execute only the first interval in which RUN2 differs from RUN",
+    )
+    top.add_argument(
+        "--out",
+        type=Path,
+        help="keep the executed intervals in this new or empty directory (removed at the end)",
     )
     add_json(top)
     add_loudness(
-        top, "the verdict alone", "also the probability of having met wrong intervals, by their number"
+        top,
+        "the verdict alone",
+        "also the probability that the draw contains a wrong interval, if 2, 4 or 8 are wrong",
     )
     add_version(top)
     return top
@@ -92,7 +103,7 @@ def parser(prog: str = "python -m miniapps verify") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
-    """Verify a run; the exit code, the same on all ranks."""
+    """Verify a run; returns the exit code, the same on all ranks."""
     options = parsed(parser(prog), argv)
     if not 0.0 < options.fraction <= 1.0:
         return _refuse(f"--fraction {options.fraction:g}: choose a number above 0, up to 1")
@@ -108,10 +119,12 @@ def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
     except UsageError as error:
         return _refuse(str(error))
     if options.ranks not in (None, comm.size):
-        return _refuse(f"--ranks {options.ranks}: it was started on {comm.size}; leave --ranks out", comm)
+        return _refuse(
+            f"--ranks {options.ranks}: this command was started on {comm.size} ranks; leave --ranks out", comm
+        )
     try:
         return verify(options, comm)
-    except Exception as error:  # of one rank: the others would wait for it without end
+    except Exception as error:  # on one rank: the others would wait for it without end
         tell(f"verify: rank {comm.rank}: {type(error).__name__}: {error}", sys.stderr)
         if comm.size > 1:
             comm.Abort(FAILED)
@@ -119,7 +132,7 @@ def main(argv: list[str], prog: str = "python -m miniapps verify") -> int:
 
 
 def verify(options: argparse.Namespace, comm: Any) -> int:
-    """Verify as the command line `options` say, on the ranks of `comm`. Collective."""
+    """Verify the run that `options` name, on the ranks of `comm`; returns the exit code. Collective."""
     plan: tuple[int, str, list[tuple[Interval, list[str]]]] = (AGREES, "", [])
     claims: list[Claim] = []
     out = Path()
@@ -155,9 +168,12 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
     for interval, line in jobs:
         begin = time.perf_counter()
         ended = execute(app, line, comm, interval.start)
-        if ended not in (0, 3):  # 3: a check of the run failed, as it may have the first time
+        if ended not in (0, 3):  # 3: a check of the run failed, as it may have in the first execution
             if comm.rank == 0:
-                tell(f"verify: {interval}: it cannot be executed again here (exit code {ended})", sys.stderr)
+                tell(
+                    f"verify: the interval from {interval} cannot be executed again here (exit code {ended})",
+                    sys.stderr,
+                )
             code = max(code, NOT_VERIFIABLE)
             break
         if comm.rank == 0:
@@ -173,7 +189,7 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
     if comm.rank == 0:
         if jobs and options.out is None:
             shutil.rmtree(out, ignore_errors=True)
-            with contextlib.suppress(OSError):  # `runs`, where nothing else is in it
+            with contextlib.suppress(OSError):  # removes `runs` if it is empty
                 out.parent.rmdir()
         if code in (AGREES, DIFFERS):
             _conclude(claims, [interval for interval, _ in jobs], code, output)
@@ -183,7 +199,7 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
 def _chosen(
     options: argparse.Namespace, claims: list[Claim], published: Published | None, output: VerifyOutput
 ) -> tuple[int, list[Interval]]:
-    """(exit code so far, the intervals to execute again); says which. Raises NotVerifiable."""
+    """(exit code so far, the intervals to execute again); prints the draw. Raises NotVerifiable."""
     run, *others = claims
     for each in claims:
         for sentence in each.wrong[:1]:
@@ -201,7 +217,7 @@ def _chosen(
             output.verdict(f"NOT VERIFIED: {run.run}: {compared.wrong[0]}; see python -m analysis chain")
             return DIFFERS, []
         if not compared.equal:
-            raise NotVerifiable(f"--published: nothing was compared: {compared.sentence(published)}")
+            raise NotVerifiable(f"--published: no head could be compared: {compared.sentence(published)}")
         output.line(compared.sentence(published))
     if run.checked.cut:
         output.line(run.checked.cut)
@@ -223,14 +239,14 @@ def _chosen(
     last = "the last published head" if compared is not None else "the last head"
     output.line(
         f"{attributes['app']}, --guarantee {attributes['guarantee']}, {attributes['size']} ranks: {len(numbers)} "
-        f"of {len(pool)} intervals between heads are drawn by {last} {heads[-1][:16]}... and the challenge "
+        f"of {len(pool)} intervals between heads, drawn by {last} {heads[-1][:16]}... and the challenge "
         f"{challenge!r}" + (", the first and the last always." if len(numbers) < len(pool) else ".")
     )
     if options.challenge is None and len(numbers) < len(pool):
-        output.line(f"The challenge was drawn now: --challenge {challenge} repeats this draw.")
+        output.line(f"The challenge is new and random: --challenge {challenge} repeats this draw.")
     if later:
         output.line(
-            f"Not drawn from: {len(later)} intervals from {later[0]} on, since no head after them was published."
+            f"The draw leaves out {len(later)} intervals, from {later[0]} on: no head after them was published."
         )
     for wrong, p in chances.items() if options.verbose else list(chances.items())[:1]:
         output.line(_odds(wrong, p, len(pool), options, compared is not None, known))
@@ -238,31 +254,29 @@ def _chosen(
 
 
 def _odds(wrong: int, p: float, count: int, options: argparse.Namespace, published: bool, known: bool) -> str:
-    """How likely `wrong` intervals of `count` are met, and on what that rests."""
-    which = f"{wrong} wrong interval{'s' * (wrong > 1)}"
+    """A sentence with the probability `p` that the draw contains one of `wrong` intervals of `count`, and its
+    conditions."""
+    sentence = (
+        f"The draw contains a wrong interval with probability {p:.4f} if {wrong} of {count} "
+        f"{'are' if wrong > 1 else 'is'} wrong"
+    )
     if p == 1.0:
-        return f"{which} would be met with probability 1.0000."
-    which += (
-        f", neither the first nor the last of {count} among them,"
-        if wrong > 1
-        else f" that is neither the first nor the last of {count}"
+        return f"{sentence}."
+    sentence += (
+        f", {'none of them' if wrong > 1 else 'neither'} the first {'or' if wrong > 1 else 'nor'} the last"
     )
     if known:
-        return (
-            f"{which} would be met with probability 0.0000 where whoever computed the run knows the rule: without a "
-            "challenge the heads alone decide which are drawn."
-        )
-    sentence = (
-        f"{which} would be met with probability {p:.4f}, whoever placed {'them' if wrong > 1 else 'it'}"
-    )
+        return f"{sentence}, and their author knows the rule: without a challenge the heads alone decide the draw."
     if options.challenge is not None:
-        when = "those heads were published" if published else "nobody could change the run any more"
-        sentence += f", if the challenge was chosen after {when}"
+        when = (
+            "the heads were published" if published else "the last moment at which the run could be changed"
+        )
+        sentence += f", and if the challenge was chosen after {when}"
     return f"{sentence}."
 
 
 def _bisected(run: Claim, other: Claim, output: VerifyOutput) -> tuple[int, list[Interval]]:
-    """The first interval after which the heads of two runs differ, by bisection."""
+    """(exit code so far, the first interval after which the heads of two runs differ), by bisection."""
     for what, of in (
         ("application", lambda each: each.attributes["app"]),
         ("problem", lambda each: each.attributes["problem_options"]),
@@ -270,14 +284,16 @@ def _bisected(run: Claim, other: Claim, output: VerifyOutput) -> tuple[int, list
     ):
         if of(run) != of(other):
             raise NotVerifiable(
-                f"{run.run} and {other.run} differ in their {what}; give two runs of one problem"
+                f"{run.run} and {other.run} differ in their {what}; give two runs of the same problem"
             )
     ours, theirs = run.intervals, other.intervals
     places = [[(each.repeat, each.after, each.until) for each in own] for own in (ours, theirs)]
     if places[0] != places[1]:
-        raise NotVerifiable(f"{run.run} and {other.run} have heads of other steps; give runs with equal ones")
+        raise NotVerifiable(
+            f"{run.run} and {other.run} have heads at different steps; give runs with the same --checkpoint-every"
+        )
     low, high, asked = 0, len(ours) - 1, 1
-    # A head is over the one before, so that all after the first that differs differ; each repeat begins anew.
+    # A head contains the head before, so all heads after the first different one differ; each repeat begins anew.
     ends = [k for k, each in enumerate(ours) if each.ends or k == high]
     for end in ends:
         if ours[end].head != theirs[end].head:
@@ -290,14 +306,17 @@ def _bisected(run: Claim, other: Claim, output: VerifyOutput) -> tuple[int, list
     while low < high:
         middle, asked = (low + high) // 2, asked + 1
         low, high = (low, middle) if ours[middle].head != theirs[middle].head else (middle + 1, high)
-    output.line(f"The heads part from {ours[low]} ({asked} of {len(ours)} compared); that is executed again.")
+    output.line(
+        f"The heads first differ after the interval from {ours[low]} ({asked} of {len(ours)} compared); it is "
+        "executed again."
+    )
     return DIFFERS, [ours[low]]
 
 
 def _judge(
     claims: list[Claim], interval: Interval, again: Path, held: dict, seconds: float, output: VerifyOutput
 ) -> bool:
-    """Compare what was executed again with each run, and say what comes of it; whether the first one differs."""
+    """Compare the executed interval in `again` with each run and print the verdicts; whether one differs."""
     (trace,) = read_run(again, ranks=[0])
     mark = next((m for chain in chains(trace) for m in chain.marks if m.step == interval.until), None)
     new = rows_of(again, 0).between(interval.after, interval.until)
@@ -337,7 +356,7 @@ def _judge(
 
 
 def _conclude(claims: list[Claim], executed: list[Interval], code: int, output: VerifyOutput) -> None:
-    """Say what was verified, and what was not covered; as one document where that is asked for."""
+    """Print the verdict and the parts of the run that no head covers; with --json, the document."""
     run = claims[0]
     found = uncovered(run.checked)
     if len(claims) == 1:
@@ -348,7 +367,7 @@ def _conclude(claims: list[Claim], executed: list[Interval], code: int, output: 
             Uncovered(
                 "heads",
                 "published",
-                "Whether these are the heads that were published: give --published FILE.",
+                "The heads were not compared with published ones: give --published FILE.",
             )
         )
     if len(claims) == 1 and code == AGREES:
@@ -370,28 +389,29 @@ def _require_checkpoints(chosen: list[Interval]) -> None:
     for interval in chosen:
         if interval.start is not None and not interval.start.is_file():
             raise NotVerifiable(
-                f"{interval.start}: it is not there, and the interval from {interval} was drawn; copy it there"
+                f"{interval.start}: no such checkpoint, and the draw contains the interval from {interval}; copy the "
+                "checkpoint there"
             )
 
 
 def _make_directory(out: Path) -> None:
-    """Create the directory for what is executed. Raises NotVerifiable where it is in use, or cannot be."""
+    """Create the directory of the executed intervals. Raises NotVerifiable if it is not empty or cannot be created."""
     try:
         out.mkdir(parents=True, exist_ok=True)
         used = next(out.iterdir(), None)
     except OSError as error:
         raise NotVerifiable(f"--out {out}: {error.strerror}; choose a new or an empty directory") from error
     if used:
-        raise NotVerifiable(f"--out {out}: {used.name} is in it already; choose a new or an empty directory")
+        raise NotVerifiable(f"--out {out}: not empty, it has {used.name}; choose a new or an empty directory")
 
 
 def _launched(ranks: int, argv: list[str]) -> int:
-    """Start this command on so many ranks; its exit code."""
+    """Start this command on `ranks` ranks; returns its exit code."""
     beside = Path(sys.executable).parent / "mpirun"
     mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
     if mpirun is None:
         return _refuse(
-            f"--ranks {ranks}: no mpirun beside this python or on PATH; start it with a launcher of yours"
+            f"--ranks {ranks}: no mpirun beside this python or on PATH; start this command with your own launcher"
         )
     command = [mpirun, "-n", str(ranks), *module("miniapps", "verify", *argv)]
     return relay(command, os.environ | {"PYTHONUNBUFFERED": "1"})

@@ -1,4 +1,4 @@
-"""Which intervals between heads are executed again, and how likely wrong ones are among them."""
+"""Draw the intervals to execute again, and compute the probability that a wrong one is among them."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from math import ceil, comb
 from miniapps.trace.chain import Mark
 from miniapps.verify.again import Interval
 
-ALWAYS = 2  # intervals that are always drawn: the first and the last
+ALWAYS = 2  # the first and the last interval are always drawn
 
 
 def drawn(seed: str, challenge: str, count: int, fraction: float) -> list[int]:
-    """The intervals of `count` that are executed again, ascending: the first, the last, and of the others those whose
-    SHA-256 with the `seed`, of the run's last heads, and the `challenge` is least; a `fraction` in all, rounded up, and
-    one of the others at least.
+    """The numbers of the intervals to execute again, ascending: a `fraction` of `count`, rounded up.
 
-    Who computed the run cannot know them before the heads are there, nor choose heads by them without the challenge.
+    They are the first, the last and at least one other: those with the least SHA-256 of the `seed` (the last heads of
+    the run), the `challenge` and their number. The author of the run cannot know them before the heads exist, nor
+    choose heads that suit the draw before the challenge exists.
     """
     if count <= ALWAYS:
         return list(range(count))
@@ -32,20 +32,24 @@ def drawn(seed: str, challenge: str, count: int, fraction: float) -> list[int]:
 
 
 def chance(count: int, taken: int, wrong: int) -> float:
-    """The probability that of `taken` drawn among `count` intervals one is among `wrong` ones that somebody placed who
-    knows that the first and the last are always drawn, and not which others: among the others, as far as they have
-    room."""
+    """The probability that `taken` drawn intervals of `count` contain at least one of `wrong` intervals.
+
+    An author who knows that the first and the last are always drawn places the wrong ones among the others, if they
+    have room.
+    """
     inner, others = max(0, count - ALWAYS), max(0, taken - ALWAYS)
     if wrong > inner:
-        return 1.0  # there is no room but in the first or the last
+        return 1.0  # the first or the last is wrong
     return 1.0 - comb(inner - wrong, others) / comb(inner, others)
 
 
 def split(
     intervals: list[Interval], published: Iterable[Mark] | None
 ) -> tuple[list[Interval], list[Interval]]:
-    """(those up to the last `published` head of their repeat, later ones); all and none where nothing was published.
-    Whoever can write the files can choose later ones after the draw."""
+    """(intervals up to the last `published` head of their repeat, later ones); (all, none) if `published` is None.
+
+    Anyone who can write the files can still choose the later ones after the draw.
+    """
     if published is None:
         return intervals, []
     last: dict[int, int] = {}
@@ -59,5 +63,5 @@ def split(
 
 
 def by_repeat(intervals: Iterable[Interval]) -> list[list[Interval]]:
-    """The intervals of each repeat, which has a chain of its own."""
+    """The intervals of each repeat, since each has its own chain."""
     return [list(own) for _, own in groupby(intervals, key=lambda each: each.repeat)]

@@ -1,4 +1,4 @@
-"""The output of `verify`: lines as they come, or one document at the end."""
+"""The output of `verify`: lines at once, or one document at the end."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from typing import Any
 from kernels.as_json import Document, columns, document, rows
 from miniapps.untrusted.text import printable, tell
 
-SCHEMA = 1  # of the document; a key that goes or means something else counts it up, a new one does not
+SCHEMA = 1  # of the document; a key that is removed or changes its meaning counts it up, a new key does not
 
 DOCUMENTS = {
     "verify": Document(
         columns("""
-            exit_code | integer | that of the text
+            exit_code | integer | as without `--json`
             run | text
             against | text?
-            intervals | integer | of the run
-            challenge | text? | which decided the draw; null where nothing was drawn
-            heads | list of text | which decided the draw
-            published | object? | `file`, how many heads were `compared`, `of` how many
+            intervals | integer | intervals between heads of the run
+            challenge | text? | the challenge of the draw; null without a draw
+            heads | list of text | the heads that decided the draw
+            published | object? | `file`; `compared` of the run's `of` heads
             sentences | list of text | verdicts
             notes | list of text
         """),
         (
             rows(
                 "chances",
-                "how likely a wrong run is met",
+                "the probability that the draw contains a wrong interval",
                 """
-            wrong | integer | intervals
-            chance | number | that one of them is met
+            wrong | integer | number of wrong intervals
+            chance | number | probability that at least one of them was drawn
             """,
             ),
             rows(
@@ -46,8 +46,8 @@ DOCUMENTS = {
             ),
             rows(
                 "not_covered",
-                "what no head is over, as [chain](#chain) has it; and `interval`: not executed again, "
-                "`heads`: not published",
+                "a part of the run that no head covers, as in [chain](#chain); also the kinds `interval`, not executed "
+                "again, and `heads`, not published",
                 "kind name what | text",
             ),
         ),
@@ -57,8 +57,8 @@ DOCUMENTS = {
 
 @dataclass
 class VerifyOutput:
-    """The lines of one verification. `json`: kept for the document; `quiet`: only verdicts are printed.
-    `facts` are keys of the document."""
+    """The lines of one verification. `json`: keep them for the document; `quiet`: print only verdicts.
+    `facts`: keys of the document."""
 
     json: bool
     quiet: bool
@@ -67,7 +67,7 @@ class VerifyOutput:
     _lines: list[str] = field(default_factory=list)
 
     def line(self, text: str) -> None:
-        """Print a remark beside the verdict."""
+        """Print a line that is no verdict."""
         self._lines.append(printable(text))
         if not (self.json or self.quiet):
             tell(text)

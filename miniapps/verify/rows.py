@@ -1,4 +1,4 @@
-"""What a run recorded of its states and results, as rows that do not depend on ranks, and where two runs part."""
+"""The recorded states and results of a run, as rows that do not depend on ranks, and their first difference."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ OTHER, ALONE, MISSING = "other bits", "not recorded when executed again", "not r
 
 @dataclass(frozen=True)
 class Difference:
-    """The first row in which a run and what was executed again differ; `differing` of `recorded` rows do."""
+    """The first row in which a run and its second execution differ; `differing` of `recorded` rows do."""
 
     step: int
     name: str
@@ -33,14 +33,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of one repeat: KEY, `hi`, `lo` (the bits, or a hash of them), and `when`, which sorts those of a step as
-    they were recorded. `name` counts in `names`."""
+    """The rows of one repeat: KEY, `hi`, `lo` (the bits, or a hash of them), and `when`, which sorts the rows of a step
+    by the time of recording. `name` is an index of `names`."""
 
     names: list[str]
     columns: dict[str, np.ndarray]
 
     def between(self, after: int, until: int) -> Rows:
-        """Those of the steps after < step <= until."""
+        """The rows of the steps `after` < step <= `until`."""
         step = self.columns["step"]
         keep = (step > after) & (step <= until)
         return Rows(self.names, {key: column[keep] for key, column in self.columns.items()})
@@ -50,7 +50,7 @@ class Rows:
 
 
 def rows_of(run: str | os.PathLike, repeat: int) -> Rows:
-    """The rows of a repeat of the directory `run`, of all ranks. Raises TraceError."""
+    """Reads the rows of a repeat of the directory `run`, of all ranks. Raises TraceError."""
     names: dict[str, int] = {}
     parts = [
         _of_table(trace, table, repeat, names)
@@ -70,7 +70,7 @@ def rows_of(run: str | os.PathLike, repeat: int) -> Rows:
 
 
 def first_difference(run: Rows, again: Rows) -> Difference | None:
-    """Where `again` parts from the run: the first row that differs or that only one has; None where all agree."""
+    """The first row that differs between `run` and `again`, or that only one of them has; None if all agree."""
     keys = [_keys(rows, rows.names) for rows in (run, again)]
     known = {key: place for place, key in enumerate(keys[1])}
     there = [known.pop(key, -1) for key in keys[0]]
@@ -125,7 +125,7 @@ def _of_table(trace: RankTrace, table: int, repeat: int, names: dict[str, int]) 
         hi, lo = words[:, 0].astype(np.uint64), words[:, 1].astype(np.uint64)
     block = columns["block"][here].astype(np.int64) if "block" in columns else np.full(n, -1)
     when = np.full(n, 2**62)
-    if "after" in columns and n:  # events of the step that had ended, of the rank that recorded it
+    if "after" in columns and n:  # how many events of the step had ended on the recording rank
         after = columns["after"][here].astype(np.int64)
         steps, place = np.unique(step, return_inverse=True)
         least = np.full(len(steps), 2**62)

@@ -124,7 +124,7 @@ def test_a_damaged_certificate_is_named_and_the_others_are_used(run, tmp_path, c
 @pytest.mark.parametrize(
     ("changed", "reason"),
     [
-        (lambda verdicts: verdicts[:-1], "it has 2 verdicts, and its statements and cases come to 3"),
+        (lambda verdicts: verdicts[:-1], "it has 2 verdicts, but its statements and cases give 3"),
         (lambda verdicts: [verdicts[0] | {"verdict": "false"}, *verdicts[1:]], "verdict 0 .* has another 'verdict'"),
         (lambda verdicts: [*verdicts[:2], verdicts[2] | {"mode": "does not help"}], "verdict 2 .* another 'mode'"),
         (lambda verdicts: verdicts[::-1], "verdict 0 "),

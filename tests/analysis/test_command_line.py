@@ -249,7 +249,7 @@ def test_usage_errors_are_one_line_and_exit_with_2(arguments, capsys):
         main(arguments)
     assert end.value.code == 2
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.startswith("python -m analysis") and said.endswith("--help says what there is")
+    assert said.startswith("python -m analysis") and said.endswith("--help shows the usage")
 
 
 def test_as_a_program_its_exit_code_is_that_of_the_comparison_and_it_imports_no_package_for_figures(runs):

@@ -78,7 +78,7 @@ def test_what_cannot_be_is_refused_in_one_line_with_code_2_before_anything_is_ma
 def test_an_incomplete_command_line_is_answered_in_one_line(argv, nothing_made, capsys):
     assert main(*argv) == 2
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("python -m jobs cluster") and line.endswith("--help says what there is")
+    assert line.startswith("python -m jobs cluster") and line.endswith("--help shows the usage")
 
 
 @pytest.mark.parametrize(

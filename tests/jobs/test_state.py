@@ -189,7 +189,7 @@ def test_a_finished_task_whose_result_is_gone_or_damaged_is_left_to_do(state, ta
     (run / "result.json").write_text("{")
     (standing,) = survey(state.out, [task])
     assert (standing.state, standing.over) == (LEFT, False)
-    assert "result.json: is no JSON" in standing.reason and "will be run again" in standing.reason
+    assert "result.json: is not JSON" in standing.reason and "will be run again" in standing.reason
 
 
 def test_a_line_cut_off_by_a_full_disk_costs_that_line_alone(state, task):

@@ -114,11 +114,11 @@ def test_memory_is_measured_by_arrays_larger_than_the_last_cache(tmp_path, monke
 def test_a_calibration_that_does_not_fit_into_memory_is_refused(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("miniapps.system.resources.free_memory", lambda root: 2**30)
     assert calibrate(tmp_path / "run", "--what", "kernels", shapes=5000) == 2
-    assert "--shapes 5000: takes about 2.0 GiB" in (error := capsys.readouterr().err)
+    assert "--shapes 5000: a rank needs about 2.0 GiB" in (error := capsys.readouterr().err)
     assert "choose at most --shapes 2348" in error
     monkeypatch.setattr("miniapps.system.resources.free_memory", lambda root: 2**27)
     assert calibrate(tmp_path / "run", "--what", "memory", "--what", "noise") == 2
-    assert "--what memory: takes about" in (error := capsys.readouterr().err)
+    assert "--what memory: a rank needs about" in (error := capsys.readouterr().err)
     assert "leave memory out: --what noise" in error
     assert not (tmp_path / "run").exists()
 

@@ -100,7 +100,7 @@ def test_no_launch_is_given_no_time(capfd, seconds):
     ("argv", "why"),
     [
         (["true", "echo to the end; exit 7"], "B ended with 7: echo to the end; exit 7\nto the end"),
-        (["true", "true"], "A and B are one command"),
+        (["true", "true"], "A and B are the same command"),
         (["", "true"], "A is empty"),
         (["true", "false", "--pairs", "0"], "--pairs 0: choose 1 to 1000"),
         (["sleep 30", "true", "--timeout", "0.2"], "A has not ended after 0.2 s"),

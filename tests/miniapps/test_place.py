@@ -71,21 +71,21 @@ def unwritable(out):
 MISHAPS = [
     (
         removed,
-        "directory .* was removed while the run went on, and what was written so far with it; start",
+        "directory .* was removed during the run, with everything written so far; start",
         {},
     ),
-    (replaced, "directory .* was removed while the run .*; another has its name now; start", {"run": []}),
+    (replaced, "directory .* was removed during the run, .*; something else has its name now; start", {"run": []}),
     (
         moved,
-        "directory .* was moved to .*run-moved while the run went on, and what was written so far is there",
+        "directory .* was moved to .*run-moved during the run, and the files written so far are there",
         {"run-moved": ["rank-00000.h5", "result.json"]},
     ),
     (
         exchanged,
-        "directory .* was moved to .*run-moved while",
+        "directory .* was moved to .*run-moved during",
         {"run": [], "run-moved": ["rank-00000.h5", "result.json"]},
     ),
-    (unlinked, "the trace of rank 0, .*rank-00000.h5, was removed while", {"run": ["result.json"]}),
+    (unlinked, "the trace of rank 0, .*rank-00000.h5, was removed during", {"run": ["result.json"]}),
     (unwritable, r"can no longer be written to \(mode drwx", {"run": ["rank-00000.h5", "result.json"]}),
 ]
 each_mishap = pytest.mark.parametrize("happen, reason, left", MISHAPS, ids=[m[0].__name__ for m in MISHAPS])
@@ -164,7 +164,7 @@ def test_files_of_an_application_go_to_no_other_directory(tmp_path, monkeypatch,
     assert started(mishap, tmp_path / "run", monkeypatch, often=False) == 1
     assert reached == [] and names(tmp_path / "run") == []
     assert names(tmp_path / "run-moved") == ["rank-00000.h5", "result.json"]  # no traceback of a clear error
-    assert re.search("was moved to .*run-moved while", capsys.readouterr().err)
+    assert re.search("was moved to .*run-moved during", capsys.readouterr().err)
 
 
 def test_a_link_that_others_lead_elsewhere_is_noticed(tmp_path, monkeypatch, capsys):
@@ -177,7 +177,7 @@ def test_a_link_that_others_lead_elsewhere_is_noticed(tmp_path, monkeypatch, cap
         out.symlink_to("second")
 
     assert started(Mishap(led_elsewhere, step=3), tmp_path / "run", monkeypatch) == 1
-    assert f"was moved to {tmp_path / 'first'} while" in capsys.readouterr().err
+    assert f"was moved to {tmp_path / 'first'} during" in capsys.readouterr().err
     assert names(tmp_path / "first") == ["rank-00000.h5", "result.json"] and names(tmp_path / "second") == []
 
 
@@ -227,8 +227,8 @@ def test_a_directory_is_new_or_empty_also_behind_a_link(tmp_path):
     (tmp_path / "file").touch()
     assert launch.directory(tmp_path / "to-empty") == tmp_path / "to-empty"
     for name, reason in (
-        ("used", "hidden is in it already"),
-        ("to-used", "hidden is in it already"),
+        ("used", "not empty, it has .hidden"),
+        ("to-used", "not empty, it has .hidden"),
         ("to-nowhere", "cannot be created: File exists"),
         ("file", "cannot be created: File exists"),
     ):

@@ -145,7 +145,7 @@ def test_processes_that_are_alone_without_a_launcher_are_told_what_a_directory_i
         first.value("x", 1.0)
         with pytest.raises(UsageError) as refused, fpna.record(tmp_path / "run", MPI.COMM_SELF):
             pass
-    assert re.match(r"record: .*run: rank-00000.h5 is in it already", str(refused.value))
+    assert re.match(r"record: .*run: not empty, it has rank-00000.h5", str(refused.value))
     assert str(refused.value).endswith("start them by mpirun; to MPI, those that torch or multiprocessing starts are "
                                        "each alone")  # fmt: skip
     (tmp_path / "other").mkdir()

@@ -119,12 +119,12 @@ REFUSED = {
     "reductions --samples 1000000000000": "method.samples must be from 1 to 1000000000",
     f"reductions --size {10**15}": "problem.sizes must be from 1 to 1099511627776",
     f"reductions --size {10**9} --set problem.block=1": f"lists them all, at most {MOST_BLOCKS}: set it to 60 or more",
-    f"reductions --size {10**12} --set problem.block=1000000": "takes about 7.3 TiB of memory on a rank",
+    f"reductions --size {10**12} --set problem.block=1000000": "a rank needs about 7.3 TiB of memory",
     "reductions --sigma 1e300": "problem.sigma must be from 0 to 80",
-    "solver --nx 1000000 --ny 1000 --nz 1000 --set grid.bx=1000 --set grid.by=1000": "of memory on a rank, and this",
+    "solver --nx 1000000 --ny 1000 --nz 1000 --set grid.bx=1000 --set grid.by=1000": "of memory, and this node",
     "solver --nx 1000000 --ny 1000 --nz 1000": f"1953125000 blocks: every rank lists them all, at most {MOST_BLOCKS}",
     "solver --points-per-rank 16777216": "rows are numbered up to 9007199254740992",
-    "solver --drift 10000 --nx 512 --ny 512 --nz 512": "--drift 10000: takes about",
+    "solver --drift 10000 --nx 512 --ny 512 --nz 512": "--drift 10000: a rank needs about",
     "solver --set tuning.restart=1000000": "tuning.restart must be from 1 to 10000",
     "solver --method chebyshev --set tuning.lower=2 --set tuning.upper=1": "must be below tuning.upper = 1",
     "solver --method chebyshev --set tuning.upper=0": "choose them above 0, or none",
@@ -175,7 +175,7 @@ def test_the_environment_passes_the_same_checks(refused):
         ('[run]\nout = "a\\u0000b"', "run.out takes text of at most 4096 characters"),
         ('["\\u001b[2J"]\nx = 1', "unknown section"),
         ("[run]\nfault = [" + '"x",' * 2000 + "]", "run.fault takes 0 to 1000 values, not 2000"),
-        (b"\xff\xfe", "is no text in UTF-8"),
+        (b"\xff\xfe", "is not UTF-8 text"),
     ],
     ids=["digits", "float", "nested", "dotted", "long", "zero", "escape", "many", "bytes"],
 )
@@ -249,7 +249,7 @@ def test_a_matrix_beyond_memory_is_refused(refused, tmp_path, monkeypatch):
     scipy.io.mmwrite(tmp_path / "a.mtx", matrix, symmetry="general")
     monkeypatch.setattr("miniapps.system.resources.free_memory", lambda root: 100_000)
     for name in ("a.npz", "a.mtx"):
-        assert "takes about 20" in refused("solver", "--matrix", str(tmp_path / name))
+        assert "needs about 20" in refused("solver", "--matrix", str(tmp_path / name))
 
 
 def test_a_bomb_of_zeros_is_refused_before_it_is_unpacked(refused, tmp_path):
@@ -318,7 +318,7 @@ def test_ranks_of_a_node_share_its_memory(tmp_path, monkeypatch):
     resources.require_memory(need, 64, root)  # who knows on how many nodes
     monkeypatch.setenv("SLURM_STEP_TASKS_PER_NODE", "4(x2),3")
     resources.require_memory(need, 3, root)
-    text = "grid.nx = 7: takes about 300 MiB of memory on a rank, and this node has 1.0 GiB free, which 4 ranks share; "
+    text = "grid.nx = 7: a rank needs about 300 MiB of memory, and this node has 1.0 GiB free, which 4 ranks share; "
     with pytest.raises(UsageError, match=re.escape(text + f"choose {2**28}")):
         resources.require_memory(need, 64, root)
 
@@ -333,7 +333,7 @@ def test_threads_beyond_the_limit_of_the_system_are_refused(tmp_path, monkeypatc
     monkeypatch.setenv("MPI_LOCALNRANKS", "8")
     resources.require_threads(12, 8, root)
     with pytest.raises(
-        UsageError, match=r"8 ranks of a node would have 104 threads, .* allows 100 .* at most 12"
+        UsageError, match=r"8 ranks on a node would have 104 threads, .* allows 100 .* at most 12"
     ):
         resources.require_threads(13, 8, root)
     resources.require_threads(1, 1000, root)  # whether so many processes start is not ours to say

@@ -98,7 +98,7 @@ def test_a_launcher_that_hangs_is_ended(alone, monkeypatch):
     program(alone / "mpirun", '[ "$1" = --version ] || sleep 60')
     begin = time.monotonic()
     found = launches.launch(lambda command: None)
-    assert found.refused == ["mpirun: no end after 0 s"] and time.monotonic() - begin < 20
+    assert found.refused == ["mpirun: not finished after 0 s"] and time.monotonic() - begin < 20
 
 
 def test_inside_an_allocation_srun_starts_ranks_too(alone, monkeypatch):

@@ -67,7 +67,7 @@ def test_a_file_is_read_as_far_as_it_may_be_large(tmp_path):
 
 def test_text_that_is_none_is_named_with_the_byte(tmp_path):
     (tmp_path / "a").write_bytes(b"good \xff")
-    with pytest.raises(Refused, match=r"a: is no text in UTF-8 \(byte 5\)"):
+    with pytest.raises(Refused, match=r"a: is not UTF-8 text \(byte 5\)"):
         read_text(tmp_path / "a")
 
 

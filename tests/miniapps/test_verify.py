@@ -111,7 +111,7 @@ def test_what_is_executed_is_kept_where_that_is_asked_for(run, tmp_path, verify)
     assert verify(run, "--out", tmp_path / "kept", "--quiet")[0] == 0
     assert read(tmp_path / "kept" / "0" / "rank-00000.h5").complete
     code, _, errors = verify(run, "--out", tmp_path / "kept")
-    assert code == 2 and "is in it already" in errors
+    assert code == 2 and "not empty, it has" in errors
 
 
 # ---- other applications, fewer bits
@@ -207,7 +207,7 @@ def test_rounding_leaves_what_it_cannot_round():
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (["--guarantee", "run"], "--guarantee run promises no equal bits on other ranks"),
+        (["--guarantee", "run"], "--guarantee run does not promise equal bits on other ranks"),
         (["--checkpoint-every", "0"], "it wrote no checkpoints; run it with --checkpoint-every N"),
     ],
 )
@@ -231,7 +231,7 @@ def test_a_checkpoint_that_is_gone_is_named(run, tmp_path, verify):
     copy = shutil.copytree(run, tmp_path / "run")
     (copy / checkpoint_file(0, 6)).unlink()
     code, _, errors = verify(copy)
-    assert code == 2 and "repeat-0-step-000006.h5: it is not there" in errors
+    assert code == 2 and "repeat-0-step-000006.h5: no such checkpoint" in errors
 
 
 def test_a_trace_that_was_changed_is_not_executed(run, tmp_path, verify):

@@ -144,7 +144,7 @@ def test_mistakes_are_sentences(tmp_path, monkeypatch, capfd):
     for name in "ab":
         assert run_mpi(1, [*words[1:], str(tmp_path / name)]).returncode == 0
     a, b = str(tmp_path / "a"), str(tmp_path / "b")
-    assert "no program; what made A?" in said(a, b)
+    assert "no program after --; give the command that made A" in said(a, b)
     assert "{out}" in said(a, b, "--", *words)
     assert "--launches 1: choose" in said(a, b, "--launches", "1", "--", *words, "{out}")
     assert "no launcher 'nowhere'" in said(a, b, "--launcher", "nowhere", "--", *words, "{out}")

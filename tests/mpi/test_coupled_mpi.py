@@ -236,7 +236,7 @@ def test_a_nan_in_the_state_ends_the_run_and_is_named(tmp_path, ranks):
         ),
         (["--guarantee", "layout", "--allreduce", "ring"], "accumulation exact"),
         (["--restart", "/nonexistent.h5"], r"--restart /nonexistent\.h5: it cannot be read"),
-        (["--restart", "README.md"], r"--restart README\.md: damaged, or none of ours"),
+        (["--restart", "README.md"], r"--restart README\.md: damaged, or not written by this suite"),
         (["--closure", "magic"], "physics"),
         (["--set", "flow.initial=decaying"], "exact only without forcing"),
         (["--deck", "XL"], "S"),

@@ -130,7 +130,7 @@ def test_what_is_no_command_ends_with_2(command, capsys):
         parser().parse_args(command)
     assert ended.value.code == 2
     (said,) = capsys.readouterr().err.splitlines()
-    assert said.endswith("--help says what there is")
+    assert said.endswith("--help shows the usage")
 
 
 def test_an_operation_without_a_rule_runs_whole_and_is_named():
