@@ -109,7 +109,7 @@ def test_forged_intervals_are_caught_as_often_as_is_said(copy, answer, step):
 def test_the_draw_can_be_repeated_and_its_chance_without_a_challenge_is_none(run, answer):
     _, document = answer("verify", run)
     assert document["chances"][0] == {"wrong": 1, "chance": pytest.approx(1 / 5)}
-    assert any("whoever placed it" in note for note in document["notes"])
+    assert any("neither the first nor the last" in note for note in document["notes"])
     again = answer("verify", run, "--challenge", document["challenge"])[1]
     ends = [[each["until"] for each in said["executed"]] for said in (document, again)]
     assert ends[0] == ends[1] and len(ends[0]) == 3 and {2, 13} < set(ends[0])
@@ -271,7 +271,7 @@ def test_a_run_that_continues_from_a_checkpoint_that_is_another_by_now_is_not_ac
     other = launched(tmp_path / "other", "--seed", "2")
     shutil.copy(other / checkpoint_file(0, 4), start)
     code, errors = answer("verify", rest)
-    assert code == 2 and "mixed: " in errors and "put the checkpoint there that it was started from" in errors
+    assert code == 2 and "mixed: " in errors and "copy the original checkpoint there" in errors
 
 
 def test_missing_and_further_checkpoints_change_no_head(copy, answer):

@@ -138,7 +138,7 @@ def test_certificate_and_trace_say_the_same(audit):
     ("damage", "reason"),
     [
         (lambda text: text.replace('"seed": 1', '"seed": 2'), "another hash"),
-        (lambda text: text[: len(text) // 2], "no JSON"),
+        (lambda text: text[: len(text) // 2], "not JSON"),
         (lambda text: "[1]", "not written by this suite"),
         (lambda text: written({"schema": 99}), "schema 99"),
         (lambda text: written({"schema": SCHEMA, "cases": 3}), "not what this program writes"),
