@@ -49,7 +49,7 @@ def changed(path):
 
 
 @pytest.mark.parametrize("harm, words", [
-    (changed, ["line 2: was changed", "take the ledger as it was from a copy"]),
+    (changed, ["line 2: was changed", "restore the ledger from a copy"]),
     (lambda path: path.unlink(), ["cannot be read", "predict"]),
     (lambda path: (path.unlink(), os.mkfifo(path)), ["a fifo"]),
 ])  # fmt: skip

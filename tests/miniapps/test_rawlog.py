@@ -242,7 +242,7 @@ def test_a_log_that_was_cut_off_may_have_one_record_more_than_it_says(tmp_path):
             "lines are missing",
         ),
         (lambda path: write_raw(path, rows(), texts=[*TEXTS, b"[" * 10**5]), "deep"),
-        (lambda path: write_raw(path, rows(), texts=[*TEXTS, b"{"]), "no JSON"),
+        (lambda path: write_raw(path, rows(), texts=[*TEXTS, b"{"]), "not JSON"),
         (
             lambda path: write_raw(path, rows(), ended=0, committed=20, change=lambda head: head.fill(0)),
             "version",
