@@ -4,8 +4,8 @@
     print(fpna.verdict(runs))
     runs.events.groupby("name")["exclusive_ns"].sum()
 
-A run is named as `fpna divergence` names it in its answer: "two" for its only repeat or its first, "two:1" for another.
-The columns of every frame are those of the documents of `--json`, and of `Frames`.
+`fpna divergence` names runs in the same way: "two" is the only or the first repeat, "two:1" the next one.
+Every frame has the columns of the documents of `--json`, and of `Frames`.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two runs compared. `differs`: some bit does. `text` is a sentence with the place, or with the compared records.
-    `row` has the keys of `comparisons` in the document of `fpna divergence --json`: `step`, `name`, `block`, `cause`,
-    `rounding`, `next`, ..."""
+    """Two runs compared. `differs`: whether any bit differs. `text`: a sentence on the first difference or, if there is
+    none, on the data compared. `row` has the keys of `comparisons` in the document of `fpna divergence --json`: `step`,
+    `name`, `block`, `cause`, `rounding`, `next`, ..."""
 
     differs: bool
     text: str
@@ -64,26 +64,25 @@ class Difference:
 def load(*paths: str | os.PathLike[str], processes: int | None = None, cache: bool = True) -> Frames:
     """The runs below `paths`: directories of runs, directories to search, or patterns.
 
-    What was read before comes from RUN/.analysis unless `cache` is false. More than 32 files are read by `processes`
-    processes (one per core): in a script call this under `if __name__ == "__main__":`. Files that cannot be used are
-    in the frame `excluded` of the result. Raises `analysis.load.find.NoRuns` for a path without runs.
+    Traces that an earlier call read come from RUN/.analysis unless `cache` is false. `processes` processes (one per
+    core) read more than 32 files: in a script, call this under `if __name__ == "__main__":`. The frame `excluded` of
+    the result lists unusable files. Raises `analysis.load.find.NoRuns` for a path without runs.
     """
     return loading.load(paths, processes, keep=cache)
 
 
 def verdict(runs: Frames) -> Verdict:
-    """The verdict of `fpna report`: whether all runs have the bits that their guarantees promise."""
+    """The verdict of `fpna report`: whether the bits of all runs hold their guarantees."""
     groups = judge(runs)
     all_of_them = headline(groups, runs)
     return Verdict(all_of_them.badge, all_of_them.text, groups_frame(groups))
 
 
 def compare(runs: Frames, a: str, b: str) -> Difference:
-    """Where run `b` parts from run `a`, and why.
+    """The first difference of run `b` from run `a`, and its cause.
 
-    Raises KeyError for a run that is not among `runs`, `analysis.errors.Usage` if a rank is missing or the runs are of
-    two problems, `analysis.divergence.compare.NothingInCommon` if they recorded nothing of the same step, name and
-    block."""
+    Raises KeyError for a run that is not among `runs`, `analysis.errors.Usage` if a rank is missing or the runs solve
+    two problems, `analysis.divergence.compare.NothingInCommon` if no step, name and block is in both records."""
     one, other = named(runs, a), named(runs, b)
     require_usable(runs)
     require_same_problem(runs, [one, other])
@@ -93,7 +92,7 @@ def compare(runs: Frames, a: str, b: str) -> Difference:
 
 
 def variability(runs: Frames) -> pd.DataFrame:
-    """How many results there are and how far they lie apart: a row per group, cell, name and comparison."""
+    """The number of different results, and the distance between them: a row per group, cell, name and comparison."""
     return of_groups(runs)
 
 
@@ -103,8 +102,8 @@ def growth(runs: Frames, a: str, b: str) -> pd.DataFrame:
 
 
 def scaling(runs: Frames) -> Known:
-    """Times, speedups and efficiencies by number of ranks. Its `points`, `speedups` and `fits` are frames, `traced` has
-    one for each kind of waiting, and `notes` says in sentences what limits them."""
+    """Times, speedups and efficiencies by number of ranks. `points`, `speedups` and `fits` are frames, `traced` has a
+    frame for each kind of waiting, and `notes` lists the limits of these numbers as sentences."""
     return known_of(runs)
 
 
@@ -121,7 +120,7 @@ def timeline(
 
 
 def named(runs: Frames, run: str) -> Id:
-    """The (run, repeat) of a label. Raises KeyError, which names the runs that there are."""
+    """The (run, repeat) of a label. Raises KeyError with the labels of `runs`."""
     known = {label(key): key for key in runs.places}
     for text in (run, f"{run}:0"):
         if text in known:

@@ -1,1 +1,4 @@
-"""Time per step, predicted and scored: choices import simulation, costs, reading, in order; scoring imports reading."""
+"""Predicts the time per step, and scores predictions.
+
+Imports go one way: choices, simulation, costs, reading. Scoring imports reading.
+"""

@@ -65,7 +65,7 @@ def test_regions_add_up_to_the_printed_time_of_one_clock_that_is_named(
         (["--ranks", "2"], "messages have no price without a calibration"),
         (["--set", "grid"], "give SECTION.NAME=VALUE"),
         (["--machine", "/nowhere.toml"], "--machine /nowhere.toml"),
-        (["--calibration", "RUN"], "no calibration; make one"),
+        (["--calibration", "RUN"], "not a calibration; make one"),
         (["--deck", "/nowhere.toml"], "--deck /nowhere.toml"),
         (["--seed", "-1"], "give 0 or more"),
     ],
@@ -85,5 +85,5 @@ def test_ranks_that_wait_for_each_other_are_not_predicted_from_a_calibration_of_
     run = str(write_program(tmp_path / "run"))
     assert main(["predict", run, "--calibration", "cal", "--any-machine", "--ranks", "2"]) == 2
     error = capsys.readouterr().err
-    assert "no collectives were calibrated on more than one rank; run `mpirun -n 2 fpna calibrate" in error
+    assert "the calibration has one rank and so no collectives; run `mpirun -n 2 fpna calibrate" in error
     assert main(["predict", run, "--calibration", "cal", "--any-machine", "--ranks", "1"]) == 0

@@ -73,7 +73,7 @@ def test_a_deck_that_was_not_run_has_the_iterations_of_the_law(runs):
     assert between.median == pytest.approx(1e-3 * (8 * 2.6 + 0.5), rel=0.03)
     assert between.extrapolated == ()
     assert any(
-        "iterations go with size^1.00 among the runs: 8 in a step (two" in each for each in between.remarks
+        "iterations grow as size^1.00 in the runs: 8 in a step (no" in each for each in between.remarks
     )
     beyond = predict(target(runs, 1, {"grid.n": "512"}), None).prediction
     assert beyond.median == pytest.approx(1e-3 * (32 * 8.6 + 0.5), rel=0.03)
@@ -82,4 +82,4 @@ def test_a_deck_that_was_not_run_has_the_iterations_of_the_law(runs):
     assert own.law is None and own.program is runs[2]
     alone = predict(target(runs[:1], 1, {"grid.n": "128"}), None).prediction
     assert alone.extrapolated == ("sizes beyond those of the runs", "numbers of iterations")
-    assert any("iterations are taken to be as many as in 64" in each for each in alone.remarks)
+    assert any("the prediction assumes as many iterations as in 64" in each for each in alone.remarks)

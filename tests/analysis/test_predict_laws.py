@@ -78,7 +78,9 @@ def test_of_more_sizes_than_terms_what_is_left_over_is_the_error_of_the_laws():
 
 def test_two_widths_tell_no_square_and_it_is_said():
     laws = laws_of(grid(widths=(64, 128)), NAMES, {"training.batch": 16, "model.width": 96}, 1.0)
-    assert any("two values of model.width (64 and 128) tell no square" in each for each in laws.remarks)
+    assert any(
+        "two values of model.width (64 and 128) do not distinguish a square" in each for each in laws.remarks
+    )
 
 
 def test_runs_that_leave_a_corner_out_do_not_tell_how_sizes_act_together():
@@ -114,4 +116,4 @@ def test_one_size_goes_with_the_product_as_before():
     assert not chosen.varied
     assert not any("sizes" in each for each in chosen.extrapolated)
     both = target(runs, 1, {"training.batch": "24", "model.width": "96"})
-    assert "several sizes, taken by their product" in both.extrapolated
+    assert "several sizes, by their product" in both.extrapolated

@@ -165,7 +165,7 @@ def test_what_ranks_do_for_messages_takes_turns_and_what_links_carry_does_not(ca
 def test_an_ordering_that_was_not_measured_is_taken_for_another_and_marked(calibration):
     prices = Collectives(calibration)
     assert prices.allreduce("two-level", 1, 8, 2) == prices.allreduce("direct", 1, 8, 2)
-    assert list(prices.extrapolated) == ["two-level, taken for direct"]
+    assert list(prices.extrapolated) == ["two-level, priced as direct"]
 
 
 def test_several_contributions_of_a_rank_have_prices_of_their_own(calibration):

@@ -92,7 +92,7 @@ def test_the_last_prediction_before_a_run_counts(tmp_path, empty):
     append(empty, predicted(1000))
     own = scored(empty, run)
     assert own.targets["row"].tolist() == [2] and own.summary["error"][0] == pytest.approx(0)
-    assert not own.refused and "predicted several times" in own.notes[0]
+    assert not own.refused and "with several earlier predictions" in own.notes[0]
 
 
 def test_a_prediction_that_came_after_its_run_is_refused(tmp_path, empty, capsys):
@@ -105,7 +105,7 @@ def test_a_prediction_that_came_after_its_run_is_refused(tmp_path, empty, capsys
 def test_a_run_without_a_ledger_proves_nothing(tmp_path, empty, capsys):
     append(empty, predicted(100))
     assert call("score", empty, write_steps(tmp_path / "r", [100])) == 3
-    assert "was started without --ledger" in capsys.readouterr().out
+    assert "started without --ledger" in capsys.readouterr().out
 
 
 def test_a_run_that_no_row_predicts_is_refused(tmp_path, empty, capsys):

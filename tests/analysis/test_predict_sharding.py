@@ -128,7 +128,7 @@ def test_rates_that_made_the_times_are_found_again():
             problems.append(problem)
     rates = lookups.fit(counted, seconds, problems)
     assert rates.spread < 0.03
-    with pytest.raises(ValueError, match="steps cannot tell"):
+    with pytest.raises(ValueError, match="steps do not determine"):
         lookups.fit(counted[:3], seconds[:3], problems[:3])
 
 
@@ -176,7 +176,7 @@ def test_files_that_are_not_what_they_should_be_are_refused(tmp_path, capsys):
         ),
         (lambda of: of["problems"][0]["steps"][0].update(cpu=-1.0), "is not what this program writes"),
         (lambda of: of["problems"][0]["steps"][0]["shardings"].pop(), "1 shardings for 2 tables"),
-        (lambda of: of.update(problems=of["problems"][:1]), "steps cannot tell"),
+        (lambda of: of.update(problems=of["problems"][:1]), "steps do not determine"),
     ):
         wrong = json.loads(json.dumps(content))
         change(wrong)

@@ -92,8 +92,8 @@ def test_what_memory_takes_follows_memory_and_the_rest_the_cores(tmp_path, with_
     own = predict(target([run], 1, {}), with_memory)
     assert moved.prediction.median / own.prediction.median == pytest.approx(ms / 8.3, rel=1e-3)
     assert len(moved.prediction.extrapolated) == len(given)
-    assert any("45% follows memory" in each and "have 10%" in each for each in moved.prediction.remarks)
-    assert not any("follows memory" in each for each in own.prediction.remarks)
+    assert any("45% of the work time" in each and "10% is in" in each for each in moved.prediction.remarks)
+    assert not any("scales with memory" in each for each in own.prediction.remarks)
 
 
 def test_more_bytes_than_fit_into_its_time_are_all_of_it(tmp_path, with_memory):
@@ -117,14 +117,14 @@ def test_memory_of_a_machine_needs_a_calibration_of_memory(tmp_path, calibration
     run, file = str(write_program(tmp_path / "run")), tmp_path / "fast.toml"
     file.write_text("memory = 4e10")
     assert main(["predict", run, "--machine", str(file)]) == 2
-    assert "there is no calibration; calibrate all (python -m miniapps.calibrate" in capsys.readouterr().err
+    assert "there is no calibration; calibrate it (python -m miniapps.calibrate" in capsys.readouterr().err
     monkeypatch.setattr(calibrations, "read_calibration", lambda path: calibration)
     for command in (
         ["predict", run, "--any-machine"],
         ["report", run, "--any-machine", "-o", str(tmp_path / "page.html")],
     ):
         assert main([*command, "--calibration", "cal", "--machine", str(file)]) == 2
-        assert "cal did not measure it; calibrate all" in capsys.readouterr().err
+        assert "cal did not measure it; calibrate it" in capsys.readouterr().err
 
 
 def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calibration, capsys, monkeypatch):
@@ -140,14 +140,16 @@ def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calib
     assert main(["report", run, str(both), *given]) == 0
     html = page.read_text()
     assert (
-        "What other machines would take" not in html and "left out" in html and "with --any-machine" in html
+        "Predicted times on other machines" not in html
+        and "left out" in html
+        and "with --any-machine" in html
     )
     options = [*given, "--any-machine"]
     assert main(["report", run, str(both), *options]) == 0
     html = page.read_text()
-    assert "What other machines would take" in html and "cores of 2 times the speed" in html
+    assert "Predicted times on other machines" in html and "cores of 2 times the speed" in html
     assert "another machine" in html
-    assert "as calibrated, &lt;b&gt;: 0.5" in html
+    assert " &lt;b&gt;, 0.5" in html
     assert "&lt;b&gt;" in html and "<b>.toml" not in html and ">as calibrated<" in html
     assert main(["report", str(both), *options]) == 0
     assert "no run on one rank was given" in page.read_text()

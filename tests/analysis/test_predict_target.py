@@ -54,7 +54,7 @@ def test_ranks_take_turns_as_in_the_calibration_or_more(study, calibration, rank
     # Twice the time of messages, in half of which a rank has the processor.
     cpus = [np.median(answer.replays.cpu) for answer in answers]
     assert cpus[0] == pytest.approx(cpus[1], rel=0.01)
-    told = [any("messages take turns" in text for text in each.prediction.remarks) for each in answers]
+    told = [any("messages slow down" in text for text in each.prediction.remarks) for each in answers]
     assert told == [ranks > 2, False]
 
 
@@ -71,11 +71,11 @@ def test_a_deck_of_another_size_is_marked_unless_it_was_run(study, calibration):
     assert not known.extrapolated
     twice = predict(target(study, 1, {"grid.n": "256"}), calibration).prediction
     assert twice.median == pytest.approx(1e-3 * (3 * (0.5 + 4.0 + 0.1) + 0.5), rel=0.01)
-    # Both runs have as many waits, so that nothing iterates; but two sizes tell no square from a line.
+    # Both runs have as many waits, so that nothing iterates; but two sizes do not distinguish a square from a line.
     assert twice.extrapolated == ("sizes beyond those of the runs",)
-    assert any("two sizes (64 and 128) tell no square" in each for each in twice.remarks)
+    assert any("two sizes (64 and 128) do not distinguish a square" in each for each in twice.remarks)
     between = predict(target(study, 1, {"grid.n": "96"}), calibration).prediction
-    assert between.extrapolated == () and not any("tell no square" in each for each in between.remarks)
+    assert between.extrapolated == () and not any("distinguish a square" in each for each in between.remarks)
     assert twice.problem == problem_hash("coupled", {"grid.n": 256, "run.seed": 1})
 
 
@@ -83,19 +83,19 @@ def test_an_ordering_is_another_method(study, calibration):
     same, other = (target(study, 2, {}, reduction=each) for each in (None, "direct in exact"))
     assert same.method != other.method
     prediction = predict(other, calibration).prediction
-    assert "direct in exact, taken for direct" in prediction.extrapolated
+    assert "direct in exact, priced as direct" in prediction.extrapolated
 
 
 @pytest.mark.parametrize(
     ("size", "settings", "guarantee", "why"),
     [
         (9, {}, None, "8 blocks, and every rank needs one"),
-        (1, {"grid.m": "1"}, None, "no option of the problem; there are: grid.n, run.seed"),
+        (1, {"grid.m": "1"}, None, "not an option of the problem; its options are: grid.n, run.seed"),
         (1, {"grid.n": "many"}, None, "give a value of this type"),
         (1, {"grid.n": "1.5"}, None, "give a value of this type"),
         (1, {"grid.n": "-1"}, None, "give a finite number, above 0"),
         (1, {"grid.n": "1" + 400 * "0"}, None, "give a finite number"),
-        (1, {}, "layout", "record one on one rank with --guarantee layout"),
+        (1, {}, "layout", "record a run on one rank with --guarantee layout"),
     ],
 )
 def test_targets_that_the_runs_do_not_lead_to(study, size, settings, guarantee, why):

@@ -1,1 +1,1 @@
-"""What to choose, by predictions: guarantees, orderings, machines, shardings."""
+"""Choices by predicted time: guarantees, orderings, machines, shardings."""

@@ -1,9 +1,9 @@
-"""What a step of tables of embeddings costs under a sharding: work on each rank, and what work costs.
+"""Cost of a step with tables of embeddings under a sharding: the work of each rank, and the seconds per unit of work.
 
-A lookup costs c0 + D bytes / BW(h): a call for each row, and its bytes at the bandwidth of the cache for the share h
-that is found there, of memory for the rest. h follows from the histogram of the real indices by Che's approximation of
-a cache that evicts the least recently used rows (Che et al. 2002). Updates cost the same of their lookups, and messages
-by their bytes. All of it is linear in the rates, so that these are fitted to measured steps, without negative ones.
+A lookup costs c0 + D bytes / BW(h): a call for each row, and its bytes. The share h comes from the cache, the rest from
+memory, each at its bandwidth. h follows from the histogram of the real indices, by Che's approximation of a
+least-recently-used cache (Che et al. 2002). An update costs as much as its lookup, a message in proportion to its
+bytes. The cost is linear in the rates, so nonnegative least squares fits the rates to measured steps.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from scipy.optimize import brentq, nnls
 
 FLOAT = NUMBER = 4  # bytes of a weight, of a row number or the length of a bag
 SHARDINGS = ("replicated", "table", "column", "row", "row-pooled")
-# The counted work of a rank, for the tables of each sharding apart, which other code handles: tables, tables
-# that it holds, rows that it looks up and updates, their bytes in the cache and in memory, bytes of distinct rows that
-# change, rows or sums that it puts together for its own samples, and their bytes.
+# The counted work of a rank. Each sharding has its own counts, since each runs other code: tables, tables that the rank
+# holds, rows that it looks up and updates, their bytes in the cache and in memory, bytes of distinct rows that change,
+# rows or sums that it assembles for its own samples, and their bytes.
 OF_TABLE = ("tables", "held", "rows", "cached", "missed", "changed", "bags", "assembled")
-# And of all tables: bytes of messages; 1.
+# Counts over all tables: bytes of messages, and 1 for the step.
 WORK = (*(f"{sharding}: {name}" for sharding in SHARDINGS for name in OF_TABLE), "messages", "step")
-ROUNDS = 8  # of fitting, in each of which the rank that takes longest is chosen anew
+ROUNDS = 8  # rounds of the fit; each one selects the slowest rank again
 
 
 @dataclass(frozen=True)
 class Load:
-    """What a table is asked for in a step of `samples` samples with `lookups` rows in all.
+    """The lookups of one table in a step of `samples` samples: `lookups` rows in total.
 
-    `classes` float64 (n, 2): rows that are asked for about alike, how many there are, and their share of the lookups in
-    all. `shares` float64 (blocks,): of the lookups, by block of rows.
+    `classes` float64 (n, 2): for each class of rows of about the same frequency, the number of rows and their share of
+    all lookups. `shares` float64 (blocks,): the share of all lookups, by block of rows.
     """
 
     name: str
@@ -43,12 +43,12 @@ class Load:
     shares: np.ndarray
 
     def distinct(self, lookups: float) -> float:
-        """Rows that so many lookups meet at least once."""
+        """The expected number of distinct rows among `lookups` lookups."""
         rows, share = self.classes.T
         return float((rows * -np.expm1(-lookups * share / rows)).sum())
 
     def hits(self, room: float) -> float:
-        """The share of lookups that a cache answers which holds `room` rows."""
+        """The share of lookups that a cache of `room` rows answers."""
         rows, share = self.classes.T
         if room >= rows.sum():
             return 1.0
@@ -66,18 +66,19 @@ class Load:
 
     @cached_property
     def pooling(self) -> float:
-        """Rows of a bag, in the mean."""
+        """Mean number of rows in a bag."""
         return self.lookups / max(self.samples, 1.0)
 
 
 def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word: int = FLOAT) -> np.ndarray:
-    """float64 (size, len(WORK)): what one table is for each of `size` ranks under a sharding.
+    """float64 (size, len(WORK)): the work of each of `size` ranks for one table under a sharding.
 
-    `rank`: the one rank that holds it, if there is one; `cache`: bytes of a rank's cache; `word`: bytes of an element
-    of a sum of a part of a bag. Ranks get equally many samples. Raises ValueError for an unknown sharding.
+    `rank`: the rank that holds the whole table under the sharding `table`; `cache`: bytes of a rank's cache; `word`:
+    bytes of an element of a partial sum of a bag. All ranks have equally many samples. Raises ValueError for an unknown
+    sharding.
     """
     own, others = load.samples / size, size - 1
-    asked = NUMBER * (own + load.lookups / size)  # bytes of the rows that a rank asks another for, if for all
+    asked = NUMBER * (own + load.lookups / size)  # bytes of a rank's request to another rank for all its rows
     vector = FLOAT * load.columns
     widths, held = np.full(size, float(load.columns)), np.ones(size)
     looked = updated = np.full(size, load.lookups)
@@ -102,7 +103,7 @@ def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word
         share = np.bincount(owner, load.shares, minlength=size)
         held = (np.bincount(owner, minlength=size) > 0).astype(float)
         looked = updated = load.lookups * share
-        # Of the samples of a rank those that ask another one; rows that go from a rank to another, or come.
+        # Samples of a rank that need rows of another rank; then rows that a rank sends or receives.
         touched = own * -np.expm1(load.pooling * np.log1p(-np.minimum(share, 1 - 1e-9)))
         partners = held * others + held.sum() - held
         away = (looked * others + load.lookups - looked) / size
@@ -127,37 +128,39 @@ def work(load: Load, sharding: str, size: int, cache: float, rank: int = 0, word
 
 
 def _evenly(count: int, size: int) -> np.ndarray:
-    """How many of `count` each of `size` has, the first ones one more."""
+    """`count` divided evenly among `size` ranks; the first ranks get the remainder."""
     return count // size + (np.arange(size) < count % size)
 
 
 @dataclass(frozen=True)
 class Rates:
-    """Seconds of each kind of WORK; `spread`: the standard deviation of ln(measured / predicted) of a step, and `apart`
-    that of the ratio of two steps of one problem under two shardings."""
+    """Seconds of each kind of WORK. Standard deviations: `spread` of ln(measured / predicted) of a step, `apart` of the
+    logarithm of the ratio of two steps of one problem under two shardings."""
 
     seconds: np.ndarray
     spread: float
     apart: float
 
     def of_rank(self, counted: np.ndarray) -> np.ndarray:
-        """Seconds of work (..., len(WORK)), without what every step takes."""
+        """Seconds of the work `counted` (..., len(WORK)), without the constant time of a step."""
         return counted @ self.seconds
 
     @property
     def step(self) -> float:
-        """Seconds that every step takes."""
+        """The constant time of a step in seconds."""
         return float(self.seconds[WORK.index("step")])
 
 
 def fit(counted: Sequence[np.ndarray], seconds: Sequence[float], problems: Sequence[int]) -> Rates:
-    """Rates from measured steps: `counted[i]` (ranks, len(WORK)) of all tables, `seconds[i]` of the whole step, and the
-    problem it is of. A step takes as long as the rank that takes longest. Relative least squares, no rate negative.
-    Raises ValueError for fewer steps than rates, or times that are not positive."""
+    """Fits rates to measured steps by relative nonnegative least squares.
+
+    Step i has the work `counted[i]` (ranks, len(WORK)) over all tables, takes `seconds[i]` and belongs to
+    `problems[i]`. A step takes as long as its slowest rank. Raises ValueError for fewer steps than rates, or times that
+    are not positive."""
     y = np.asarray(seconds, float)
     if len(y) < len(WORK) or not (np.isfinite(y) & (y > 0)).all():
         raise ValueError(
-            f"{len(y)} steps cannot tell {len(WORK)} rates, or a time is not positive; measure more"
+            f"{len(y)} steps do not determine {len(WORK)} rates, or a time is not positive; measure more steps"
         )
     every = [np.array(of, float) for of in counted]
     for of in every:

@@ -1,4 +1,4 @@
-"""Which reductions a calibration has prices for: what they promise, and on how many ranks they have a schedule."""
+"""The reductions that a calibration has prices for: their guarantees, and the rank counts of their schedules."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from analysis.predict.reading.calibration import Calibration
 from kernels.guarantees import LEVELS, meets
 from miniapps.trace.head import label_of
 
-HERE = "messages"  # column that counts a schedule on the calibration's own ranks; `messages:8` on 8
+HERE = "messages"  # column with the messages of a schedule on the calibration's own ranks; `messages:8` on 8 ranks
 
 
 def offered(calibration: Calibration) -> dict[str, str]:
-    """{label: the level that all its all-reduces over several ranks promise}, in the order of their labels."""
+    """{label: the level that all its all-reduces over the calibration's ranks guarantee}, sorted by label."""
     levels: dict[str, str] = {}
     for facts in calibration.reductions.values():
         if facts.get("ranks", calibration.size) == calibration.size:
@@ -21,7 +21,7 @@ def offered(calibration: Calibration) -> dict[str, str]:
 
 
 def unpriced(calibration: Calibration, label: str, size: int) -> str:
-    """Why the reduction of that label has no price on `size` ranks; empty where it has one."""
+    """Why the reduction `label` has no price on `size` ranks; empty if it has one."""
     table = measured(calibration)
     own = table[table["label"] == label]
     if own.empty:
@@ -29,14 +29,14 @@ def unpriced(calibration: Calibration, label: str, size: int) -> str:
     if size in (1, calibration.size) or own["ordering"].iloc[0] == LIBRARY:
         return ""
     column = f"{HERE}:{size}"
-    # Where no ordering is counted on so many ranks, counts on others are taken, and marked.
+    # If the calibration counts no ordering on `size` ranks, the model uses counts on other ranks, and marks them.
     if column in table and table[column].notna().any() and own[column].isna().all():
         return f"{label} has no schedule on {size} ranks"
     return ""
 
 
 def promising(calibration: Calibration, level: str, size: int) -> list[str]:
-    """The labels that promise `level` or more and have a price on `size` ranks."""
+    """The labels that guarantee at least `level` and have a price on `size` ranks."""
     return [
         label
         for label, held in offered(calibration).items()

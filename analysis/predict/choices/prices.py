@@ -1,11 +1,10 @@
-"""The price of each guarantee: how many times as long a step takes under it as under the weakest one.
+"""The price of each guarantee: the time of a step over its time under the weakest guarantee.
 
-Predicted by replays of both that share their draws of the machine, and scored by runs of both
-(`analysis.predict.scoring.price_score`). What ranks compute by
-themselves is other work under another guarantee, so that a price comes from a run under it. Of a guarantee without a
-run there is one where traces show no other difference than in the reductions: these get one of the calibration that
-promises enough, and the prediction is marked. Under `layout` and above ranks compute block by block, below they do
-not: across that line no price is made up.
+Replays of both, with the same random draws of the machine's rate, predict the price; runs of both score it
+(`analysis.predict.scoring.price_score`). The local work of ranks depends on the guarantee, so a price needs a run under
+the guarantee. Without such a run, the model replaces the reductions of a run under another guarantee by a calibrated
+one that promises enough, and marks the prediction. It does so only between guarantees on the same side of `layout`:
+from `layout` on, ranks compute block by block; below, they do not.
 """
 
 from __future__ import annotations
@@ -31,12 +30,12 @@ PRICES = ("ranks", "clock", "guarantee", "weakest", "price", "low", "high", "tol
 
 
 def levels(runs: Sequence[Skeleton]) -> list[str]:
-    """The guarantees of `runs`, the weakest first. Raises Unreachable where runs of several differ in more than what a
-    guarantee chooses: their times say nothing about its price."""
+    """The guarantees of `runs`, the weakest first. Raises Unreachable if runs of several guarantees differ in other
+    options than the guarantee's: their times say nothing about its price."""
     known = sorted({run.attributes.get("guarantee", "none") for run in runs}, key=LEVELS.index)
     if len(known) > 1 and len({alike(run, CHOSEN) for run in runs}) > 1:
         raise Unreachable(
-            f"these runs are of several guarantees ({', '.join(known)}), and differ in more than these: give runs of "
+            f"these runs have several guarantees ({', '.join(known)}), and differ in other options, too: give runs of "
             "one problem and method, or choose a guarantee with --guarantee"
         )
     return known
@@ -50,15 +49,15 @@ def targeted(
     reduction: str | None,
     calibration: Calibration | None,
 ) -> Target:
-    """The target under the guarantee `level`, from a run under it, or where there is none from the nearest one whose
-    ranks compute alike, marked. Raises Unreachable as `target` does, and for an ordering that promises less."""
+    """The target under the guarantee `level`, from a run under it. Without one, from a run under the nearest guarantee
+    with the same local work, and marked. Raises Unreachable as `target` does, and if `reduction` promises less."""
     near = [each for each in levels(runs) if (each in SPANS_LAYOUTS) == (level in SPANS_LAYOUTS)]
     if level in near or not near or level not in LEVELS:
         return target(runs, size, settings, level, reduction)
     known = min(near, key=lambda each: abs(LEVELS.index(each) - LEVELS.index(level)))
     moved = target(runs, size, settings, known, reduction, level)
     remark = (
-        f"of {level} no run was given: ranks are taken to compute by themselves as under {known}; record a run with "
+        f"no run under {level} was given: the prediction assumes the local work of {known}; record a run with "
         f"--guarantee {level}"
     )
     label = reduction
@@ -67,23 +66,25 @@ def targeted(
             label = _quickest(moved, promising(calibration, level, size), calibration)
             if label is None:
                 raise Unreachable(
-                    f"--guarantee {level}: of it no run was given, and the calibration has no reduction that promises "
-                    f"it on {size} ranks; record a run with --guarantee {level}"
+                    f"--guarantee {level}: no run under it was given, and no reduction of the calibration promises it "
+                    f"on {size} ranks; record a run with --guarantee {level}"
                 )
-            remark += f"; reductions that promise less are taken to be {label}"
+            remark += f"; {label} replaces reductions that promise less"
         elif (held := offered(calibration).get(reduction)) is not None and not meets(held, level):
-            raise Unreachable(f"--ordering {reduction}: promises {held}, and {level} is asked for")
+            raise Unreachable(
+                f"--ordering {reduction}: promises {held}, less than --guarantee {level}; choose another ordering"
+            )
     return replace(
         moved,
         reduction=label,
         lifted=level if reduction is None else None,
-        extrapolated=(*moved.extrapolated, f"guarantee {level}, of which no run was given"),
+        extrapolated=(*moved.extrapolated, f"guarantee {level}, without a run under it"),
         remarks=(*moved.remarks, remark),
     )
 
 
 def _quickest(moved: Target, labels: Sequence[str], calibration: Calibration) -> str | None:
-    """That of `labels` with which the reductions of a target take the least time."""
+    """The label with which the reductions of a target take the least time."""
     facts = list(moved.program.attributes.get("reductions", {}).values())
     prices = Collectives(calibration)
     seconds = {
@@ -98,9 +99,9 @@ def _quickest(moved: Target, labels: Sequence[str], calibration: Calibration) ->
 
 
 def prices(answers: Sequence[Predicted]) -> pd.DataFrame:
-    """The price of each guarantee among `answers`, which are replays from one seed: a row per rank count and guarantee
-    but the weakest, columns PRICES. `price` is the ratio of the medians; four of five replays, each compared with the
-    same replay of the weakest guarantee, are within `low` to `high`; `told`: 1 is not in between."""
+    """The price of each guarantee among `answers`, replays from one seed: a row per rank count and guarantee except the
+    weakest, columns PRICES. `price` is the ratio of the medians. `low` to `high` is the 80 % interval of the ratios of
+    paired replays; `told`: whether it excludes 1."""
     rows = []
     for size in sorted({each.prediction.ranks for each in answers}):
         own = sorted(

@@ -1,11 +1,11 @@
-"""The fastest choice of one option for each item, where ranks work beside each other: exactly, and what cannot be told
-apart from it.
+"""Exact search for the fastest choice of one option per item, and for the choices that are not significantly slower.
 
     seconds = fixed + max over ranks (sum over items of the chosen option's seconds on that rank)
 
-Up to ENUMERATED strategies all are looked at; of more, branch and bound: the longest item first, and no branch whose
-lower bound is not below the worst of the strategies kept. The bound is the largest of what a rank has already, of the
-mean over ranks if ranks shared the rest evenly, and of the largest item that no option splits further.
+Up to ENUMERATED strategies, the search evaluates all. Beyond that it uses branch and bound: the longest item first,
+and it skips a branch whose lower bound is not below the slowest strategy kept. The bound is the maximum of three
+times: the load of the busiest rank so far; the mean over ranks with the rest spread evenly; and the least busy rank
+plus the largest remaining item, at its best split.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ import numpy as np
 
 ENUMERATED = 10**5
 KEPT = 10
-LIMIT = 10**6  # nodes of a branch and bound after which it gives up being exact
+LIMIT = 10**6  # nodes after which branch and bound stops, and is not exact
 Z80 = 1.2815515655446004  # standard deviations of an interval of 80 %
 
 
 @dataclass(frozen=True)
 class Assignment:
-    """An option of each item, by its place, and its predicted `seconds`, within `low` to `high` in 80 % of cases.
-    `apart`: whether it can be told from the best one."""
+    """The index of an option for each item, the predicted `seconds`, and their 80 % interval `low` to `high`.
+    `apart`: whether it is significantly slower than the best one."""
 
     options: tuple[int, ...]
     seconds: float
@@ -37,8 +37,8 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Assignments:
-    """The `best` strategies, fastest first; `looked` at so many (of nodes, where branches were left out), `exact`
-    unless there were too many."""
+    """The `best` strategies, fastest first. `looked`: number of strategies evaluated, or of nodes of branch and bound.
+    `exact`: false if the search stopped at LIMIT nodes."""
 
     best: list[Assignment]
     looked: int
@@ -48,15 +48,15 @@ class Assignments:
 def search(
     costs: Sequence[np.ndarray], fixed: float = 0.0, spread: float = 0.0, apart: float = 0.0, keep: int = KEPT
 ) -> Assignments:
-    """The `keep` fastest strategies for items with `costs[i]` float64 (options, ranks), seconds.
+    """The `keep` fastest strategies; item i has `costs[i]` float64 (options, ranks) in seconds.
 
-    `spread`: the standard deviation of the logarithm of a prediction; `apart`: of the ratio of two. Raises ValueError
-    for an item without options, and for costs that are negative or no numbers.
+    Standard deviations of logarithms: `spread` of a prediction, `apart` of the ratio of two. Raises ValueError for an
+    item without options, and for negative or non-finite costs.
     """
     arrays = [np.asarray(of, float) for of in costs]
     for item, of in enumerate(arrays):
         if not of.size or not (np.isfinite(of) & (of >= 0)).all():
-            raise ValueError(f"item {item} has no options, or costs that are negative or no numbers")
+            raise ValueError(f"item {item} has no options, or negative or non-finite costs")
     if prod(len(of) for of in arrays) <= ENUMERATED:
         found, looked, exact = _every(arrays, keep)
     else:
@@ -84,13 +84,13 @@ def _every(costs: list[np.ndarray], keep: int) -> tuple[list[tuple[float, tuple[
 
 
 def _bounded(costs: list[np.ndarray], keep: int) -> tuple[list[tuple[float, tuple[int, ...]]], int, bool]:
-    """By branch and bound, the item that takes longest first."""
+    """Branch and bound, the longest item first."""
     size = costs[0].shape[1]
     order = sorted(range(len(costs)), key=lambda item: (-costs[item].max(axis=1).min(), item))
-    # Of the items from each place on: the least work of all ranks, and the largest that no option splits further.
+    # Over the items from each place on: the least total work of all ranks, and the largest item at its best split.
     least = np.cumsum([0.0, *(costs[item].sum(axis=1).min() for item in reversed(order))])[::-1]
     largest = np.maximum.accumulate([0.0, *(costs[item].max(axis=1).min() for item in reversed(order))])[::-1]
-    heap: list[tuple[float, tuple[int, ...]]] = []  # of negative seconds: the worst kept is on top
+    heap: list[tuple[float, tuple[int, ...]]] = []  # negative seconds: the slowest strategy kept is on top
 
     def offer(seconds: float, chosen: Sequence[int]) -> None:
         if any(options == tuple(chosen) for _, options in heap):
@@ -118,7 +118,7 @@ def _bounded(costs: list[np.ndarray], keep: int) -> tuple[list[tuple[float, tupl
             offer(float(load.max()), chosen)
             continue
         loads = load + costs[order[at]]
-        for option in np.argsort(-loads.max(axis=1), kind="stable").tolist():  # the best is looked at first
+        for option in np.argsort(-loads.max(axis=1), kind="stable").tolist():  # pops the best first
             stack.append((at + 1, loads[option], (*chosen, option)))
     places = np.argsort(order)
     found = [

@@ -25,16 +25,16 @@ from miniapps.untrusted.records import conform
 from miniapps.untrusted.regular import Refused
 from miniapps.untrusted.text import printable
 
-CACHES = [2**20, 2**22, 2**24, 2**26]  # bytes of a rank's cache: that with which the rates fit best is taken
+CACHES = [2**20, 2**22, 2**24, 2**26]  # candidate bytes of a rank's cache: the best fit decides
 CLOCKS = ("cpu", "wall")
-# Bytes of an element of a part of a bag. `exact`: one word, which is assumed. Tables whose numbers are further apart
-# than 2**26 or so in a step take more (`kernels.exact.Limbs`), and traces do not say how many.
+# Bytes of an element of a partial sum of a bag. `exact` is assumed to need one word. Tables whose values differ by more
+# than a factor of about 2**26 in a step need more words (`kernels.exact.Limbs`), and traces do not record how many.
 POOLED = {"sorted": FLOAT, "exact": 8}
 
 
 @dataclass(frozen=True)
 class Model:
-    """Rates, the cache that they were fitted with, and of how many timed steps on how many ranks."""
+    """Fitted `rates`, and their fit: bytes of `cache`, number of timed `steps`, `ranks`, and the `order` of sums."""
 
     rates: Rates
     cache: int
@@ -47,7 +47,7 @@ class Model:
         return np.stack([self.rates.of_rank(self._work(load, *name)) for name in names])
 
     def seconds(self, loads: Sequence[Load], shardings: Sequence[tuple[str, int]]) -> float:
-        """Of a step."""
+        """Seconds of a step with these tables and shardings."""
         every = zip(loads, shardings, strict=True)
         return self.rates.step + float(sum(self.costs(load, [name])[0] for load, name in every).max())
 
@@ -56,7 +56,7 @@ class Model:
 
 
 def load_of(asked: Asked) -> Load:
-    """The load of a table as a file describes it."""
+    """The load of a table that a file describes."""
     return Load(
         asked.name,
         asked.rows,
@@ -69,7 +69,7 @@ def load_of(asked: Asked) -> Load:
 
 
 def fitted(measured: Measured, clock: str) -> Model:
-    """Rates of timed steps by a clock, one of CLOCKS. Raises ValueError where there are too few."""
+    """The model fitted to timed steps by `clock`, one of CLOCKS. Raises ValueError for too few steps."""
     known = [[load_of(asked) for asked in problem.tables] for problem in measured.problems]
     seconds = [getattr(step, clock) for problem in measured.problems for step in problem.steps]
     numbers = [number for number, problem in enumerate(measured.problems) for _ in problem.steps]
@@ -93,8 +93,8 @@ def fitted(measured: Measured, clock: str) -> Model:
 
 
 def loads(trace: RankTrace, where: str) -> list[Load]:
-    """The loads of the tables of a run, as rank 0 recorded them; none where it recorded none. Raises Refused, its
-    message beginning with `where`, for numbers that no table has."""
+    """The loads of a run's tables that rank 0 recorded; empty if it recorded none. Raises Refused, with a message that
+    begins with `where`, for impossible numbers."""
     values = trace.tables["values"]
     by_name: dict[str, dict[int, float]] = {}
     first = values["repeat"] == 0
@@ -109,7 +109,7 @@ def loads(trace: RankTrace, where: str) -> list[Load]:
 def _recorded(name: str, by_name: dict[str, dict[int, float]], where: str) -> Load:
     of_name = {prefix: sorted(by_name.get(f"{prefix}{name}", {}).items()) for prefix in ASKED}
     vectors = {prefix: np.array([value for _, value in items]) for prefix, items in of_name.items()}
-    wrong = f"{where}: what it recorded of table {printable(name)} is not whole, or no numbers of a table; leave it out"
+    wrong = f"{where}: the record of table {printable(name)} is incomplete or has impossible numbers; leave it out"
     if not all(len(vector) and np.isfinite(vector).all() for vector in vectors.values()):
         raise Refused(wrong)
     size, columns, samples = (float(vectors[key][0]) for key in (ASKED_ROWS, ASKED_COLUMNS, ASKED_SAMPLES))
@@ -125,17 +125,17 @@ def _recorded(name: str, by_name: dict[str, dict[int, float]], where: str) -> Lo
 
 
 def options(ranks: int, order: str, layout: bool) -> list[tuple[str, int]]:
-    """The (sharding, rank) that a table may have; `layout`: without those whose sums depend on the ranks."""
+    """The (sharding, rank) pairs that a table may have; `layout`: only shardings whose sums do not depend on ranks."""
     names = [name for name in SHARDINGS if name != "row-pooled" or order == "exact" or not layout]
     return [(name, rank) for name in names for rank in range(ranks if name == "table" else 1)]
 
 
 def fastest(model: Model, of_tables: Sequence[Load], names: Sequence[tuple[str, int]]) -> Assignments:
-    """The fastest choices among `names` for each table; places of the answer are those of `names`."""
+    """The fastest choices among `names` for each table; the options in the answer are indices into `names`."""
     costs = [model.costs(load, names) for load in of_tables]
     return search(costs, model.rates.step, model.rates.spread, model.rates.apart)
 
 
 def in_words(shardings: Sequence[tuple[str, int]]) -> str:
-    """As `--sharding` takes them."""
+    """The value of `--sharding` for these shardings."""
     return ",".join(name if name != "table" else f"{name}:rank={rank}" for name, rank in shardings)

@@ -1,13 +1,12 @@
-"""All strategies in the product of a few choices, each replayed from the same seed: the fastest ones, and which cannot
-be told from the best.
+"""The fastest of all combinations of a few choices, and the combinations that are not significantly slower.
 
-Every strategy is replayed, up to MOST of them (`search` bounds branches instead, which sums of items
-allow; a replayed step is no such sum). Replay k of each meets the same rate of the machine (common random numbers), so
-that two strategies are compared replay by replay: one is *told* from the best where at least nine of ten of its replays
-are slower than the same ones of the best, so that the 80 % interval of their ratio lies above 1.
+The search replays every strategy, up to MOST. (Branch and bound, as in `search`, needs a sum over items; a replayed
+step is no such sum.) Replay k of each strategy has the same machine rate (common random numbers), so two strategies
+are compared replay by replay. A strategy is *told* from the best if at least nine of ten of its replays are slower
+than the same replays of the best: the 80 % interval of their ratio is above 1.
 
-Choices are the guarantees, threads and meshes of the runs given, which what ranks compute depends on; any rank counts;
-and the orderings of the calibration. What cannot be predicted stays in the answer, with its reason.
+The choices are the guarantees, threads and meshes of the given runs, since local work depends on them; any rank
+counts; and the orderings of the calibration. The answer lists strategies without a prediction, with the reason.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ from analysis.predict.simulation.target import mesh_of
 from kernels.guarantees import LEVELS, meets
 
 DIMENSIONS = ("ordering", "ranks", "guarantee", "threads", "mesh")
-THREADS = "run.threads"  # the factor of a method
-OWN = "own"  # the reductions that runs themselves have
-TOLD = 0.9  # of the paired replays
+THREADS = "run.threads"  # the option, as a trace's `method` names it
+OWN = "own"  # the reductions of the given runs
+TOLD = 0.9  # share of paired replays
 STRATEGIES = ("place", "guarantee", "ranks", "ordering", "threads", "mesh", "seconds", "low", "high", "slower", "told",
               "extrapolated")  # fmt: skip
 INFEASIBLE = ("guarantee", "ranks", "ordering", "threads", "mesh", "reason")
@@ -51,19 +50,19 @@ class Strategy:
 
     @property
     def reduction(self) -> str | None:
-        """The label of its reductions; None for those of the run."""
+        """The label of its reductions; None for the run's own."""
         return None if self.ordering == OWN else self.ordering
 
     def of(self, runs: Sequence[Skeleton]) -> list[Skeleton]:
-        """Those of `runs` with its threads and its mesh."""
+        """The `runs` with its threads and its mesh."""
         return [run for run in runs if (_threads(run), mesh_of(run)) == (self.threads, self.mesh)]
 
 
 @dataclass(frozen=True)
 class Found:
-    """`best`: the answers of the fastest strategies; `table`: a row of each, columns STRATEGIES; `infeasible`: a row
-    per strategy that cannot be predicted, columns INFEASIBLE. `replayed` strategies were compared, `alike` of them
-    beside the best cannot be told from it. `own`: answers with the runs' own reductions, for prices of guarantees."""
+    """`best`: predictions of the fastest strategies; `table`: a row for each, columns STRATEGIES; `infeasible`: a row
+    per strategy without a prediction, columns INFEASIBLE. `replayed`: number of strategies compared; `alike`: number
+    that are not told from the best. `own`: predictions with the runs' own reductions, for prices of guarantees."""
 
     best: list[Predicted]
     table: pd.DataFrame
@@ -80,8 +79,8 @@ def strategies(
     guarantees: Sequence[str],
     orderings: Sequence[str],
 ) -> list[Strategy]:
-    """The product of the choices. Raises Unreachable where a dimension is not searched and has several choices, or
-    where there are more than MOST strategies."""
+    """The product of the choices. Raises Unreachable if a dimension outside `dimensions` has several choices, or for
+    more than MOST strategies."""
     choices: dict[str, list] = {
         "guarantee": sorted(guarantees, key=LEVELS.index),
         "ranks": sorted(set(ranks)),
@@ -93,23 +92,23 @@ def strategies(
         if name not in dimensions and len(values) > 1:
             raise Unreachable(
                 f"--search {','.join(dimensions)}: the runs or options have several choices of {name} "
-                f"({', '.join(map(str, values))}); search it, too, or give one"
+                f"({', '.join(map(str, values))}); add it to --search, or give one"
             )
     if (count := math.prod(map(len, choices.values()))) > MOST:
         raise Unreachable(
-            f"--search {','.join(dimensions)}: {count:,} strategies, and each is replayed, at most {MOST:,}; search "
+            f"--search {','.join(dimensions)}: {count:,} strategies, more than the {MOST:,} that are replayed; search "
             "fewer dimensions, or give fewer --ranks or orderings"
         )
     return [Strategy(*each) for each in itertools.product(*choices.values())]
 
 
 def infeasible(strategy: Strategy, calibration: Calibration | None) -> str:
-    """Why the ordering of a strategy cannot be; empty where it can."""
+    """Why a strategy's ordering cannot be predicted; empty if it can."""
     label = strategy.reduction
     if label is None:
         return ""
     if strategy.ranks == 1:
-        return f"on one rank every ordering is that of --ordering {OWN}"
+        return f"on one rank every ordering is the same as --ordering {OWN}"
     if calibration is None:
         return "orderings have no price without a calibration"
     held = offered(calibration).get(label, "none")
@@ -125,8 +124,8 @@ def search(
     objective: Callable[[Predicted], float],
     keep: int = KEPT,
 ) -> Found:
-    """Replay all strategies and compare them by `objective`, seconds. `answer` predicts one, from one seed for all;
-    `nearest` is the calibration for a rank count. Raises Unreachable where none can be predicted."""
+    """Replays all strategies and compares them by `objective`, in seconds. `answer` predicts a strategy, all from one
+    seed; `nearest` returns the calibration for a rank count. Raises Unreachable if no strategy can be predicted."""
     refused: list[tuple] = []
     kept: list[tuple[float, int, Strategy, Predicted]] = []
     own: list[Predicted] = []
@@ -148,7 +147,7 @@ def search(
             own.append(one)
     if not kept:
         raise Unreachable(
-            f"none of {len(given):,} strategies can be predicted; of {'; '.join(map(str, refused[0][:3]))}: "
+            f"none of {len(given):,} strategies can be predicted; the first ({', '.join(map(str, refused[0][:3]))}): "
             f"{refused[0][-1]}"
         )
     first = samples[kept[0][1] - 1]

@@ -1,4 +1,4 @@
-"""What if: the same runs on machines that were not measured, beside the machine of the calibration."""
+"""What if: predictions for the same runs on other machines, beside the calibrated machine."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ COLOURS = 7
 
 @dataclass(frozen=True)
 class WhatIf:
-    """`rows` as `what_if_frame` makes them; `notes` are sentences on what could not be predicted, or was assumed."""
+    """`rows` of `what_if_frame`; `notes` are sentences on runs without a prediction, and on assumptions."""
 
     rows: pd.DataFrame
     notes: list[str]
 
 
 def nearest(calibrations: Sequence[Calibration], size: int) -> Calibration | None:
-    """The calibration on as many ranks, or the nearest, rather on more; None without one."""
+    """The calibration whose rank count is nearest to `size`, the larger one of two; None without calibrations."""
     return min(calibrations, key=lambda each: (abs(each.size - size), -each.size), default=None)
 
 
@@ -42,9 +42,9 @@ def what_if(
     machines: Sequence[Machine],
     any_machine: bool = False,
 ) -> WhatIf:
-    """Predictions in wall time of `runs` on their own rank counts, of each method by itself, as calibrated and on each
-    of `machines`. Runs of another machine or software than their calibration are left out, with a note, unless
-    `any_machine`, and then marked."""
+    """Predicts the wall time of `runs` on their own rank counts, each method by itself, on the calibrated machine and
+    on each of `machines`. Leaves out runs of another machine or software than their calibration, with a note; with
+    `any_machine` it keeps and marks them."""
     answers: list[tuple[Machine | None, Predicted]] = []
     notes: dict[str, None] = {}
     groups: dict[tuple[str, str], list[Skeleton]] = {}
@@ -53,7 +53,7 @@ def what_if(
     for own in groups.values():
         if min(run.size for run in own) > 1:
             app = own[0].attributes["app"]
-            notes[f"{app}: no run on one rank was given, from which others are predicted best"] = None
+            notes[f"{app}: no run on one rank was given; predictions from one are the most accurate"] = None
         for size in sorted({run.size for run in own}):
             calibration = nearest(calibrations, size)
             try:
@@ -80,7 +80,7 @@ def what_if(
 
 def what_if_frame(answers: Sequence[tuple[Machine | None, Predicted]]) -> pd.DataFrame:
     """A row per machine, problem and rank count: `machine`, `app`, `problem`, `method`, `guarantee`, `ranks`, `clock`,
-    `median_s`, `low_s`, `high_s` (80 % of runs), `ratio` of the median to that as calibrated, `extrapolated`."""
+    `median_s`, `low_s`, `high_s` (80 % of runs), `ratio` of the median to the calibrated machine's, `extrapolated`."""
     rows = []
     for machine, answer in answers:
         p = answer.prediction
@@ -112,7 +112,7 @@ def what_if_frame(answers: Sequence[tuple[Machine | None, Predicted]]) -> pd.Dat
 
 
 def what_if_table(rows: pd.DataFrame) -> Table:
-    """The rows for people, machines in their order."""
+    """The table for the report, machines in their given order."""
     columns = (
         "machine",
         "app",
@@ -135,8 +135,8 @@ def what_if_figure(rows: pd.DataFrame) -> Figure:
     """Median and interval of each machine by rank count."""
     machines = list(dict.fromkeys(rows["machine"]))
     caption = (
-        "Time per step by number of ranks: the point is the predicted median, the bar has 80 % of runs. Machines "
-        "other than the calibrated one are extrapolated: nothing was measured on them."
+        "Time per step by number of ranks: the point is the predicted median, the bar the interval of 80 % of runs. "
+        "Only the calibrated machine was measured; the others are extrapolated."
     )
 
     def plot(axes) -> None:
@@ -153,20 +153,20 @@ def what_if_figure(rows: pd.DataFrame) -> Figure:
         plain_ticks(axes.yaxis)
 
     legend = tuple((k % COLOURS, name) for k, name in enumerate(machines))
-    return figure_of("what-if", "What other machines would take", plot, caption, 3.2, legend, data=rows)
+    return figure_of("what-if", "Predicted times on other machines", plot, caption, 3.2, legend, data=rows)
 
 
 def verdict(rows: pd.DataFrame) -> str:
-    """A sentence on the time on each machine; nothing without other machines."""
-    said = []
+    """A sentence with the time on each machine over the calibrated one; empty without other machines."""
+    ratios = []
     for name, own in rows[rows["machine"] != HERE].groupby("machine", sort=False):
         low, high = (f"{x:.3g}" for x in (own["ratio"].min(), own["ratio"].max()))
-        said.append(f"{name}: {low if low == high else f'{low} to {high}'} times as long")
-    return f"A step would take, against the machine as calibrated, {'; '.join(said)}. " if said else ""
+        ratios.append(f"{name}, {low if low == high else f'{low} to {high}'} times")
+    return f"Predicted time of a step over the calibrated machine's: {'; '.join(ratios)}. " if ratios else ""
 
 
 def what_if_sections(found: WhatIf | None) -> list[Section]:
-    """The section of the report; none where nobody asked."""
+    """The section of the report; none without a prediction."""
     if found is None:
         return []
     notes = [f"{note[:1].upper()}{note[1:]}." for note in found.notes]
@@ -175,8 +175,8 @@ def what_if_sections(found: WhatIf | None) -> list[Section]:
             Section("what-if", TITLE, "No time per step could be predicted from these runs.", notes=notes)
         ]
     intro = (
-        f"{verdict(found.rows)}The traced steps were replayed with the costs of the calibration, and on machines that "
-        "files describe. All of this is predicted, and what it says about other machines is extrapolated."
+        f"{verdict(found.rows)}The model replays the traced steps with the costs of the calibration, and with those of "
+        "machines that files describe. All times are predictions; those for other machines are extrapolated."
     )
     table = what_if_table(found.rows)
     return [

@@ -1,4 +1,4 @@
-"""Results of predictions and searches, in tables for the terminal."""
+"""Tables of predictions and searches for the terminal."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PRICE = (
 
 
 def price_table(prices: pd.DataFrame) -> list[tuple[str, Table]]:
-    """Predicted prices of guarantees (`analysis.predict.choices.prices.prices`); nothing without any."""
+    """The table of predicted prices of guarantees (`analysis.predict.choices.prices.prices`); none without prices."""
     return [("Price of each guarantee", lines_of(prices, PRICE))] if len(prices) else []
 
 
@@ -40,7 +40,7 @@ TIMES = (
 
 
 def strategy_tables(table: pd.DataFrame, infeasible: pd.DataFrame) -> list[tuple[str, Table]]:
-    """The fastest strategies, and why others cannot be (`analysis.predict.choices.strategies.Found`)."""
+    """The fastest strategies, and the reasons against the others (`analysis.predict.choices.strategies.Found`)."""
     choices = [
         Shown(name, lambda row, name=name: row[name], number=counted)
         for name, counted in CHOICES.items()

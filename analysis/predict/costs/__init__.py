@@ -1,1 +1,1 @@
-"""What work and messages cost, as functions of sizes, ranks and machines."""
+"""Costs of work and messages as functions of sizes, ranks and machines."""

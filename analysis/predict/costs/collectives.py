@@ -1,19 +1,18 @@
-"""What communication costs beyond the local work of a rank: all-reduces by their schedules, the library's by three
-zones.
+"""Costs of communication beyond the local work of a rank: all-reduces by their schedules, the library's by three zones.
 
-Reductions of ours follow schedules, so that their cost is
+The suite's reductions follow schedules, so their cost is
 
     c + alpha messages + beta bytes + gamma additions + alpha' messages + beta' bytes between nodes
 
-on the critical path, the last of the node that sends or receives most, since its ranks share its link
-(`kernels.allreduce.cost`; Hockney's model), fitted for each accumulation to what the calibration
-measured on one rank count, as relative least squares without negative coefficients. Where the ordering itself was
-measured on the rank count that is asked for, its own times are interpolated in its length. On other rank counts the
-counts are those that the calibration states for them, and the answer is marked as extrapolated.
+on the critical path (`kernels.allreduce.cost`; Hockney's model). Primed terms count the node that sends or receives
+most, since its ranks share its link. Relative nonnegative least squares fits the coefficients for each accumulation, to
+the calibration's times on one rank count. If the calibration timed the ordering on the requested rank count, the model
+interpolates these times in the length instead. For another rank count it uses the counts that the calibration states
+for that count, and marks the answer as extrapolated.
 
-The library's own, whose schedule nobody states, has three zones (Lin et al. 2404.12674, section 4.3): a constant
-latency; in between the logarithm of the bus bandwidth is a sigmoid of that of the bytes; then m(p) bytes over the
-bandwidth, with m = 2 (p - 1)/p of an all-reduce and (p - 1)/p of what gathers or scatters.
+The schedule of the library's own all-reduce is unknown. Its time has three zones (Lin et al. 2404.12674, section 4.3):
+a constant latency; then a sigmoid of the logarithm of the bus bandwidth over that of the bytes; then m(p) bytes over
+the bandwidth. m is 2 (p - 1)/p for an all-reduce, and (p - 1)/p for a gather or scatter.
 """
 
 from __future__ import annotations
@@ -29,17 +28,17 @@ from analysis.predict.reading.calibration import Calibration
 from miniapps.trace.head import label_of
 
 COUNTS = ("messages", "bytes", "additions")
-CROSSING = ("crossing_messages", "crossing_bytes")  # between nodes; of calibrations on one node none
+CROSSING = ("crossing_messages", "crossing_bytes")  # between nodes; absent in calibrations on one node
 LIBRARY = "library"
 MOST_EXPONENT = 50.0
 EVERY = COUNTS + CROSSING
-SAME = 1.1  # of a time, within which another is as long
+SAME = 1.1  # times within this factor count as equal
 
 
 @dataclass(frozen=True)
 class Zones:
-    """Seconds of the library's all-reduces: `latency` up to `short` bytes; log10 of the bandwidth from `low` to `high`
-    around 2 ** `middle` bytes, by `steepness`, up to `long` bytes, and `high` beyond."""
+    """Times of the library's all-reduces: `latency` in seconds up to `short` bytes; up to `long` bytes, log10 of the
+    bandwidth rises from `low` to `high` around 2 ** `middle` bytes, with `steepness`; beyond, it is `high`."""
 
     latency: float
     short: float
@@ -50,7 +49,7 @@ class Zones:
     steepness: float
 
     def seconds(self, nbytes: np.ndarray) -> np.ndarray:
-        """Of messages that carry so many bytes over the bus, m(p) included."""
+        """Seconds of all-reduces that carry `nbytes` bytes over the bus, m(p) included."""
         n = np.maximum(np.asarray(nbytes, float), 1.0)
         width = _sigmoid(np.log2(n), self.low, self.high, self.middle, self.steepness)
         between = np.maximum(self.latency, n / 10.0 ** np.where(n > self.long, self.high, width))
@@ -63,8 +62,8 @@ def _sigmoid(x, low, high, middle, steepness):
 
 
 def zones(nbytes: np.ndarray, seconds: np.ndarray) -> Zones:
-    """The three zones through measured times (n,), by ascending bytes over the bus: the first ends with the last
-    message that takes no longer than the shortest, within SAME; the third begins with the longest."""
+    """Fits the three zones to times `seconds` (n,) by ascending `nbytes` (n,) over the bus. The first zone ends with
+    the last message that takes no longer than the shortest, within SAME; the third begins at the longest message."""
     nbytes, seconds = np.asarray(nbytes, float), np.maximum(np.asarray(seconds, float), 1e-9)
     latency, width, x = float(seconds[0]), np.log10(nbytes / seconds), np.log2(nbytes)
     first = int(np.flatnonzero(seconds <= SAME * latency)[-1])
@@ -72,7 +71,7 @@ def zones(nbytes: np.ndarray, seconds: np.ndarray) -> Zones:
     middle, steepness = float(np.mean(x[[first, -1]])), 1.0
     if len(x) - first >= 3 and high > low:
         bounds = ([x[first] - 5, 0.05], [x[-1] + 5, 10.0])
-        with contextlib.suppress(RuntimeError):  # what it began with will do
+        with contextlib.suppress(RuntimeError):  # without convergence, keep the starting values
             (middle, steepness), _ = curve_fit(
                 lambda at, m, k: _sigmoid(at, low, high, m, k),
                 x[first:],
@@ -84,28 +83,27 @@ def zones(nbytes: np.ndarray, seconds: np.ndarray) -> Zones:
 
 
 def bus(collective: str, size: int) -> float:
-    """m(p): bytes over the bus for each byte of a collective on `size` ranks."""
+    """m(p): bytes over the bus per byte of a collective on `size` ranks."""
     return (size - 1) / size * (2.0 if collective.startswith("allreduce") else 1.0)
 
 
 @dataclass(frozen=True)
 class Link:
-    """A network given by the user in place of the calibration's: `latency` of a message (s), `bandwidth` of a rank
-    (bytes/s)."""
+    """A network that replaces the calibration's: `latency` of a message in s, `bandwidth` of a rank in bytes/s."""
 
     latency: float
     bandwidth: float
 
     def seconds(self, messages: float, nbytes: float) -> float:
-        """One message after the other."""
+        """Seconds of these messages, one after the other."""
         return messages * self.latency + nbytes / self.bandwidth
 
 
 @dataclass
 class Collectives:
-    """Seconds that collectives and exchanges take on a calibration's machine; `extrapolated` gathers requested
-    times that were not measured. `turns`: the share of a core that a rank has over that of a rank of the calibration
-    (`simulation.noise.turns_of`): what ranks do for messages takes turns, what links carry does not."""
+    """Seconds of collectives and exchanges on a calibration's machine. `extrapolated` collects the requested costs that
+    the calibration did not measure. `turns`: a rank's share of a core, over that of a rank of the calibration
+    (`simulation.noise.turns_of`). It divides the time that ranks work on messages, not the time of the links."""
 
     calibration: Calibration
     link: Link | None = None
@@ -118,14 +116,14 @@ class Collectives:
         self._table = measured(self.calibration)
 
     def allreduce(self, label: str, elements: int, itemsize: int, size: int, contributions: int = 1) -> float:
-        """An all-reduce by the reduction of that label (`miniapps.trace.head.label_of`) on `size` ranks, beyond what
-        its ranks take alone. `contributions`: those of the rank that brings most."""
+        """Seconds of an all-reduce by the reduction `label` (`miniapps.trace.head.label_of`) on `size` ranks, beyond
+        the local work of each rank. `contributions`: the most that a rank has."""
         if size == 1:
             return 0.0
         own = self._table[self._table["label"] == label]
         if own.empty:
             own = self._stand_in(label)
-        # One contribution of a rank may travel as it is, where several do not.
+        # A rank may send a single contribution unchanged, but not several.
         several = own["contributions"] > 1
         own = own[several] if contributions > 1 and several.any() else own[~several]
         n = elements * itemsize / 8  # lengths of the calibration are of float64
@@ -134,10 +132,10 @@ class Collectives:
             return self.link.seconds(counts[0] + counts[3], counts[1] + counts[4])
         if own["ranks"].iloc[0] == size:
             x, y = own["length"].to_numpy(float), own["extra"].to_numpy(float)
-            if n > x[-1]:  # beyond the longest, by its bytes
+            if n > x[-1]:  # beyond the longest: in proportion to its bytes
                 self.extrapolated[f"{label} of {elements:,} elements"] = None
                 return float(y[-1] * n / x[-1]) / self.turns
-            # In between time is latency and bytes, so that it is a line, far apart as lengths are.
+            # Time is latency plus bytes, so it is linear between lengths.
             return float(np.interp(n, x, y)) / self.turns
         self.extrapolated[f"all-reduces on {size} ranks, measured on {self.calibration.size}"] = None
         if own["ordering"].iloc[0] == LIBRARY:
@@ -147,7 +145,7 @@ class Collectives:
         return float((parts.sum() - across) / self.turns + across)
 
     def gather(self, nbytes: float, size: int) -> float:
-        """A gather, scatter or all-to-all of the library with so many bytes in all."""
+        """Seconds of a gather, scatter or all-to-all of the library with `nbytes` bytes in total."""
         if size == 1:
             return 0.0
         own = self._table[self._table["label"] == LIBRARY]
@@ -160,13 +158,13 @@ class Collectives:
         return self._library(own, nbytes, size, "gather")
 
     def exchange(self, nbytes: np.ndarray, partners: np.ndarray) -> np.ndarray:
-        """Exchanges of ranks that send so many bytes (ranks,) to so many partners (ranks,)."""
+        """Seconds (ranks,) of an exchange in which each rank sends `nbytes` (ranks,) to `partners` (ranks,) ranks."""
         nbytes, partners = np.asarray(nbytes, float), np.asarray(partners, float)
         if self.link is not None:
             return np.where(partners > 0, self.link.latency * partners + nbytes / self.link.bandwidth, 0.0)
         own = self.calibration.of("exchange").sort_values("bytes")
         if own.empty:
-            self.extrapolated["exchanges, which the calibration does not have"] = None
+            self.extrapolated["exchanges, which were not calibrated"] = None
             return np.where(partners > 0, self.allreduce(LIBRARY, 1, 8, self.calibration.size), 0.0)
         x, y = own["bytes"].to_numpy(float), own["seconds"].to_numpy(float)
         times = np.interp(nbytes, x, y)
@@ -180,18 +178,18 @@ class Collectives:
     # ---- parts
 
     def _stand_in(self, label: str) -> pd.DataFrame:
-        """The reductions measured that are most like one that was not."""
+        """The measured reductions most similar to `label`, which was not measured."""
         if self._table.empty:
             raise ValueError("the calibration has no all-reduces; calibrate them: --what collectives")
         held = label.partition(" in ")[2] or "working"
         same = self._table[self._table["accumulation"] == held]
         own = same if len(same) else self._table
         own = own[own["label"] == own["label"].iloc[0]]
-        self.extrapolated[f"{label}, taken for {own['label'].iloc[0]}"] = None
+        self.extrapolated[f"{label}, priced as {own['label'].iloc[0]}"] = None
         return own
 
     def _counts(self, own: pd.DataFrame, n: float, size: int) -> np.ndarray:
-        """EVERY of `n` elements on `size` ranks: between the lengths counted linear, as they are beyond."""
+        """(5,) the counts EVERY for `n` elements on `size` ranks: linear between the counted lengths, and beyond."""
         suffix = "" if size == own["ranks"].iloc[0] else f":{size}"
         columns = [f"{name}{suffix}" for name in EVERY]
         if any(column not in own or own[column].isna().all() for column in columns):
@@ -203,7 +201,7 @@ class Collectives:
                     f"the calibration counts no schedules for {size} ranks; calibrate on {size} ranks"
                 )
             near = min(known, key=lambda p: abs(np.log(p / size)))
-            self.extrapolated[f"schedules on {size} ranks, taken for those on {near}"] = None
+            self.extrapolated[f"schedules on {size} ranks, counted as on {near}"] = None
             columns = [f"{name}:{near}" for name in EVERY]
         own = own[own[columns].notna().all(axis=1)]
         x, y = own["length"].to_numpy(float), own[columns].to_numpy(float)
@@ -213,8 +211,7 @@ class Collectives:
         return at
 
     def _fit(self, accumulation: str) -> np.ndarray:
-        """(6,) seconds: constant, for a message, for a byte, for an addition; for a message and a byte between
-        nodes."""
+        """(6,) seconds: a constant, per message, per byte, per addition; per message and per byte between nodes."""
         if accumulation not in self._fits:
             same = self._table[
                 (self._table["accumulation"] == accumulation) & (self._table["ordering"] != LIBRARY)
@@ -230,15 +227,15 @@ class Collectives:
         fitted = zones(
             own["length"].to_numpy(float) * 8 * bus("allreduce", here), own["extra"].to_numpy(float)
         )
-        grown = np.log2(size) / np.log2(here)  # rounds of a tree: the latency of more ranks
+        grown = np.log2(size) / np.log2(here)  # latency grows as the rounds of a tree
         seconds = max(fitted.latency * grown, fitted.seconds(np.array([nbytes * bus(collective, size)]))[0])
         return float(seconds) / self.turns
 
 
 def measured(calibration: Calibration) -> pd.DataFrame:
     """The all-reduces of a calibration, a row per ordering, length and number of contributions: `label`, `ordering`,
-    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `ranks`, `extra` (seconds beyond those
-    of each rank alone), and EVERY count, also on other rank counts."""
+    `accumulation`, `length` (elements of float64), `contributions` (of a rank), `ranks`, `extra` (seconds beyond the
+    local work of a rank), and the counts EVERY, also on other rank counts."""
     cases = calibration.of("allreduce.")
     stated = {each["region"]: each for each in calibration.reductions.values()}
     rows = []
@@ -260,7 +257,7 @@ def measured(calibration: Calibration) -> pd.DataFrame:
         )
     columns = ["label", "ordering", "accumulation", "length", "contributions", "ranks", "extra", *EVERY]
     table = pd.DataFrame(rows) if rows else pd.DataFrame(columns=columns)
-    for name in [c for c in table if c.partition(":")[0] == "messages"]:  # of one node nothing crosses
+    for name in [c for c in table if c.partition(":")[0] == "messages"]:  # on one node, nothing crosses
         for key in CROSSING:
             if (column := name.replace("messages", key)) not in table:
                 table[column] = np.where(table[name].notna(), 0.0, np.nan)

@@ -1,15 +1,15 @@
-"""What kernels of any shape cost: a sum of plain terms, and a Gaussian process.
+"""Times of kernels of any shape: a sum of plain terms, times a Gaussian process.
 
-A kernel's time is about fixed + flops / rate + bytes / bandwidth, none negative, by relative least squares. How far it
-lies from that is smooth in the logarithms of its dims, with steps of cache and vector lengths that no formula has: a
-Gaussian process of the ratio's logarithm over log2 of the dims, with a constant mean, one length for each dim and a
-noise, chosen by the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from the measured
-shapes it leaves the sum alone. Outside the hull of the shapes that were measured it says so.
+A kernel's time is about fixed + flops / rate + bytes / bandwidth, fitted by relative nonnegative least squares. The
+ratio of the time to this sum is smooth in the logarithms of the dims, apart from steps at cache and vector lengths. A
+Gaussian process models the logarithm of the ratio over log2 of the dims. Its constant mean, length per dim and noise
+maximise the marginal likelihood (Rasmussen and Williams 2006, sections 2.2 and 5.4). Far from the measured
+shapes, the process reverts to its mean. Shapes outside the hull of the measured ones are marked as extrapolated.
 
-torch's convolution is several kernels, among which the shape decides (`use_mkldnn` in ATen's Convolution.cpp). One
-image of up to 20,480 numbers and a window of up to 3 goes to a loop of its own, all others to oneDNN, which has a
-kernel of its own for windows of 1 and pads channels to the length of vectors. So these flags are inputs of the process;
-the padded operations, and what a call of oneDNN with a larger window takes, are terms of the sum (`TERMS`).
+torch's convolution has several kernels, and the shape selects one (`use_mkldnn` in ATen's Convolution.cpp). A single
+image of up to 20,480 numbers with a window of up to 3 runs in torch's own loop, all others in oneDNN. oneDNN has a
+separate kernel for windows of 1, and pads channels to the length of vectors. So these flags are inputs of the process.
+The padded operations, and the overhead of a oneDNN call with a larger window, are terms of the sum (`TERMS`).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.optimize import linprog, minimize, nnls
 
-ALONE, SMALL_WINDOW = 20_480, 3  # numbers of one image, and its window, that torch does not give to oneDNN
+ALONE, SMALL_WINDOW = 20_480, 3  # largest image (numbers) and window that torch computes itself
 VECTORS = (8, 16)  # channels that oneDNN pads to: of the input, of the output
 
 
 def torch_conv(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """((n, flags), (n, terms)) of torch's convolutions of `shapes` (n, dims of DIMS["conv"]): which of its kernels is
-    taken; what calls take beside their operations, and the operations on padded channels."""
+    """((n, flags), (n, terms)) of torch's convolutions of `shapes` (n, dims of DIMS["conv"]). The flags say which
+    kernel runs; the terms are the overhead of a call, and the operations on padded channels."""
     samples, channels, outputs, edge, window = shapes.T
     image = channels * edge**2
     alone = (samples == 1) & (window <= SMALL_WINDOW) & (image <= ALONE)
     flags = np.column_stack([alone, window == 1]).astype(float)
     points = 2.0 * samples * edge**2 * window**2
     read, written = (np.ceil(n / k) * k for n, k in zip((channels, outputs), VECTORS, strict=True))
-    # Of oneDNN's padded kernels in either layout: the input's channels are padded alone, or the output's.
+    # oneDNN pads, by layout, the input's channels alone or the output's.
     return flags, np.column_stack(
         [~alone & (window > 1), points * read * _padded(outputs), points * channels * written]
     )
@@ -44,19 +44,19 @@ def _padded(n: np.ndarray) -> np.ndarray:
 
 
 TERMS: Mapping[str, Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]] = {"conv.torch": torch_conv}
-"""What is known of a kernel beside its dims, by region of the calibration."""
+"""Further inputs and terms of a kernel's time, by region of the calibration."""
 
 
 class KernelTimes:
-    """Seconds of a kernel of any shape, from measured ones.
+    """Seconds of a kernel of any shape, from measured shapes.
 
-    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,); `region`: of the calibration, by which TERMS knows
-    more of the kernel. Raises ValueError for fewer than 3 shapes."""
+    `shapes` (n, dims), `flops` (n,), `nbytes` (n,), `seconds` (n,); `region`: the calibration's region, a key of TERMS
+    if the kernel has further terms. Raises ValueError for fewer than 3 shapes."""
 
     def __init__(self, shapes, flops, nbytes, seconds, region: str = ""):
         if len(shapes) < 3:
             raise ValueError(
-                f"{len(shapes)} shapes: a kernel's times take 3 or more; calibrate more of them (--shapes)"
+                f"{len(shapes)} shapes: the times of a kernel need 3 or more; calibrate more of them (--shapes)"
             )
         self._more, seconds = TERMS.get(region, _nothing_more), np.asarray(seconds, float)
         self._dims, x, terms = self._inputs(shapes, flops, nbytes)
@@ -77,7 +77,7 @@ class KernelTimes:
         self._weights = cho_solve(factor, y - design @ self._trend)
 
     def seconds(self, shapes, flops, nbytes) -> tuple[np.ndarray, np.ndarray]:
-        """((n,) seconds, (n,) whether the shape is extrapolated)."""
+        """((n,) seconds, (n,) whether the shape is outside the measured ones)."""
         dims, x, terms = self._inputs(shapes, flops, nbytes)
         y = self._trend[0] + self._covariance(x, self._x) @ self._weights
         outside = np.array([not inside_hull(self._dims, point) for point in dims])
@@ -95,13 +95,13 @@ class KernelTimes:
         return self._kernel(a, b, self._parameters)
 
     def _kernel(self, a: np.ndarray, b: np.ndarray, parameters: np.ndarray) -> np.ndarray:
-        """Matérn 3/2, which allows for kinks, with a length for each dim."""
+        """Matérn 3/2, which allows kinks, with a length for each dim."""
         lengths = np.exp(parameters[:-2]) * self._width
         far = np.sqrt(3.0 * (((a[:, None] - b[None]) / lengths) ** 2).sum(axis=2))
         return np.exp(2 * parameters[-2]) * (1.0 + far) * np.exp(-far)
 
     def _loss(self, parameters: np.ndarray, y: np.ndarray, design: np.ndarray) -> float:
-        """Minus the logarithm of the likelihood, the trend by generalised least squares."""
+        """The negative logarithm of the likelihood, with the trend from generalised least squares."""
         covariance = self._kernel(self._x, self._x, parameters) + np.exp(2 * parameters[-1]) * np.eye(len(y))
         try:
             factor = cho_factor(covariance, lower=True)
@@ -119,8 +119,7 @@ def _nothing_more(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def inside_hull(points: np.ndarray, point: np.ndarray) -> bool:
-    """Whether `point` (dims,) is a mean of `points` (n, dims) with weights: by a linear program, in any number of
-    dims."""
+    """Whether `point` (dims,) is a weighted mean of `points` (n, dims), by a linear program."""
     equal = np.vstack([points.T, np.ones(len(points))])
     found = linprog(
         np.zeros(len(points)), A_eq=equal, b_eq=np.append(point, 1.0), bounds=(0, None), method="highs"
@@ -132,4 +131,4 @@ DIMS: Mapping[str, tuple[str, ...]] = {
     "matmul": ("rows", "depth", "columns"),
     "conv": ("samples", "channels", "outputs", "edge", "window"),
     "rowsum": ("rows", "depth"),
-}  # by which the shape of an operation of the calibration is known
+}  # parameters of a calibrated operation that form its shape

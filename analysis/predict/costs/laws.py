@@ -1,11 +1,11 @@
-"""What a segment of work costs where several sizes differ: batch and width, say, of which each acts in its own way.
+"""Cost of a segment of work as a function of several sizes, such as batch and width.
 
     t = sum over e of c_e x1^e1 x2^e2 ..., c_e >= 0
 
-x are the options that say how large the problem is and that the runs vary one by one. An exponent is at most 2, as
-operations of a layer grow with its width, and one less than there are values of its option among the runs: two tell
-no square from a line. The coefficients are by relative nonnegative least squares (Lawson and Hanson 1974, chapter 23)
-over the means of each size that was run.
+The x are options that set the size of the problem and that the runs vary independently. An exponent is at most 2, since
+the operations of a layer grow with the square of its width. It is also less than the number of values of its option
+among the runs: two values do not distinguish a square from a line. Relative nonnegative least squares (Lawson and
+Hanson 1974, chapter 23) fits the coefficients to the mean time at each size.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ LAW = "law of sizes"
 
 @dataclass(frozen=True)
 class Laws:
-    """`costs` of every key at the sizes asked for; `error`: standard deviation of ln(measured / fitted) of whole steps
-    over the sizes that were run, of `freedom` degrees, 0 where there are as many terms as sizes; `extrapolated` and
-    `remarks` say what the runs do not tell."""
+    """`costs` of every key at the requested sizes; `error`: standard deviation of ln(measured / fitted) of whole steps
+    over the measured sizes; `freedom`: its degrees of freedom, 0 for as many terms as sizes; `extrapolated` and
+    `remarks`: what the runs do not determine."""
 
     costs: Mapping[Key, SegmentCost]
     error: float
@@ -41,8 +41,8 @@ class Laws:
 
 
 def varied(runs: Sequence[Mapping[str, float]]) -> list[str]:
-    """The options, two or more, of which the sizes of `runs` tell the laws apart; none where fewer than two differ, or
-    where they only differ together."""
+    """The size options, two or more, that `runs` vary independently; none if fewer than two differ, or if two change
+    only together."""
     names = [name for name in runs[0] if len({sizes.get(name) for sizes in runs}) > 1] if runs else []
     if len(names) < 2 or any(name not in sizes for sizes in runs for name in names):
         return []
@@ -51,8 +51,8 @@ def varied(runs: Sequence[Mapping[str, float]]) -> list[str]:
 
 
 def laws_of(runs: Sequence[Skeleton], names: Sequence[str], sizes: Mapping[str, float], work: float) -> Laws:
-    """The costs of every key of `runs`, all on one rank, at `sizes` of the options `names` (those of `varied`), which
-    are so much `work`. Of a rank with a part of it all is shared out but the constant."""
+    """The costs of every key of `runs`, all on one rank, at `sizes` of the options `names` from `varied`. A step at
+    these sizes has `work`; ranks share all of its cost but the constant."""
     points = np.array([[run.sizes[name] for name in names] for run in runs])
     at = np.array([sizes[name] for name in names])
     rows = pd.concat(
@@ -61,7 +61,7 @@ def laws_of(runs: Sequence[Skeleton], names: Sequence[str], sizes: Mapping[str, 
     known, place = np.unique(points, axis=0, return_inverse=True)
     rows["point"] = place.ravel()[rows["run"].to_numpy()]
     costs: dict[Key, SegmentCost] = {}
-    # Seconds of one step at each size, measured and by the laws.
+    # Seconds of one step at each size, measured and fitted.
     whole, fitted, steps = np.zeros(len(known)), np.zeros(len(known)), np.zeros(len(known))
     np.add.at(steps, place.ravel(), [len(run.steps) for run in runs])
     fewest, unknown = len(known), 0.0
@@ -85,29 +85,29 @@ def laws_of(runs: Sequence[Skeleton], names: Sequence[str], sizes: Mapping[str, 
     if unknown > 0:
         extrapolated.append("sizes that act together")
         remarks.append(
-            f"the runs do not tell how {' and '.join(names)} act together; give runs of each value of one with each of "
-            "the other"
+            f"the runs do not determine the joint effect of {' and '.join(names)}; give runs of each value of one with "
+            "each value of the others"
         )
     if not freedom:
         remarks.append(
-            "there are as many laws as sizes among the runs, so that nothing is left over which says how well they fit"
+            "the law has as many terms as the runs have sizes, so its error is unknown; give runs of more sizes"
         )
     return Laws(costs, error, freedom, extrapolated, remarks)
 
 
 def _exponents(points: np.ndarray) -> np.ndarray:
-    """(terms, options), the constant first."""
+    """(terms, options) exponents, the constant first."""
     most = [min(SQUARE, len(set(column)) - 1) for column in points.T.tolist()]
     return np.array(list(product(*(range(each + 1) for each in most))))
 
 
 def _terms(points: np.ndarray, exponents: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """(points, terms), each 1 `at` the sizes asked for."""
+    """(points, terms) values of the terms, scaled to 1 at the requested sizes `at`."""
     return np.exp(np.log(points / at) @ exponents.T)
 
 
 def _fit(terms: np.ndarray, seconds: np.ndarray) -> np.ndarray:
-    """(terms,) coefficients, none negative, by relative least squares."""
+    """(terms,) coefficients by relative nonnegative least squares."""
     scale = terms.max(axis=0)
     weight = 1.0 / np.maximum(seconds, 1e-12)
     return nnls(terms / scale * weight[:, None], np.ones(len(seconds)))[0] / scale
@@ -122,14 +122,14 @@ def _error(measured: np.ndarray, fitted: np.ndarray, freedom: int) -> tuple[floa
 
 
 def _untold(known: np.ndarray, names: Sequence[str], at: np.ndarray) -> tuple[list[str], list[str]]:
-    """(extrapolated parts, remarks) of the sizes `at`, from the sizes of the runs."""
+    """(extrapolations, remarks) for the requested sizes `at` and the measured sizes `known`."""
     extrapolated, remarks = [], []
     if not inside_hull(np.log(known), np.log(at)):
         extrapolated.append("sizes beyond those of the runs")
     for name, column, value in zip(names, known.T.tolist(), at.tolist(), strict=True):
         if len(values := sorted(set(column))) == 2 and value not in values:
             remarks.append(
-                f"two values of {name} ({values[0]:g} and {values[1]:g}) tell no square from a line, and a line is "
-                "taken; give a run of a third where its square matters"
+                f"two values of {name} ({values[0]:g} and {values[1]:g}) do not distinguish a square from a line; the "
+                "prediction assumes a line; give a run of a third value if the square matters"
             )
     return extrapolated, remarks

@@ -1,6 +1,6 @@
-"""Machines that were not measured, described by a file: what of it is given takes the place of the calibration's.
+"""Machines that were not measured: a file describes them, and its values replace the calibration's.
 
-A file of a machine is TOML of the keys of KEYS, each a positive number:
+The file is TOML with keys of KEYS, each a positive number except `name`:
 
     name = "the next one"
     cores = 8
@@ -30,8 +30,8 @@ KEYS: Mapping[str, str] = {
     "memory": "bytes/s of a core",
     "latency": "s",
     "bandwidth": "bytes/s",
-}  # what a file may say: the unit of each
-TOGETHER = (("latency", "bandwidth"),)  # keys that mean nothing without each other
+}  # keys of a file, and their units
+TOGETHER = (("latency", "bandwidth"),)  # keys that a file has together or not at all
 WHOLE = ("cores",)
 LARGEST = 1e18
 LONGEST_NAME = 80
@@ -40,10 +40,10 @@ MOST = 2**20  # bytes of a file
 
 @dataclass(frozen=True)
 class Machine:
-    """A machine that was not measured. None is as on the machine of the calibration.
+    """A machine that was not measured. A value of None is the calibration's.
 
-    `speed`: of a core, a multiple of the calibration's. `memory`: bytes/s that a core reads and writes while all others
-    do, too. `link`: between all ranks."""
+    `speed`: of a core, a multiple of the calibration's. `memory`: bytes/s that a core reads and writes while all other
+    cores do the same. `link`: between all ranks."""
 
     name: str = ""
     cores: int | None = None
@@ -53,10 +53,10 @@ class Machine:
 
 
 def read_machine(path: str | os.PathLike) -> Machine:
-    """The machine that the TOML file `path` describes, named by its key `name` or else by the file.
+    """The machine that the TOML file `path` describes, named by its key `name`, or else by the file.
 
-    Raises Refused where it is no such file, has keys that are none of KEYS, or a value that is no positive finite
-    number; OSError where it cannot be read.
+    Raises Refused for a file of another form, a key outside KEYS, or a value that is not a positive finite number;
+    OSError if the file cannot be read.
     """
     given = parse_toml(read_text(path, MOST))
     return machine_of(given, Path(path).stem)

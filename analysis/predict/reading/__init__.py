@@ -1,1 +1,1 @@
-"""What runs and calibrations recorded, as predictions read it."""
+"""Reads runs and calibrations for predictions."""

@@ -1,4 +1,4 @@
-"""What a calibration (`python -m miniapps.calibrate`) measured: its cases, the windows of its noise, its machine."""
+"""The measurements of a calibration (`python -m miniapps.calibrate`): its cases, its noise, its machine."""
 
 from __future__ import annotations
 
@@ -17,23 +17,22 @@ from analysis.predict.reading.measured import hash_of_run
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COLLECTIVE, COMPUTE
 
-# Quantiles of a case's times that stand for a quiet machine, since noise is modelled by itself. What waits for other
-# ranks meets the noise of all of them, on a busy machine in nearly every call.
+# Quantiles of a case's times that stand for a quiet machine; the model adds noise separately. A call that waits for
+# other ranks meets the noise of all of them: on a busy machine, nearly every call does.
 QUIET, QUIET_TOGETHER = 0.25, 0.05
 MACHINE = ("cpu", "instructions", "cores")  # entries of the environment that rates belong to
 SOFTWARE = ("python", "mpi", "packages.numpy", "packages.torch", "sources")
-TICK_S = 1e-9  # of the clock of traces: a call that took none of them is no call that took no time
-SHARE = "noise"  # the values that are windows
+TICK_S = 1e-9  # a tick of the traces' clock: the least time of a call
+SHARE = "noise"  # name of the values that are noise windows
 
 
 @dataclass(frozen=True)
 class Calibration:
-    """`delays` (n,): seconds that calls which wait for other ranks took longer than the quickest of their case, as they
-    followed each other on rank 0. `spinning`: CPU over wall time in these. `cases`, a row per case: `region`, `seconds`
-    of a call (a low quantile of all rounds and ranks), `flops`, `nbytes`, `spread` (standard deviation of the logarithm
-    between rounds), and every parameter, NaN where a case has it not. `noise` (windows, ranks): CPU
-    over wall time. `reductions` as the trace states them. `cores`: of all ranks together, None where a trace does not
-    say."""
+    """`cases`, a row per case: `region`, `seconds` of a call (a low quantile over all rounds and ranks), `flops`,
+    `nbytes`, `spread` (standard deviation of the logarithm between rounds), and every parameter, NaN if a case lacks
+    it. `noise` (windows, ranks): CPU over wall time. `delays` (n,): for each call on rank 0 that waits for other ranks,
+    in order, the seconds beyond a quick call of its case. `spinning`: CPU over wall time in such calls. `reductions` as
+    in the trace. `cores`: of all ranks together, None if a trace does not say."""
 
     path: str
     size: int
@@ -47,18 +46,18 @@ class Calibration:
     cores: int | None = None
 
     def of(self, prefix: str) -> pd.DataFrame:
-        """The cases whose region begins so."""
+        """The cases whose region begins with `prefix`."""
         return self.cases[self.cases["region"].str.startswith(prefix)]
 
     @property
     def overhead(self) -> float:
-        """Seconds of a region with one call, however little there is to do; 0 where that was not measured. On a CPU
-        these are Lin's overheads T1 and T5 (arXiv 2201.07821, section 3)."""
+        """Seconds of a region with one call and no work; 0 if not measured. On a CPU these are Lin's overheads T1 and
+        T5 (arXiv 2201.07821, section 3)."""
         return float(self.of("overhead.")["seconds"].sum())
 
     @property
     def memory(self) -> float:
-        """Bytes/s of a rank to memory and back while all ranks do so; NaN where that was not measured."""
+        """Bytes/s that a rank reads and writes in memory while all ranks do the same; NaN if not measured."""
         known = self.of("memory.")
         if known.empty:
             return float("nan")
@@ -67,23 +66,23 @@ class Calibration:
 
     @property
     def spread(self) -> float:
-        """How far the rate of a kernel lies apart between rounds: the median over cases, of the logarithm; NaN where
-        no kernel was measured in several rounds."""
+        """Standard deviation of the logarithm of a kernel's time between rounds, median over cases; NaN if no kernel
+        was measured in more than two rounds."""
         spreads = self.cases.loc[self.cases["flops"] > 0, "spread"].dropna()
         return float(spreads.median()) if len(spreads) else float("nan")
 
 
 def read_calibration(path: str | os.PathLike) -> Calibration:
-    """The calibration in the directory `path`. Raises TraceError where it is none or was not finished, or where a time
-    is no number."""
+    """The calibration in the directory `path`. Raises TraceError for another kind of run, an unfinished one, or a time
+    that is negative or not finite."""
     pieces, noise, first = [], {}, None
     environments = []
     for trace in read_run(path, tables=["events", "values"]):
         head = trace.attributes
         if not calibrates(json.dumps(head.get("options", {}))):
-            raise TraceError(f"{path}: a run of {head['app']}, no calibration; make one: fpna calibrate")
+            raise TraceError(f"{path}: a run of {head['app']}, not a calibration; make one: fpna calibrate")
         if not head["complete"]:
-            raise TraceError(f"{path}: the calibration did not reach its end; make another one")
+            raise TraceError(f"{path}: the calibration did not finish; calibrate again")
         first = head if head["rank"] == 0 else first
         environments.append(head.get("environment", {}))
         samples, noise[head["rank"]] = _of_rank(trace)
@@ -108,7 +107,7 @@ def read_calibration(path: str | os.PathLike) -> Calibration:
 
 
 def elsewhere(calibration: Calibration, environment: Mapping[str, object]) -> list[str]:
-    """In what the machine or the software of a run, by its `environment`, differs from that of the calibration."""
+    """The differences between the calibration's machine and software and a run's `environment`, each in words."""
     wrong = []
     for key in (*MACHINE, *SOFTWARE):
         mine, theirs = (_entry(each, key) for each in (calibration.environment, environment))
@@ -118,10 +117,10 @@ def elsewhere(calibration: Calibration, environment: Mapping[str, object]) -> li
 
 
 def of_another(calibration: Calibration, path: str, wrong: Sequence[str]) -> str:
-    """That the calibration is not of the machine of the run `path`, in words: `wrong` as `elsewhere` gives it."""
+    """The message that the calibration belongs to another machine than the run `path`; `wrong` from `elsewhere`."""
     return (
-        f"{calibration.path}: is of another machine or version than {path} ({'; '.join(wrong)}); calibrate beside the "
-        "run, or take it all the same with --any-machine"
+        f"{calibration.path}: calibrated on another machine or version than {path} ({'; '.join(wrong)}); calibrate on "
+        "the machine of the run, or use it as it is with --any-machine"
     )
 
 
@@ -133,7 +132,7 @@ def _entry(environment: Mapping[str, object], key: str) -> object:
 
 
 def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
-    """A row per step and region of one rank: times of its calls and parameters; and the rank's windows."""
+    """(a row per call of one rank, with its time and parameters; the rank's noise windows)."""
     names = np.array(trace.names, object)
     events, values = trace.tables["events"], trace.tables["values"]
     kinds = trace.attributes.get("regions", {})
@@ -154,7 +153,7 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
     )
     calls = calls[(calls["region"] != SHARE) & calls["step"].gt(0)].join(parameters, on=["repeat", "step"])
     calls["kind"] = calls["region"].map(kinds)
-    # Of a collective the first call of a round waits for ranks that came late from the case before.
+    # The first call of a collective in a round waits for ranks that are late from the case before.
     warm = calls.groupby(["repeat", "step", "region"]).cumcount() > 0
     return calls[warm | (calls["kind"] != COLLECTIVE)].assign(rank=trace.attributes["rank"]), shares
 
@@ -162,11 +161,11 @@ def _of_rank(trace) -> tuple[pd.DataFrame, np.ndarray]:
 def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
     if (bad := ~np.isfinite(samples["seconds"]) | (samples["seconds"] < 0)).any():
         row = samples[bad].iloc[0]
-        raise TraceError(f"{path}: rank {row['rank']}, step {row['step']}: a call of {row['region']} that took "
-                         f"{row['seconds']} s; its clock is not to be trusted: calibrate again")  # fmt: skip
+        raise TraceError(f"{path}: rank {row['rank']}, step {row['step']}: a call of {row['region']} took "
+                         f"{row['seconds']} s, so its clock is wrong; calibrate again")  # fmt: skip
     fixed = ("repeat", "step", "rank", "seconds", "cpu", "kind")
     parameters = [name for name in samples if name not in (*fixed, "region", "flops", "nbytes")]
-    # Counts on other rank counts stand in the trace of rank 0 alone.
+    # Only the trace of rank 0 has the counts on other rank counts.
     shared = [name for name in parameters if ":" not in name]
     keys = ["region", "flops", *shared]
     rows = []
@@ -188,8 +187,7 @@ def _cases(samples: pd.DataFrame, path: str | os.PathLike) -> pd.DataFrame:
 
 
 def _delays(samples: pd.DataFrame) -> tuple[np.ndarray, float]:
-    """(`delays`, `spinning`) of the calls of all ranks together; those of none are no delay, and spinning all the
-    time."""
+    """(`delays`, `spinning`) of the calls that wait for other ranks; without such calls, no delay and a share of 1."""
     together = samples[(samples["kind"] != COMPUTE) & (samples.get("ranks", 0) != 1)]
     if together.empty:
         return np.zeros(1), 1.0
@@ -207,9 +205,9 @@ def _share(together: pd.DataFrame) -> float:
 
 
 def _quiet(own: pd.DataFrame) -> float:
-    """Seconds of a call on a quiet machine, of the calls of one case."""
+    """Seconds of a call on a quiet machine, from all calls of one case."""
     if own["kind"].iloc[0] != COMPUTE:
         return float(own["seconds"].quantile(QUIET_TOGETHER))
-    # A long call seldom has its processor for itself on a busy machine: then its CPU time is nearer.
+    # On a busy machine a long call seldom has its processor to itself; then its CPU time is the better estimate.
     low = own[["seconds", "cpu"]].quantile(QUIET)
     return float(low.min())

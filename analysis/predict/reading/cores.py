@@ -1,4 +1,4 @@
-"""How many cores the ranks of a run have together."""
+"""Counts the cores that the ranks of a run have together."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ LONGEST = 4096  # characters of a list
 
 
 def cores_of(environments: Iterable[Mapping[str, Any]]) -> int | None:
-    """The cores of ranks with these `environment`s, as traces state them; None where one does not say.
+    """The number of cores of ranks with these `environments` from traces; None if one does not say.
 
-    What one running kernel schedules (`boot`, else the node) is counted once: containers and network namespaces of one
-    machine are nodes of their own and share its cores. Ranks that are bound to different cores have all of them
-    together (`affinity`)."""
+    Cores count once per running operating system (`boot`, else the node), since containers and network namespaces of
+    one machine appear as nodes but share its cores. Ranks bound to different cores (`affinity`) have their union."""
     listed: dict[str, set[int]] = {}
     counted: dict[str, int] = {}
     for each in environments:
@@ -29,7 +28,7 @@ def cores_of(environments: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def _cores(affinity: str) -> set[int]:
-    """Those of a list such as `0-3,8`; none of a text that is no list, or too long to be believed."""
+    """The cores of a list such as `0-3,8`; none for a text that is not a list, or longer than LONGEST."""
     if len(affinity) > LONGEST:
         return set()
     pieces = [PIECE.fullmatch(piece) for piece in affinity.split(",")]

@@ -1,8 +1,8 @@
-"""What runs took per step, and which run a hash is of.
+"""Measured times per step of runs, and the hash of a run.
 
-Steps are those that a run began as such: it recorded their CPU time. What comes before the first and after the last of
-them is no step. None is left out as a warm-up, as by the study of scaling, whose times are of whole repeats. Step 0 has
-all that a repeat did before it began its first step, so that it is timed only where there is no other (`timed`).
+A step counts if the run recorded its CPU time; work before the first and after the last such step does not count. No
+step is dropped as a warm-up (the scaling study, which times whole repeats, does drop some). Step 0 includes the setup
+of a repeat, so it is timed only if there is no other step (`timed`).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from miniapps.untrusted import open_regular
 from miniapps.untrusted.prediction import method_hash
 
 PIECE = 2**22  # bytes hashed at once
-WAITING = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions that wait for other ranks
+WAITING = (COLLECTIVE, EXCHANGE, WAIT)  # kinds of regions in which a rank waits for other ranks
 POINTS = ("run", "repeat", "path", "app", "problem", "method", "alike", "size", "steps", "wall_s", "cpu_s", "waiting_s",
           "crowded", "rows", "head", "guarantee", "beside")  # fmt: skip
 REGIONS = ("run", "repeat", "name", "seconds")
@@ -37,12 +37,12 @@ REGIONS = ("run", "repeat", "name", "seconds")
 
 @dataclass(frozen=True)
 class Measured:
-    """`points`, a row per complete (run, repeat), columns POINTS, all times per step: `wall_s` of the rank that took
-    longest, `cpu_s` of the threads that run the application and `waiting_s` in collectives and exchanges, both means
-    over ranks (`cpu_s` NaN where it was not recorded); `crowded`: whether it had more ranks than cores; `rows` and
-    `head` of the ledger that the run was started with, -1 and "" without one; `alike`: what is equal where times follow
-    one law over rank counts. `regions`, a row per region, columns REGIONS: exclusive seconds per step, mean over ranks.
-    `notes` say which runs were left out, `refused` which cannot be measured, and where they are wrong."""
+    """`points`, a row per complete (run, repeat), columns POINTS, all times per step: `wall_s` of the slowest rank,
+    `cpu_s` of the threads that run the application and `waiting_s` in collectives and exchanges, both means over ranks
+    (`cpu_s` NaN if not recorded); `crowded`: whether the run had more ranks than cores; `rows` and `head` of the run's
+    ledger, -1 and "" without one; `alike`, `beside`: the conditions of the run except the layout, or except the
+    options that a guarantee sets. `regions`, a row per region, columns REGIONS: exclusive seconds per step, mean over
+    ranks. `notes` name the runs left out, `refused` the runs whose times cannot be used, and why."""
 
     points: pd.DataFrame
     regions: pd.DataFrame
@@ -51,7 +51,7 @@ class Measured:
 
 
 def measured(frames: Frames) -> Measured:
-    """What the complete runs of `frames` took per step."""
+    """The times per step of the complete runs of `frames`."""
     runs = grouped(frames.runs)
     points: list[tuple] = []
     regions: list[tuple] = []
@@ -59,11 +59,11 @@ def measured(frames: Frames) -> Measured:
     left_out = {
         "ended early": runs[~runs["complete"]],
         "had a fault injected": runs[runs["complete"] & runs["faulty"]],
-        "compare variants, and have no steps": runs[runs["complete"] & ~runs["faulty"] & samples(runs)],
+        "compared variants, without steps": runs[runs["complete"] & ~runs["faulty"] & samples(runs)],
     }
     for why, own in left_out.items():
         if len(own):
-            notes.append(f"{counted(len(own), 'run')} left out, since they {why}")
+            notes.append(f"{counted(len(own), 'run')} left out: {why}")
     runs["alike"] = conditions(runs, but=LAYOUT)
     runs["beside"] = conditions(runs, but=CHOSEN)
     good = runs[runs["complete"] & ~runs["faulty"] & ~samples(runs)]
@@ -86,7 +86,7 @@ def measured(frames: Frames) -> Measured:
 def hash_of_run(run: str | os.PathLike) -> str:
     """SHA-256, in hex, of the trace files in the directory `run`: name, length and bytes of each, sorted by name.
 
-    Raises TraceError where there are none, Refused and OSError where one cannot be read.
+    Raises TraceError if there are none, Refused or OSError for a file that cannot be read.
     """
     hasher = hashlib.sha256()
     files = trace_files(run)
@@ -101,7 +101,7 @@ def hash_of_run(run: str | os.PathLike) -> str:
 
 
 def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], list[tuple]]:
-    """Rows of POINTS and of REGIONS of the repeats `own` of one run."""
+    """(rows of POINTS, rows of REGIONS) for the repeats `own` of one run."""
     path = own["path"].iloc[0]
     begun = _steps(frames, run, path)
     spans: dict[int, list[float]] = {repeat: [] for repeat in begun}
@@ -120,7 +120,7 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
                 spans[repeat].append(int(events["end"][here].max() - events["start"][here].min()) / 1e9)
     if len(known) > 1:
         raise TraceError(
-            f"{path}: its ranks name different ledgers; the traces were changed: copy them again"
+            f"{path}: its ranks name different ledgers, so the traces were changed; copy them again"
         )
     ledger = attributes.get("ledger") or {"rows": -1, "head": ""}
     kinds = json.loads(own["regions"].iloc[0])
@@ -130,8 +130,8 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
         steps = begun.get(row.repeat, np.empty(0, int))
         if not len(steps) or not spans[row.repeat]:
             raise TraceError(
-                f"{path}: repeat {row.repeat} recorded no steps with times; repeat the run without --trace off, "
-                "with this version of the program"
+                f"{path}: repeat {row.repeat} recorded no steps with times; run it again without --trace off, with "
+                "this version of the program"
             )
         seconds = _regions(frames, run, row.repeat, steps, int(row.size))
         waiting = sum(s for name, s in seconds.items() if kinds.get(name, COMPUTE) in WAITING)
@@ -145,7 +145,7 @@ def _of_run(frames: Frames, run: str, own: pd.DataFrame) -> tuple[list[tuple], l
 
 
 def _steps(frames: Frames, run: str, path: str) -> dict[int, np.ndarray]:
-    """{repeat: the steps that began in it}, the same on all ranks."""
+    """{repeat: steps begun}, for repeats whose ranks began the same steps."""
     usage = frames.usage
     mine = usage[(usage["run"] == run) & (usage["name"] == CPU_TIME)]
     if bad := mine[~np.isfinite(mine["value"]) | (mine["value"] < 0)].to_dict("records"):
@@ -163,15 +163,14 @@ def _steps(frames: Frames, run: str, path: str) -> dict[int, np.ndarray]:
 
 
 def timed(steps: np.ndarray) -> np.ndarray:
-    """Those of the begun `steps` (n,) whose events lie between their beginning and their end. Step 0 has the events of
-    setting up, too, where an application begins one, as the solver does for its first residual: it is left out unless
-    it is the only one."""
+    """The steps to time among the begun `steps` (n,): all but step 0, or step 0 if it is the only one. An application
+    such as the solver begins a step 0 for its setup."""
     return steps[steps > 0] if (steps > 0).any() else steps
 
 
 def require_forward(trace: RankTrace, path: str) -> None:
-    """Raises TraceError where the clock of a rank ran backwards: an event ends before it starts, or before the event
-    that ended before it."""
+    """Raises TraceError if the clock of a rank ran backwards: an event ends before it starts, or before the previous
+    event."""
     events, rank = trace.tables["events"], trace.attributes["rank"]
     start, end = events["start"], events["end"]
     wrong = np.flatnonzero((end < start) | np.append(False, np.diff(end) < 0))
@@ -185,7 +184,7 @@ def require_forward(trace: RankTrace, path: str) -> None:
 
 
 def _cpu(frames: Frames, run: str, repeat: int, steps: np.ndarray) -> float:
-    """Seconds of the application's thread per step, mean over steps and ranks; NaN where they were not recorded."""
+    """CPU seconds of the application's thread per step, mean over steps and ranks; NaN if not recorded."""
     usage = frames.usage
     mine = usage[(usage["run"] == run) & (usage["repeat"] == repeat) & (usage["name"] == THREAD_TIME)]
     mine = mine[mine["step"].isin(steps)]

@@ -1,9 +1,8 @@
-"""A traced run as a program: segments of work between waits, each with the region that it is of, step after step.
+"""A traced run as a program: segments of work between waits, step after step.
 
-Ranks of one program do the same, with other numbers of blocks: a segment is known by the wait before it, the wait after
-it, its region, and whether it is of the first step, which has in it what is done once. All segments of one such *key*
-cost a + b w on a rank that has w of the work (`costs.segments`). Iterations need no term of their own: each
-has its own segments.
+All ranks run one program, on different numbers of blocks. The *key* of a segment is the wait before it, the wait after
+it, its region, and whether it belongs to the first step, which includes work done once. All segments of one key cost
+a + b w on a rank with w of the work (`costs.segments`). Iterations need no term: each has its own segments.
 """
 
 from __future__ import annotations
@@ -26,25 +25,24 @@ from miniapps.layout.owners import contiguous_owner
 from miniapps.trace import TraceError
 from miniapps.trace.schema import COMPUTE, CPU_TIME, THREAD_TIME
 
-ITERATIONS = "iterations"  # what the names of values end in that count them
-ROUNDS = 30  # of sharing out stolen time, which settles after a few
-# Wait before, wait after ("" at the ends), region, whether in the first step; of work inside a wait both are the wait.
+ITERATIONS = "iterations"  # suffix of the names of values that count iterations
+ROUNDS = 30  # of distributing stolen time, which converges after a few
+# Wait before, wait after ("" at the ends), region, whether in the first step. Work inside a wait has that wait as both.
 Key = tuple[str, str, str, bool]
 
 
 @dataclass(frozen=True)
 class Skeleton:
-    """One repeat of a run. `work`: of a step, the product of the options that say how large the problem is; `blocks`:
-    how many blocks of it there are, 0 where the run does not say.
+    """One repeat of a run. `work` of a step: the product of `sizes`, the options that set the size of the problem;
+    `blocks`: number of blocks, 0 if the run does not say.
 
     `waits`, a row per wait of all ranks: `name`, `kind`, `step`, `bytes` (mean over ranks), `own` (ns of the quickest
-    rank's communication). `order`: (row of `waits`, whether it posts, whether it ends) in an order in which these can
-    have happened. `segments`, a row per segment: `wait`, the row of `waits` before whose post, or, if `inside`, before
-    whose end it is done, -1 for what follows the last wait of a step; `step`, `key`, `ns` (mean over ranks, less what
-    others took of the processor), `bytes` (mean over ranks, those that events of computation state). `cpu_s`,
-    `wall_s`: of a step, the first the mean over ranks, NaN where it was not recorded; `repeats`: the same of every
-    repeat of the run; `iterations` {step: those of each of its solves}; `sizes`: those that `work` is the product
-    of, by option."""
+    rank's communication). `order`: (row of `waits`, whether it posts, whether it ends) in a possible order of events.
+    `segments`, a row per segment: `wait`, a row of `waits`: the segment is before its post or, if `inside`, before its
+    end, and -1 stands for the time after the last wait of a step; `step`, `key`, `ns` (mean over ranks, less the time
+    that other processes took), `bytes` (mean over ranks, from events of computation). `cpu_s` (mean over ranks, NaN if
+    not recorded) and `wall_s` of a step; `repeats`: both for every repeat of the run; `iterations` {step: iterations
+    of each of its solves}."""
 
     path: str
     attributes: Mapping[str, Any]
@@ -64,13 +62,13 @@ class Skeleton:
 
     @property
     def share(self) -> float:
-        """Of the work that a rank has."""
+        """The work of a rank."""
         return self.work / self.size
 
 
 def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
-    """The program of one repeat of the run `path`. Raises TraceError where the run recorded no steps or no times, where
-    its clocks are not to be trusted, or where its ranks do not go together."""
+    """The program of one repeat of the run `path`. Raises TraceError if the run recorded no steps or no times, if its
+    clocks are wrong, or if its ranks' waits do not match."""
     heads, begun, cpu, contributions = {}, None, [], 0
     every: dict[int, list[tuple[float, float]]] = {}
     iterations: dict[int, list[float]] = {}
@@ -81,10 +79,10 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         iterations |= _iterations(trace, repeat) if rank == 0 else {}
         _require_sound(trace, path)
         if not head["complete"]:
-            raise TraceError(f"{path}: rank {rank} did not reach its end; give a run that did")
+            raise TraceError(f"{path}: rank {rank} did not finish; give a complete run")
         if "regions" not in head:
             raise TraceError(
-                f"{path}: the trace does not say of what kind its regions are; record the run again"
+                f"{path}: the trace does not name the kinds of its regions; record the run again"
             )
         used, own = trace.tables["usage"], _used(trace, CPU_TIME, repeat)
         begun = own if begun is None else np.intersect1d(begun, own)
@@ -96,14 +94,14 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         contributions += max(stated, default=0)
     if begun is None or not len(begun):
         raise TraceError(
-            f"{path}: repeat {repeat} recorded no steps with times; repeat the run without --trace off, with this "
+            f"{path}: repeat {repeat} recorded no steps with times; run it again without --trace off, with this "
             "version of the program"
         )
     first = heads[0]
     events = timeline(path, repeat, steps=begun.tolist())
     if events.empty:
         raise TraceError(
-            f"{path}: repeat {repeat} recorded no events in its steps; repeat it without --trace off"
+            f"{path}: repeat {repeat} recorded no events in its steps; run it again without --trace off"
         )
     try:
         waited = waits(events, first["size"], partners(path))
@@ -123,7 +121,7 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
         first["size"],
         begun,
         work_of(first.get("config", {}), first.get("options", {})),
-        contributions if contributions > first["size"] else 0,  # one of each rank says nothing about blocks
+        contributions if contributions > first["size"] else 0,  # one per rank does not reveal blocks
         listed,
         order,
         mean.reset_index(),
@@ -140,12 +138,12 @@ def skeleton(path: str | os.PathLike, repeat: int = 0) -> Skeleton:
 
 
 def work_of(config: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]) -> float:
-    """The product of the options that say how large the problem is."""
+    """The product of the options that set the size of the problem."""
     return math.prod(sizes_of(config, options).values(), start=1.0)
 
 
 def sizes_of(config: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """{option: value} of those that say how large the problem is; of a list its sum."""
+    """{option: value} of the options that set the size of the problem; the sum for a list."""
     sizes = {}
     for key, stated in options.items():
         section, _, name = key.partition(".")
@@ -156,7 +154,7 @@ def sizes_of(config: Mapping[str, Any], options: Mapping[str, Mapping[str, Any]]
 
 
 def shares_of(blocks: int, size: int) -> np.ndarray:
-    """(size,) of the work that each rank has, by the blocks that it owns; equal where their number is not known."""
+    """(size,) share of the work of each rank, by the blocks that it owns; equal if their number is unknown."""
     if not blocks:
         return np.full(size, 1.0 / size)
     return np.bincount(contiguous_owner(blocks, size), minlength=size) / blocks
@@ -179,7 +177,7 @@ def _rows(trace, name: str, repeat: int) -> np.ndarray:
 
 
 def _iterations(trace, repeat: int) -> dict[int, list[float]]:
-    """{step: iterations that each of its solves took}, as one rank recorded them."""
+    """{step: iterations of each of its solves}, from the trace of one rank."""
     values = trace.tables["values"]
     named = [number for number, name in enumerate(trace.names) if name.endswith(ITERATIONS)]
     own = np.isin(values["name"], named) & (values["repeat"] == repeat) & np.isfinite(values["value"])
@@ -190,7 +188,7 @@ def _iterations(trace, repeat: int) -> dict[int, list[float]]:
 
 
 def _of_repeat(trace, repeat: int) -> tuple[float, float]:
-    """(CPU seconds, wall seconds) per step of one rank, NaN where they were not recorded."""
+    """(CPU seconds, wall seconds) per step of one rank, NaN if not recorded."""
     steps, threads = _used(trace, CPU_TIME, repeat), _rows(trace, THREAD_TIME, repeat)
     threads &= np.isin(trace.tables["usage"]["step"], steps)
     events = trace.tables["events"]
@@ -207,7 +205,7 @@ def _used(trace, name: str, repeat: int) -> np.ndarray:
 
 
 def _listed(waited: Waits) -> tuple[pd.DataFrame, list[tuple[int, bool, bool]]]:
-    """The waits, one row for all ranks; and the order, in rows of it."""
+    """(the waits, a row for all ranks; the order, with row numbers of the waits)."""
     table = waited.table
     if table.empty:
         return pd.DataFrame(columns=["name", "kind", "step", "bytes", "own"]), []
@@ -218,7 +216,7 @@ def _listed(waited: Waits) -> tuple[pd.DataFrame, list[tuple[int, bool, bool]]]:
             "name": by["name"].first().astype(str),
             "step": by["step"].first(),
             "bytes": by["bytes"].mean(),
-            # What is left of the quickest rank's communication: nobody was waited for.
+            # The quickest rank waited for nobody: its time is communication alone.
             "own": by["own"].min(),
         }
     )
@@ -242,7 +240,7 @@ def _segments(waited: Waits, listed: pd.DataFrame, first: int) -> pd.DataFrame:
         parts["key"] = list(zip(*key, strict=True))
         columns = ["rank", "wait", "inside", "step", "key", "name", "ns", "bytes"]
         pieces.append(parts.assign(rank=rank)[columns])
-        # The local part of a wait: packing, adding the rank's own blocks. On one rank nothing else is in it.
+        # The local part of a wait: packing, adding the rank's own blocks. On one rank it is the whole wait.
         if waited.size == 1:
             local = pd.DataFrame(
                 {
@@ -262,12 +260,12 @@ def _segments(waited: Waits, listed: pd.DataFrame, first: int) -> pd.DataFrame:
             pieces.append(local)
     whole = pd.concat(pieces, ignore_index=True)
     waiting = set(names)
-    # Of several ranks, time inside waits is communication, and predicted as such.
+    # On several ranks, time inside waits is communication, which the model predicts separately.
     return whole[~whole["name"].isin(waiting) | (whole["inside"] & (waited.size == 1))].drop(columns="name")
 
 
 def _with_bytes(parts: pd.DataFrame, waited: Waits, rank: int, times: pd.DataFrame) -> pd.DataFrame:
-    """`parts` with a column `bytes`: of the events of computation of a region that end in an interval of `times`."""
+    """`parts` with a column `bytes`: the bytes of a region's computation events that end in an interval of `times`."""
     events = waited.events.iloc[waited.of_rank(rank)]
     stated = events[(events["bytes"] > 0) & (events["kind"].astype(str) == COMPUTE)]
     at = np.searchsorted(times["begin"].to_numpy(), stated["end"].to_numpy(), side="left") - 1
@@ -277,8 +275,8 @@ def _with_bytes(parts: pd.DataFrame, waited: Waits, rank: int, times: pd.DataFra
 
 
 def _edges(waited: Waits, rank: int, own: pd.DataFrame) -> pd.DataFrame:
-    """The intervals of a rank between its waits, and those inside them: `begin`, `end`, `wait`, `inside`, `step`,
-    `before`, `after`. A step begins where its first event does."""
+    """The intervals of a rank between its waits and inside them: `begin`, `end`, `wait`, `inside`, `step`, `before`,
+    `after`. A step begins with its first event."""
     own = own.sort_values(["start", "end"], kind="stable")
     rows = []
     by_step = dict(iter(own.groupby("step")))
@@ -298,7 +296,7 @@ def _edges(waited: Waits, rank: int, own: pd.DataFrame) -> pd.DataFrame:
 
 
 def _spans(waited: Waits, rank: int) -> list[tuple[int, int, int]]:
-    """(step, begin, end) of the steps of a rank: what follows the last event of one belongs to it."""
+    """(step, begin, end) of the steps of a rank: a step lasts until the first event of the next one."""
     events = waited.events.iloc[waited.of_rank(rank)]
     by = events.groupby("step")
     first = by["start"].min().sort_index()
@@ -307,11 +305,11 @@ def _spans(waited: Waits, rank: int) -> list[tuple[int, int, int]]:
 
 
 def _stolen(waited: Waits, cpu: list[dict[int, float]]) -> dict[tuple[int, int], float]:
-    """{(rank, step): ns that others took of its processor}; 0 where the thread's clock was not recorded. Of several
-    ranks it is the least that can have been: while they wait they use the processor, too.
+    """{(rank, step): ns that other processes took of its processor}; 0 if the thread's CPU time was not recorded. On
+    several ranks it is a lower bound, since ranks also use the processor while they wait.
 
-    What a step does before its first event is in its CPU time and in the span of the step before. So CPU time beyond a
-    step's own span was spent at the end of that one."""
+    Work of a step before its first event is in its CPU time, but in the span of the previous step. So CPU time beyond a
+    step's span belongs to the end of the previous step's span."""
     taken = {}
     for rank in range(waited.size):
         ahead = 0.0
@@ -322,8 +320,8 @@ def _stolen(waited: Waits, cpu: list[dict[int, float]]) -> dict[tuple[int, int],
 
 
 def _without(segments: pd.DataFrame, stolen: Mapping[tuple[int, int], float]) -> np.ndarray:
-    """The ns of `segments` less the time that others took: in each step it is taken from the segments that took longer
-    than their key usually does, by as much as they did; what is left of it, from all in proportion."""
+    """The ns of `segments` less the `stolen` time of their step. It comes first from segments that took longer than
+    usual for their key, in proportion to their excess; the rest from all segments, in proportion to their time."""
     ns = segments["ns"].to_numpy(float)
     step, names = pd.factorize(pd.MultiIndex.from_frame(segments[["rank", "step"]]))
     taken = np.array([stolen.get((int(r), int(s)), 0.0) for r, s in names])
@@ -346,5 +344,5 @@ def _without(segments: pd.DataFrame, stolen: Mapping[tuple[int, int], float]) ->
 
 
 def label(run: Skeleton) -> str:
-    """A run in words."""
+    """The name of a run and its number of ranks."""
     return f"{os.path.basename(os.path.normpath(run.path))} ({run.size} rank{'s' * (run.size > 1)})"

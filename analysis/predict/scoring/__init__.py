@@ -1,1 +1,1 @@
-"""Predictions of a ledger beside what runs took."""
+"""Compares the predictions of a ledger with the times of runs."""

@@ -1,4 +1,4 @@
-"""Three simple predictions, beside which a better one has to stand: 1/p, mean replay, and the form of Extra-P."""
+"""Three simple predictions as baselines: 1/p, mean replay, and the form of Extra-P."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Mapping
 import numpy as np
 
 NAMES = ("1/p", "mean replay", "Extra-P")
-# Rank counts from which two coefficients can be chosen by leaving one out; Extra-P itself asks for 5.
+# Rank counts needed to fit two coefficients with one left out; Extra-P itself requires 5.
 FEWEST = 3
-LEAST_SHARE = 0.0005  # share of a prediction below which a term does not count
-# Exponents (i, j) of p^i log2(p)^j that Extra-P tries by default (its version 4), those of i also below zero, as it
-# does for strong scaling.
+LEAST_SHARE = 0.0005  # largest share of a term in a prediction that still rejects the term
+# Exponents (i, j) of p^i log2(p)^j that version 4 of Extra-P tries by default; POWERS also negated, as Extra-P does for
+# strong scaling.
 LOGARITHMIC = (
     (0, 1), (0, 2), (1 / 4, 1), (1 / 3, 1), (1 / 4, 2), (1 / 3, 2), (1 / 2, 1), (1 / 2, 2), (2 / 3, 1), (3 / 4, 1),
     (2 / 3, 2), (3 / 4, 2), (1, 1), (1, 2), (5 / 4, 1), (4 / 3, 1), (3 / 2, 1), (3 / 2, 2), (2, 1), (2, 2), (5 / 2, 1),
@@ -22,24 +22,24 @@ POWERS = (1 / 4, 1 / 3, 1 / 2, 2 / 3, 3 / 4, 4 / 5, 1, 5 / 4, 4 / 3, 3 / 2, 5 / 
 
 
 def inverse(seconds: float, ranks: int, target: int) -> float:
-    """1/p: the time per step on `ranks` ranks, scaled as if all of it were shared."""
+    """1/p: the time per step on `ranks` ranks, scaled as if ranks shared all work."""
     return seconds * ranks / target
 
 
 def mean_replay(seconds: float, waiting: float, ranks: int, target: int) -> float:
-    """The mean step replayed: what is not spent in collectives and exchanges is shared among the ranks, and these take
-    the `waiting` seconds per step that they took on `ranks` ranks."""
+    """The mean step, replayed: collectives and exchanges take `waiting` seconds per step as on `ranks` ranks; the ranks
+    share the rest."""
     return (seconds - waiting) * ranks / target + waiting
 
 
 def extra_p(measured: Mapping[int, float], target: int) -> float:
     """c + a p^i log2(p)^j, as Extra-P fits it to {ranks: seconds per step}, on `target` ranks; NaN for fewer than
-    FEWEST rank counts, or where the law is not above zero there.
+    FEWEST rank counts, or if the law is not positive there.
 
-    The one term that predicts best what is left out, one rank count after the other, by the mean of 2 |m - t| / (m + t)
-    (SMAPE), or a constant, if none is better (Calotoiu et al., Using automated performance modeling to find scalability
-    bugs in complex codes, SC 2013). As there, logarithms are not tried where one rank was measured, since below zero
-    exponents they have no value.
+    Leave-one-out cross-validation over rank counts selects the term with the smallest mean of 2 |m - t| / (m + t)
+    (SMAPE), or a constant if no term is better (Calotoiu et al., Using automated performance modeling to find
+    scalability bugs in complex codes, SC 2013). Like Extra-P, it tries no logarithms if one rank was measured: log2(1)
+    is 0.
     """
     p = np.array(sorted(measured), float)
     t = np.array([measured[int(each)] for each in p])
@@ -58,7 +58,7 @@ def extra_p(measured: Mapping[int, float], target: int) -> float:
 
 
 def _line(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
-    """(c, a) of the least squares through c + a x."""
+    """(c, a) of the least-squares line c + a x."""
     if np.ptp(x) == 0:
         return float(y.mean()), 0.0
     a, c = np.polyfit(x, y, 1)

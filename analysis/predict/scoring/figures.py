@@ -1,4 +1,4 @@
-"""The figures of predictions: a Score in, SVG out. Every run is a point."""
+"""The figures of a score: measured over predicted times, and errors beside floors."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from analysis.predict.scoring.baselines import NAMES
 from analysis.predict.scoring.score import COLUMN, Score
 from analysis.predict.scoring.tables import method_words, names
 
-DRAWN = 24  # targets of a figure
+DRAWN = 24  # most targets in a figure
 SERIES = 7  # colours and markers
-LETTERS = 62  # of a label above a row
+LETTERS = 62  # most characters of a label above a row
 
 
 def measured_figures(score: Score) -> list[Figure]:
@@ -27,9 +27,8 @@ def measured_figures(score: Score) -> list[Figure]:
     looks = series_of(targets)
     place = {name: i % SERIES for i, name in enumerate(dict.fromkeys(looks.values()))}
     caption = (
-        "Every run is a point; the bar is the 80 % interval that was predicted for its target, at the median of what "
-        "was measured: four of five bars are to cross the dotted line of equal times. Above it a step took longer than "
-        "predicted."
+        "Every run is a point. The bar is the predicted 80 % interval of its target, at the median measured time. Four "
+        "of five bars should cross the dotted line of equal times; above the line, a step took longer than predicted."
     )
 
     def plot(axes) -> None:
@@ -61,8 +60,8 @@ def measured_figures(score: Score) -> list[Figure]:
 
 
 def series_of(targets: pd.DataFrame) -> dict[tuple[str, str], str]:
-    """{(app, method): its name}: the app, with the guarantee where it has several methods, and with the hash of the
-    method where that does not tell them apart."""
+    """{(app, method): its name}: the app, with the guarantee if the app has several methods, and with the hash of the
+    method if several methods have that guarantee."""
     known = targets[["app", "method", "guarantee"]].drop_duplicates(["app", "method"])
     return {
         (str(app), each.method): ", ".join([str(app), *method_words(each, own)])
@@ -72,7 +71,7 @@ def series_of(targets: pd.DataFrame) -> dict[tuple[str, str], str]:
 
 
 def error_figures(score: Score) -> list[Figure]:
-    """The error of each target by each method, beside its floor."""
+    """The error of each target by the prediction and each baseline, beside its floor."""
     targets = score.targets.sort_values(["error", "row"], ascending=[False, True])
     if not len(targets):
         return []
@@ -82,8 +81,8 @@ def error_figures(score: Score) -> list[Figure]:
     methods = ("prediction", *NAMES)
     columns = ("error", *(column.replace("_s", "_error") for column in COLUMN.values()))
     caption = (
-        "Error of each target, the largest first: of the prediction and of three simple ones. The grey bar is the "
-        f"floor, how far runs of this configuration lie apart: an error inside it cannot be told from noise.{more}"
+        "Error of each target, the largest first, by the prediction and by three simple ones. The grey bar is the "
+        f"floor, the spread between runs of one configuration: an error inside it may be noise.{more}"
     )
 
     def plot(axes) -> None:

@@ -1,4 +1,4 @@
-"""Predicted prices of guarantees against those of the runs that came after them (`analysis.predict.choices.prices`)."""
+"""Compares predicted prices of guarantees (`analysis.predict.choices.prices`) with measured ones."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pandas as pd
 
 from kernels.guarantees import LEVELS
 
-MOST_RUNS = 30  # of a guarantee, whose ratios a floor is taken from
+MOST_RUNS = 30  # most runs of a guarantee that enter a floor
 SCORED = ("row", "weakest_row", "kind", "app", "problem", "ranks", "mesh", "guarantee", "weakest", "predicted",
           "measured", "ratio", "error", "floor")  # fmt: skip
 ERRORS = ("kind", "guarantee", "targets", "error", "floor", "verdict")
 
 
 def scored(targets: pd.DataFrame, samples: pd.DataFrame, beside: Mapping[int, str]) -> pd.DataFrame:
-    """The prices of guarantees whose predictions have runs, columns SCORED: `targets` of a score with their `samples`,
-    those together whose rows are equal `beside` their guarantee. The price is compared with that of the medians of the
-    runs: `ratio` is measured over predicted; `floor`: how far two such prices lie apart, each of one run under both.
+    """Scores the prices of guarantees whose predictions have runs; columns SCORED.
 
-    Where several rows predict the weakest guarantee, the first of them counts."""
+    `targets` and `samples` are those of a score. Targets form one group if `beside` {row: conditions except the
+    guarantee} is equal. The measured price is the ratio of the medians of the runs, `ratio` is measured over predicted.
+    `floor`: the spread between two measured prices, each from one run under both guarantees. If several rows predict
+    the weakest guarantee, the first counts."""
     rows: list[tuple[Any, ...]] = []
     known = targets.assign(beside=targets["row"].map(beside), level=targets["guarantee"].map(LEVELS.index))
     by = ["kind", "app", "problem", "beside", "ranks", "clock"]
@@ -42,8 +43,8 @@ def scored(targets: pd.DataFrame, samples: pd.DataFrame, beside: Mapping[int, st
 
 
 def floor_of_ratios(seconds: np.ndarray, base: np.ndarray) -> float:
-    """How far two ratios lie apart, each of one of `seconds` to one of `base`, without a run in common:
-    exp(median |ln(ratio / other ratio)|) - 1; NaN where one of them has fewer than two runs."""
+    """The spread between two ratios of one of `seconds` to one of `base`, without a common run:
+    exp(median |ln(ratio / other ratio)|) - 1; NaN if either has fewer than two runs."""
     first, second = (np.log(np.asarray(each, float)[:MOST_RUNS]) for each in (seconds, base))
     if min(len(first), len(second)) < 2:
         return math.nan

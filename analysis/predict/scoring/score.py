@@ -1,8 +1,8 @@
-"""Predictions of a ledger against the runs that came after them.
+"""Scores the predictions of a ledger by later runs.
 
-A run counts for a row of the ledger if it has the row's app, problem, method and ranks, and if it proves that the row
-was there before it: its trace has the number of rows and the last hash of the ledger that it was started with, and the
-row is among these. Of several such rows of one clock the last one counts.
+A run counts for a row of the ledger if it has the row's app, problem, method and ranks, and proves that the row is
+older than the run. The proof: the trace records the number of rows and the last hash of the ledger at the start of the
+run, and the row is among these rows. Of several such rows for one clock, the last one counts.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from analysis.verdict import counted
 from miniapps.untrusted.ledger import START, Ledger, Row
 from miniapps.untrusted.prediction import PERCENTS, Prediction
 
-FLOOR_MOST = 0.10  # above which an error means nothing
+FLOOR_MOST = 0.10  # above this floor, an error means nothing
 PASSED, NOT_PASSED, SCORED, NOT_TESTABLE = "passed", "not passed", "scored", "not testable"
 COLUMN = dict(zip(baselines.NAMES, ("inverse_s", "replay_s", "extrap_s"), strict=True))
 SUMMARY = ("kind", "verdict", "targets", "runs", "took", "error", "floor", "inside", "coverage", "coverage_low",
@@ -38,14 +38,14 @@ REGIONS = ("row", "name", "predicted_s", "measured_s", "ratio")
 
 @dataclass(frozen=True)
 class Score:
-    """`samples`: a row per (run, repeat) that was predicted; `targets`: one per row of the ledger that has any;
-    `regions`: predicted and measured medians of each region; columns SAMPLES, TARGETS, REGIONS. Errors are
+    """`samples`: a row per predicted (run, repeat); `targets`: a row per ledger row with samples; `regions`: predicted
+    and measured medians of each region; columns SAMPLES, TARGETS, REGIONS. Errors are
     exp(mean |ln(measured / predicted)|) - 1.
 
-    `summary`: a row per kind of targets, columns SUMMARY: wall clock and CPU time apart, and runs of more ranks than
-    cores apart from others. `verdict`: that of all kinds, the worst. `refused`: sentences on runs that do not prove
-    that their prediction was there first, `unmeasured` on runs whose times cannot be used; `notes` limit the score.
-    """
+    `summary`: a row per kind of targets, columns SUMMARY; wall clock and CPU time are separate kinds, as are runs with
+    more ranks than cores. `prices`, `price_errors`: scored prices of guarantees. Sentences: `refused` on runs without
+    proof that their prediction is older, `unmeasured` on runs whose times cannot be used, `notes` on the limits of the
+    score."""
 
     samples: pd.DataFrame
     targets: pd.DataFrame
@@ -59,7 +59,7 @@ class Score:
 
     @property
     def verdict(self) -> str:
-        """The worst of `summary`; SCORED without `within`, NOT_TESTABLE where nothing was scored."""
+        """The worst verdict in `summary`; NOT_TESTABLE if nothing was scored."""
         return next(
             (word for word in (NOT_TESTABLE, NOT_PASSED, PASSED) if word in set(self.summary["verdict"])),
             SCORED if len(self.summary) else NOT_TESTABLE,
@@ -67,8 +67,8 @@ class Score:
 
 
 def score(frames: Frames, ledger: Ledger, within: float | None = None) -> Score:
-    """The score of the predictions in `ledger` by the runs of `frames`; with `within` a verdict on whether the error is
-    at most that."""
+    """Scores the predictions in `ledger` by the runs of `frames`; the verdict is whether the error is at most `within`,
+    or SCORED without `within`."""
     known = measured(frames)
     sources = _sources(known.points, ledger)
     pairs, refused, notes = _matched(known.points, ledger, sources)
@@ -91,13 +91,12 @@ def score(frames: Frames, ledger: Ledger, within: float | None = None) -> Score:
 
 
 def crps(prediction: Prediction, seconds: float) -> float:
-    """The continuous ranked probability score of a measured time, in seconds: 0 is best, and of a prediction without
-    spread it is |measured - predicted|.
+    """The continuous ranked probability score of a measured time, in seconds. 0 is best; without spread, the score is
+    |measured - predicted|.
 
-    Twice the integral over t of the quantile score (1{y <= q_t} - t) (q_t - y) (Gneiting & Ranjan, Comparing density
-    forecasts using threshold- and quantile-weighted scoring rules, J. Business & Economic Statistics 29, 2011), by the
-    trapezoidal rule over the levels of PERCENTS; beyond the first and the last of them the quantiles are taken to be
-    these.
+    It is twice the integral over t of the quantile score (1{y <= q_t} - t) (q_t - y) (Gneiting & Ranjan, Comparing
+    density forecasts using threshold- and quantile-weighted scoring rules, J. Business & Economic Statistics 29, 2011),
+    by the trapezoidal rule over the levels of PERCENTS. The first and the last quantile also stand for those beyond.
     """
     levels = np.array([0, *PERCENTS, 100]) / 100
     q = np.array([prediction.quantiles[0], *prediction.quantiles, prediction.quantiles[-1]])
@@ -116,13 +115,13 @@ def error_of(ratios: Sequence[float] | np.ndarray) -> float:
 
 
 def floor_of(seconds: Sequence[float] | np.ndarray) -> float:
-    """How far two runs of one configuration lie apart: exp(median |ln(a / b)|) - 1 over all pairs; NaN for one run."""
+    """The spread between runs of one configuration: exp(median |ln(a / b)|) - 1 over all pairs; NaN for one run."""
     pairs = [abs(math.log(a / b)) for a, b in combinations(seconds, 2)]
     return float(np.expm1(np.median(pairs))) if pairs else math.nan
 
 
 def _sources(points: pd.DataFrame, ledger: Ledger) -> dict[str, str]:
-    """{run: its hash} of those that some prediction was made from."""
+    """{run: its hash} for the runs that a prediction of the ledger is based on."""
     wanted = {
         each for row in ledger.rows for each in (*row.prediction.traces, row.prediction.calibration) if each
     }
@@ -135,7 +134,7 @@ def _sources(points: pd.DataFrame, ledger: Ledger) -> dict[str, str]:
 def _matched(
     points: pd.DataFrame, ledger: Ledger, sources: dict[str, str]
 ) -> tuple[dict[str, list[Row]], list[str], list[str]]:
-    """({run: the rows that predict it, one of each clock}, sentences on runs that are refused, notes)."""
+    """({run: the rows that predict it, one per clock}, sentences on refused runs, notes)."""
     by_target: dict[tuple, list[Row]] = {}
     for row in ledger.rows:
         by_target.setdefault(row.prediction.target, []).append(row)
@@ -150,24 +149,24 @@ def _matched(
             pairs[one.run] = list({row.prediction.clock: row for row in before}.values())
             several += len(before) > len(pairs[one.run])
         elif one.run in sources:
-            continue  # what predictions were made from need none
+            continue  # sources of predictions need no prediction
         elif rows and one.rows < 0:
             refused.append(
-                f"{one.path}: was started without --ledger, so that nothing proves that line {rows[0].number} of "
-                f"{ledger.path} was there before it; start runs with --ledger {ledger.path}"
+                f"{one.path}: started without --ledger, so nothing proves that line {rows[0].number} of {ledger.path} "
+                f"is older than the run; start runs with --ledger {ledger.path}"
             )
         elif rows:
             refused.append(
-                f"{one.path}: line {rows[0].number} of {ledger.path} is younger than this run, which was started when "
-                f"the ledger had {one.rows} rows; predict first, then run"
+                f"{one.path}: line {rows[0].number} of {ledger.path} is younger than this run, which started when the "
+                f"ledger had {one.rows} rows; predict first, then run"
             )
         else:
             refused.append(
                 f"{one.path}: no row of {ledger.path} predicts it ({one.app}, problem {one.problem}, method "
-                f"{one.method}, {one.size} ranks); leave this run out, or give the ledger that does"
+                f"{one.method}, {one.size} ranks); leave this run out, or give the ledger with its prediction"
             )
     notes = (
-        [f"{several} runs were predicted several times before they ran; the last prediction counts"]
+        [f"{counted(several, 'run')} with several earlier predictions; the last prediction counts"]
         if several
         else []
     )
@@ -175,23 +174,23 @@ def _matched(
 
 
 def _changed(one: Any, ledger: Ledger) -> str:
-    """Why `ledger` is not the one that a run was started with, grown since; empty where it is."""
+    """Why `ledger` does not continue the ledger at the start of a run; empty if it does."""
     if one.rows > len(ledger.rows):
         return (
-            f"was started with a ledger of {one.rows} rows, and {ledger.path} has {len(ledger.rows)}: rows were "
-            "removed, or it is another ledger"
+            f"started with a ledger of {one.rows} rows, and {ledger.path} has {len(ledger.rows)}: rows were removed, "
+            "or it is another ledger"
         )
     head = ledger.rows[one.rows - 1].hash if one.rows else START
     if head != one.head:
         place = f"line {one.rows} of {ledger.path}" if one.rows else f"the empty beginning of {ledger.path}"
-        return f"{place} has not the hash that the run recorded: rows were changed, or it is another ledger"
+        return f"{place} does not have the hash that the run recorded: rows were changed, or it is another ledger"
     return ""
 
 
 def _samples(
     pairs: dict[str, list[Row]], points: pd.DataFrame, sources: dict[str, str]
 ) -> tuple[pd.DataFrame, list[str]]:
-    """The rows of `Score.samples`, and notes on runs without the times that were predicted."""
+    """The rows of `Score.samples`, and notes on runs that did not record the predicted time."""
     rows, notes = [], []
     predicted = points[points["run"].isin(pairs)]
     for one, row in ((own, row) for own in predicted.itertuples(index=False) for row in pairs[own.run]):
@@ -199,7 +198,9 @@ def _samples(
         seconds = float(getattr(one, _column(prediction)))
         if not seconds > 0:
             which = label((one.run, one.repeat))
-            notes.append(f"{which}: recorded no CPU time of its threads, which line {row.number} predicts")
+            notes.append(
+                f"{which}: line {row.number} predicts CPU time, and the run recorded none of its threads"
+            )
             continue
         low, high = prediction.interval
         rows.append(
@@ -213,8 +214,8 @@ def _samples(
 def _simple(
     prediction: Prediction, alike: str, points: pd.DataFrame, sources: dict[str, str], predicted: set[str]
 ) -> tuple[float, float, float]:
-    """What the baselines predict in place of `prediction`: the first two from the runs that it was made from, on the
-    fewest ranks, the third from runs on all other rank counts, of what is `alike`."""
+    """The three baselines for the target of `prediction`: the first two from the source runs on the fewest ranks, the
+    third from `alike` runs on all other rank counts."""
     column = _column(prediction)
     mine = [run for run, each in sources.items() if each in prediction.traces]
     same = points[(points["app"] == prediction.app) & (points["problem"] == prediction.problem)]
@@ -259,10 +260,10 @@ def _kind(prediction: Prediction, crowded: bool) -> str:
 
 
 def _summary(kind: str, samples: pd.DataFrame, targets: pd.DataFrame, within: float | None) -> dict[str, Any]:
-    """A row of SUMMARY: `error` and `floor` (of the targets' logarithms the mean: every target counts the same),
-    `inside` runs within their 80 % interval, `coverage` with its 95 % interval `coverage_low`, `coverage_high`
-    (Wilson), `took`: measured over predicted time, `crps` over the measured time, `better`: targets where the
-    prediction has a smaller error than all `compared` baselines."""
+    """A row of SUMMARY: `error` and `floor` (geometric means: every target counts the same), `inside`: runs within
+    their 80 % interval, `coverage` with its 95 % interval `coverage_low`, `coverage_high` (Wilson), `took`: measured
+    over predicted time, `crps` over the measured time, `compared`: targets with a baseline, `better`: those for which
+    the prediction has the smallest error."""
     from scipy.stats import binomtest
 
     error, floor = _mean_of(targets["error"]), _mean_of(targets["floor"].dropna())
@@ -282,7 +283,7 @@ def _summary(kind: str, samples: pd.DataFrame, targets: pd.DataFrame, within: fl
 
 
 def _price_errors(priced: pd.DataFrame) -> pd.DataFrame:
-    """The errors of the prices of each guarantee beside their floors, columns ERRORS."""
+    """The errors of each guarantee's prices, beside their floors; columns ERRORS."""
     rows = []
     for (kind, guarantee), own in priced.groupby(["kind", "guarantee"], sort=False):
         floor = _mean_of(own["floor"].dropna())
@@ -292,14 +293,13 @@ def _price_errors(priced: pd.DataFrame) -> pd.DataFrame:
 
 
 def _mean_of(errors: pd.Series) -> float:
-    """The error whose logarithm is the mean of those of `errors`; NaN without any."""
+    """The geometric mean of `errors`, as exp(mean ln(1 + error)) - 1; NaN without errors."""
     return float(np.expm1(np.log1p(errors).mean())) if len(errors) else math.nan
 
 
 def methods(targets: pd.DataFrame) -> pd.DataFrame:
-    """The prediction beside the baselines, by `kind` of targets: `method`, over how many `targets`, its `error` there,
-    that of the prediction over the same ones (`prediction_error`), and for how many of them the prediction is `better`.
-    """
+    """The prediction beside the baselines, a row per `kind` of targets and `method`: number of `targets`, `error`, the
+    prediction's error over the same targets (`prediction_error`), and for how many of them it is `better`."""
     rows = []
     for kind, same in targets.groupby("kind"):
         whole = _mean_of(same["error"])
@@ -319,7 +319,7 @@ def _regions(samples: pd.DataFrame, measured_regions: pd.DataFrame, ledger: Ledg
     for number in samples["row"].unique():
         prediction = ledger.rows[number - 1].prediction
         if prediction.clock != "wall":
-            continue  # traces have the time of regions by the wall clock alone
+            continue  # traces time regions by the wall clock only
         for name, predicted in prediction.regions.items():
             took = float(medians.get((number, name), math.nan))
             ratio = took / predicted if predicted > 0 else math.nan
@@ -328,20 +328,20 @@ def _regions(samples: pd.DataFrame, measured_regions: pd.DataFrame, ledger: Ledg
 
 
 def _limits(targets: pd.DataFrame, summary: pd.DataFrame) -> list[str]:
-    """Sentences on what the score cannot say."""
+    """Sentences on the limits of the score."""
     notes = []
     if alone := int((targets["runs"] < 2).sum()):
         notes.append(
-            f"{alone} of {counted(len(targets), 'target')} ran once, and no floor is known without repeats; repeat them"
+            f"{alone} of {counted(len(targets), 'target')} ran once, and a floor needs repeats; repeat them"
         )
     if one := int(((targets["runs"] > 1) & (targets["launches"] < 2)).sum()):
         notes.append(
-            f"floors of {counted(one, 'target')} are of repeats of one launch: launches may lie further apart; launch "
+            f"floors of {counted(one, 'target')} are from repeats of one launch, and launches may differ more; launch "
             "them again"
         )
     for own in summary[summary["verdict"] == NOT_TESTABLE].itertuples(index=False):
-        what = f"is {own.floor:.1%}, above {FLOOR_MOST:.0%}" if own.floor == own.floor else "is not known"
+        what = f"is {own.floor:.1%}, above {FLOOR_MOST:.0%}" if own.floor == own.floor else "is unknown"
         notes.append(
-            f"{own.kind}: the floor, how far runs of one configuration lie apart, {what}: no error can be told from it"
+            f"{own.kind}: the floor, the spread between runs of one configuration, {what}: no error can be judged"
         )
     return notes

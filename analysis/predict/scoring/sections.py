@@ -12,20 +12,20 @@ TITLE = "Predicted and measured times"
 
 
 def predict_sections(overview: Overview) -> list[Section]:
-    """Predictions of the ledger beside measured times; nothing without a ledger."""
+    """The section that compares the ledger's predictions with measured times; none without a ledger."""
     if overview.ledger is None or overview.score is None:
         return []
     score, ledger = overview.score, overview.ledger
     begin = " ".join(f"{text[:1].upper()}{text[1:]}." for text in sentences(score))
     intro = (
-        f"{begin} Only runs count that prove, by a hash in their trace, that their prediction "
-        "was there before them. The error is exp(mean |ln(measured / predicted)|) - 1, of the predicted median; the "
-        "floor is how far runs of one configuration lie apart: where it is above 10 %, an error says nothing. The CRPS "
-        "compares the whole predicted distribution with the measured time."
+        f"{begin} A run counts only if a hash in its trace proves that its prediction is older. The error is "
+        "exp(mean |ln(measured / predicted)|) - 1, of the predicted median. The floor is the spread between runs of "
+        "one configuration: above 10 %, an error says nothing. The CRPS compares the whole predicted distribution with "
+        "the measured time."
     )
     if len(score.prices):
         intro += (
-            " The price of a guarantee is how many times as long a step takes under it as under the weakest one that "
+            " The price of a guarantee is the time of a step under it, over the time under the weakest guarantee that "
             "was predicted and run."
         )
     notes = [f"{note[:1].upper()}{note[1:]}." for note in score.notes]

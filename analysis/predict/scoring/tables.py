@@ -15,8 +15,8 @@ from miniapps.untrusted.ledger import Ledger
 
 HASH_SHOWN = 12  # characters
 ROWS_SHOWN = 200  # of a ledger
-MISSED = 1.0  # an error from which a percentage says less than a factor
-USUAL = "wall clock"  # the kind of targets that goes without saying
+MISSED = 1.0  # above this error, a factor says more than a percentage
+USUAL = "wall clock"  # the kind of targets that a sentence does not name
 
 
 def sentences(score: Score) -> list[str]:
@@ -30,7 +30,7 @@ def _sentence(own, several: bool) -> str:
     floor = "of unknown floor" if math.isnan(own.floor) else f"over a floor of {own.floor:.1%}"
     verdict = own.verdict
     if own.within == own.within and verdict != NOT_TESTABLE:
-        verdict += f" (at most {own.within:.1%} asked for)"
+        verdict += f" (limit {own.within:.1%})"
     kind = f"{own.kind}, " if several or own.kind != USUAL else ""
     error = f"{own.error:.1%} geometric mean error"
     if own.error > MISSED:
@@ -45,7 +45,7 @@ def _sentence(own, several: bool) -> str:
 
 
 def price_sentences(score: Score) -> list[str]:
-    """How well the price of each guarantee was predicted."""
+    """The error of the predicted price of each guarantee, a sentence each."""
     return [
         f"price of {e.guarantee}, {e.kind}: {e.verdict}, {e.error:.1%} error "
         + ("of unknown floor" if math.isnan(e.floor) else f"over a floor of {e.floor:.1%}")
@@ -55,7 +55,7 @@ def price_sentences(score: Score) -> list[str]:
 
 
 def all_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
-    """Every table, in the order in which they are read."""
+    """Every table, in reading order."""
     return [
         *summary_tables(score), *target_tables(score), *price_tables(score), *method_tables(score),
         *region_tables(score),
@@ -64,7 +64,7 @@ def all_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
 
 
 def exported(score: Score, ledger: Ledger) -> dict[str, pd.DataFrame]:
-    """The frames that are written as CSV, by name."""
+    """The frames for CSV files, by name."""
     return {
         "summary": score.summary,
         "targets": score.targets,
@@ -78,7 +78,7 @@ def exported(score: Score, ledger: Ledger) -> dict[str, pd.DataFrame]:
 
 
 def names(targets: pd.DataFrame) -> dict[int, str]:
-    """{row: its target}, with problem and method where apps and ranks do not distinguish it."""
+    """{row: name of its target}: app and ranks, with problem, method or line where names would be equal."""
     base = [
         f"{t.app}, {counted(t.ranks, 'rank')}"
         + f" ({t.mesh})" * bool(t.mesh)
@@ -98,8 +98,8 @@ def names(targets: pd.DataFrame) -> dict[int, str]:
 
 
 def method_words(target: Any, beside: pd.DataFrame) -> list[str]:
-    """What tells the method of a target from those of the targets `beside` it, itself among them: its guarantee, and
-    the hash of the method where others have that guarantee, too. Nothing where there is one method."""
+    """The words that distinguish a target's method among the targets `beside`, which include it: its guarantee, and the
+    method's hash if others have that guarantee, too. Empty for a single method."""
     methods = beside[["method", "guarantee"]].drop_duplicates("method")
     if len(methods) < 2:
         return []
@@ -108,7 +108,7 @@ def method_words(target: Any, beside: pd.DataFrame) -> list[str]:
     return words + ([f"method {target.method[:6]}"] if alike > 1 or not words else [])
 
 
-# Of what a target is called, and its row.
+# Columns from the name of a target and its row.
 TARGET = (
     Shown("line", lambda name, row: row.row, number=True),
     Shown("target", lambda name, row: name),
@@ -139,7 +139,7 @@ PRICE_ERRORS = (
     Shown("floor", lambda row: _percent(row.floor, FLOOR_MOST), number=True),
     Shown("verdict", lambda row: row.verdict),
 )
-# Of what a target is called, and the row of its price.
+# Columns from the name of a target and the row of its price.
 PRICES = (
     Shown("guarantee", lambda name, row: row.guarantee),
     Shown("against", lambda name, row: row.weakest),
@@ -152,7 +152,7 @@ PRICES = (
 
 
 def price_tables(score: Score) -> list[tuple[str, Table]]:
-    """What guarantees cost, predicted and measured, each beside how far two such prices lie apart."""
+    """Predicted and measured prices of guarantees, beside their floors."""
     known = names(score.targets)
     rows = [(known[row.row], row) for row in score.prices.itertuples(index=False)]
     if not rows:
@@ -202,7 +202,7 @@ def summary_tables(score: Score) -> list[tuple[str, Table]]:
     return [("Score", lines_of(score.summary, SUMMARY))] if len(score.summary) else []
 
 
-# Of what a target is called, and the row of its region.
+# Columns from the name of a target and the row of its region.
 REGION = (
     Shown("target", lambda name, row: name),
     Shown("region", lambda name, row: row.name),
@@ -213,7 +213,7 @@ REGION = (
 
 
 def region_tables(score: Score) -> list[tuple[str, Table]]:
-    """The regions of each target whose prediction differs most from the measured time, in seconds."""
+    """The five regions of each target whose predicted and measured seconds differ most."""
     known = names(score.targets)
     off = score.regions[score.regions["measured_s"].notna()]
     off = off.assign(apart=(off["measured_s"] - off["predicted_s"]).abs())
@@ -226,7 +226,7 @@ def region_tables(score: Score) -> list[tuple[str, Table]]:
 
 
 def ledger_frame(score: Score, ledger: Ledger) -> pd.DataFrame:
-    """A row per row of the ledger: `line`, `time`, `hash`, `before`, what it predicts, and how many `runs` it has."""
+    """A row per row of the ledger: `line`, `time`, `hash`, `before`, its prediction, and its number of `runs`."""
     runs = dict(zip(score.targets["row"], score.targets["runs"], strict=True))
     rows = [
         (
@@ -262,5 +262,5 @@ def ledger_tables(score: Score, ledger: Ledger) -> list[tuple[str, Table]]:
 
 
 def _percent(x: float, limit: float = math.inf) -> str:
-    """As text; what is above `limit` with a sign."""
+    """`x` as text, with " !" if it is above `limit`."""
     return "" if math.isnan(x) else f"{x:.1%}{' !' if x > limit else ''}"

@@ -1,1 +1,1 @@
-"""A program on other ranks: its predicted time, who waits for whom, and the uncertainty."""
+"""Replays a program on other ranks: targets, waits, and the spread of predictions."""

@@ -1,5 +1,4 @@
-"""What the waits of a target cost beyond the local work of its ranks: by reductions, gathers and exchanges, and who
-waits for whom."""
+"""Costs of a target's waits beyond local work, for reductions, gathers and exchanges, and the partners of each wait."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ ITEMSIZES = {"float16": 2, "bfloat16": 2, "float32": 4, "float64": 8, "int64": 8
 
 
 class Communication:
-    """What the waits of a target cost beyond the local work of its ranks, and for whom they wait."""
+    """The costs of a target's waits beyond local work, and the partners that each rank waits for."""
 
     def __init__(self, target: Target, prices: Collectives | None):
         self._target, self._prices = target, prices
@@ -27,7 +26,7 @@ class Communication:
         self._messages = attributes.get("messages", {})
 
     def of(self, name: str, kind: str, nbytes: float) -> tuple[np.ndarray, np.ndarray | None]:
-        """(seconds by rank, partners or None) of a wait of that region which carries so many bytes."""
+        """(seconds by rank, partners or None) of a wait in the region `name` with `nbytes` bytes."""
         key = name, int(nbytes)
         if key not in self._known:
             self._known[key] = self._of(name, kind, nbytes)
@@ -44,7 +43,7 @@ class Communication:
             return np.full(size, prices.gather(nbytes * self._target.program.size, size)), None
         label = self._target.label_of(facts)
         itemsize, elements = ITEMSIZES.get(facts.get("dtype", ""), 8), math.prod(facts.get("shape", []))
-        # Those of a trace are of its rank with most; blocks are shared out evenly.
+        # A trace states the most contributions of a rank; ranks own blocks evenly.
         contributions = -(-facts.get("contributions", 1) * self._target.program.size // size)
         return np.full(size, prices.allreduce(label, elements, itemsize, size, contributions)), None
 
@@ -57,7 +56,7 @@ class Communication:
             nbytes = np.mean([matrix.sum(axis=1) for matrix in traffic], axis=0)
             joined = np.sum(traffic, axis=0) > 0
         else:
-            prices.extrapolated[f"bytes of {name}, which the trace does not state for other ranks"] = None
+            prices.extrapolated[f"bytes of {name}, unknown on other ranks"] = None
             nbytes, joined = np.zeros(size), np.zeros((size, size), bool)
             ring = np.arange(size)
             joined[ring, (ring + 1) % size] = joined[(ring + 1) % size, ring] = True
@@ -72,8 +71,8 @@ class Communication:
 
 
 def between_ranks(plan: Mapping[str, Any], owners: np.ndarray, size: int) -> np.ndarray:
-    """(size, size) bytes that each rank sends to each, of a plan between blocks (`miniapps.trace.head.Between`) of
-    which rank owners[b] has block b. More or fewer blocks than the plan has are rows more or fewer of them."""
+    """(size, size) bytes that each rank sends to each, from a plan between blocks (`miniapps.trace.head.Between`); rank
+    owners[b] has block b. If there are more or fewer blocks than in the plan, the number of rows of blocks changes."""
     columns = plan["columns"]
     rows = max(1, len(owners) // columns)
     traffic = np.zeros((size, size))

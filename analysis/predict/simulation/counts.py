@@ -1,10 +1,9 @@
-"""Numbers of iterations of a problem that was not run: a power law of its size, and a program that repeats its
-iterations as often.
+"""Predicts the number of iterations by a power law of the size, and changes a program to that number.
 
-An application that iterates inside its steps records how often (a value whose name ends in `iterations`). With runs of
-two sizes or more, n = c size^a is fitted in logarithms to the mean number per step (least squares; the prediction
-interval by Student's distribution, where more than two runs leave freedom). An iteration is what lies between two ends
-of a wait that there are as many of as iterations, or one more in each solve, in every step.
+An application that iterates inside its steps records the number (a value whose name ends in `iterations`). With runs of
+two sizes or more, least squares in logarithms fits n = c size^a to the mean number per step. With more than two runs,
+Student's distribution gives a prediction interval. An iteration is the interval between successive ends of a wait that
+occurs once per iteration, or once more in each solve, in every step.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from scipy.stats import t as student
 
 from analysis.predict.reading.skeleton import Skeleton
 
-FEWEST_RATIO, MOST_RATIO = 1e-3, 1e3  # beyond which no program is made longer or shorter
+FEWEST_RATIO, MOST_RATIO = 1e-3, 1e3  # limits for lengthening or shortening a program
 Node = tuple[int, bool, bool]
 
 
 @dataclass(frozen=True)
 class Law:
-    """n = exp(`constant`) size^`exponent`. `at` a size: `count` there, its `error` (standard deviation of the logarithm
-    of a new count) of `freedom` degrees, 0 where two counts leave none; `outside` of the sizes fitted."""
+    """n = exp(`constant`) size^`exponent`, evaluated at one size: `count`; `error`, the standard deviation of the
+    logarithm of a new count; `freedom`, its degrees of freedom, 0 for two counts; `outside` the fitted sizes."""
 
     constant: float
     exponent: float
@@ -38,7 +37,7 @@ class Law:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Within which the count lies in 80 % of cases; infinite without freedom."""
+        """The 80 % prediction interval of the count; infinite without freedom."""
         if not self.freedom:
             return 0.0, math.inf
         off = float(student.ppf(0.9, self.freedom)) * self.error
@@ -46,7 +45,7 @@ class Law:
 
 
 def power_law(sizes: Sequence[float], counts: Sequence[float], at: float) -> Law | None:
-    """The law through `counts` (n,) above 0 of `sizes` (n,), at the size `at`; None for fewer than two sizes."""
+    """The law fitted to `counts` (n,) above 0 at `sizes` (n,), for the size `at`; None for fewer than two sizes."""
     x, y = np.log(np.asarray(sizes, float)), np.log(np.asarray(counts, float))
     if len(set(x.tolist())) < 2:
         return None
@@ -61,26 +60,26 @@ def power_law(sizes: Sequence[float], counts: Sequence[float], at: float) -> Law
 
 
 def mean_count(run: Skeleton) -> float:
-    """Iterations per step of a run; 0 where it recorded none."""
+    """Mean iterations per step of a run; 0 if it recorded none."""
     return float(np.mean([sum(run.iterations.get(step, ())) for step in run.steps.tolist()]))
 
 
 def law_of(runs: Sequence[Skeleton], work: float) -> Law | None:
-    """The law of the iterations of `runs` at another size; None where fewer than two sizes recorded any."""
+    """The law of the iterations of `runs`, at the size `work`; None if fewer than two sizes recorded iterations."""
     known = [(run.work, count) for run in runs if (count := mean_count(run)) > 0]
     return power_law([size for size, _ in known], [count for _, count in known], work) if known else None
 
 
 def nothing_iterates(runs: Sequence[Skeleton]) -> bool:
-    """Whether runs of two sizes or more, which recorded no iterations, have as many waits in a step: what ranks repeat
-    by themselves is in what a segment costs."""
+    """Whether runs of two sizes or more recorded no iterations and have equally many waits per step. The cost of a
+    segment then includes iterations without waits."""
     waits = {len(run.waits) / len(run.steps) for run in runs}
     return len(waits) == 1 < len({run.work for run in runs}) and not any(map(mean_count, runs))
 
 
 def iterated(program: Skeleton, ratio: float) -> tuple[Skeleton, float] | None:
-    """(the program with `ratio` times as many iterations, their share of its work); None where no wait of it is known
-    to be of an iteration, or where iterations overlap."""
+    """(the program with `ratio` times as many iterations, their share of its work); None if no wait occurs once per
+    iteration, or if iterations overlap."""
     name = _anchor(program)
     if name is None:
         return None
@@ -127,7 +126,7 @@ def iterated(program: Skeleton, ratio: float) -> tuple[Skeleton, float] | None:
 
 
 def _anchor(program: Skeleton) -> str | None:
-    """The wait of which there is one in every iteration, and maybe one more in every solve, as before the first."""
+    """The name of a wait that occurs once per iteration, or once more in every solve, as before its first iteration."""
     if not program.iterations or program.waits.empty:
         return None
     counts = program.waits.groupby(["name", "step"]).size()
@@ -141,7 +140,8 @@ def _anchor(program: Skeleton) -> str | None:
 
 
 def _slices(nodes: list[Node], names: list[str], name: str) -> list[tuple[int, int]]:
-    """Places from behind one end of the anchor up to the next one, where all waits in between post and end there."""
+    """(first, last + 1) places of nodes after one end of the anchor up to its next end, if all waits in between both
+    post and end there."""
     ends = [k + 1 for k, (row, _, over) in enumerate(nodes) if over and names[row] == name]
     found = []
     for a, b in pairwise(ends):
@@ -156,7 +156,7 @@ def _shape(nodes: list[Node], names: list[str]) -> tuple:
 
 
 def _times(slices: int, more: int) -> list[int]:
-    """How often each of `slices` is done for `more` in all, or fewer."""
+    """How often to repeat each of `slices` slices for `more` additional ones in total; `more` may be negative."""
     if not slices:
         return []
     edges = [(k * (slices + more)) // slices for k in range(slices + 1)]
@@ -164,7 +164,7 @@ def _times(slices: int, more: int) -> list[int]:
 
 
 def _append(nodes: Sequence[Node], rows: list[int], order: list[Node]) -> None:
-    """Nodes whose waits begin and end among them, or that were begun by the last such call."""
+    """Appends nodes whose waits begin among them, or began in an earlier call."""
     places: dict[int, int] = {}
     for row, posts, over in nodes:
         if posts:

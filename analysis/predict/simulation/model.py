@@ -1,4 +1,4 @@
-"""From runs and a calibration to a prediction: the program of a run, its segments priced, replayed on other ranks."""
+"""Predicts from runs and a calibration: it prices the segments of a run's program and replays it on other ranks."""
 
 from __future__ import annotations
 
@@ -33,9 +33,8 @@ NOT_MEASURED = (
 
 @dataclass(frozen=True)
 class Predicted:
-    """A prediction, and what it was made of: `regions`, a row per region: `region`, `seconds` per step by the
-    prediction's clock, mean over ranks, without noise and the spread between runs, `how`; the
-    `replays`; the `target`."""
+    """A prediction with its parts: `regions`, a row per region: `region`, `seconds` per step by the prediction's clock,
+    mean over ranks, without noise and the spread between runs, `how` they were fitted; the `replays`; the `target`."""
 
     prediction: Prediction
     regions: pd.DataFrame
@@ -44,8 +43,8 @@ class Predicted:
 
     @property
     def samples(self) -> np.ndarray:
-        """(replays,) seconds per step by the prediction's clock. Replay k of every target has the same draws of the
-        machine, if they have one seed: two of them may be compared replay by replay."""
+        """(replays,) seconds per step by the prediction's clock. Replay k has the same machine rate for every target of
+        one seed, so two targets can be compared replay by replay."""
         return self.replays.wall if self.prediction.clock == "wall" else self.replays.cpu
 
 
@@ -65,13 +64,14 @@ def predict(
     machine: Machine | None = None,
     elsewhere: Sequence[str] = (),
 ) -> Predicted:
-    """The time per step of `target`. `elsewhere`: in what the calibration's machine differs from that of the runs.
+    """Predicts the time per step of `target`. `elsewhere`: the differences between the calibration's machine and the
+    runs', in words.
 
-    Raises Unreachable where something has no price: several ranks without a calibration of collectives.
+    Raises Unreachable if messages have no price: several ranks without a calibration of collectives.
     """
     machine = machine or Machine()
     notes = _Notes(dict.fromkeys(target.extrapolated), dict.fromkeys(target.remarks))
-    # Noise takes draws of its own, so that replay k of every target meets the same rate of the machine.
+    # Noise has its own generator, so that replay k of every target has the same machine rate.
     size, (noise_rng, rate_rng, rng) = target.size, np.random.default_rng(seed).spawn(3)
     run = target.program
     laws = laws_of(target.runs, target.varied, target.sizes, target.work) if target.varied else None
@@ -112,12 +112,10 @@ def predict(
         )
     if target.size > target.program.size and target.program.size > 1:
         notes.remarks[
-            "no run on one rank was given: what ranks do of a collective by themselves is left out"
+            "no run on one rank was given: the prediction leaves out the local work of collectives"
         ] = None
     if all(cost.how == ONE for cost in costs.values()):
-        remark = (
-            "all runs have one share of the work: what does not shrink is what the calibration says of a call"
-        )
+        remark = "all runs have one share of the work: the calibrated overhead of a call is the fixed part"
         notes.remarks[f"{remark}; give a run of half the deck on one rank"] = None
     notes.remarks[NOT_MEASURED] = None
     by_wall = _regions(target, costs, result)
@@ -150,21 +148,20 @@ def _prices(
     if calibration is None:
         if target.size > 1:
             raise Unreachable(
-                f"--ranks {target.size}: messages have no price without a calibration; make one (mpirun -n "
-                f"{target.size} python -m miniapps.calibrate --out cal) and give it: --calibration cal"
+                f"--ranks {target.size}: messages have no price without a calibration; run `mpirun -n {target.size} "
+                "fpna calibrate --out cal` and give it: --calibration cal"
             )
         return None
     if target.size > 1 and calibration.size == 1 and machine.link is None:
         raise Unreachable(
-            f"--ranks {target.size}: no collectives were calibrated on more than one rank; run `mpirun -n "
+            f"--ranks {target.size}: the calibration has one rank and so no collectives; run `mpirun -n "
             f"{target.size} fpna calibrate --out cal` and give it: --calibration cal"
         )
     return Collectives(calibration, machine.link, _turns(target, calibration, machine))
 
 
 def _waiting(target: Target, calibration: Calibration, machine: Machine) -> Waiting:
-    """Waits on the calibration's machine. Where ranks take turns, one that waits uses the processor in its own turns
-    only."""
+    """Waits on the calibration's machine. If ranks share cores in turns, a waiting rank uses its own turns only."""
     spinning = calibration.spinning * _turns(target, calibration, machine)
     return Waiting(calibration.delays, min(1.0, spinning))
 
@@ -183,18 +180,17 @@ def _noise(
     notes: _Notes,
 ) -> Noise | Quiet:
     if calibration is None or not len(calibration.noise):
-        notes.remarks["noise was not measured: ranks have their processors for themselves"] = None
+        notes.remarks["noise was not measured: the prediction assumes none"] = None
         return Quiet()
     cores = machine.cores or calibration.cores
     if cores and target.size > cores:
-        notes.extrapolated[f"{target.size} ranks take turns on {cores} cores"] = None
+        notes.extrapolated[f"{target.size} ranks share {cores} cores in turns"] = None
     if target.size > calibration.size:
         notes.extrapolated[f"noise of {target.size} ranks, measured on {calibration.size}"] = None
     turns = _turns(target, calibration, machine)
     if turns < 1.0:
-        share = "ranks have less of a core than those of the calibration"
-        remark = f"{share}: work and messages take turns, what links between nodes carry does not"
-        notes.remarks[remark] = None
+        share = "ranks have less of a core than in the calibration"
+        notes.remarks[f"{share}: work and messages slow down, links between nodes do not"] = None
     mean = float(np.clip(turns * calibration.noise.mean(), 0.05, 1.0))
     shares = shared_out(calibration.noise, calibration.cores)
     return Noise(shares, target.size, replays, 2.0 * work / mean, rng, turns)
@@ -203,7 +199,7 @@ def _noise(
 def _program(
     target: Target, chosen: Sequence[int], costs: Mapping[Key, SegmentCost], prices: Collectives | None
 ) -> tuple[list[Step], float]:
-    """The steps `chosen` of the target, and seconds of work of the busiest rank in them."""
+    """The `chosen` steps of the target, and the busiest rank's seconds of work and messages in them."""
     program, share = target.program, target.shares * target.work
     seconds = {key: cost.seconds(share) for key, cost in costs.items()}
     work: dict[tuple[int, bool, int], tuple[np.ndarray, np.ndarray]] = {}
@@ -245,8 +241,8 @@ def _program(
 def _regions(
     target: Target, costs: Mapping[Key, SegmentCost], result: Replays, waits: float = 1.0
 ) -> pd.DataFrame:
-    """Seconds per step by region, and from what; of waiting the part `waits`: all of it on the wall, for CPU time what
-    a rank that waits spends."""
+    """Seconds per step by region, and the form of their fit. `waits`: the share of waiting time that counts: 1 on the
+    wall clock, a waiting rank's share of CPU time on the CPU clock."""
     share = target.shares * target.work
     counts = target.program.segments.groupby("key", sort=False).size()
     seconds: dict[str, float] = {}
@@ -266,9 +262,9 @@ def _regions(
 
 
 def quantiles_of(seconds: Iterable[float]) -> tuple[float, ...]:
-    """The quantiles of PERCENTS of `seconds` per step, one of each replay; raises ValueError where there are none, or
-    one is no number."""
+    """The quantiles PERCENTS of `seconds` per step, one value per replay. Raises ValueError without values, or for one
+    that is not finite."""
     samples = np.asarray(list(seconds), float)
     if not samples.size or not np.isfinite(samples).all():
-        raise ValueError(f"{samples.size} replays, of which {np.isfinite(samples).sum()} gave a time")
+        raise ValueError(f"only {np.isfinite(samples).sum()} of {samples.size} replays gave a finite time")
     return tuple(np.quantile(samples, np.array(PERCENTS) / 100).tolist())

@@ -1,5 +1,4 @@
-"""A program replayed on other ranks: work, waits for each other, the time of messages, and noise; many replays at
-once."""
+"""Replays a program on other ranks, many replays at once: work, waits, the time of messages, and noise."""
 
 from __future__ import annotations
 
@@ -11,15 +10,15 @@ import numpy as np
 from analysis.predict.simulation.noise import Noise, Quiet, Waiting
 from analysis.waiting.replay import forward
 
-MOST = 20_000_000  # waits of all steps, ranks and replays that are simulated: some seconds
+MOST = 20_000_000  # simulated waits of all steps, ranks and replays: some seconds
 FEWEST_STEPS = 2
 
 
 @dataclass(frozen=True)
 class Wait:
-    """A wait of all ranks: `cost` seconds of its messages, (ranks,) or one for all; `partners` (ranks, k) or None for
-    all; `before` and `inside`: seconds of work (ranks,) of a quiet machine, each with the residuals (n,) that they are
-    drawn with."""
+    """A wait of all ranks: `cost` of its messages in seconds, (ranks,) or one for all; `partners` (ranks, k), or None
+    for all ranks; `before` and `inside`: seconds of work (ranks,) on a quiet machine. A draw from the `residuals` (n,)
+    or `residuals_inside` (n,) multiplies the work."""
 
     name: str
     cost: np.ndarray
@@ -32,7 +31,8 @@ class Wait:
 
 @dataclass(frozen=True)
 class Step:
-    """One step: `waits`, the `order` of their posts and ends in places of `waits`, and the work after the last one."""
+    """One step: `waits`; the `order` of their posts and ends, as indices of `waits`; `tail` (ranks,): seconds of work
+    after the last wait, with its `residuals`."""
 
     waits: Sequence[Wait]
     order: Sequence[tuple[int, bool, bool]]
@@ -42,8 +42,8 @@ class Step:
 
 @dataclass(frozen=True)
 class Replays:
-    """`wall`, `cpu` (replays,): seconds per step; `waiting` {region: seconds per step, mean over ranks and replays,
-    from when a rank was ready until it went on}; `steps` of those of a run that were simulated."""
+    """`wall`, `cpu` (replays,): seconds per step; `waiting` {region: seconds per step from the time a rank is ready
+    until it continues, mean over ranks and replays}; `steps`: number of simulated steps."""
 
     wall: np.ndarray
     cpu: np.ndarray
@@ -52,8 +52,8 @@ class Replays:
 
 
 def chosen_steps(steps: int, waits: int, size: int, replays: int) -> np.ndarray:
-    """Which of `steps` steps with so many waits in all are simulated: all, or some evenly spaced, the first among
-    them."""
+    """The indices of the steps to simulate, for `steps` steps with `waits` waits in total: all, or evenly spaced ones
+    with the first."""
     count = steps if not waits else int(MOST // max(waits / steps * size * replays, 1.0))
     return np.unique(
         np.linspace(0, steps - 1, int(np.clip(count, min(FEWEST_STEPS, steps), steps))).round().astype(int)
@@ -69,15 +69,15 @@ def simulate(
     rng: np.random.Generator,
     delays: Waiting | None = None,
 ) -> Replays:
-    """Replay `steps`, chosen from the `of` steps of a run. `rate` (replays,): factors of the time that work and
-    messages take on this machine, from run to run. `delays`: of waits that end later than on a quiet machine.
+    """Replays `steps`, chosen from the `of` steps of a run. `rate` (replays,): factors from run to run of the time of
+    work and messages. `delays`: delays at the end of waits.
 
-    A run's time per step is the mean of its steps. Where fewer are simulated the first of them stands for itself, since
-    it has in it what is done once, and the others for all the rest; the means lie further apart than those of runs do,
-    and are drawn together around their median.
+    A run's time per step is the mean of its steps. If only some steps are simulated, the first stands for itself, since
+    it includes work done once, and the others for all the rest. Means of fewer steps spread more than those of runs, so
+    the result shrinks them towards their median.
     """
     replays, count = len(rate), len(steps)
-    others = (of - 1) / (count - 1) if count > 1 else 1.0  # steps that one stands for
+    others = (of - 1) / (count - 1) if count > 1 else 1.0  # steps represented by one
     weight = of if count == 1 else 1.0
     delays = delays or Waiting()
     now, cpu = np.zeros((size, replays)), np.zeros((size, replays))
@@ -118,7 +118,7 @@ def simulate(
         now = through(step, now)
         wall += weight * (now.max(axis=0) - begun)
         weight = others
-    # Of the variance that the mean of so few steps has, the part that the mean of all has.
+    # The variance of the mean of all steps, over that of the mean of the simulated steps.
     share = of / (1.0 + (count - 1) * others**2) if count > 1 else 1.0 / of
     return Replays(
         _gathered(wall / of, rate, share),
@@ -129,7 +129,7 @@ def simulate(
 
 
 def _gathered(seconds: np.ndarray, rate: np.ndarray, share: float) -> np.ndarray:
-    """`seconds` (replays,) with such a share of their variance; what the machine's `rate` makes stays."""
+    """`seconds` (replays,) with `share` of their variance; the variance from the machine's `rate` stays."""
     if share >= 1.0:
         return seconds
     each = seconds / rate

@@ -1,13 +1,12 @@
-"""How far a run's time lies from its predicted median for reasons that no replay has: how sure a prediction is.
+"""Spread of a run's time around its predicted median, from causes outside the replay.
 
     ln(factor) = m z + t (z' + e / sqrt(n)) + f t' + g z"
 
-m: the spread of the machine's rate between rounds of the calibration. t: that between launches of the source runs,
-drawn with Student's distribution of the freedom that they leave, since it is known from few; the n launches that the
-median rests on are themselves off by as much, over sqrt(n). f: what is left when costs are fitted to three or more
-shares of the work, drawn likewise. g: on other rank counts than the program's, where no third share gives the error of
-such predictions. z, z' and z" are of the machine, the same for all targets; e and t' are of what a prediction was made
-from, and drawn by a generator of its own.
+m: spread of the machine's rate between rounds of the calibration. t: spread between launches of the source runs. Few
+launches determine t, so it is drawn with Student's distribution. The median rests on n launches, so its own error is t
+over sqrt(n). f: residual of the fit of costs to three or more shares of the work, also with Student's distribution.
+g: error on other rank counts than the program's, if there is no third share to measure it. The machine's z, z' and z"
+are the same for all targets; e and t' belong to the sources of a prediction and have their own generator.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ from analysis.predict.reading.skeleton import Key, Skeleton
 from analysis.predict.simulation.counts import Law
 from analysis.predict.simulation.target import alike
 
-SPREAD = 0.05  # of the logarithm of a run's time from run to run, where nothing measured it
-LEAST_SPREAD = 0.02  # two runs in quiet moments
-# On other rank counts: the root mean square, over applications, of the bias of two ranks predicted from one, in CPU
-# time, in an earlier measurement (`predict-2-cores-2026-11-24.json`) than that of how often intervals hold.
+SPREAD = 0.05  # of the logarithm of a run's time between runs, if nothing measured it
+LEAST_SPREAD = 0.02  # of two runs in quiet moments
+# Error on other rank counts: root mean square, over applications, of the bias of two ranks predicted from one, in CPU
+# time (`predict-2-cores-2026-11-24.json`). Another measurement tests how often intervals hold.
 OTHER_RANKS = 0.05
-MOST = math.log(10.0)  # of a logarithm: one or two degrees of freedom have tails beyond any machine
-REPEATS = "launches were not repeated: repeats of one launch may lie closer together than launches do"
+MOST = math.log(10.0)  # limit of a logarithm: few degrees of freedom have extreme tails
+REPEATS = "launches were not repeated: repeats of one launch may differ less than launches do"
 
 
 @dataclass(frozen=True)
 class Spread:
-    """Standard deviations of logarithms: `machine`; `launches` with its degrees of `freedom`, 0 where it is not known,
-    and of how many launches the median is the mean; `fit` with its `fit_freedom`; `ranks`, of other rank counts; that
-    of `counts` of iterations, which are the share `iterating` of the work. `remarks` limit these."""
+    """Standard deviations of logarithms: `machine`; `launches` with its degrees of `freedom` (0 if unknown), for a
+    median over `sources` launches; `fit` with its `fit_freedom`; `ranks`, for other rank counts; that of the law
+    `counts` of iterations, which are the share `iterating` of the work. `remarks`: limits of these."""
 
     machine: float
     launches: float = 0.0
@@ -50,7 +49,7 @@ class Spread:
     iterating: float = 0.0
 
     def factors(self, replays: int, rng: np.random.Generator, own: np.random.Generator) -> np.ndarray:
-        """(replays,) factors of the time of a step; `own` draws what belongs to the sources of a prediction."""
+        """(replays,) factors of the time of a step. `rng` draws for the machine, `own` for the prediction's sources."""
         logs = self.machine * rng.standard_normal(replays)
         shared = rng.standard_normal(replays)
         if self.freedom:
@@ -76,8 +75,8 @@ def spread_of(
     moved: bool,
     size: int,
 ) -> Spread:
-    """The spread of predictions from `runs`, of which `program` is replayed, for `size` ranks; `calibrated`: that of
-    the calibration, NaN without one; `moved`: to another share of the work than the program has."""
+    """The spread of predictions for `size` ranks from `runs`, with `program` as the replayed run. `calibrated`: the
+    calibration's spread, NaN without one; `moved`: whether the share of the work differs from the program's."""
     launches, freedom, repeated = between_launches(runs, clock)
     unknown = SPREAD if not freedom else 0.0
     machine = unknown if math.isnan(calibrated) else max(LEAST_SPREAD, calibrated)
@@ -99,8 +98,8 @@ def spread_of(
 
 def between_launches(runs: Sequence[Skeleton], clock: str) -> tuple[float, int, bool]:
     """(standard deviation of ln(seconds per step) of single repeats around the mean of their configuration, at least
-    LEAST_SPREAD; its degrees of freedom; False where repeats of single launches are all that there is). Launches of one
-    problem, method and rank count are a configuration, and all configurations are pooled."""
+    LEAST_SPREAD; its degrees of freedom; False if it comes from repeats of single launches). A configuration is the
+    launches of one problem, method and rank count; the deviation pools all configurations."""
     groups: dict[tuple, list[np.ndarray]] = {}
     for run in runs:
         seconds = np.array([each[clock == "wall"] for each in run.repeats], float)
@@ -117,7 +116,7 @@ def between_launches(runs: Sequence[Skeleton], clock: str) -> tuple[float, int, 
         squares += float(((means - means.mean()) ** 2).sum())
     if not freedom:
         return max(LEAST_SPREAD, math.sqrt(within)), within_freedom, not within_freedom
-    # A launch's mean has one part in so many of the variance within launches, a single repeat has all of it.
+    # The mean of a launch with n repeats has 1 / n of the variance within launches, a single repeat has all of it.
     kept = within * (1.0 - float(np.mean([1.0 / len(each) for each in launches])))
     return max(LEAST_SPREAD, math.sqrt(squares / freedom + kept)), freedom, True
 
@@ -125,8 +124,8 @@ def between_launches(runs: Sequence[Skeleton], clock: str) -> tuple[float, int, 
 def fit_error(
     runs: Sequence[Skeleton], costs: Mapping[Key, SegmentCost], launches: float
 ) -> tuple[float, int]:
-    """(standard deviation of ln(measured / fitted) of whole steps over the shares of the work, less what launches lie
-    apart; degrees of freedom, 0 where two shares or fewer leave nothing over)."""
+    """(standard deviation of ln(measured / fitted) of whole steps over the shares of the work, less the spread between
+    launches; its degrees of freedom, 0 for two shares or fewer)."""
     logs: dict[float, list[float]] = {}
     for run in runs:
         keys = run.segments.groupby("key", sort=False)["ns"].agg(["sum", "size"])

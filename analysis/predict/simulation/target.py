@@ -1,4 +1,4 @@
-"""The target of a prediction: problem, method and ranks of a run that nobody has made yet."""
+"""The target of a prediction: the problem, the method and the ranks of a run that does not exist yet."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from miniapps.layout.owners import contiguous_owner
 from miniapps.trace.head import label_of, problem_hash
 from miniapps.untrusted.prediction import method_hash
 
-LARGEST = 2**63  # of a number among options
+LARGEST = 2**63  # largest number in options
 
 
 @dataclass(frozen=True)
 class Target:
-    """A run to predict: `program` is the run whose steps it repeats, `runs` those that the costs of its segments come
-    from. `guarantee` is its level. `reduction` is the label of its reductions where it is not that of the program: of
-    all, or of those alone that do not promise `lifted`. `law`: from which the number of its iterations is, which have
-    the share `iterating` of the work. `varied`: options whose `sizes` differ and whose laws the runs tell apart, none
-    where the product of all sizes, `work`, is what costs go with (`analysis.predict.costs.laws`)."""
+    """A run to predict. `program`: the run whose steps are replayed; `runs`: the runs that determine the costs of its
+    segments; `guarantee`: its level. `reduction`: the label that replaces the program's reductions, all of them, or
+    with `lifted` those that do not promise `lifted`; None keeps them. `law`: the law of the number of iterations, which
+    have the share `iterating` of the work. `varied`: size options with separate laws
+    (`analysis.predict.costs.laws`); if empty, costs depend on the product of all sizes, `work`."""
 
     program: Skeleton
     runs: Sequence[Skeleton]
@@ -51,7 +51,7 @@ class Target:
     varied: Sequence[str] = ()
 
     def label_of(self, facts: Mapping[str, Any]) -> str:
-        """The label of a reduction which the program's trace states so."""
+        """The label of the target's reduction for a reduction `facts` of the program's trace."""
         own = label_of(facts)
         if self.reduction is None or facts.get("decided") == "application":
             return own
@@ -61,12 +61,12 @@ class Target:
 
     @property
     def shares(self) -> np.ndarray:
-        """(size,) of the work, by rank."""
+        """(size,) share of the work of each rank."""
         return shares_of(self.blocks, self.size)
 
     @property
     def owners(self) -> np.ndarray:
-        """(blocks,) rank of each block."""
+        """(blocks,) owner of each block."""
         return contiguous_owner(self.blocks, self.size)
 
 
@@ -78,27 +78,25 @@ def target(
     reduction: str | None = None,
     level: str | None = None,
 ) -> Target:
-    """The target on `size` ranks that differs from `runs`, or from those of them under `guarantee`, in `settings`
-    {"section.name": text}, and in its ordering and its guarantee, `level`, where given.
+    """The target on `size` ranks, based on `runs`, or on those under `guarantee`. `settings` {"section.name": text}
+    changes options of the problem, `reduction` the ordering, `level` the guarantee.
 
-    Raises Unreachable where no run has the guarantee, an option is none of the problem's, or a rank would have no
-    block.
+    Raises Unreachable if no run has the guarantee, if a setting is not an option of the problem, or if a rank would
+    have no block.
     """
     chosen = [run for run in runs if guarantee in (None, run.attributes.get("guarantee"))]
     if not chosen:
         known = ", ".join(sorted({run.attributes.get("guarantee", "none") for run in runs}))
         raise Unreachable(
-            f"--guarantee {guarantee}: what ranks compute by themselves is other work under another guarantee, and the "
-            f"runs given are of {known}; record one on one rank with --guarantee {guarantee} and give it, too"
+            f"--guarantee {guarantee}: the local work of ranks depends on the guarantee, and the given runs have "
+            f"{known}; record a run on one rank with --guarantee {guarantee} and give it, too"
         )
     if unstated := [
         label(run)
         for run in chosen
         if not {"app", "config", "method", "problem", "problem_options"} <= run.attributes.keys()
     ]:
-        raise Unreachable(
-            f"{unstated[0]}: its trace does not say of which program and problem it is; leave it out"
-        )
+        raise Unreachable(f"{unstated[0]}: its trace does not name its program and problem; leave it out")
     if len({alike(run) for run in chosen}) > 1:
         named = ", ".join(label(run) for run in chosen)
         raise Unreachable(
@@ -114,7 +112,7 @@ def target(
     _require_told(chosen, apart, sizes)
 
     def far(run: Skeleton) -> float:
-        """In size, from the target."""
+        """Distance of a run's size from the target's."""
         if apart:
             return sum(abs(math.log(run.sizes[name] / sizes[name])) for name in apart)
         return float(abs(np.log(run.work / work)))
@@ -126,8 +124,8 @@ def target(
     method = dict(first["method"])
     if size != program.size and (mesh := mesh_of(program)):
         raise Unreachable(
-            f"--ranks {size}: the run is of a mesh of {program.size} ranks ({mesh}), and what another mesh would "
-            "compute is not modelled; record a run on that mesh"
+            f"--ranks {size}: the run has a mesh of {program.size} ranks ({mesh}), and the model cannot change the "
+            f"mesh; record a run on a mesh of {size} ranks"
         )
     if reduction is not None:
         ordering, _, held = reduction.partition(" in ")
@@ -136,12 +134,12 @@ def target(
         method |= {"run.guarantee": level}
     extrapolated, remarks = [], []
     if apart and size > 1:
-        extrapolated.append("what ranks share out where several sizes differ")
+        extrapolated.append("the work that ranks share, from laws of several sizes")
     if not apart and _apart_of(sizes, program.sizes):
-        extrapolated.append("several sizes, taken by their product")
+        extrapolated.append("several sizes, by their product")
         remarks.append(
-            f"{', '.join(_apart_of(sizes, program.sizes))} differ from {label(program)}, and costs are taken to go "
-            "with their product; give runs on one rank that change each of them by itself"
+            f"{', '.join(_apart_of(sizes, program.sizes))} differ from {label(program)}, and the prediction scales "
+            "costs with their product; give runs on one rank that change each of them by itself"
         )
     law, iterating = None, 0.0
     if program.attributes["problem"] != problem:
@@ -150,8 +148,8 @@ def target(
             extrapolated.append("sizes beyond those of the runs")
             if len(works) == 2:
                 remarks.append(
-                    f"two sizes ({works[0]:g} and {works[1]:g}) tell no square from a line, and a line is taken; "
-                    "give a run of a third where its square matters"
+                    f"two sizes ({works[0]:g} and {works[1]:g}) do not distinguish a square from a line; the "
+                    "prediction assumes a line; give a run of a third size if the square matters"
                 )
         law = counts.law_of(chosen, work)
         ratio = law.count / counts.mean_count(program) if law and counts.mean_count(program) else 1.0
@@ -164,20 +162,20 @@ def target(
             program, iterating = moved
             low, high = law.interval
             extrapolated += ["numbers of iterations"] * law.outside
-            between = f"80 %: {low:.3g} to {high:.3g}" if law.freedom else "two counts leave no interval"
+            between = f"80 %: {low:.3g} to {high:.3g}" if law.freedom else "no interval from two counts"
             remarks.append(
-                f"iterations go with size^{law.exponent:.2f} among the runs: {law.count:.3g} in a step ({between})"
+                f"iterations grow as size^{law.exponent:.2f} in the runs: {law.count:.3g} in a step ({between})"
             )
         elif not counts.nothing_iterates(chosen):
             extrapolated.append("numbers of iterations")
             remarks.append(
-                f"iterations are taken to be as many as in {label(program)}; give a run of this deck on one rank"
+                f"the prediction assumes as many iterations as in {label(program)}; give a run of this deck on one rank"
             )
         if any(
             first.get("options", {}).get(key, {}).get("effect") != "size"
             for key in _changed(first, problem_options)
         ):
-            extrapolated.append("options that are no size")
+            extrapolated.append("options other than sizes")
     return Target(
         program,
         chosen,
@@ -199,26 +197,26 @@ def target(
 
 
 def _apart_of(sizes: Mapping[str, float], known: Mapping[str, float]) -> list[str]:
-    """The options that differ, where it is more than one."""
+    """The size options that differ, if more than one does."""
     names = [name for name in sizes if name in known and sizes[name] != known[name]]
     return names if len(names) > 1 else []
 
 
 def _require_told(chosen: Sequence[Skeleton], apart: Sequence[str], sizes: Mapping[str, float]) -> None:
-    """Require that the laws of several sizes include every size that the target changes."""
+    """Raises Unreachable if the target changes a size without a law while others (`apart`) have laws."""
     if not apart:
         return
     known = chosen[0].sizes
     for name in sizes:
         if name not in apart and sizes[name] != known.get(name):
             raise Unreachable(
-                f"--set {name}={sizes[name]:g}: all runs have {known.get(name, 0):g}, so that nothing says how times "
-                f"go with it beside {', '.join(apart)}; record runs on one rank with another {name} and give them, too"
+                f"--set {name}={sizes[name]:g}: all runs have {known.get(name, 0):g}, so its effect beside "
+                f"{', '.join(apart)} is unknown; record runs on one rank with another {name} and give them, too"
             )
 
 
 def mesh_of(run: Skeleton) -> str:
-    """The mesh of ranks over which the program of a run is spread, as its options name it; empty where none is."""
+    """The mesh of ranks of a run, as its options name it; empty without one."""
     stated = run.attributes.get("options", {})
     of_mesh = (
         value
@@ -229,7 +227,7 @@ def mesh_of(run: Skeleton) -> str:
 
 
 def alike(run: Skeleton, but: Collection[str] = ()) -> str:
-    """What runs must share for the costs of one to say something about another; options of the effects `but` aside."""
+    """A key that is equal for runs whose costs are comparable; it ignores options with the effects `but`."""
     stated = run.attributes.get("options", {})
     effects = ("size", "until", *LAYOUT, *but)
     free = {key for key, each in stated.items() if each.get("effect") in effects}
@@ -244,12 +242,12 @@ def _changed(first: Mapping[str, Any], options: Mapping[str, Any]) -> list[str]:
 
 
 def _set(first: Mapping[str, Any], settings: Mapping[str, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """(configuration, options of the problem) with the settings, each of the type that it has in the run."""
+    """(configuration, options of the problem) with `settings` applied, each parsed to its type in the run."""
     config, options = copy.deepcopy(dict(first.get("config", {}))), dict(first.get("problem_options", {}))
     for key, text in settings.items():
         if key not in options:
             raise Unreachable(
-                f"--set {key}: no option of the problem; there are: {', '.join(sorted(options))}"
+                f"--set {key}: not an option of the problem; its options are: {', '.join(sorted(options))}"
             )
         section, _, name = key.partition(".")
         config[section][name] = options[key] = value = _typed(key, text, options[key])
