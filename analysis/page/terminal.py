@@ -35,7 +35,7 @@ def printer() -> Callable[..., None]:
     def say(what: str | tuple[str, Table] = "", bold: bool = False) -> None:
         console = terminal if terminal.is_terminal else paper
         with console.capture() as captured:
-            shown = printable(what) if isinstance(what, str) else _drawn(*what, console.width)
+            shown = printable(what) if isinstance(what, str) else laid_out(*what, console.width)
             console.print(shown, style="bold" if bold else None, soft_wrap=isinstance(what, str))
         lines = captured.get().removesuffix("\n").split("\n")
         if console is paper:
@@ -45,7 +45,7 @@ def printer() -> Callable[..., None]:
     return say
 
 
-def _drawn(title: str, table: Table, width: int) -> Group:
+def laid_out(title: str, table: Table, width: int) -> Group:
     """`table` for rich, all its text `printable`; of a mark the text, in the colour of its verdict. A heading of rows
     stands in the first of them. No number and no word is broken: of a table that is wider than `width` a heading of
     rows stands above them, the columns that have no room are continued below, with the rows named again, and long texts
@@ -89,11 +89,12 @@ class _Grid:
             [list(map(_mark, row)) for row in rows],
         )
         self.right = [column in numbers for column in columns]
-        self.natural, self.least, self.long = [], [], []
+        self.cells, self.natural, self.least, self.long = [], [], [], []
         for i, heading in enumerate(self.columns):
             texts = [row[i].text for row in self.rows]
             words = [word for text in (heading, *texts) for word in text.split()] + texts * self.right[i]
-            self.natural.append(max(map(cell_len, (heading, *texts)), default=0))
+            self.cells.append(max(map(cell_len, texts), default=0))
+            self.natural.append(max(self.cells[i], cell_len(heading)))
             self.least.append(max(map(cell_len, words), default=0))
             prose = self.natural[i] > PROSE and not self.right[i]
             if prose and not any(row[i].verdict for row in self.rows):
@@ -160,12 +161,12 @@ class _Grid:
         from rich.text import Text
 
         wide, room = {i: self.least[i] for i in part}, max(0, width - self._wide(part))
-        for short in (True, False):  # long texts get the room that is left
-            wish = {i: self.natural[i] - wide[i] for i in part if (self.natural[i] <= PROSE) == short}
-            share = min(1.0, room / max(1, sum(wish.values())))
-            for i, more in wish.items():
-                wide[i] += int(share * max(0, more))
-            room = max(0, width - sum(wide[i] + GAP for i in part) + 1)
+        short = [i for i in part if self.natural[i] <= PROSE]
+        # First no cell of a short column is broken, then no heading; long texts get the room that is left.
+        for columns, target in ((short, self.cells), (short, self.natural), (part, self.natural)):
+            for i in sorted(columns, key=lambda i: target[i] - wide[i]):
+                more = min(room, max(0, target[i] - wide[i]))
+                wide[i], room = wide[i] + more, room - more
         grid = Table(box=box.SIMPLE_HEAD, pad_edge=False)
         for i in part:
             side: Literal["left", "right"] = "right" if self.right[i] else "left"

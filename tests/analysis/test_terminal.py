@@ -9,7 +9,7 @@ from rich.console import Console
 
 from analysis.page.sections import Mark, Table
 from analysis.page.tables import MOST_NAMES, steps_table, variability_tables
-from analysis.page.terminal import _drawn
+from analysis.page.terminal import laid_out
 from analysis.studies.contract import frame
 from analysis.studies.growth.runs import GROWN, LAWS, laws
 from analysis.studies.growth.tables import growth_tables
@@ -26,7 +26,7 @@ def lines(title: str, table: Table, width: int) -> list[str]:
     """What a terminal of this width shows."""
     console = Console(width=width, color_system=None)
     with console.capture() as captured:
-        console.print(_drawn(title, table, width))
+        console.print(laid_out(title, table, width))
     return captured.get().splitlines()
 
 
