@@ -23,6 +23,7 @@ READ = (
     "miniapps/trace",
     "miniapps/partition",
     "miniapps/checkpoints",
+    "kernels/allreduce",
 )
 CODE = (".py", ".cpp", ".hpp", ".h", ".cu", ".cuh")
 RULES = {

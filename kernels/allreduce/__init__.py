@@ -1,4 +1,4 @@
-"""All-reduce whose order of additions is chosen, stated, and the same wherever it is promised.
+"""All-reduce in an order of additions that the caller chooses, with a stated guarantee about its bits.
 
     reducer = plan(comm, ordering="direct", shape=(2,))
     total = reducer(contributions)      # (k, 2): the partial sums of this rank's k blocks
@@ -36,32 +36,35 @@ __all__ = [
 
 
 def plan(comm, *description, **more):
-    """Make a reducer for one communicator; collective over `comm`, with the same description on all ranks.
+    """Returns a reducer for one communicator. Collective over `comm`; all ranks pass the same description.
 
-    `plan(comm, Reduction("direct", (2,)))`, or in one `plan(comm, "direct", (2,))`: what is reduced and how is a
-    `kernels.allreduce.Reduction`, or its arguments. Beside it, which may differ from rank to rank:
+    `plan(comm, Reduction("direct", (2,)))` and `plan(comm, "direct", (2,))` are the same: the description is a
+    `kernels.allreduce.Reduction` or its arguments. The other arguments may differ from rank to rank:
 
     `name`    appears in messages.
     `blocks`  the numbers of this rank's blocks, one for each contribution; block-tree and `add` need them.
-    `replay`  (arrival only) iterates over recorded orders, one per call, each (size,); rank 0's is used, so other ranks
-              may pass any iterable.
+    `replay`  (arrival only) iterates over recorded orders, one per call, each (size,). Only rank 0's is read: other
+              ranks may pass any iterable.
 
-    `reducer(contributions)` combines `contributions` (k, *shape), those of this rank's k >= 0 blocks in ascending
-    global block index, over all blocks of all ranks, and returns the total: (*shape,); None on other ranks than the
-    root of a reduce; a rank's part of the flat total of a reduce-scatter; (size, *shape) of an allgather. The array
-    belongs to the reducer and is valid until the next call, unless `out=` (C-contiguous, of the total's shape) is
-    given, which may be the memory of the contribution: reduction in place. Contributions in GPU memory give a total
-    there. No zero total is -0.0, but for library. `reducer.start(contributions, out=None)` returns at once;
-    `reducer.finish()` gives the total, and `reducer.progress()` moves things on in between. Where `blocks` are given,
-    `reducer.add(block, contribution)` of each, in any order, and `reducer.finish()` give the total too, without keeping
-    all contributions where the order of additions allows it. `reducer.reduction` is the description. In accumulation
-    exact, `reducer.sum_words(words)` sums what the callers accumulated exactly.
+    `reducer(contributions)` combines the contributions of all blocks of all ranks and returns the total. A rank passes
+    `contributions` (k, *shape) of its k >= 0 blocks, in ascending block index. It gets the total (*shape,); of a reduce
+    None, except at the root; of a reduce-scatter its part of the flat total; of an allgather (size, *shape).
 
-    Raises, on every rank alike, what `Reduction` does; ValueError for blocks or a communicator that do not fit;
-    PlanMismatch where ranks ask for different things; ReplayError for a log that does not fit. The reducer raises
-    ReplayError when its log is used up, TypeError and ValueError for contributions of another type or shape,
-    RuntimeError after `free()`; with `check` CallMismatch on all ranks where they pass different things, else what does
-    not fit raises on its rank alone, while the others wait for it, and RanksDisagree where they hold different bits.
+    The reducer owns the returned array, which is valid until the next call. With `out=` (C-contiguous, of the total's
+    shape) the total is written there; `out` may be the memory of the contribution (reduction in place). Contributions
+    in GPU memory give a total there. A total of zero is +0.0, except from library.
+
+    `reducer.start(contributions, out=None)` returns at once, `reducer.finish()` gives the total, and
+    `reducer.progress()` advances the reduction in between. With `blocks`, `reducer.add(block, contribution)` takes
+    single contributions in any order; then `reducer.finish()` gives the total. If the order of additions allows it,
+    few contributions are kept. `reducer.reduction` is the description. In accumulation exact,
+    `reducer.sum_words(words)` sums exact accumulators of the callers.
+
+    Raises, on all ranks alike: the errors of `Reduction`; ValueError for blocks or a communicator that do not fit;
+    PlanMismatch if ranks ask for different things; ReplayError for a log that does not fit. The reducer raises
+    ReplayError when its log is used up, TypeError and ValueError for contributions of another type or shape, and
+    RuntimeError after `free()`. With `check` it raises CallMismatch on all ranks if they pass different things, and
+    RanksDisagree if they hold different bits. Without, a rank with a wrong argument raises alone, and the others wait.
     """
     from kernels.allreduce.execution.planning import plan as make  # loads mpi4py, which starts MPI
 

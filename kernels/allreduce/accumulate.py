@@ -1,6 +1,7 @@
-"""The accumulation axis: in what partial sums are held, travel and are added, whatever the ordering.
+"""Accumulations: the numbers in which partial sums are held, sent and added, for every ordering.
 
-An element becomes `width` words of type `travels`, side by side; schedules move and combine words, and know no more.
+An element becomes `width` words of type `travels`, side by side. Schedules move and combine words without knowing what
+they mean.
 
 | name | words of an element | error of a sum S of K contributions, before it is rounded once |
 |---|---|---|
@@ -9,12 +10,12 @@ An element becomes `width` words of type `travels`, side by side; schedules move
 | `compensated` | two of the type (narrow types: of float32), sum and error | ((1 + h)^(K-1) - 1) sum abs(x) |
 | `exact` | one to three float64 with the same exact sum | none |
 
-h = 3 u^2 / (1 - 4u), u = 2^-53 for float64 and 2^-24 for narrower types (Joldes, Muller, Popescu 2017), as long as
-nothing overflows or underflows. `exact` adds words without error: no element depends on another, on the schedule or on
-which rank holds which contribution. The total is off by half a unit in its last place at most, and infinities and NaN
-stay in their element. Where so many words do not suffice, as with numbers of very different size, a mark travels in
-their place and in that of the total (kernels/native/cascade.hpp). `marked` finds it, and the sums of these elements are
-added once more, as words of `kernels.exact`, which define the bits.
+h = 3 u^2 / (1 - 4u), with u = 2^-53 for float64 and 2^-24 for narrower types (Joldes, Muller, Popescu 2017), unless a
+number overflows or underflows. `exact` adds words without error: a total depends neither on other elements, nor on the
+schedule, nor on the owner of each contribution. It is off by at most half a unit in its last place. Infinities and NaN
+stay in their element. Numbers of very different size may need more words than there are. Then a mark travels in place
+of the words and becomes the total (kernels/native/cascade.hpp). `marked` finds it, and these elements are summed again
+as words of `kernels.exact`, which define the bits.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ REAL = ("float64", "float32", "float16", "bfloat16")
 
 @dataclass(frozen=True)
 class Kind:
-    """An accumulation of any type among `taken`. `guarantee`: what it makes of every ordering; None: the ordering's."""
+    """An accumulation for the types in `taken`. `guarantee`: of every ordering in it; None: that of the ordering."""
 
     summary: str
     taken: tuple[str, ...]
@@ -42,7 +43,7 @@ class Kind:
 
 ACCUMULATIONS = {
     "working": Kind("Numbers of the type itself: every addition rounds.", ELEMENTS),
-    "float64": Kind("Numbers of type float64, rounded to the type asked for once.", REAL),
+    "float64": Kind("Numbers of type float64, rounded once to the requested type.", REAL),
     "compensated": Kind("Pairs of sum and error: about twice the digits.", REAL),
     "exact": Kind("Sums without error, rounded once: correctly rounded by every ordering.", REAL, "exact"),
 }
@@ -53,8 +54,8 @@ EXACT_WORDS = {"float64": 3, "float32": 2, "bfloat16": 2, "float16": 1}
 class Accumulation:
     """How contributions of type `dtype` are held in words.
 
-    `load(contributions, words)`: contributions (k, *shape) are added left to right into words (n * width,), k >= 0.
-    `store(words, total)`: the words rounded once, to nearest even, into total (*shape,); zero is +0.0.
+    `load(contributions, words)` sums contributions (k, *shape), k >= 0, from left to right into words (n * width,).
+    `store(words, total)` rounds the words once, to nearest even, into total (*shape,); zero becomes +0.0.
     """
 
     name: str
@@ -67,22 +68,22 @@ class Accumulation:
 
 
 def order_free(name: str) -> bool:
-    """Whether sums in that accumulation have the same bits in every order."""
+    """Whether sums in the accumulation `name` have the same bits in every order."""
     return ACCUMULATIONS[name].guarantee is not None
 
 
 def get(name: str, dtype, operation: Operation = SUM) -> Accumulation:
-    """The accumulation of that name for contributions of `dtype`.
+    """Returns the accumulation `name` for contributions of `dtype`.
 
-    Raises ChoiceError for an unknown name, for a type that it does not take, and for another operation than a sum;
-    `working` takes all of both.
+    Raises ChoiceError for an unknown name, for a type that it does not take, and for operations other than a sum;
+    `working` takes every type and operation.
     """
     known("accumulation", name, ACCUMULATIONS)
     dtype = np.dtype(dtype)
     if name == "working":
         return Accumulation(name, dtype, 1, dtype, operation, _fold_with(operation), _store)
     if operation is not SUM:
-        raise ChoiceError(f"accumulation {name!r} is of sums, not of {operation.name}: choose 'working'")
+        raise ChoiceError(f"accumulation {name!r} is for sums, not for {operation.name}: choose 'working'")
     taken = ACCUMULATIONS[name].taken
     if dtype.name not in taken:
         raise ChoiceError(f"accumulation {name!r} takes {', '.join(taken)}, not {dtype}: choose 'working'")
@@ -161,7 +162,7 @@ def marked(total: np.ndarray) -> np.ndarray:
 
 
 def settle(total: np.ndarray, contributions: np.ndarray) -> None:
-    """Add marked elements of `total` (*shape,) once more, of all contributions (k, *shape)."""
+    """Replaces marked elements of `total` (*shape,) by the rounded exact sums of contributions (k, *shape)."""
     places = marked(total.reshape(-1))
     if len(places):
         words = exact.zeros(len(places))
@@ -170,8 +171,8 @@ def settle(total: np.ndarray, contributions: np.ndarray) -> None:
 
 
 def narrowed(x: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """Float64 `x` rounded once to `dtype`. The conversion to bfloat16 rounds by way of float32, so there the first of
-    the two steps rounds to odd, which keeps the second from being wrong (Boldo, Melquiond 2008).
+    """Float64 `x` rounded once to `dtype`. NumPy converts to bfloat16 by way of float32; there the first of the two
+    steps rounds to odd, so that the second rounds correctly (Boldo, Melquiond 2008).
     """
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         if dtype.name != "bfloat16":
@@ -188,10 +189,10 @@ def _summed_to_odd(pairs: np.ndarray) -> np.ndarray:
 
 
 def _to_odd(rounded: np.ndarray, error: np.ndarray) -> np.ndarray:
-    """Of a number whose rounding left `error`, the neighbour on its other side if that is the odd one."""
+    """Rounds to odd: replaces an even number with an `error` by its neighbour on the side of the error."""
     integer = np.int32 if rounded.dtype == np.float32 else np.int64
     bits: np.ndarray = rounded.view(integer)
-    # An infinity is even, and comes from a number too large for the type: its odd neighbour is the largest.
+    # Infinity is even and stands for a number too large for the type: its odd neighbour is the largest number.
     inexact = (error != 0) & ~np.isnan(error) & (bits & 1 == 0)
     away = np.where((error > 0) == (bits >= 0), 1, -1).astype(integer)
     odd = np.where(inexact & (rounded != 0), bits + away, bits).view(rounded.dtype)

@@ -1,4 +1,4 @@
-"""The catalogue of orderings: all that `kernels.allreduce.schedules` has, and one by its name."""
+"""The catalogue of orderings: the names of all in `kernels.allreduce.schedules`, and one by its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kernels.guarantees import ChoiceError, known
 from kernels.ranges import cut
 
 LONGEST = 1000  # characters of a name with its parameters
-INSTEAD = {  # what to say of what is taken for an ordering
+INSTEAD = {  # hints for names mistaken for orderings
     "exact": "it is an accumulation, of any ordering with a schedule: write 'direct in exact', or for an application "
     "--allreduce direct --accumulate exact"
 }
@@ -23,9 +23,9 @@ def names() -> list[str]:
 
 
 def get(name: str) -> Ordering:
-    """The ordering of that name, with the parameters behind the colon: `k-nomial:k=4`.
+    """Returns the ordering `name`, with parameters after a colon: `k-nomial:k=4`.
 
-    Raises ChoiceError, listing what is known, for an unknown name or parameter, or a value that it cannot have.
+    Raises ChoiceError for an unknown name or parameter, with a list of the known ones, and for an invalid value.
     """
     if len(name) > LONGEST:
         raise ChoiceError(

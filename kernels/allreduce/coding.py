@@ -1,17 +1,17 @@
-"""How a reduction uses a wire that loses something: which values are encoded, how often, and what becomes of the loss.
+"""How a reduction uses a lossy wire: which values it encodes, how often, and whether it feeds errors back.
 
 | parameter | value | meaning |
 |---|---|---|
-| `hops` | `once` | contributions are encoded for the owner of a part, who adds them decoded; then the total is |
-| | `every` | whatever is sent is encoded: partial sums lose something at each hop |
-| `feedback` | `on` | what the encoding of an element lost is added to it the next time (Seide et al. 2014) |
+| `hops` | `once` | contributions are encoded for the owner of a part, who decodes and adds them; then the total is |
+| | `every` | all messages are encoded: partial sums lose digits at each hop |
+| `feedback` | `on` | the encoding error of an element is added to it the next time (Seide et al. 2014) |
 
-Two rules make all ranks agree, whatever the ordering. (1) A part that was sent is from then on known by its decoded
-value, to the sender too, and passed on unchanged it travels as the same bytes. (2) A finished total is replaced by its
-decoded value on every rank, sent or not.
+Two rules make all ranks agree, under every ordering. (1) After a part was sent, every rank uses its decoded value, the
+sender too; passed on unchanged, it travels as the same bytes. (2) Every rank replaces a finished total by its decoded
+value, sent or not.
 
-Under `once` every contribution is encoded, also that of the owner. Where the accumulation does not depend on any order
-these are the contributions of the blocks, so that the bits are those of one rank with all blocks; else a rank's sum.
+Under `once` every contribution is encoded, the owner's too. If the accumulation does not depend on order, each block's
+contribution is encoded, so that the bits are those of one rank with all blocks; else the sum of a rank's contributions.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kernels.wires.codecs import Codec, codec
 HOPS = ("once", "every")
 FEEDBACK = ("off", "on")
 OWN = {"hops": HOPS, "feedback": FEEDBACK}  # parameters beside those of the codec, the default first
-CHEAPEST_BITS = 64  # an integer of a partial sum: from there on, several contributions travel as their sum
+CHEAPEST_BITS = 64  # bits of an integer of a partial sum: more bits of contributions travel as their sum
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Coding:
 
 
 def coding(wire: str) -> Coding | None:
-    """The coding that the text of a wire names, `sign:feedback=on`; None for a wire that loses nothing.
+    """Returns the coding that the text of a wire names, `sign:feedback=on`; None for a lossless wire.
 
     Raises ChoiceError for an unknown name or parameter.
     """
@@ -69,8 +69,7 @@ def coding(wire: str) -> Coding | None:
 def sent(
     coding: Coding, cells: Cells, schedule: Schedule, contributions: Sequence[int] | None = None
 ) -> dict[tuple[int, int], int]:
-    """{(rank, another): bytes that one sends to the other} in one all-reduce. `contributions`: how many of each rank
-    are encoded, where that is not one."""
+    """{(sender, receiver): bytes} of one all-reduce. `contributions`: how many of each rank are encoded; None: one."""
     size, codec = schedule.size, coding.codec
     pairs: Counter[tuple[int, int]] = Counter()
     if coding.hops == "once":
@@ -87,5 +86,5 @@ def sent(
 
 
 def part_of(cells: Cells, size: int, rank: int) -> Cells:
-    """The cells that a rank owns where every rank owns as many as any other, or one more or fewer."""
+    """The cells that a rank owns: as many as every other rank, or one more or fewer."""
     return cells.part(*evenly(len(cells), size, rank))

@@ -1,8 +1,8 @@
 """Reduce, reduce-scatter and allgather, made from the schedule of an all-reduce.
 
-Reduce and reduce-scatter leave out whatever the results that are asked for do not depend on, so their bits are those
-of the all-reduce. Allgather follows the way of every contribution through the schedule, and adds nothing. All ranks'
-rounds are needed to tell, so they are looked at together, when the first of them is asked for.
+Reduce and reduce-scatter drop messages and sums on which the requested results do not depend, so their bits are those
+of the all-reduce. Allgather follows each contribution through the schedule, and adds nothing. Both need the rounds of
+all ranks: the first request for a rank's rounds computes them for all.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kernels.guarantees import ChoiceError
 
 Programs = list[tuple[Round, ...]]  # the rounds of every rank
 Place = tuple[int, int, int]  # rank, slot, chunk
-# A message: sender, its index and itself among the sends there; receiver, index and itself among the receives there.
+# A message: sender, index and entry among its sends; receiver, index and entry among its receives.
 Pair = tuple[int, int, Message, int, int, Message]
 
 
 def reduce(schedule: Schedule, root: int) -> Schedule:
-    """The total at rank `root` alone, with the bits of the all-reduce; what other ranks' totals hold is undefined.
+    """Returns a schedule with the total at rank `root` alone, with the bits of the all-reduce; others are undefined.
 
     Raises ChoiceError when there is no rank `root`.
     """
@@ -33,29 +33,30 @@ def reduce(schedule: Schedule, root: int) -> Schedule:
 
 
 def part_of(n: int, size: int, rank: int, bounds: Sequence[int] | None = None) -> tuple[int, int]:
-    """First element that a rank gets of a reduce-scatter of n elements, and the one behind its last: equal parts, or
-    from bounds[rank] to bounds[rank + 1]."""
+    """Elements [first, stop) that a rank gets of a reduce-scatter of n elements: equal parts, or those between
+    bounds[rank] and bounds[rank + 1]."""
     return evenly(n, size, rank) if bounds is None else (bounds[rank], bounds[rank + 1])
 
 
 def reduce_scatter(schedule: Schedule, bounds: Sequence[int] | None = None) -> Schedule:
-    """Elements `part_of(n, size, rank, bounds)` of the total at each rank, with the bits of the all-reduce.
+    """Returns a schedule with elements `part_of(n, size, rank, bounds)` of the all-reduce's total at each rank.
 
-    What else the totals hold is undefined. Chunks are split so that each belongs to one rank. Where the schedule cuts
-    the vector evenly, as the ranks do, they are the equal parts of chunks; else the parts of each chunk that each rank
-    gets, of which most are empty. A uniform schedule with a chunk for each rank is cut at the bounds from the start.
-    Raises ChoiceError unless there are `size` + 1 bounds.
+    Other elements of the totals are undefined. Chunks are split so that each belongs to one rank: into equal parts if
+    the schedule cuts the vector evenly and there are no bounds, else into a part for each rank, most of them empty. A
+    uniform schedule with a chunk for each rank is cut at the bounds from the start. Raises ChoiceError unless there are
+    `size` + 1 bounds.
     """
     size = schedule.size
     if bounds is not None and len(bounds) != size + 1:
         raise ChoiceError(
-            f"bounds: {len(bounds)} numbers for {size} ranks; give {size + 1}, where each part begins and the last ends"
+            f"bounds: {len(bounds)} numbers for {size} ranks; give {size + 1}: the start of each part, and the end "
+            "of the last"
         )
     if schedule.cut is evenly and bounds is None:
         parts = lcm(schedule.chunks, size) // schedule.chunks
         each = schedule.chunks * parts // size
         kept = _needed_only(schedule, parts, lambda chunk, part: (chunk * parts + part) // each)
-        return replace(kept, uniform=False)  # chunks are whose they are in the whole vector only
+        return replace(kept, uniform=False)  # chunks have owners in the whole vector only
 
     if schedule.uniform and schedule.chunks == size:
         at_bounds = replace(
@@ -72,11 +73,11 @@ def reduce_scatter(schedule: Schedule, bounds: Sequence[int] | None = None) -> S
 
 
 def allgather(schedule: Schedule) -> Schedule:
-    """Elements evenly(n, size, rank) of each rank's contribution, at those elements of the total on all ranks.
+    """Returns a schedule that copies elements evenly(n, size, rank) of each rank's contribution into all ranks' totals.
 
-    The rest of a contribution is not read. Every rank receives every element once. Where each rank is the first to
-    have the total of as many chunks as any other, it gathers from there: the second half of a reduce-scatter and
-    allgather. Raises ChoiceError for a schedule in which a rank has not one contribution.
+    The rest of a contribution is not read. Every rank receives every element once. If every rank is the first to
+    complete equally many chunks of the all-reduce, elements spread from there: this is the second half of a
+    reduce-scatter and allgather. Raises ChoiceError unless every rank has exactly one contribution.
     """
     size = schedule.size
     for rank in range(size):
@@ -91,8 +92,7 @@ def allgather(schedule: Schedule) -> Schedule:
 
 
 def _split(schedule: Schedule, parts: int) -> Schedule:
-    """Every chunk in `parts` of its own; cut evenly they lie within it, since evenly(n, c*s, k*s) begins where
-    evenly(n, c, k) does."""
+    """Splits every chunk into `parts`. Even cuts nest: evenly(n, c*s, k*s) begins where evenly(n, c, k) does."""
     if parts == 1:
         return schedule
 
@@ -124,11 +124,11 @@ def _pairs(current: tuple[Round, ...]) -> Iterator[Pair]:
 
 
 def _needed_only(schedule: Schedule, parts: int, owner: Callable[[int, int], int]) -> Schedule:
-    """What it takes to have each part of each chunk of the total at `owner(chunk, part)`; chunks are split in parts."""
+    """Keeps the steps that bring each part of each chunk of the total to `owner(chunk, part)`; splits chunks."""
     kept = cache(lambda: _kept(schedule, parts, owner))
 
     def split(chosen: tuple[list, list, list], index: int) -> tuple:
-        # Of what a rank does with a chunk, the parts whose bits are set.
+        # A rank's steps with a chunk, for the parts whose bits are set.
         return tuple(
             replace(step, chunk=step.chunk * parts + part)
             for step, bits in chosen[index]
@@ -145,9 +145,9 @@ def _needed_only(schedule: Schedule, parts: int, owner: Callable[[int, int], int
 def _kept(
     schedule: Schedule, parts: int, owner: Callable[[int, int], int]
 ) -> list[list[tuple[list, list, list]]]:
-    """By round and rank the sends, receives and sums that are needed, each with the parts of its chunk as bits.
+    """The needed sends, receives and sums by round and rank, each with the parts of its chunk as bits.
 
-    Found from the last round backwards: what is needed is what a needed place is made of.
+    Works from the last round backwards: the sources of a needed place are needed.
     """
     needed: dict[Place, int] = defaultdict(int)
     for chunk in range(schedule.chunks):
@@ -180,7 +180,7 @@ def _kept(
 
 
 def _owners(schedule: Schedule) -> list[int] | None:
-    """The rank that is the first to have the total of each chunk, if all ranks are that of as many chunks."""
+    """The first rank to complete each chunk, if there is one for each and all ranks have equally many."""
     counts: dict[Place, int] = {
         (rank, OWN, chunk): 1 for rank in range(schedule.size) for chunk in range(schedule.chunks)
     }
@@ -206,17 +206,17 @@ def _owners(schedule: Schedule) -> list[int] | None:
 
 
 def _gathered(schedule: Schedule, owners: list[int] | None) -> Programs:
-    """Each chunk on its way from the one rank that contributes it to all others, into their totals at once.
+    """The rounds in which each chunk goes from its one contributor to all other ranks, straight into their totals.
 
-    `schedule` has a multiple of size chunks, of which each rank contributes the next few: those whose totals it
-    `owns`, which are numbered anew, or with no owners those that have its numbers.
+    `schedule` has a multiple of size chunks, of which each rank contributes equally many. With `owners` a rank
+    contributes the chunks that it completes first, numbered anew; without, those that have its numbers.
     """
     size, each = schedule.size, schedule.chunks // schedule.size
     contributor = owners or [chunk // each for chunk in range(schedule.chunks)]
     by_rank = sorted(range(schedule.chunks), key=lambda chunk: (contributor[chunk], chunk))
     number = {chunk: i for i, chunk in enumerate(by_rank)}
 
-    # Where the contribution would be part of what the all-reduce holds; and the ranks that have it by now.
+    # Places where the all-reduce holds a sum with the contribution in it; and ranks that already have it.
     present: set[Place] = {(rank, OWN, chunk) for chunk, rank in enumerate(contributor)}
     having = [{rank} for rank in contributor]
     rounds: list[list[Round]] = []
@@ -253,6 +253,6 @@ def _gathered(schedule: Schedule, owners: list[int] | None) -> Programs:
 
 
 def _ordered(messages: dict[int, Message]) -> tuple[Message, ...]:
-    """By chunk for each peer, so that neighbours travel as one; peers in the order of the all-reduce."""
+    """Messages by chunk for each peer, so that neighbours travel as one; peers in the order of the all-reduce."""
     peers = {peer: i for i, peer in enumerate(dict.fromkeys(messages[i].peer for i in sorted(messages)))}
     return tuple(sorted(messages.values(), key=lambda m: (peers[m.peer], m.chunk)))

@@ -1,6 +1,6 @@
-"""What a schedule costs: counts of rounds, messages, bytes and additions, and the alpha-beta-gamma time.
+"""The cost of a schedule: rounds, messages, bytes and additions, and its time in the alpha-beta-gamma model.
 
-Where ranks are on several nodes, what crosses between these is counted by node, since the ranks of a node share its
+Traffic between nodes is counted by node, since the ranks of a node share its
 link. `cost` on the command line compares the orderings.
 """
 
@@ -18,9 +18,9 @@ from kernels.allreduce.schedule import Round, Schedule, gathers_from, transfers
 class Cost:
     """Counts of one all-reduce.
 
-    `messages` and `bytes` are totals over all ranks, `crossing` those bytes among them that go from node to node.
-    `critical_*` add up, over the rounds, the most that any one rank sends or receives inside its node, or adds;
-    `crossing_*` the most messages that any one rank, and the most bytes that any one node, sends to others or receives.
+    `messages` and `bytes` are totals over all ranks; `crossing` is the part of `bytes` that goes between nodes.
+    `critical_*` sum over rounds the most that any rank sends or receives inside its node, or adds. `crossing_*` sum the
+    most messages of any rank, and the most bytes of any node, to or from other nodes.
     """
 
     rounds: int
@@ -36,10 +36,10 @@ class Cost:
     def seconds(
         self, alpha: float, beta: float, gamma: float, alpha_across: float = 0.0, beta_across: float = 0.0
     ) -> float:
-        """Time for a latency `alpha` (s), a time per byte `beta` (s) and a time per addition `gamma` (s); the last two
-        are latency of a message from node to node and time per byte of a node's link.
+        """Returns the time in s for a latency `alpha` (s), a time per byte `beta` (s) and one per addition `gamma` (s).
+        `alpha_across` and `beta_across`: the latency between nodes, and the time per byte of a node's link.
 
-        One message after the other per rank, sending and receiving at once (Hockney's model, full duplex), with
+        Each rank sends one message after the other, and receives meanwhile (Hockney's model, full duplex), with
         constants for each class of links (Hoefler, Gropp, Thakur, Traeff 2010, section 3.2).
         """
         inside = alpha * self.critical_messages + beta * self.critical_bytes + gamma * self.critical_additions
@@ -55,8 +55,8 @@ def cost(
 ) -> Cost:
     """The cost of all-reducing n elements of `itemsize` bytes.
 
-    `total_itemsize`: bytes of an element of the total where it travels complete, as many if not given. `nodes`: the
-    node of every rank, one for all if not given.
+    `total_itemsize`: bytes of an element in rounds that carry finished totals; None: `itemsize`. `nodes`: the node of
+    every rank; None: one node.
     """
     nodes = [0] * schedule.size if nodes is None else nodes
     gathers = gathers_from(schedule) if total_itemsize not in (None, itemsize) else None
@@ -75,7 +75,7 @@ def cost(
 def sent(
     schedule: Schedule, n: int, itemsize: float, total_itemsize: float | None = None
 ) -> dict[tuple[int, int], int]:
-    """{(rank, another): bytes that one sends to the other} in one all-reduce of n elements; sizes as of `cost`."""
+    """{(sender, receiver): bytes} of one all-reduce of n elements; sizes as in `cost`."""
     gathers = gathers_from(schedule) if total_itemsize not in (None, itemsize) else None
     by_pair: Counter[tuple[int, int]] = Counter()
     for rank, rounds in enumerate(schedule.ranks()):
@@ -93,7 +93,7 @@ def _counts(
     itemsize: float,
     nodes: Sequence[Hashable],
 ) -> tuple[int, ...]:
-    """Of one round all fields of a Cost behind the first."""
+    """All fields of a Cost after the first, for one round."""
     ways = 2  # sent, received
     inside_messages, inside_bytes, across_messages = (
         [[0] * len(current) for _ in range(ways)] for _ in range(3)

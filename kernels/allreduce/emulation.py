@@ -1,7 +1,7 @@
-"""How long the messages of a reduction take over given links, for `execution.emulated` and for estimates.
+"""Times of the messages of a reduction over given links, for `execution.emulated` and for estimates.
 
-What is slow is the link of a vertex (a rank, or a node with its ranks), in and out at once. The bytes of a call are
-those of the schedule, and pass one behind the other.
+The link of a vertex (a rank, or a node with its ranks) limits them; it sends and receives at once. The bytes are those
+of the schedule, and pass one after the other.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kernels.allreduce.reduction import SHORT_BYTES, Reduction
 from kernels.allreduce.schedule import Schedule
 from kernels.guarantees import ChoiceError
 
-# float64 numbers that the exact sum of a rank's contributions mostly takes, by the bytes of a contribution
+# float64 numbers that mostly hold the exact sum of a rank's contributions, by the bytes of a contribution
 EXPANDED = {8: 2, 4: 1, 2: 1}
 UNIFORM = ("rate", "latency")
 
 
 def links_of(text: str, size: int) -> Links:
     """Links between `size` ranks: all alike, `rate=20e6` (bytes per second) or `rate=20e6,latency=50e-6` (seconds), or
-    those of a file as `kernels.allreduce links --write` makes it. Raises ChoiceError."""
+    from a file of `kernels.allreduce links --write`. Raises ChoiceError for bad values and links of other ranks."""
     if not text.startswith("rate="):
         links = read_plain(text)
-        places(links, size)  # refuses those of other ranks
+        places(links, size)  # refuses links of other ranks
         return links
     given = dict.fromkeys(UNIFORM, 0.0)
     for part in text.split(","):
@@ -41,15 +41,15 @@ def links_of(text: str, size: int) -> Links:
     if not all(map(math.isfinite, given.values())) or given["rate"] <= 0 or given["latency"] < 0:
         raise ChoiceError(
             f"links {text!r}: give rate=BYTES_PER_SECOND,latency=SECONDS, such as rate=20e6,latency=50e-6, or a file "
-            "that `python -m kernels.allreduce links --write FILE` made"
+            "that `python -m kernels.allreduce links --write FILE` wrote"
         )
     rates = tuple(tuple(given["rate"] * (u != v) for v in range(size)) for u in range(size))
     return Links(rates, latencies=tuple((given["latency"],) * size for _ in range(size)))
 
 
 def seconds(links: Links, size: int, pairs: Mapping[tuple[int, int], float], rounds: int) -> float:
-    """The time that messages of `pairs`, {(rank, another): bytes}, take in so many rounds: that of the vertex with most
-    to send or to receive, one message after the other, and a latency for each round."""
+    """Time in s of messages `pairs`, {(sender, receiver): bytes}, in `rounds` rounds: that of the busiest vertex, one
+    message after the other, and a latency for each round."""
     where = places(links, size)
     busy: dict[tuple[int, int], float] = defaultdict(float)
     crossing = []
@@ -69,8 +69,8 @@ def seconds(links: Links, size: int, pairs: Mapping[tuple[int, int], float], rou
 
 
 def in_place_of(reduction: Reduction) -> Reduction:
-    """The reduction whose messages stand for those of one without a schedule: of `library` recursive doubling or, of
-    more than SHORT_BYTES, Rabenseifner's, as most libraries do; of `arrival` those of `linear`."""
+    """The reduction with a schedule that stands for one without: for `library` recursive doubling or, beyond
+    SHORT_BYTES, Rabenseifner's, as most libraries choose; for `arrival` `linear`."""
     if reduction.entry.scheduled:
         return reduction
     short = math.prod(reduction.shape) * reduction.dtype.itemsize <= SHORT_BYTES
@@ -81,9 +81,9 @@ def in_place_of(reduction: Reduction) -> Reduction:
 def traffic(
     reduction: Reduction, schedule: Schedule, counts: Sequence[int]
 ) -> tuple[Mapping[tuple[int, int], float], int]:
-    """{(rank, another): bytes} of one call, and its rounds; `counts`: the contributions of every rank.
+    """{(sender, receiver): bytes} of one call, and its rounds; `counts`: the number of contributions of every rank.
 
-    Of an exact sum of several contributions the bytes depend on the numbers: EXPANDED stands for them.
+    The bytes of an exact sum of several contributions depend on the numbers: EXPANDED stands for them.
     """
     n, rounds = math.prod(reduction.shape), len(schedule.program(0))
     apart = order_free(reduction.accumulation)
@@ -100,8 +100,8 @@ def traffic(
 
 
 def element_bytes(reduction: Reduction, contributions: int) -> float:
-    """Bytes of an element in a message where ranks bring up to so many contributions: where these travel, several of a
-    rank do so as words or numbers that stand for their sum."""
+    """Bytes of an element in a message if a rank brings up to that many contributions. If contributions travel, several
+    of one rank do so as numbers with the same sum."""
     if not reduction.contributions_travel or contributions <= 1:
         return reduction.element_bytes
     return 8.0 * EXPANDED[reduction.dtype.itemsize]

@@ -1,4 +1,4 @@
-"""What goes wrong in an all-reduce, and how ranks are listed in messages."""
+"""Errors of an all-reduce, and lists of ranks in messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class PlanMismatch(ValueError):
 
 
 class CallMismatch(ValueError):
-    """In checked mode: ranks passed contributions of different shapes or types; the message says which rank what."""
+    """In checked mode: ranks passed contributions of different shapes or types; the message lists them by rank."""
 
 
 class RanksDisagree(RuntimeError):
@@ -39,7 +39,7 @@ def ranks_text(ranks: Iterable[int], shown: int = 8) -> str:
 
 
 def by_rank(texts: Iterable[str]) -> str:
-    """What the ranks say, each text once: 'ranks 0, 1: float64; rank 2: float32'."""
+    """The texts of all ranks, each once: 'ranks 0, 1: float64; rank 2: float32'."""
     holders: dict[str, list[int]] = {}
     for rank, text in enumerate(texts):
         holders.setdefault(text, []).append(rank)

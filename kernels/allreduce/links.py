@@ -1,7 +1,7 @@
-"""Links between ranks or nodes: what passes between every two, what passes the port of a node, and the file of both.
+"""Links between ranks or nodes: rates between every two, rates of the ports of nodes, and the file with both.
 
-A file is written by the commands `links` and `pack`, and holds the packing of spanning trees that was made for its
-links. Nothing of it is believed before its hash and its schema were checked.
+The commands `links` and `pack` write the file; `pack` adds the packing of spanning trees for its links. Its hash and
+schema are checked before anything in it is used.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SecondsRow = Annotated[tuple[Seconds, ...], Meta(max_length=MOST_VERTICES)]
 
 @dataclass(frozen=True)
 class Port:
-    """What passes between `vertices` and all others is at most `rate` bytes per second in either direction."""
+    """A limit: at most `rate` bytes per second between `vertices` and all others, in either direction."""
 
     vertices: Annotated[tuple[Vertex, ...], Meta(min_length=1, max_length=MOST_VERTICES)]
     rate: Annotated[float, Meta(gt=0, le=FASTEST)]
@@ -43,10 +43,10 @@ class Port:
 
 @dataclass(frozen=True)
 class Links:
-    """`rates[u][v]`, bytes per second from vertex u to v, 0 where there is no link; `latencies[u][v]`, seconds from u
-    to v, or none; `ports`; `of` what a vertex is; `hosts`, the name of the host of each, where they are known.
+    """`rates[u][v]`: bytes per second from vertex u to v, 0 without a link. `latencies[u][v]`: seconds from u to v, or
+    empty. `ports`. `of`: whether a vertex is a rank or a node. `hosts`: the host name of each vertex, if known.
 
-    Raises ChoiceError where these do not fit each other, and where links leave a vertex apart.
+    Raises ChoiceError if these do not fit each other, or if links leave a vertex unconnected.
     """
 
     rates: Annotated[tuple[Row, ...], Meta(min_length=1, max_length=MOST_VERTICES)]
@@ -64,7 +64,7 @@ class Links:
             raise ChoiceError(f"{len(self.hosts)} hosts for {count} vertices")
         outside = [v for port in self.ports for v in port.vertices if v >= count]
         if outside:
-            raise ChoiceError(f"a port of vertex {outside[0]}: there are 0 to {count - 1}")
+            raise ChoiceError(f"a port names vertex {outside[0]}: vertices are 0 to {count - 1}")
         reached, todo = {0}, [0]
         while todo:
             u = todo.pop()
@@ -77,18 +77,18 @@ class Links:
 
     @property
     def vertices(self) -> int:
-        """How many there are."""
+        """The number of vertices."""
         return len(self.rates)
 
     def capacity(self, u: int, v: int) -> float:
-        """Bytes per second in each direction at once: a sum goes one way and the total the other, so the slower one."""
+        """Bytes per second of the slower direction: an all-reduce sends a sum one way and the total the other."""
         return 0.0 if u == v else min(self.rates[u][v], self.rates[v][u])
 
 
 @dataclass(frozen=True)
 class Linked:
-    """What a file has: links, the packing into them, and by how much the vertices and edges of this carry, in bytes of
-    the vector per second: `rate`, and the most that any packing could, `bound`. None before links are packed."""
+    """The content of a file: links, their packing, the `rate` that this carries in bytes of the vector per second, and
+    `bound`, the most that any packing could. Before links are packed: None and zeros."""
 
     links: Links
     packing: Packing | None = None
@@ -106,7 +106,7 @@ class Linked:
 
 
 def write(file: str, linked: Linked) -> None:
-    """Write the file whole, or not at all. Raises ChoiceError where that fails."""
+    """Writes the file whole, or not at all. Raises ChoiceError if that fails."""
     content = {"format": FORMAT, "schema": SCHEMA} | msgspec.to_builtins(linked)
     items = (content | {"digest": digest_of(content)}).items()
     text = "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(value)}" for key, value in items) + "\n}\n"
@@ -120,29 +120,29 @@ def write(file: str, linked: Linked) -> None:
 
 
 def require_writable(file: str) -> None:
-    """Raise ChoiceError where `write` would not succeed."""
+    """Raises ChoiceError if `write` would fail."""
     path = Path(file)
     if path.is_dir() or not os.access(path.parent, os.W_OK | os.X_OK):
         raise ChoiceError(f"{file}: cannot be written: name a file in a directory that you may write to")
 
 
 def read(file: str) -> Linked:
-    """What a file of `links` or `pack` has. Raises ChoiceError, naming the file, for what is none or was changed."""
+    """The content of a file of `links` or `pack`. Raises ChoiceError, naming the file, if it is another or changed."""
     content = _json(file)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise _refused(file, "is no file of links")
     if content.get("schema") != SCHEMA:
-        raise _refused(file, f"has schema {str(content.get('schema'))[:20]}, and {SCHEMA} is read")
+        raise _refused(file, f"has schema {str(content.get('schema'))[:20]}; this version reads {SCHEMA}")
     digest = content.pop("digest", None)
     if digest != digest_of(content):
-        raise _refused(file, "is damaged or was changed: its content has another hash than it says")
+        raise _refused(file, "is damaged or was changed: its content does not match its hash")
     del content["format"], content["schema"]
     return _conform(file, content, Linked)
 
 
 def read_plain(file: str) -> Links:
-    """The links of a file as `read`, or of one that was written by hand: an object with `rates`, maybe with the other
-    fields of `Links`. Raises ChoiceError."""
+    """The links of a file as for `read`, or of one written by hand: an object with `rates` and maybe other fields of
+    `Links`. Raises ChoiceError."""
     content = _json(file)
     if isinstance(content, dict) and "format" in content:
         return read(file).links
@@ -152,11 +152,12 @@ def read_plain(file: str) -> Links:
 def read_packing(
     file: str, size: int, nodes: Sequence[Hashable] | None = None, hosts: Sequence[str] | None = None
 ) -> Packing:
-    """The packing of a file for `size` ranks; `nodes`, the node of every rank, `hosts`, its host, where they are known.
+    """The packing of a file for `size` ranks; `nodes`: the node of every rank, `hosts`: its host, where known.
 
-    With as many vertices as ranks each is one. Else a vertex is a node, by its host, or where the file names none in
-    the order of first ranks; without `nodes`, ranks are dealt out evenly. Raises ChoiceError for a file that is not
-    sound, has no packing, or is of other ranks or nodes.
+    A vertex is a rank if the file is of ranks, or if there are as many vertices as ranks and neither `nodes` nor
+    `hosts`. Else it is a node, found by its host or, if the file names none, in the order of first ranks; without
+    `nodes`, ranks are assigned to vertices evenly. Raises ChoiceError for a file that is damaged, has no packing, or is
+    of other ranks or nodes.
     """
     linked = read(file)
     if linked.packing is None:
@@ -180,7 +181,7 @@ def digest_of(content: Any) -> str:
 def places(
     links: Links, size: int, nodes: Sequence[Hashable] | None = None, hosts: Sequence[str] | None = None
 ) -> tuple[int, ...]:
-    """The vertex of each of `size` ranks, as `read_packing` says. Raises ChoiceError for links of others."""
+    """The vertex of each of `size` ranks, as in `read_packing`. Raises ChoiceError for links of others."""
     count = links.vertices
     if links.of == "ranks" or (nodes is None and hosts is None and count == size):
         if count != size:
@@ -223,7 +224,7 @@ def _json(file: str) -> Any:
     if len(text) > MOST_BYTES:
         raise _refused(file, f"has more than {MOST_BYTES:,} bytes")
     deepest = depth = 0
-    for bracket in re.findall(rb"[\[\]{}]", text):  # those in strings count, which errs high
+    for bracket in re.findall(rb"[\[\]{}]", text):  # brackets in strings count too, which errs high
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
     if deepest > DEEPEST:

@@ -1,6 +1,6 @@
-"""What a rank adds alone: the trees over its own contributions that a schedule evaluates before its first message.
+"""A rank's additions alone: the trees over its own contributions that a schedule evaluates before its first message.
 
-They may be evaluated while the contributions come, one by one, so that most need not be kept.
+A rank may evaluate them while contributions come one by one, so that it need not keep most of these.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from kernels.tree import Tree
 
 
 def ahead(schedule: Schedule, rank: int) -> tuple[list[Tree], tuple[Round, ...]]:
-    """Trees over the contributions of `rank`, numbered from 0, and its rounds over the sums of these trees in place of
-    the contributions: slot OWN - i is that of tree i.
+    """Returns trees over the contributions of `rank`, numbered from 0, and its rounds with the sums of these trees in
+    place of the contributions: slot OWN - i holds the sum of tree i.
 
-    Each contribution is a tree of its own where the first round has messages, or where the chunks of the vector are
-    added by different trees.
+    Each contribution is a tree of its own if the first round has messages, or if different trees add the chunks of the
+    vector.
     """
     rounds = schedule.program(rank)
     alone = [*range(len(schedule.leaves(rank)))]
@@ -60,7 +60,7 @@ def ahead(schedule: Schedule, rank: int) -> tuple[list[Tree], tuple[Round, ...]]
 
 
 def _read(rounds: Iterable[Round], chunks: int) -> list[tuple[int, int]]:
-    """The places (slot, chunk) that are read, or are the total, before these rounds write them."""
+    """The places (slot, chunk) that these rounds read before they write them; the total is read at the end."""
     read: dict[tuple[int, int], None] = {}
     written: set[tuple[int, int]] = set()
 
@@ -89,15 +89,15 @@ def _leaves(tree: Tree) -> list[int]:
 
 
 def left_to_right(k: int) -> list[Tree]:
-    """The tree of k contributions that are added one after the other; none where there are none."""
+    """The tree that adds k contributions one after the other; none for k = 0."""
     numbers: Iterator[Tree] = iter(range(k))
     return [reduce(lambda a, b: (a, b), numbers)] if k else []
 
 
 def parents(trees: Iterable[Tree], k: int) -> tuple[list[int], dict[int, tuple[int, int]]]:
-    """The roots of trees over contributions 0 ... k - 1, and of every other node its parent and which child it is.
+    """The roots of trees over contributions 0 ... k - 1, and for every other node its parent and which child it is.
 
-    Contributions have their own numbers, the other nodes those from k on.
+    Contributions keep their numbers; other nodes are numbered from k on.
     """
     number = count(k)
     roots: list[int] = []

@@ -1,6 +1,6 @@
-"""What contributions are combined by: SUM, PROD, MIN, MAX, or a function of the user's.
+"""Operations that combine contributions: SUM, PROD, MIN, MAX, or a user's function.
 
-The executor under MPI and the serial simulator both combine by these, so that they give the same bits.
+The executor under MPI and the serial simulator use the same operations, so they give the same bits.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ ELEMENTS = ("float64", "float32", "float16", "bfloat16", "int64")  # that kernel
 class Operation:
     """`function(a, b, out)` combines two arrays of one shape and type element by element into a third.
 
-    `out` may be `a` or `b`. `identity(dtype)` is the result of no contributions. Where `commutative` is False only
-    those orderings can be used that keep the contributions in rank order. `function` must be associative as far as
-    rounding allows. `prepare(sources, out)`, where given, does all of a list at once: it returns a function without
-    arguments that combines `sources` left to right into `out`, which may be one of them, each time it is called.
+    `out` may be `a` or `b`. `identity(dtype)` is the result of no contributions. If `commutative` is False, only
+    orderings that keep the contributions in rank order can be used. `function` must be associative up to rounding.
+    `prepare(sources, out)`, optional, takes a whole list: it returns a function without arguments that combines
+    `sources` left to right into `out`, which may be one of them, at each call.
 
-    A floating-point zero always comes out as +0.0, so that no order of additions shows in the sign of zero.
+    A floating-point zero always becomes +0.0, so that no order of additions shows in the sign of zero.
     """
 
     name: str
@@ -36,11 +36,11 @@ class Operation:
     prepare: Callable[[list[np.ndarray], np.ndarray], Callable[[], None]] | None = None
 
     def prepared(self, sources: list[np.ndarray], out: np.ndarray) -> Callable[[], None]:
-        """What combines `sources` (n,) left to right into `out` (n,) each time it is called; plan once, call often."""
+        """Returns a function that combines `sources` (n,) left to right into `out` (n,); plan once, call often."""
         return (self.prepare or partial(_pairwise, self.function))(sources, out)
 
     def into(self, sources: list[np.ndarray], out: np.ndarray) -> None:
-        """Combine `sources` (n,) left to right into `out` (n,), which may be one of them."""
+        """Combines `sources` (n,) left to right into `out` (n,), which may be one of them."""
         self.prepared(sources, out)()
 
     def of(self, sources: list[np.ndarray]) -> np.ndarray:
@@ -50,7 +50,7 @@ class Operation:
         return out
 
     def fold(self, contributions: np.ndarray, out: np.ndarray | None = None) -> np.ndarray:
-        """`contributions` (k, *shape) combined over axis 0, left to right, into `out` (*shape); k may be 0."""
+        """Combines `contributions` (k, *shape) over axis 0, left to right, into `out` (*shape); k may be 0."""
         if out is None:
             out = np.empty(contributions.shape[1:], contributions.dtype)
         if not len(contributions):
@@ -65,7 +65,7 @@ class Operation:
 
 
 def _pairwise(function: Callable, sources: list[np.ndarray], out: np.ndarray) -> Callable[[], None]:
-    """`function` on two sources at a time; of one source, a copy."""
+    """Applies `function` to two sources at a time; copies a single source."""
     spare = out if len(sources) < 3 else np.empty_like(out)  # `out` may still have to be read
 
     def combine():
@@ -112,7 +112,7 @@ OPERATIONS = {o.name: o for o in (SUM, PROD, MIN, MAX)}
 
 
 def get(operation: str | Operation) -> Operation:
-    """The operation of that name, or the one given; ChoiceError, listing the names, for an unknown one."""
+    """The operation of that name, or the given one. Raises ChoiceError, listing the names, for an unknown one."""
     if isinstance(operation, Operation):
         return operation
     if operation not in OPERATIONS:

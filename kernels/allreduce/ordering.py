@@ -1,12 +1,12 @@
-"""What an ordering is, and how one is registered.
+"""Orderings and their registration.
 
 A schedule function `(size, *, parameters) -> Schedule | None` is registered by the decorator `ordering`; None means
-that there is no schedule of ours: the MPI library decides (library), or the network does (arrival). The functions
-themselves are in `kernels.allreduce.schedules`, and `kernels.allreduce.catalog` finds them by name.
+that we have no schedule: the MPI library decides (library), or the network does (arrival). The functions themselves
+are in `kernels.allreduce.schedules`, and `kernels.allreduce.catalog` finds them by name.
 
-A user may give parameters behind the name: `k-nomial:k=4`, `permuted:seed=7`, `trees:links=FILE`. Three more come from
-where the reducer is planned: `nodes`, the node of every rank; `owners`, the rank that owns each block; `packing`, the
-spanning trees that a file of links has.
+A user may give parameters after the name: `k-nomial:k=4`, `permuted:seed=7`, `trees:links=FILE`. The plan of a reducer
+supplies three more: `nodes`, the node of every rank; `owners`, the rank that owns each block; `packing`, the spanning
+trees from a file of links.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from kernels.guarantees import LEVELS, ChoiceError, known
 from kernels.ranges import SEEDS, Range
 
 CONTEXT = ("nodes", "owners", "packing")  # parameters that the plan supplies, not the user
-# What the numbers among the parameters may be, whichever ordering has them.
+# Ranges of the parameters that are numbers, the same for all orderings.
 RANGES = {
     "k": Range(2, 65536),
     "segments": Range(1, 1024),  # a message of each to and from every rank: more take memory and save nothing
     "seed": Range(0, SEEDS),
     "start": Range(-65536, 65536),
 }
-EQUAL = "equal"  # in place of a file of links
-# What the parameters are that name a file.
+EQUAL = "equal"  # instead of a file of links
+# Descriptions of the parameters that name a file.
 FILES = {"links": f"{EQUAL}, or a file of the command `links`, its name without commas"}
 
 
 @dataclass(frozen=True)
 class Ordering:
-    """A named ordering, what it promises about the bits, and why; `name` includes the parameters given."""
+    """A named ordering, its guarantee, and the reason for it; `name` includes the given parameters."""
 
     name: str
     guarantee: str
@@ -45,13 +45,13 @@ class Ordering:
     # The same additions in fewer rounds with more bytes, for short vectors.
     short: Callable[..., Schedule] | None = field(default=None, repr=False)
     given: dict[str, Any] = field(default_factory=dict)
-    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of the parameters that are text
-    # The contributions to an element meet as they are: messages carry contributions and totals, never partial sums.
+    choices: dict[str, tuple[str, ...]] = field(default_factory=dict)  # of parameters that are text
+    # Contributions to an element meet unchanged: messages carry contributions and totals, never partial sums.
     contributions_meet: bool = False
 
     @property
     def summary(self) -> str:
-        """First sentence of its description."""
+        """The first paragraph of its description."""
         return " ".join((self.function.__doc__ or "").split("\n\n")[0].split())
 
     @property
@@ -60,13 +60,13 @@ class Ordering:
         return _parameters(self.function) | self.given
 
     def allowed(self, parameter: str) -> str:
-        """What a parameter may be, in words."""
+        """The values that a parameter may have, in words."""
         if parameter in FILES:
             return FILES[parameter]
         return ", ".join(self.choices[parameter]) if parameter in self.choices else str(RANGES[parameter])
 
     def read(self, parameter: str, text: str) -> Any:
-        """The value of a parameter that `text` is; raises ChoiceError, with what it may be."""
+        """The value of a parameter from `text`. Raises ChoiceError, with the allowed values, for any other text."""
         if parameter in self.choices:
             return known(parameter, text, self.choices[parameter])
         if parameter not in FILES:
@@ -77,7 +77,7 @@ class Ordering:
 
     @property
     def needs(self) -> tuple[str, ...]:
-        """Those of CONTEXT that the schedule depends on."""
+        """The names in CONTEXT that the schedule depends on."""
         return _needs(self.function)
 
     @property
@@ -87,9 +87,9 @@ class Ordering:
         return replace(self, given=given)._schedule(1, nodes=(0,), owners=(0,)) is not None
 
     def schedule(self, size: int, short: bool = False, **context) -> Schedule:
-        """The schedule for `size` ranks; of `context` (nodes, owners, packing) what the ordering needs is used.
+        """The schedule for `size` ranks; of `context` (nodes, owners, packing) the ordering uses what it needs.
 
-        `short`: the variant for short vectors where there is one. Both make the same additions. Raises ChoiceError for
+        `short`: the variant for short vectors, if there is one. Both make the same additions. Raises ChoiceError for
         an ordering without a schedule (`scheduled`), and for a parameter that this size cannot have.
         """
         schedule = self._schedule(size, short, **context)
@@ -103,7 +103,7 @@ class Ordering:
         return function(size, **arguments)
 
 
-@cache  # every plan asks, and signatures take longer than all else that it asks for
+@cache  # every plan calls it, and `signature` is the slowest part of a plan's checks
 def _parameters(function: Callable) -> dict[str, Any]:
     arguments = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in arguments if p.kind is p.KEYWORD_ONLY and p.name not in CONTEXT}
@@ -128,8 +128,8 @@ def ordering(
 ) -> Callable[[Callable], Callable]:
     """Decorator that registers `function(size, *, parameters) -> Schedule | None` and returns it unchanged.
 
-    `choices`: what the parameters may be that are text; RANGES has the numbers, FILES the files.
-    `contributions_meet` as in `Ordering`. Raises TypeError for a parameter that is in neither.
+    `choices`: the values of parameters that are text; RANGES has those of numbers, FILES those of files.
+    `contributions_meet` as in `Ordering`. Raises TypeError for a parameter that is in none of these.
     """
     known("guarantee", guarantee, LEVELS)
     listed = {parameter: tuple(values) for parameter, values in (choices or {}).items()}
@@ -154,5 +154,5 @@ def orderings() -> tuple[Ordering, ...]:
 
 
 def scheduled() -> str:
-    """Names of those that have a schedule, between commas."""
+    """Names of the orderings with a schedule, separated by commas."""
     return ", ".join(o.name for o in orderings() if o.scheduled)

@@ -1,7 +1,7 @@
-"""A packing: spanning trees over vertices, and the share of a vector that is reduced along each.
+"""A packing: spanning trees over vertices, each with its share of a vector.
 
-A vertex is a rank, or a node with all its ranks. What the schedule of `trees` is made of, and all that its bits depend
-on beside the number of ranks.
+A vertex is a rank, or a node with all its ranks. The schedule of `trees` is made from a packing, and its bits depend on
+the packing and the number of ranks alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from kernels.guarantees import ChoiceError
 MOST_VERTICES = 256
 MOST_TREES = 4096
 MOST_RANKS = 2**20
-WHOLE = 2**20  # shares of a packing that a programme made add up to about this many
-ROOT = -1  # in place of a parent
+WHOLE = 2**20  # the approximate sum of the shares of a computed packing
+ROOT = -1  # instead of a parent
 
 Parent = Annotated[int, Meta(ge=ROOT, lt=MOST_VERTICES)]
 Vertex = Annotated[int, Meta(ge=0, lt=MOST_VERTICES)]
@@ -30,7 +30,7 @@ Vertex = Annotated[int, Meta(ge=0, lt=MOST_VERTICES)]
 
 @dataclass(frozen=True)
 class SpanningTree:
-    """`parents` of every vertex, ROOT of the one that adds last; `share` of the vector, in any unit.
+    """`parents` of every vertex, ROOT for the one that adds last; `share` of the vector, in any unit.
 
     Raises ChoiceError unless every vertex is below the one root.
     """
@@ -55,7 +55,7 @@ class SpanningTree:
 
     @cached_property
     def children(self) -> tuple[tuple[int, ...], ...]:
-        """Of every vertex, ascending."""
+        """The children of every vertex, ascending."""
         below: list[list[int]] = [[] for _ in self.parents]
         for vertex, parent in enumerate(self.parents):
             if parent != ROOT:
@@ -64,7 +64,7 @@ class SpanningTree:
 
     @cached_property
     def depths(self) -> dict[int, int]:
-        """Of every vertex below the root, and the root: how many edges it is away from it."""
+        """{vertex: edges between it and the root}, for the root and all vertices below it."""
         depths, todo = {self.root: 0}, [self.root]
         while todo:
             vertex = todo.pop()
@@ -75,21 +75,21 @@ class SpanningTree:
 
     @property
     def height(self) -> int:
-        """Of its deepest vertex."""
+        """The depth of the deepest vertex."""
         return max(self.depths.values())
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
-        """(lower vertex, higher vertex), ascending."""
+        """The edges (lower vertex, higher vertex), ascending."""
         pairs = ((v, p) for v, p in enumerate(self.parents) if p != ROOT)
         return tuple(sorted((min(pair), max(pair)) for pair in pairs))
 
 
 @dataclass(frozen=True)
 class Packing:
-    """`trees` over the same vertices; `places`, the vertex of every rank, where it is known.
+    """`trees` over the same vertices; `places`, the vertex of every rank, if known.
 
-    Raises ChoiceError for trees over different vertices, and where a vertex has no rank.
+    Raises ChoiceError for trees over different vertices, and if a vertex has no rank.
     """
 
     trees: Annotated[tuple[SpanningTree, ...], Meta(min_length=1, max_length=MOST_TREES)]
@@ -106,22 +106,22 @@ class Packing:
 
     @property
     def vertices(self) -> int:
-        """How many there are."""
+        """The number of vertices."""
         return len(self.trees[0].parents)
 
     @cached_property
     def digest(self) -> str:
-        """16 hexadecimal digits of a hash of all that it is."""
+        """16 hexadecimal digits of a hash of trees and places."""
         return blake2b(self.encode().encode(), digest_size=8).hexdigest()
 
     def encode(self) -> str:
-        """As JSON, for `decode`."""
+        """The packing as JSON, for `decode`."""
         trees = [{"parents": tree.parents, "share": tree.share} for tree in self.trees]
         return json.dumps({"trees": trees, "places": self.places}, separators=(",", ":"))
 
 
 def decode(text: str) -> Packing:
-    """The packing that `Packing.encode` wrote. Raises ChoiceError for what is none."""
+    """The packing that `Packing.encode` wrote. Raises ChoiceError for other text."""
     try:
         return msgspec.json.decode(text, type=Packing)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
@@ -129,9 +129,9 @@ def decode(text: str) -> Packing:
 
 
 def equal(vertices: int, places: Sequence[int] = ()) -> Packing:
-    """For links that are all alike: of every vertex the star around it, with equal shares.
+    """The packing for links that are all alike: the star around every vertex, with equal shares.
 
-    Each port then carries 2 (m - 1) / m of the vector in and out, of m vertices, which is least.
+    Each of m ports then carries 2 (m - 1) / m of the vector in and out, which is the least possible.
     """
     stars = (tuple(ROOT if v == hub else hub for v in range(vertices)) for hub in range(vertices))
     return Packing(tuple(SpanningTree(parents, 1) for parents in stars), tuple(places))

@@ -1,7 +1,7 @@
-"""What a reduction is: one frozen description, the same on all ranks, along axes that are chosen independently.
+"""The description of a reduction: frozen, the same on all ranks, along axes that are chosen independently.
 
-An ordering says who sends what to whom and adds when, an accumulation in what partial sums are held, a wire how a
-message is encoded. Whatever can be refused without a communicator is refused when a description is made.
+An ordering defines who sends what to whom and adds when, an accumulation the numbers that hold partial sums, a wire the
+encoding of messages. All that can be refused without a communicator is refused when a description is made.
 """
 
 from __future__ import annotations
@@ -29,40 +29,40 @@ from kernels.wires.cells import Cells, cells_of
 
 LIBRARY_NUMBERS = ("float64", "float32", "int64")
 COLLECTIVES = ("allreduce", "reduce", "reduce-scatter", "allgather")
-SHORT_BYTES = 1 << 13  # up to which fewer rounds pay, at the price of more bytes
-PAIR_BYTES = 1 << 18  # as long, of two ranks, which send no more bytes in fewer rounds
+SHORT_BYTES = 1 << 13  # longest vector for which fewer rounds pay, at the price of more bytes
+PAIR_BYTES = 1 << 18  # the same for two ranks, which send no more bytes in fewer rounds
 IN = " in "  # between ordering and accumulation, in text
 OVER = " over "  # before a wire
 
 
 @dataclass(frozen=True)
 class Reduction:
-    """A reduction of contributions (k, *shape) of `dtype`, of k >= 0 blocks on each rank, over all blocks.
+    """A reduction of contributions (k, *shape) of `dtype` over all blocks of all ranks; each rank has k >= 0 blocks.
 
-    `ordering`     a name of the catalogue, maybe with parameters: "k-nomial:k=8".
+    `ordering`     a name in the catalogue, maybe with parameters: "k-nomial:k=8".
     `shape`        of a contribution; a number n stands for (n,).
     `dtype`        or its name: float64, float32, float16, bfloat16 or int64; accumulations and the library take fewer.
-    `accumulation` in what partial sums are held and travel: "working", the dtype; "float64"; "compensated", pairs of
-                   sum and error; "exact", numbers with the same exact sum, rounded once: every ordering has the same
-                   bits. See `kernels.allreduce.accumulate`.
-    `wire`         how a message is encoded: "as is"; "packed", words of 64 bits, without loss; or one that loses
-                   something of float32 sums, maybe with parameters: "table:n=4,feedback=on". See `kernels.wires` and
+    `accumulation` the numbers that hold partial sums: "working", the dtype; "float64"; "compensated", pairs of sum and
+                   error; "exact", numbers with the same exact sum, rounded once: every ordering has the same bits. See
+                   `kernels.allreduce.accumulate`.
+    `wire`         the encoding of messages: "as is"; "packed", words of 64 bits, without loss; or a lossy one for sums
+                   of float32, maybe with parameters: "table:n=4,feedback=on". See `kernels.wires` and
                    `kernels.allreduce.coding`.
-    `tensors`      shapes of the tensors of which a vector of such a wire consists, one after the other: every tensor is
-                   encoded by itself. One of them all where not given.
-    `divisor`      of such a wire, with one contribution of each rank: by what the sum is divided before it is encoded.
+    `tensors`      for a lossy wire: shapes of the tensors that follow each other in the vector; each is encoded
+                   separately. None: the vector is one tensor.
+    `divisor`      for a lossy wire, with one contribution of each rank: divides the sum before it is encoded.
     `operation`    an `Operation`, or one of "sum", "prod", "min", "max".
     `collective`   "allreduce"; "reduce", to rank `root` alone; "reduce-scatter", elements evenly(n, size, rank) of the
-                   flat total; "allgather", one contribution of each rank, (size, *shape). The last three for orderings
-                   with a schedule.
-    `bounds`       of a reduce-scatter: rank r gets elements bounds[r] to bounds[r + 1] instead, which may be none; one
-                   number more than ranks, from 0 to the length of the flat total, none below the one before.
-    `nodes`        the node of every rank, for two-level; found by shared memory where not given.
-    `packing`      the spanning trees, for trees; read by rank 0 from the file of links that it names where not given.
-    `check`        before every call verify that all ranks pass the same shape and type; after it that all hold the same
-                   bits.
+                   flat total; "allgather", one contribution of each rank, (size, *shape). The last three need an
+                   ordering with a schedule.
+    `bounds`       for a reduce-scatter: rank r gets elements bounds[r] to bounds[r + 1], maybe none. One number more
+                   than ranks, ascending from 0 to the length of the flat total.
+    `nodes`        for two-level and trees: the node of every rank; None: ranks that share memory are on one node.
+    `packing`      for trees: the spanning trees; None: rank 0 reads them from the file of links in `ordering`.
+    `check`        checks before every call that all ranks pass the same shape and type, and after it that all hold the
+                   same bits.
 
-    Raises ChoiceError for unknown names and for what does not go together, TypeError for a dtype that the ordering
+    Raises ChoiceError for unknown names and for combinations that do not work, TypeError for a dtype that the ordering
     does not take, ValueError for an impossible shape.
     """
 
@@ -110,7 +110,7 @@ class Reduction:
     def named(cls, label: str, *shape_and_type, **more) -> Reduction:
         """The reduction of that `label`: "ring", "ring:start=1 in exact", "two-level in exact over packed".
 
-        Over a wire that loses something it is of float32 where nothing else is given."""
+        Over a lossy wire the dtype is float32 if none is given."""
         label, _, wire = label.partition(OVER)
         ordering, _, accumulation = label.partition(IN)
         more |= {"accumulation": accumulation or "working", "wire": wire or wires.PLAIN}
@@ -120,24 +120,24 @@ class Reduction:
 
     @property
     def label(self) -> str:
-        """Ordering, accumulation and wire in words, as `named` takes them."""
+        """Ordering, accumulation and wire as text, which `named` reads."""
         label = self.ordering if self.accumulation == "working" else f"{self.ordering}{IN}{self.accumulation}"
         return label if self.wire == wires.PLAIN else f"{label}{OVER}{self.wire}"
 
     @cached_property
     def entry(self) -> Ordering:
-        """The ordering as the catalogue has it."""
+        """The ordering in the catalogue."""
         return catalog.get(self.ordering)
 
     @property
     def needs_links(self) -> bool:
-        """Whether a file of links is still to be read."""
+        """Whether a file of links must still be read."""
         return self.packing is None and self.entry.parameters.get("links", EQUAL) != EQUAL
 
     @property
     def guarantee(self) -> str:
-        """What is promised of the bits: by the accumulation, else by the ordering. What a wire loses makes no total
-        exact, however it is added."""
+        """The guarantee about the bits: that of the accumulation, else that of the ordering. Over a lossy wire no total
+        is exact, however it is added."""
         held = accumulate.ACCUMULATIONS[self.accumulation].guarantee
         if self.coding is not None and held == "exact":
             return "layout"
@@ -145,12 +145,12 @@ class Reduction:
 
     @cached_property
     def coding(self) -> Coding | None:
-        """How its wire is used, of one that loses something."""
+        """The use of a lossy wire; None for a lossless one."""
         return coding(self.wire)
 
     @property
     def contributions_travel(self) -> bool:
-        """Whether contributions travel as they are, to be added exactly where they meet."""
+        """Whether contributions travel unchanged, and the ranks that receive them add them exactly."""
         exactly = accumulate.order_free(self.accumulation)
         return (
             self.coding is None
@@ -161,7 +161,7 @@ class Reduction:
 
     @property
     def element_bytes(self) -> float:
-        """Bytes of an element in a message: of a wire that loses something, heads of cells included, the mean."""
+        """Bytes of an element in a message: over a lossy wire the mean, headers of cells included."""
         if self.coding is not None:
             return self.total_bytes / max(math.prod(self.shape), 1)
         if self.contributions_travel:
@@ -171,7 +171,7 @@ class Reduction:
 
     @property
     def total_element_bytes(self) -> float:
-        """Bytes of an element of the total, where that travels complete."""
+        """Bytes of an element in rounds that carry the complete total."""
         return self.dtype.itemsize if self.coding is None else self.element_bytes
 
     @property
@@ -183,15 +183,14 @@ class Reduction:
 
     @cached_property
     def cells(self) -> Cells:
-        """The parts of the vector that a wire that loses something encodes each by itself."""
+        """The parts of the vector that a lossy wire encodes separately."""
         return cells_of(math.prod(self.shape), self.tensors)
 
     def schedule(self, size: int, **context) -> Schedule:
         """The schedule of the collective among `size` ranks.
 
-        `context`: `nodes`, `owners` and `packing`, of which the ordering uses what it needs. Raises ChoiceError
-        for an ordering without a schedule, and for a parameter, a root or an operation that so many ranks
-        cannot have.
+        `context`: `nodes`, `owners` and `packing`, of which the ordering uses what it needs. Raises ChoiceError for an
+        ordering without a schedule, and for a parameter, root or operation that does not work with so many ranks.
         """
         short = self.total_bytes <= (PAIR_BYTES if size == 2 else SHORT_BYTES)
         if self.packing is not None:
@@ -210,7 +209,7 @@ class Reduction:
         return collectives.allgather(schedule) if self.collective == "allgather" else schedule
 
     def require(self, level: str) -> None:
-        """Raise ChoiceError, listing what does, unless the guarantee meets that level."""
+        """Raises ChoiceError, listing alternatives, unless the guarantee meets that level."""
         if meets(self.guarantee, level):
             return
         enough = ", ".join(o.name for o in catalog.orderings() if meets(o.guarantee, level))
@@ -225,12 +224,12 @@ class Reduction:
         )
 
     def require_links(self) -> None:
-        """Raise ChoiceError where a file of links is still to be read, and is not sound."""
+        """Raises ChoiceError if a file of links must still be read and is damaged."""
         if self.needs_links:
             links.read(self.entry.parameters["links"])
 
     def json(self) -> dict[str, Any]:
-        """All that decides the bits and the bytes, as JSON has it."""
+        """All that decides the bits and the bytes, for JSON."""
         return {
             "ordering": self._stated,
             "parameters": self.entry.parameters,
@@ -262,7 +261,7 @@ class Reduction:
 
     @property
     def _stated(self) -> str:
-        """The ordering with the digest of its packing in place of a file, which may change."""
+        """The ordering with the digest of its packing instead of a file name, as the file may change."""
         if self.packing is None:
             return self.ordering
         given = self.entry.given | {"links": self.packing.digest}
@@ -308,9 +307,7 @@ class Reduction:
         if bounds is None:
             return
         if self.collective != "reduce-scatter":
-            raise ChoiceError(
-                f"bounds say what ranks get of a reduce-scatter: there are none of {self.collective}"
-            )
+            raise ChoiceError(f"bounds are for a reduce-scatter, not for {self.collective}: leave bounds out")
         if len(bounds) < 2 or (bounds[0], bounds[-1]) != (0, n):
             raise ValueError(
                 f"bounds {_shortened(bounds)} must begin with 0 and end with {n}, the elements of the total"
@@ -359,8 +356,8 @@ class Reduction:
     def _require_divisor(self) -> None:
         if self.divisor != 1 and (self.divisor < 1 or self.coding is None or self.coding.hops != "once"):
             raise ChoiceError(
-                f"divisor {self.divisor}: a wire that encodes contributions and total once has one, 1 or more; divide "
-                "other totals as they come"
+                f"divisor {self.divisor}: it must be 1 or more, and needs a wire that encodes contributions and total "
+                "once; divide other totals after the call"
             )
 
     def _require_coding(self, label: str, coding: Coding) -> None:
@@ -377,7 +374,7 @@ class Reduction:
         if coding.hops == "once" and self.ordering != "direct":
             raise ChoiceError(
                 f"{label} encodes contributions and total once, and under {self.ordering!r} partial sums travel: "
-                "choose ordering direct, or add hops=every to the wire, which encodes what travels at each hop"
+                "choose ordering direct, or add hops=every to the wire, which encodes every message"
             )
         if coding.hops == "every" and self.accumulation != "working":
             raise ChoiceError(
@@ -386,13 +383,13 @@ class Reduction:
             )
         if coding.hops == "every" and coding.feedback:
             raise ChoiceError(
-                f"{label}: what partial sums lose at a hop belongs to no block: leave hops=every or feedback=on out"
+                f"{label}: encoding errors of partial sums belong to no block: leave hops=every or feedback=on out"
             )
         self.cells  # noqa: B018 (refuses tensors that do not fill the vector)
 
 
 def labels(text: str) -> list[str]:
-    """Labels between commas; a parameter behind a comma, `fold=wrap`, belongs to the ordering before it."""
+    """Splits labels at commas; a parameter after a comma, `fold=wrap`, belongs to the ordering before it."""
     names: list[str] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if "=" in part.partition(":")[0] and names:

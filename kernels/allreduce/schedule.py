@@ -1,4 +1,4 @@
-"""A schedule: who sends which part of the vector to whom, and in which order what is added.
+"""A schedule: which part of the vector each rank sends to whom, and in which order it adds.
 
 The vector of n elements is cut into `chunks` contiguous parts. Every rank has numbered slots, each as long as
 the vector:
@@ -29,7 +29,7 @@ TOTAL = 0
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One chunk to or from `peer`: `slot` is where this rank takes it from or puts it."""
+    """One chunk to or from `peer`; `slot`: where this rank reads or writes it."""
 
     peer: int
     chunk: int
@@ -50,7 +50,7 @@ class Sum:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What one rank does in one round. Messages of a round between two ranks match in the order listed."""
+    """One rank's part in one round. Messages of a round between two ranks match in the order listed."""
 
     sends: tuple[Message, ...] = ()
     receives: tuple[Message, ...] = ()
@@ -69,10 +69,10 @@ def evenly(n: int, chunks: int, chunk: int) -> tuple[int, int]:
 class Schedule:
     """All rounds of all ranks, as data made on demand: `program(rank)` is a pure function of the rank.
 
-    On demand because the whole of it grows with size squared, while a rank executes only its own part.
+    Rounds are made on demand because all of them together grow with size squared, while a rank executes only its own.
     `leaves(rank)` numbers the contributions that a rank holds at the start, in the slots -1, -2, ...: by default one,
-    of the rank's own number. `cut(n, chunks, chunk)` says where a chunk begins and ends. `uniform` states that every
-    chunk is combined by the same tree: then a vector may be reduced in parts, each cut into chunks of its own.
+    numbered as the rank. `cut(n, chunks, chunk)` gives where a chunk begins and ends. `uniform`: the same tree combines
+    every chunk, so a vector may be reduced in parts, each cut into chunks of its own.
     """
 
     size: int
@@ -90,7 +90,7 @@ class Schedule:
         return (self.program(rank) for rank in range(self.size))
 
     def bounds(self, n: int, chunk: int) -> tuple[int, int]:
-        """First element of a chunk of a vector of n, and the element behind its last."""
+        """The elements [first, stop) of a chunk of a vector of n."""
         return self.cut(n, self.chunks, chunk)
 
     def chunk_of(self, element: int, n: int) -> int:
@@ -99,7 +99,7 @@ class Schedule:
 
 
 def behind_last_sum(rounds: Iterable[Round]) -> int:
-    """The number of the round behind the last in which a rank adds anything."""
+    """The number of the first round after all sums of a rank."""
     return max((i + 1 for i, r in enumerate(rounds) if r.sums), default=0)
 
 
@@ -111,7 +111,7 @@ def totals_alone_travel(rounds: Iterable[Round]) -> bool:
 def gathers_from(schedule: Schedule) -> int:
     """The first round from which all messages of all ranks carry parts of the total that are complete.
 
-    That is the one behind the last sum of any rank; behind all rounds, where a later message carries something else.
+    That is the one after the last sum of any rank, or the number of rounds if a later message carries anything else.
     """
     programs = list(schedule.ranks())
     first = max(map(behind_last_sum, programs), default=0)
@@ -131,12 +131,12 @@ class Transfer:
 
 
 def transfers(messages: tuple[Message, ...], bounds: Callable[[int], tuple[int, int]]) -> list[Transfer]:
-    """What travels for the sends, or the receives, of a round; `bounds(chunk)` is a chunk's first element and its end.
+    """The messages for the sends, or the receives, of a round; `bounds(chunk)` gives the elements [start, stop).
 
-    Empty chunks do not travel. Chunks that follow each other in the list and in the vector, between the same
-    two ranks and slots, make one message. Sender and receiver decide so alike, since slots of one go with slots of the
-    other one to one within a round (the simulator checks it). The tag numbers the messages of one round between two
-    ranks: MPI may start requests of one group in any order.
+    Empty chunks are not sent. Chunks that follow each other in the list and in the vector, between the same two ranks
+    and slots, make one message. Sender and receiver agree on that, since their slots correspond one to one within a
+    round (the simulator checks it). The tag numbers the messages of one round between two ranks: MPI may start requests
+    of one group in any order.
     """
     result: list[Transfer] = []
     last: dict[int, int] = {}  # peer -> index in result of its latest message

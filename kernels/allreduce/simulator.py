@@ -1,7 +1,7 @@
-"""The serial simulator: schedules carried out without MPI, over a list that stands for the ranks.
+"""The serial simulator: runs schedules without MPI, over a list with an entry for each rank.
 
-The values are whatever `add` adds: arrays with the executor's additions, or symbols, which gives the
-reduction tree. Carrying out a schedule also checks it, where a real network would hang or corrupt data.
+Values may be arrays, added as by the executor, or symbols, which give the reduction tree. A run also checks the
+schedule, where a real network would hang or corrupt data.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ def carry_out(
     add: Callable[[list], Any],
     send: Callable[[Any, int], Any] | None = None,
 ) -> list[Values]:
-    """The total on every rank, by chunk, from `own[rank][i][chunk]`, i numbering the rank's contributions.
+    """Returns the total on every rank, by chunk, from `own[rank][i][chunk]`; i numbers the rank's contributions.
 
-    `add` sums a list, which may have one item. `send(value, chunk)`, if given, is what becomes of a value that travels,
-    for the sender too. A chunk of the total that a rank never gets is None. Raises
-    ScheduleError where messages do not match, a value is read before it is written, a location is written twice, or
-    written and sent, in one round, and where reduction in place would lose a contribution.
+    `add` sums a list, which may have one item. `send(value, chunk)`, optional, returns the value after it has been
+    sent, which the sender uses too. A chunk of the total that a rank never gets is None. Raises ScheduleError if
+    messages do not match, if a value is read before it is written, if a location is written twice, or written and sent,
+    in one round, and if reduction in place would lose a contribution.
     """
     programs = list(schedule.ranks())
     if len({len(rounds) for rounds in programs}) > 1:
@@ -129,8 +129,8 @@ def _read(state: dict, rank: int, slot: int, chunk: int) -> Any:
 def simulate_schedule(
     schedule: Schedule, vectors: Sequence[Sequence[np.ndarray]], operation: Operation = SUM, width: int = 1
 ) -> list[np.ndarray]:
-    """The total on every rank, from the contributions of each rank, (n * width,) words each; zeros where a rank gets
-    nothing of it."""
+    """The total on every rank, from the contributions of each rank, (n * width,) words each; zeros in parts that a rank
+    does not get."""
     n = next(len(vector) for own in vectors for vector in own) // width
     bounds = [schedule.bounds(n, chunk) for chunk in range(schedule.chunks)]
     cuts = [slice(start * width, stop * width) for start, stop in bounds]
@@ -155,12 +155,12 @@ def simulate(
     tensors: Sequence[tuple[int, ...]] | None = None,
     **context,
 ) -> list[np.ndarray]:
-    """What the reducer of ordering `name` returns on every rank, bit for bit, without MPI.
+    """Returns the totals of ordering `name` on every rank, with the bits of the reducer, without MPI.
 
-    `contributions[rank]` is (k, *shape), k >= 0 its own for each rank. `arrival` needs the `order` of the ranks.
-    `accumulation` is in what partial sums are held, `wire` how messages are encoded, of which vectors of these
-    `tensors`; `context` the `nodes` or `owners` of the ordering's schedule. What feedback adds is that of a first call.
-    Raises ChoiceError for an unknown ordering and for `library`, whose order is the library's.
+    `contributions[rank]` is (k, *shape); each rank has its own k >= 0. `arrival` needs the `order` of the ranks.
+    `accumulation`: the numbers that hold partial sums; `wire`: the encoding of messages, for vectors of `tensors`;
+    `context`: `nodes` or `owners` for the ordering's schedule. With feedback, totals are those of a first call. Raises
+    ChoiceError for an unknown ordering and for `library`, whose order is the library's.
     """
     code = coding(wire)
     if code is not None:
@@ -196,7 +196,7 @@ def simulate(
 def _encoded_once(
     contributions: Sequence[np.ndarray], codec: Codec, cells: Cells, accumulation: str
 ) -> list[np.ndarray]:
-    """What `direct` returns where contributions and total are encoded once."""
+    """The totals of `direct` if contributions and total are encoded once."""
     shape = contributions[0].shape[1:]
     rows = [x.reshape(len(x), cells.n) for x in contributions]
     held = accumulate.get(accumulation, np.dtype(np.float32))
@@ -226,7 +226,7 @@ def _encoded_at_each_hop(
     cuts = [slice(int(cells.starts[first]), int(cells.starts[stop])) for first, stop in bounds]
     travelled: dict[
         int, np.ndarray
-    ] = {}  # by identity, values that are decoded ones: those stay what they are
+    ] = {}  # by identity: values that are decoded already, and stay as they are
 
     def send(value: np.ndarray, chunk: int) -> np.ndarray:
         if id(value) not in travelled:

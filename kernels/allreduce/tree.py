@@ -1,4 +1,4 @@
-"""The reduction tree of one element of a vector: what a schedule evaluates. `tree NAME` prints it."""
+"""The reduction tree that a schedule evaluates for one element of a vector. `tree NAME` prints it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def of_chunks(schedule: Schedule) -> list[list[Tree]]:
 
 
 def keeps_order(schedule: Schedule) -> bool:
-    """Whether every chunk is combined with its contributions in ascending order, as if one after the other."""
+    """Whether every chunk combines its contributions in ascending order, as if one after the other."""
     own = [[[[leaf]] * schedule.chunks for leaf in schedule.leaves(rank)] for rank in range(schedule.size)]
     totals = carry_out(schedule, own, lambda sources: [leaf for leaves in sources for leaf in leaves])
     return all(leaves == sorted(leaves) for chunks in totals for leaves in chunks)
@@ -35,8 +35,8 @@ def _pairs(sources: list[Tree]) -> Tree:
 
 
 def trees_with_makers(schedule: Schedule) -> list[tuple[Tree, tuple[int, ...]]]:
-    """Of every chunk the tree as rank 0 evaluates it, and the rank that makes each of its additions, in the order
-    of `kernels.tree.nodes`."""
+    """The tree of every chunk as rank 0 evaluates it, and the rank that makes each of its additions, in the order of
+    `kernels.tree.nodes`."""
     rounds = zip(*schedule.ranks(), strict=True)
     # In the order in which `carry_out` makes the sums.
     maker = iter([rank for current in rounds for rank, part in enumerate(current) for _ in part.sums])

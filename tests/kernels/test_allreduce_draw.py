@@ -211,7 +211,7 @@ def test_elements_of_one_tree_are_one_picture():
 def test_of_many_different_trees_some_are_drawn_and_the_others_counted():
     root, _ = drawn("ring", 12, what="tree")
     assert len([t for t in titles_if_any(root, "node")]) == 4 * 11
-    assert any(part.text == "Reduction trees; 8 more, of other elements: --element" for part in root.iter())
+    assert any(part.text == "Reduction trees; 8 more for other elements: --element" for part in root.iter())
 
 
 def test_messages_of_one_round_between_two_ranks_bend_apart():

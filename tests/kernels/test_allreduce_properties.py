@@ -21,9 +21,9 @@ from kernels.allreduce.instruments.properties import (
     RUN,
     SIZE,
     Observation,
+    assigned_blocks,
     broken,
     counterexamples,
-    deal,
     every,
     lengths_at,
     library_key,
@@ -172,7 +172,7 @@ def test_documented_dependence_on_rank_count(reduction):
 
 def five(seed):
     """A layout of five ranks."""
-    return deal(BLOCKS, 5, seed), [0, 0, 0, 1, 1]
+    return assigned_blocks(BLOCKS, 5, seed), [0, 0, 0, 1, 1]
 
 
 # The verdict
@@ -317,7 +317,7 @@ def test_the_docs_have_every_ordering_as_it_is_declared(library):
 
 @given(count=st.integers(0, 40), size=st.integers(1, 16), seed=st.one_of(st.none(), seeds))
 def test_every_block_is_dealt_to_one_rank(count, size, seed):
-    blocks = deal(count, size, seed)
+    blocks = assigned_blocks(count, size, seed)
     assert len(blocks) == size and sorted(chain(*blocks)) == list(range(count))
     assert all(own == sorted(own) for own in blocks)
     assert sum(map(bool, blocks)) == min(count, size)

@@ -1,4 +1,4 @@
-"""The reducer whose order is that of the messages' arrival: the honest non-deterministic one."""
+"""The reducer that adds in the order of arrival of the messages: the truly non-deterministic one."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ SIZE_LIMIT = 1 << 16  # ranks in a log are uint16
 class ArrivalReducer(Reducer):
     """Rank 0 adds its own contribution, then the others' as they arrive, and broadcasts the total.
 
-    Receives from any source are started one by one, and MPI matches messages to them in that order: the
-    i-th receive holds the i-th message to arrive, also when several have come since the last look. So they
-    are awaited one by one, which lets waiting ranks share a core, as MPICH's Waitsome does not.
+    Rank 0 starts receives from any source one by one, and MPI matches messages to them in that order: the
+    i-th receive holds the i-th message to arrive, also when several have come since the last look. Rank 0
+    awaits them one by one, which lets waiting ranks share a core, as MPICH's Waitsome does not.
 
-    With a log to replay, receives name their sources, all messages are awaited, and the additions are made in
-    the logged order.
+    With a log to replay, receives name their sources. Rank 0 awaits all messages and adds them in the logged
+    order.
     """
 
     def __init__(self, comm, reduction, name, log: np.ndarray | None):
@@ -100,10 +100,10 @@ class ArrivalReducer(Reducer):
 
 
 def read_log(comm: MPI.Comm, replay: Iterable | None) -> np.ndarray | None:
-    """Rank 0's orders as uint16 (calls, size), only their number elsewhere; None where rank 0 has none.
+    """Returns rank 0's orders, uint16 (calls, size), on other ranks only their number; None if rank 0 has none.
 
-    What other ranks pass is not read, but they may not replay where rank 0 does not. Raises ReplayError, on
-    all ranks, for an order that is not rank 0 followed by a permutation of the others. Collective.
+    The arguments of other ranks are not read, but must be None if rank 0's is. Raises ReplayError on all ranks
+    for an order that is not rank 0 followed by a permutation of the others. Collective.
     """
     log, calls, error = None, None, None
     if comm.rank == 0 and replay is not None:

@@ -1,8 +1,8 @@
-"""The reducers whose messages lose something on their way, encoded once on each of two hops; `hops` has the other one.
+"""The reducers over a lossy wire that encode once on each of two hops; `hops` has the one that encodes at every hop.
 
-See `kernels.allreduce.coding` for the rules. All messages have a length that is known beforehand, and persistent
-requests over memory of the reducer's own. A reduction is a generator of what is to be waited for, so that a call, which
-waits, and `start`, `progress` and `finish`, which look, take the same steps.
+`kernels.allreduce.coding` has the rules. All messages have a length that is known beforehand, and persistent requests
+over memory of the reducer. A reduction is a generator of requests to wait for. It drives the blocking call as well as
+`start`, `progress` and `finish`.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ Requests = Sequence[MPI.Request]
 
 
 class CodedReducer(Reducer):
-    """What all have in common.
+    """Base class of the reducers over a lossy wire.
 
-    `counts`: the contributions of every rank that are encoded each by itself (`apart`) or as their sum; None where
-    partial sums are. A subclass implements `_stages(contributions, out)`, which fills `out` (n,).
+    `counts`: how many contributions every rank encodes, one by one (`apart`) or as their sum; None where it encodes
+    partial sums. A subclass implements `_stages(contributions, out)`, which fills `out` (n,).
     """
 
     def __init__(self, comm, reduction, name, counts: Sequence[int] | None = None, apart: bool = False):
@@ -40,18 +40,18 @@ class CodedReducer(Reducer):
         self._flight: Iterator[Requests] | None = None
         self._awaited: Requests = ()
         self._kept: slice | None = (
-            None  # the part of the total whose loss this rank keeps; None: of the whole
+            None  # the part of the total whose encoding error this rank keeps; None: the whole
         )
         self._feedback = bool(reduction.coding.feedback and counts)
         rows, n = (counts[comm.rank], self._cells.n) if counts and self._feedback else (0, 0)
         self._lost, self._lost_of_total = np.zeros((rows, n), np.float32), np.zeros(n, np.float32)
 
     def lost(self) -> tuple[np.ndarray, np.ndarray]:
-        """With feedback: what the encoding of this rank's contributions, float32 (k, n), and that of the total, (n,),
-        has lost so far and will be added the next time; the second on all ranks. Collective.
+        """Returns the encoding errors that are to be added the next time: those of this rank's contributions, float32
+        (k, n), and those of the total, float32 (n,), on all ranks. Collective.
 
-        Row i belongs to the i-th of this rank's blocks under an accumulation that does not depend on any order, else
-        there is one row, of the sum of all. Raises ChoiceError without feedback.
+        Under an accumulation that does not depend on order, row i belongs to this rank's i-th block; else the one row
+        belongs to the sum of all blocks. Raises ChoiceError without feedback.
         """
         self._require_feedback()
         if self._kept is None:
@@ -62,16 +62,16 @@ class CodedReducer(Reducer):
         return self._lost.copy(), total
 
     def restore_lost(self, contributions: np.ndarray, total: np.ndarray) -> None:
-        """Go on from what `lost` gave. Raises ChoiceError without feedback, ValueError for other shapes."""
+        """Continues from the errors of `lost`. Raises ChoiceError without feedback, ValueError for other shapes."""
         self._require_feedback()
         for kept, given in ((self._lost, contributions), (self._lost_of_total, total)):
             if given.shape != kept.shape:
-                raise ValueError(f"{self}: what was lost has shape {kept.shape}, not {given.shape}")
+                raise ValueError(f"{self}: encoding errors have shape {kept.shape}, not {given.shape}")
             np.copyto(kept, given)
 
     def use_lost(self, contributions: np.ndarray, total: np.ndarray) -> slice | None:
-        """As `restore_lost`, and what is lost from now on is kept in these arrays. Returns the elements of the total
-        whose loss this rank keeps; None for all."""
+        """As `restore_lost`, and keeps errors in these arrays from now on. Returns the elements of the total whose
+        error this rank keeps; None for all."""
         self.restore_lost(contributions, total)
         self._lost, self._lost_of_total = contributions, total
         return self._kept
@@ -80,11 +80,11 @@ class CodedReducer(Reducer):
         self._require_alive()
         if not self._feedback:
             raise ChoiceError(
-                f"{self}: wire {self.reduction.wire!r} keeps nothing of what it loses; with feedback=on it does"
+                f"{self}: wire {self.reduction.wire!r} keeps no encoding errors: add feedback=on"
             )
 
     def _stages(self, contributions: np.ndarray, out: np.ndarray) -> Iterator[Requests]:
-        """Do what can be done, yield what has to be complete before the rest, and so on."""
+        """Computes as far as possible, then yields the requests that the next part waits for, until done."""
         raise NotImplementedError
 
     def _reduce(self, contributions):
@@ -148,39 +148,39 @@ class CodedReducer(Reducer):
         return total
 
     def _replace(self, x: np.ndarray, cells: Cells, data: np.ndarray) -> None:
-        """Write the bytes of `x` to `data`, and replace `x` by what they decode to."""
+        """Writes the encoded `x` to `data`, and replaces `x` by its decoded value."""
         self._codec.encode(x, cells, data)
         self._codec.decode(data, cells, x)
 
     def _encode(self, x: np.ndarray, index: int, where: slice, cells: Cells, data: np.ndarray) -> None:
-        """The elements `where` of contribution `index`, with what was lost of them."""
+        """Encodes elements `where` of contribution `index`, with their kept error."""
         if self._feedback:
             self._with_lost(x[where], self._lost[index, where], cells, data)
         else:
             self._codec.encode(x[where], cells, data)
 
     def _encode_total(self, total: np.ndarray, where: slice, cells: Cells, data: np.ndarray) -> None:
-        """The elements `where` of the total, which become their decoded value."""
+        """Encodes elements `where` of the total, and replaces them by their decoded value."""
         if self._feedback:
             total[...] = self._with_lost(total, self._lost_of_total[where], cells, data)
         else:
             self._replace(total, cells, data)
 
     def _with_lost(self, x: np.ndarray, lost: np.ndarray, cells: Cells, data: np.ndarray) -> np.ndarray:
-        """Encode x + lost; `lost` becomes what that loses. Returns the decoded value."""
+        """Encodes x + lost; `lost` becomes the error of this encoding. Returns the decoded value."""
         np.add(x, lost, out=lost)
         self._codec.encode(lost, cells, data)
         decoded = np.empty_like(lost)
         self._codec.decode(data, cells, decoded)
         with np.errstate(invalid="ignore"):
             np.subtract(lost, decoded, out=lost)
-        lost[~np.isfinite(lost)] = 0  # what is not finite was told to all, and would stay for ever
+        lost[~np.isfinite(lost)] = 0  # an infinity or NaN reached all ranks, and would stay here for ever
         return decoded
 
 
 class OnceReducer(CodedReducer):
-    """Every rank sends each part of its contributions to the owner of that part, who adds what it decodes, and sends
-    the total, encoded, to all. Parts are of equally many cells."""
+    """Every rank sends each part of its contributions to the part's owner. The owner decodes and adds them, and sends
+    the encoded total to all. Parts have equally many cells, or one more or fewer."""
 
     def __init__(self, comm, reduction, name, counts, apart):
         super().__init__(comm, reduction, name, counts, apart)
@@ -231,7 +231,7 @@ class OnceReducer(CodedReducer):
         yield [*self._sends.values(), *self._spreads]
 
     def _take(self, came: np.ndarray, first: int, cells: Cells, total: np.ndarray) -> None:
-        """Decode the contributions of one rank, of which `first` came from lower ranks."""
+        """Decodes the contributions of one rank; lower ranks sent `first` contributions."""
         for i, data in enumerate(came, first):
             if not self._adds_as_it_decodes:
                 self._codec.decode(data, cells, self._decoded[i])
@@ -239,7 +239,7 @@ class OnceReducer(CodedReducer):
                 self._codec.decode_add(data, cells, total)
 
     def _add(self, total: np.ndarray) -> None:
-        """The sum of what was decoded, in the order of the ranks, as the accumulation has it."""
+        """Adds the decoded contributions, in the order of the ranks, in the accumulation."""
         if self._adds_as_it_decodes:
             return
         if self._held.name == "exact" and self._sources:
@@ -258,8 +258,8 @@ class OnceReducer(CodedReducer):
 
 
 class WordsReducer(CodedReducer):
-    """Where the encoded contributions of a rank would take more bytes than their sum does: that travels, as words of
-    the accumulation, with the same bits as result, and every rank encodes the same total. `plan` makes what adds them.
+    """Sends the sum of a rank's encoded contributions where it takes fewer bytes than these. The sum travels as words
+    of the accumulation, so the bits are the same; every rank encodes the same total. `plan` makes the inner reducer.
     """
 
     def __init__(self, comm, reduction, name, counts, apart, plan: Callable[..., Reducer]):

@@ -1,7 +1,7 @@
-"""Communicators of reducers: one each, and back again when a reducer has gone, freed or not.
+"""Communicators of reducers: one for each, freed after the reducer was freed or dropped.
 
-To free a communicator takes all ranks, and a reducer that nothing refers to is dropped by each rank at a time of its
-own. So that is noted, and now and then, in a call that all ranks make, those are freed that all have dropped.
+All ranks must free a communicator together, but each rank drops an unreferenced reducer at a time of its own. So a
+rank notes the drop. Now and then, in a call that all ranks make, they free the communicators that all have dropped.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import Any
 
 from mpi4py import MPI
 
-MANY = 128  # alive, from which on it is asked which were dropped; MPI libraries have some thousands
+MANY = 128  # alive before ranks look for dropped ones; MPI libraries have some thousands
 
 _KEY = MPI.Comm.Create_keyval()
 
 
 class Ledger:
-    """The communicators that were made from one, by number: in the order in which all ranks made them."""
+    """The communicators made from one, by number, in the order of creation, which all ranks share."""
 
     def __init__(self) -> None:
         self.alive: dict[int, MPI.Comm] = {}
@@ -25,7 +25,7 @@ class Ledger:
         self._made, self._ask_at = 0, MANY
 
     def make(self, comm: MPI.Comm) -> int:
-        """The number of a new one. Collective."""
+        """Makes a communicator and returns its number. Collective."""
         if len(self.alive) >= self._ask_at:
             self._free_dropped(comm)
             self._ask_at = len(self.alive) + MANY
@@ -34,7 +34,7 @@ class Ledger:
         return self._made
 
     def free(self, number: int) -> None:
-        """Give one back, and those that were made from it and dropped. Collective."""
+        """Frees a communicator, and dropped ones that were made from it. Collective."""
         self.dropped.discard(number)
         comm = self.alive.pop(number)
         inner: Any = comm.Get_attr(_KEY)
@@ -49,7 +49,7 @@ class Ledger:
 
 
 def ledger_of(comm: MPI.Comm) -> Ledger:
-    """The ledger of a communicator, as old as that."""
+    """The ledger of a communicator, made at the first request."""
     ledger: Any = comm.Get_attr(_KEY)
     if ledger is None:
         ledger = Ledger()

@@ -1,8 +1,8 @@
-"""Contributions and totals in GPU memory: copied through pinned host memory, where the reducer does its work.
+"""Contributions and totals in GPU memory: copied through pinned host memory, where the reducer works.
 
-So every ordering has the bits it has on the host. `library` hands them to the MPI library as they are where that takes
-them (`gpu_aware`). Any array with `__cuda_array_interface__` is taken (CuPy's, CUDA tensors of torch), and CuPy's are
-returned; CuPy is imported when the first one comes.
+So every ordering has the bits that it has on the host. `library` passes GPU memory to MPI libraries that take it
+(`gpu_aware`). All arrays with `__cuda_array_interface__` are accepted (CuPy's, CUDA tensors of torch), and CuPy's are
+returned; CuPy is imported for the first of them.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from kernels.allreduce.operations import Operation
 
 
 def is_on_device(array) -> bool:
-    """Whether `array` lies in GPU memory, by its looks: nothing is imported."""
+    """Whether `array` is in GPU memory, by its attributes: nothing is imported."""
     return hasattr(array, "__cuda_array_interface__")
 
 
 def view(array):
-    """An array in GPU memory as CuPy's, without a copy."""
+    """An array in GPU memory as a CuPy array, without a copy."""
     try:
         import cupy
     except ImportError as error:
         raise RuntimeError(
-            f"arrays in GPU memory need CuPy ({error}): pip install cupy-cuda12x or cupy-cuda13x, as the driver is, "
+            f"arrays in GPU memory need CuPy ({error}): pip install cupy-cuda12x or cupy-cuda13x, to match the driver, "
             "or pass arrays in host memory"
         ) from error
     return cupy.asarray(array)
 
 
 def require_out(reducer: str, out, like: np.ndarray) -> None:
-    """Raise ValueError unless `out` can take a total like `like` from contributions that are in GPU memory."""
+    """Raises ValueError unless `out` can hold a total like `like` of contributions in GPU memory."""
     if not is_on_device(out):
         what = (
             f"{out.dtype} {out.shape} in host memory" if isinstance(out, np.ndarray) else type(out).__name__
@@ -52,10 +52,10 @@ def require_out(reducer: str, out, like: np.ndarray) -> None:
 
 
 class Staging:
-    """The host's side of one reducer whose caller has its arrays in GPU memory. `like`: the host's total.
+    """Host copies for a reducer whose caller has its arrays in GPU memory. `like`: the total on the host.
 
-    Copies go through the stream that is the current one on the array's device, and both ways it is waited for: MPI
-    reads host memory outside of all streams, and the caller may read the total on another one.
+    Copies use the current stream of the array's device, and are awaited both ways: MPI reads host memory outside of all
+    streams, and the caller may read the total on another stream.
     """
 
     def __init__(self, like: np.ndarray):
@@ -65,7 +65,7 @@ class Staging:
         self._out = None
 
     def take(self, contributions, out) -> tuple[np.ndarray, np.ndarray]:
-        """Host memory with a copy of `contributions` (k, *shape), and some for the total that `give` copies back."""
+        """Returns a host copy of `contributions` (k, *shape), and memory for the total that `give` copies back."""
         import cupy
 
         if self._rows.size < contributions.size:
@@ -84,7 +84,7 @@ class Staging:
         return rows, self._total
 
     def give(self, total: np.ndarray | None):
-        """`total`, which is `take`'s memory for it or a part of that, on the device: at the same place of `out`."""
+        """Copies `total`, the memory from `take` or a part of it, to the same place of `out` on the device."""
         import cupy
 
         out, self._out = self._out, None
@@ -103,7 +103,7 @@ class Staging:
 
 
 class Direct:
-    """As `Staging`, for an MPI library that takes GPU memory: a rank's contributions are combined there."""
+    """As `Staging`, for an MPI library that takes GPU memory; combines a rank's contributions there."""
 
     def __init__(self, operation: Operation):
         self._operation = operation
@@ -112,7 +112,7 @@ class Direct:
         self._out: Any = None
 
     def take(self, contributions, out):
-        """This rank's contributions as one (1, *shape), and memory for the total that `give` returns."""
+        """Returns this rank's contributions, combined to (1, *shape), and memory for the total that `give` returns."""
         import cupy
 
         with contributions.device:
@@ -134,7 +134,7 @@ class Direct:
 
 
 def pinned(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
-    """An uninitialised array in host memory that a device copies from and to without a detour."""
+    """An uninitialised array in pinned host memory, which a device reads and writes directly."""
     import cupy
 
     nbytes = math.prod(shape) * dtype.itemsize

@@ -1,6 +1,6 @@
-"""A reducer over links that are slower than this machine's: it ends no earlier than its messages would have come.
+"""A reducer over emulated links: it ends no earlier than its messages would have arrived over these.
 
-Bits are not touched. Reductions pass the links one behind the other, in the order in which they are begun.
+The bits stay the same. Reductions use the links one after the other, in the order in which they are begun.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernels.allreduce.links import Links
 
 
 class Clock:
-    """When the links of a rank are free again."""
+    """The time at which the links of a rank are free again."""
 
     def __init__(self, links: Links):
         self.links = links
@@ -27,8 +27,8 @@ class Clock:
 
 
 class EmulatedReducer:
-    """`inner` over slower links: what it gives comes no earlier than `seconds` of its messages after it was begun, and
-    after those of reductions begun before. Otherwise as a Reducer. Collective."""
+    """Delays the totals of `inner` as slower links would: by `seconds` of its messages from its beginning, and after
+    the reductions begun before. Otherwise as a Reducer. Collective."""
 
     def __init__(self, inner: Reducer, clock: Clock, comm: MPI.Intracomm, blocks: Sequence[int] | None):
         reduction = in_place_of(inner.reduction)
@@ -61,7 +61,7 @@ class EmulatedReducer:
         self._ready = 0.0
 
     def finish(self) -> np.ndarray:
-        """The total of what was started or added."""
+        """The total of the started or added contributions."""
         if not self._ready:
             self._send()
         total = self._inner.finish()

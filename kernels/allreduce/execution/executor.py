@@ -1,7 +1,7 @@
 """The reducers that carry out a schedule over MPI point-to-point messages.
 
-Short vectors are copied into memory of the reducer's own. Long ones are sent from where the caller has them and
-received where the total is wanted.
+Short vectors are copied into the reducer's memory. Long ones are sent from the caller's memory, and received where the
+caller wants the total.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from kernels.environment import guarded
 from kernels.guarantees import ChoiceError
 from kernels.tree import Tree
 
-COPIED_BYTES = 1 << 12  # up to which a copy costs less than looking up where the caller's memory is
+COPIED_BYTES = 1 << 12  # up to which a copy costs less than finding the requests for the caller's memory
 
 
 class ScheduleReducer(Reducer):
-    """Local contributions are combined left to right, then the steps of the schedule run.
+    """Combines local contributions left to right, then runs the steps of the schedule.
 
-    A schedule over blocks takes each contribution by itself. `operation` is what the schedule combines by, if not by
-    that of the reduction. `words`, `width` per element and of another type than `dtype`, are what the schedule moves
-    and combines, if not the elements themselves, from `load` until `store` has rounded those of the total into
+    A schedule over blocks takes each contribution by itself. `operation`: the schedule combines by it instead of the
+    reduction's. `words`, `width` per element and of another type than `dtype`: the schedule moves and combines them
+    instead of elements. Then `load` makes words of contributions, and `store` rounds the words of the total into
     `self._total` (`route.Rounding`).
     """
 
@@ -83,8 +83,8 @@ class ScheduleReducer(Reducer):
 
     @cached_property
     def _ahead(self) -> tuple[list[Tree], np.ndarray, Route]:
-        """For contributions that are added one by one: the trees that are evaluated meanwhile, memory for their sums,
-        and what is to be done with these."""
+        """For contributions that are added one by one: the trees to evaluate meanwhile, memory for their sums, and the
+        route that takes these sums."""
         if self._blocks is None:
             return left_to_right(len(self.blocks or ())), self._own, self._route
         trees, route = self._route.after_trees()
@@ -115,10 +115,11 @@ class ScheduleReducer(Reducer):
 
     @guarded
     def sum_subtrees(self, sums: np.ndarray) -> np.ndarray | None:
-        """The total, for callers that add their contributions themselves, as the ordering does: `sums` (subtrees,
-        *shape), C-contiguous, of the largest subtrees over blocks that this rank owns, ascending. Collective. Raises
-        RuntimeError after `free()`, ChoiceError for an ordering that does not add over blocks, ValueError for another
-        shape or type."""
+        """Returns the total, for callers that add their contributions themselves, in the order of the ordering.
+
+        `sums` (subtrees, *shape), C-contiguous: those of the largest subtrees over blocks of this rank, ascending.
+        Collective. Raises RuntimeError after `free()`, ChoiceError for an ordering that does not add over blocks,
+        ValueError for another shape or type."""
         self._require_alive()
         trees, _, route = self._ahead
         if self._blocks is None or self._words is not self._total:
@@ -141,7 +142,7 @@ class ScheduleReducer(Reducer):
     def _run(self, ready: list[Ready], out: np.ndarray) -> np.ndarray | None:
         if not self._at_once:
             Flight(ready).advance(wait=True)
-        else:  # here, as a call more would show in the time of a short vector
+        else:  # inlined: a call would show in the time of a short vector
             start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
             for step in ready:
                 for load in step.loads:
@@ -154,7 +155,7 @@ class ScheduleReducer(Reducer):
         return self._deliver(out)
 
     def _begin(self, contributions, out):
-        # What was begun cannot be stopped: so messages never come into memory of the caller's.
+        # A reduction under way cannot be stopped, so messages never come into the caller's memory.
         self._out = out
         self._flight = Flight(self._take(contributions, self._total))
 
@@ -171,7 +172,7 @@ class ScheduleReducer(Reducer):
         return out if self._part is None else self._part(out)
 
     def _take(self, contributions: np.ndarray, out: np.ndarray) -> list[Ready]:
-        """The steps for these contributions, copied or where they are; `out` may be the memory of one of them."""
+        """The steps for these contributions, copied or in place; `out` may be the memory of one of them."""
         require_blocks(self, self._blocks, contributions)
         if self._blocks is None and len(contributions) != 1:
             self._operation.fold(contributions, self._own[0, ...])
@@ -192,12 +193,12 @@ class ScheduleReducer(Reducer):
         return x
 
     def _across(self, contributions: np.ndarray, out: np.ndarray) -> bool:
-        """Whether the total would lie across contributions, rather than elsewhere or in the very place of one."""
+        """Whether the total would overlap contributions without being exactly in the place of one."""
         into = _native.address(out) - _native.address(contributions)
         return -out.nbytes < into < contributions.nbytes and into % out.nbytes != 0
 
     def _settle(self) -> None:
-        """What is left to do once the schedule has run, in the reducer's own memory of a total."""
+        """Completes the total in the reducer's memory after the schedule has run."""
 
     def _deliver(self, out: np.ndarray) -> np.ndarray | None:
         self._settle()
@@ -206,21 +207,21 @@ class ScheduleReducer(Reducer):
         return out if self._part is None else self._part(out)
 
     def _check_ranks(self, total):
-        if self._part is None:  # else there is nothing to compare
+        if self._part is None:  # ranks with different parts have nothing to compare
             super()._check_ranks(total)
 
 
 class AccumulatingReducer(ScheduleReducer):
-    """Contributions are loaded into words, segment by segment, and the words of the total are rounded once, where they
-    are complete. Under `exact`, elements that the words could not hold are then added once more (`expansion`)."""
+    """Loads contributions into words, segment by segment, and rounds the words of the total once, on the rank that
+    completes them. Under `exact` it then sums again the elements that words cannot hold (`expansion`)."""
 
     def __init__(self, comm, reduction, name, schedule):
         held = accumulate.get(reduction.accumulation, reduction.dtype, reduction.operation)
-        # Zeros: of a reduce-scatter, what is never received is rounded too.
+        # Zeros: a reduce-scatter also rounds words that are never received.
         words = np.zeros(math.prod(reduction.shape) * held.width, held.travels)
         self._held = held
         self._pending: np.ndarray | None = None  # contributions (k, n) to be loaded
-        self._sum: Expansion | None = None  # what these stand for, where they are not the caller's
+        self._sum: Expansion | None = None  # the sum that these stand for; None: they are the caller's
         about = held.operation, words, held.width
         super().__init__(comm, reduction, name, schedule, *about, load=self._load_part, store=held.store)
         self._has = _has(reduction, comm.size, comm.rank)
@@ -245,13 +246,13 @@ class AccumulatingReducer(ScheduleReducer):
         return self._home
 
     def _load_part(self, start: int, stop: int) -> None:
-        """The words of elements [start, stop) of what is pending; nothing where words were handed over as such."""
+        """Loads the words of elements [start, stop) of pending rows, if any; else `add` has made the words."""
         if self._pending is None:
             return
         part = np.ascontiguousarray(self._pending[:, start:stop])
         width = self._held.width
         words = self._own[:, start * width : stop * width]
-        if self._sum is not None:  # which is the same in any row
+        if self._sum is not None:  # one row of words holds it, the others zeros
             words[1:] = 0
             if len(words):
                 _native.expansion_load(part, width, words[0], marks=True)
@@ -270,10 +271,10 @@ class AccumulatingReducer(ScheduleReducer):
 
     @guarded
     def sum_words(self, words: np.ndarray) -> np.ndarray | None:
-        """As that of `ExactReducer`."""
+        """As `ExactReducer.sum_words`."""
         require_words(self, words)
         if self._blocks == 0 and words.any():
-            raise ValueError(f"{self} adds over blocks: this rank has none, and so no words but zeros")
+            raise ValueError(f"{self} adds over blocks: this rank has no blocks, so its words must be zeros")
         rows = words.reshape(-1, exact.WORDS)
         total = self._reduce_sum(WordsExpansion(np.empty((PARTS, len(rows))), rows))
         if self.checked:
@@ -282,7 +283,7 @@ class AccumulatingReducer(ScheduleReducer):
 
 
 class GatheringReducer(ScheduleReducer):
-    """The contributions of all ranks, (size, *shape), of which each rank brings one."""
+    """Gathers one contribution of each rank into (size, *shape)."""
 
     def __init__(self, comm, reduction, name, schedule: Schedule):
         super().__init__(comm, reduction, name, schedule, COPY, total=(comm.size, *reduction.shape))
@@ -296,14 +297,14 @@ class GatheringReducer(ScheduleReducer):
     def _take(self, contributions, out):
         if len(contributions) != 1:
             raise ValueError(f"{self} gathers one contribution of each rank, got {len(contributions)}")
-        # The contribution lies where it is wanted: then it is sent from there, and need not be copied again.
+        # The contribution is copied to its place in the total, and sent from there.
         out = self._total if self._copied else out
         np.copyto(out[self._comm.rank, ...], contributions[0])
         return self._route.at(out[np.newaxis], out)
 
 
 def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], np.ndarray | None] | None:
-    """A function of the total: what the caller gets of it on this rank. None where that is all of it on all ranks."""
+    """A function from the total to the part that this rank's caller gets; None if every rank gets all of it."""
     if reduction.collective == "reduce":
         return lambda total: total if rank == reduction.root else None
     if reduction.collective == "reduce-scatter":
@@ -312,7 +313,7 @@ def _part(reduction: Reduction, size: int, rank: int) -> Callable[[np.ndarray], 
 
 
 def _has(reduction: Reduction, size: int, rank: int) -> slice | None:
-    """The elements of the flat total that a rank has; None where all ranks have all."""
+    """The elements of the flat total that a rank has; None if all ranks have all."""
     n = math.prod(reduction.shape)
     if reduction.collective == "reduce":
         return slice(0, n if rank == reduction.root else 0)
@@ -322,8 +323,8 @@ def _has(reduction: Reduction, size: int, rank: int) -> slice | None:
 
 
 def require_words(reducer: Reducer, words: np.ndarray) -> None:
-    """Raise for words that cannot be summed: RuntimeError after `free()`, ChoiceError for another accumulation than
-    `exact`, ValueError for another shape or type."""
+    """Raises RuntimeError after `free()`, ChoiceError for another accumulation than `exact`, and ValueError for words
+    of another shape or type."""
     reducer._require_alive()
     if reducer.reduction.accumulation != "exact":
         raise ChoiceError(f"{reducer}: words of a superaccumulator need accumulation 'exact'")

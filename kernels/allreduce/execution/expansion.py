@@ -1,8 +1,8 @@
-"""Exact sums of a rank's contributions as few float64 numbers per element, and the elements that these cannot hold.
+"""Exact sums of a rank's contributions as few float64 numbers per element, and elements that these cannot hold.
 
-An element whose sum takes more than PARTS numbers, as of contributions of very different size, or that is not finite,
-is marked (kernels/native/cascade.hpp). Whoever rounds a sum hands a mark on into the total, where every rank finds it.
-Then all ranks add the words of a superaccumulator for these elements alone.
+An element is marked (kernels/native/cascade.hpp) if its sum is not finite, or takes more than PARTS numbers, as for
+contributions of very different size. Rounding keeps the mark in the total, where every rank finds it. Then all ranks
+add the words of a superaccumulator for these elements alone.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
 PARTS = _native.EXACT_PARTS
 BATCH = 4096  # elements whose words are added at a time, 560 bytes each
 
-# From places int64 (m,) in the flat vector to the words int64 (m, WORDS) of what this rank brings to them.
+# From places int64 (m,) in the flat vector to the words, int64 (m, WORDS), of this rank's sums there.
 WordsOf = Callable[[np.ndarray], np.ndarray]
 
 
 class Expansion:
-    """The exact sum of contributions (k, n), in `parts` float64 (PARTS, n), of which the first rows are used."""
+    """The exact sum of contributions (k, n), in the first rows of `parts`, float64 (PARTS, n)."""
 
     def __init__(self, parts: np.ndarray):
         self.parts = parts
         self.clear()
 
     def clear(self) -> None:
-        """Forget what was added."""
+        """Forgets all contributions."""
         self.used = 0
         self._beside: list[tuple[np.ndarray, np.ndarray]] = []
 
@@ -44,8 +44,8 @@ class Expansion:
             self._beside.append((places, values))
 
     def rows(self, count: int = 0) -> np.ndarray:
-        """The rows in use, at least `count`, with marks in the first: float64 (rows, n). To be called once, after all
-        was added."""
+        """Returns the rows in use, at least `count`, with marks in the first: float64 (rows, n). Call it once, after
+        all contributions."""
         if not self.used:
             self.add(np.empty((0, self.parts.shape[1])))
         self.parts[self.used : count] = 0
@@ -57,7 +57,7 @@ class Expansion:
         return self.parts[: max(self.used, count)]
 
     def words_of(self, places: np.ndarray) -> np.ndarray:
-        """See WordsOf; after `rows`."""
+        """The words at `places` (see WordsOf); call `rows` first."""
         rows = self.parts[: self.used, places]
         for column, place in enumerate(places.tolist()):
             if place in self._firsts:
@@ -73,7 +73,7 @@ class Expansion:
 
 
 def _add_at(words: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
-    """Add each value (m,) to the words of its column: a call for each column, or for each value that a column has."""
+    """Adds each value (m,) to the words of its column: by column, or by turns over all columns if these are fewer."""
     order = np.argsort(columns, kind="stable")
     columns, values = columns[order], values[order]
     starts = np.flatnonzero(np.diff(columns, prepend=-1))
@@ -90,7 +90,7 @@ def _add_at(words: np.ndarray, columns: np.ndarray, values: np.ndarray) -> None:
 
 
 class WordsExpansion(Expansion):
-    """The same of sums that are words (n, WORDS) already, which it keeps."""
+    """An Expansion of sums that are words (n, WORDS) already; it keeps these."""
 
     def __init__(self, parts: np.ndarray, words: np.ndarray):
         super().__init__(parts)
@@ -106,7 +106,7 @@ class WordsExpansion(Expansion):
 
 
 def words_of(contributions: np.ndarray) -> WordsOf:
-    """The words of contributions (k, n)."""
+    """Returns a function for the words of contributions (k, n)."""
 
     def words(places: np.ndarray) -> np.ndarray:
         result = exact.zeros(len(places))
@@ -117,9 +117,9 @@ def words_of(contributions: np.ndarray) -> WordsOf:
 
 
 def settle(comm: MPI.Comm, total: np.ndarray, words: WordsOf, part: slice | None = None) -> None:
-    """Add the marked elements of `total` (n,) once more, and round them once. Collective.
+    """Sums the marked elements of `total` (n,) again, as words, and rounds them once. Collective.
 
-    `part`: the elements of the total that this rank has; None where all ranks have all, and so see the same marks.
+    `part`: the elements of the total that this rank has; None if all ranks have all, and so see the same marks.
     """
     places = marked(total) if part is None else _of_all(comm, marked(total[part]) + (part.start or 0))
     for start in range(0, len(places), BATCH):

@@ -1,4 +1,4 @@
-"""Contributions of a rank's blocks that are handed over one by one, in any order, and what is kept of them meanwhile.
+"""Contributions of a rank's blocks, handed over one by one in any order, and the sums kept of them meanwhile.
 
 | class | keeps | for |
 |---|---|---|
@@ -23,9 +23,10 @@ LISTED = 8  # blocks in messages
 
 
 class Handover:
-    """Which contributions have come, of the ascending `blocks`; `owner` names the reducer in messages.
+    """Records which of the ascending `blocks` have contributed; `owner` names the reducer in messages.
 
-    A subclass implements `_take(index, x)`: x (*shape) is that of `blocks[index]`, to be left unchanged and not kept.
+    A subclass implements `_take(index, x)`: x (*shape) is the contribution of `blocks[index]`. It must not change x or
+    keep a reference to it.
     """
 
     def __init__(self, owner: str, blocks: Sequence[int], shape: tuple[int, ...], dtype: np.dtype):
@@ -34,8 +35,8 @@ class Handover:
         self._missing = set(blocks)
 
     def add(self, block: int, contribution: np.ndarray) -> None:
-        """Take the contribution (*shape) of a block. Raises ValueError for a block of another rank, for one that was
-        added before and for another shape, TypeError for another type."""
+        """Takes the contribution (*shape) of a block. Raises ValueError for another rank's block, for one already added
+        and for another shape, TypeError for another type."""
         if block not in self._missing:
             was = "was added before: finish() this reduction before the next" if block in self._index else (
                 f"is not of this rank, which was planned with {_listed(self._index)}"
@@ -59,7 +60,7 @@ class Handover:
             )
 
     def reset(self) -> None:
-        """Forget what was added."""
+        """Forgets all contributions."""
         self._missing = set(self._index)
 
     def _take(self, index: int, x: np.ndarray) -> None:
@@ -78,7 +79,7 @@ class Stored(Handover):
 
 
 class Merged(Handover):
-    """`sums`: the words of the sum of each of the `trees` over contributions, as `held` adds them."""
+    """`sums`: the words of the sum of each of the `trees` over contributions, in the accumulation `held`."""
 
     def __init__(self, owner, blocks, shape, held: Accumulation, trees: Sequence[Tree]):
         super().__init__(owner, blocks, shape, held.dtype)
@@ -126,7 +127,7 @@ class Merged(Handover):
 
 
 class Expanded(Handover):
-    """The exact sum of what was added, `sum`."""
+    """`sum`: the exact sum of the contributions."""
 
     def __init__(self, owner, blocks, shape, dtype):
         super().__init__(owner, blocks, shape, dtype)

@@ -1,6 +1,6 @@
-"""The reducer whose messages are encoded at every hop: the rounds of any schedule, over cells.
+"""The reducer that encodes all messages: the rounds of any schedule, over cells.
 
-A part that was sent is known by its decoded value from then on, and so is a finished total, on every rank
+All ranks use the decoded value of a part that was sent, and of a finished total
 (`kernels.allreduce.coding`).
 """
 
@@ -20,8 +20,8 @@ from kernels.wires.codecs import Codec
 
 
 class HopReducer(CodedReducer):
-    """The rounds of a schedule over cells, with the two rules: what a rank sends it replaces by the decoded value, and
-    so the parts of the total that it never sends, at the end."""
+    """Runs the rounds of a schedule over cells. A rank replaces values that it sends by their decoded values and, at
+    the end, the parts of the total that it never sent."""
 
     def __init__(self, comm, reduction, name, schedule: Schedule):
         super().__init__(comm, reduction, name)
@@ -31,7 +31,7 @@ class HopReducer(CodedReducer):
 
     def _bind(self, memory: _Memory, rounds) -> None:
         self._memory = memory
-        known: set[tuple[int, int]] = set()  # (slot, chunk) whose bytes are those of its value
+        known: set[tuple[int, int]] = set()  # (slot, chunk) whose bytes encode its value
         self._steps = []
         for current in rounds:
             before = [
@@ -91,7 +91,7 @@ class HopReducer(CodedReducer):
 
 
 class _Memory:
-    """Values and bytes of every slot of one rank, no more of a slot than is ever used; chunks are ranges of cells."""
+    """Values and encoded bytes of one rank's slots, as far as rounds use them; chunks are ranges of cells."""
 
     def __init__(self, reducer: HopReducer, schedule: Schedule):
         self.schedule, self._cells = schedule, reducer._cells
@@ -121,7 +121,7 @@ class _Memory:
                 self._bytes[slot] = np.empty(length, np.uint8), int(self._offsets[first])
 
     def bounds(self, chunk: int) -> tuple[int, int]:
-        """The first cell of a chunk, and the one behind its last."""
+        """The cells [first, stop) of a chunk."""
         return self.schedule.bounds(len(self._cells), chunk)
 
     def nonempty(self, chunk: int) -> bool:
@@ -142,6 +142,6 @@ class _Memory:
         return data[int(self._offsets[first]) - begin : int(self._offsets[stop]) - begin]
 
     def decoding(self, message: Message, codec: Codec) -> Callable[[], None]:
-        """What decodes a message that has come."""
+        """Returns a function that decodes a received message."""
         x, cells, data = self.at(message.slot, message.chunk)
         return partial(codec.decode, data, cells, x)

@@ -1,4 +1,4 @@
-"""The reducer that hands over to the MPI library."""
+"""The reducer that calls the MPI library's all-reduce."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ FOLDS: dict[str, Callable[..., np.ndarray]] = {
     "sum": np.add.reduce, "prod": np.multiply.reduce, "min": np.minimum.reduce, "max": np.maximum.reduce
 }  # fmt: skip
 
-# Longer vectors go through the blocking call: its algorithms are chosen by length, and on both MPICH and
-# Open MPI it then beats the persistent one, which wins by lower overhead when short. Not so over several nodes, of
-# which the persistent calls of both know nothing: Open MPI's all-gather sends from every rank to all others then.
+# Longer vectors go through the blocking call: its algorithms are chosen by length, and on both MPICH and Open MPI it
+# then beats the persistent call, whose lower overhead wins for short vectors. Over several nodes only blocking calls
+# are used, as the persistent calls of both know nothing of nodes: Open MPI's all-gather sends from every rank to all.
 PERSISTENT_BYTES = 1 << 16
 
 
 def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op, requests: list):
-    """Two functions that all-reduce `send` into `receive` each time they are called, in the fastest way there is: one
-    at once, one that begins it and returns the request. Collective.
+    """Returns the two fastest functions that all-reduce `send` into `receive`: one waits for the end, one begins and
+    returns the request. Collective.
 
-    A persistent request, which they need only for short vectors on one node and from MPI 4 on, is added to `requests`.
+    For short vectors on one node, from MPI 4 on, both use a persistent request, which is added to `requests`.
     """
     if send.nbytes <= PERSISTENT_BYTES and on_one_node(comm):
         try:
@@ -42,7 +42,7 @@ def allreduce(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, op: MPI.Op,
 
 
 def all_gather(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, requests: list):
-    """As `allreduce`: `send` of all ranks into `receive` (size, ...)."""
+    """As `allreduce`: gathers `send` of all ranks into `receive` (size, ...)."""
     if comm.size == 1 or not send.size:
         copy = partial(np.copyto, receive[0], send)
         return copy, lambda: copy() or MPI.REQUEST_NULL
@@ -55,7 +55,7 @@ def all_gather(comm: MPI.Comm, send: np.ndarray, receive: np.ndarray, requests: 
 
 
 def persistent(request: MPI.Prequest, requests: list) -> tuple[Callable[[], None], Callable[[], MPI.Request]]:
-    """A function that carries out a persistent request, and one that only starts it."""
+    """Returns a function that starts and awaits a persistent request, and one that only starts it."""
     requests.append(request)
     start, wait = request.Start, request.Wait
 
@@ -71,10 +71,10 @@ def persistent(request: MPI.Prequest, requests: list) -> tuple[Callable[[], None
 
 
 class LibraryReducer(Reducer):
-    """Local contributions combined as by `np.sum`, as a user would write it, then the library's all-reduce.
+    """Combines local contributions as `np.sum` does, like a user's program, then calls the library's all-reduce.
 
-    Where a rank has one contribution of a long vector, the library takes it from where it is. All is added in the
-    floating-point environment of the caller, as where the program calls the library.
+    The library reads a single contribution of a long vector in place. All additions use the caller's floating-point
+    environment, as in a program that calls the library.
     """
 
     __call__ = unguarded(Reducer.__call__)
@@ -107,13 +107,13 @@ class LibraryReducer(Reducer):
         elif self._persistent is not None and type(out) is np.ndarray:
             np.copyto(
                 out, self._reduce(contributions)
-            )  # a rank without `out` makes the persistent call as well
+            )  # ranks without `out` make the persistent call, so this rank must, too
         else:
             self._comm.Allreduce(self._sent(contributions, out), _buffer(out), self._op)
         return out
 
     def _begin(self, contributions, out):
-        # What was begun cannot be stopped: so what the library fills is never memory of the caller's.
+        # A call under way cannot be stopped, so the library never fills the caller's host memory.
         self._out, into = out, self._total if type(out) is np.ndarray else out
         if self._alone:
             self._fold(contributions, into)
@@ -142,16 +142,16 @@ class LibraryReducer(Reducer):
         if len(contributions) == 1:
             np.copyto(
                 out, contributions[0]
-            )  # as it is: adding 0 to it would flush subnormals where that is on
+            )  # not added to 0, which would flush subnormals in an environment that does so
         elif len(contributions):
             FOLDS[self._operation.name](contributions, 0, None, out)
         else:
             out.fill(self._operation.identity(self.dtype))
 
     def _sent(self, contributions: np.ndarray, out: np.ndarray):
-        """What the library is to take: the one contribution, the place of the total itself, or the local sum."""
+        """The buffer that the library reads: the one contribution, MPI.IN_PLACE, or the local sum."""
         if type(contributions) is not np.ndarray:
-            return _buffer(contributions)  # one, in GPU memory of the reducer's own
+            return _buffer(contributions)  # the combined contribution, in the reducer's GPU memory
         if len(contributions) == 1 and contributions.flags.c_contiguous:
             if _native.address(contributions) == _native.address(out):
                 return MPI.IN_PLACE
@@ -162,7 +162,7 @@ class LibraryReducer(Reducer):
 
 
 def _buffer(array):
-    """An array as mpi4py takes it. In GPU memory it goes by its address: that works with all versions of CuPy."""
+    """An array as mpi4py takes it. GPU memory is passed by its address, which works with all versions of CuPy."""
     if type(array) is np.ndarray:
         return array
     return MPI.buffer.fromaddress(array.data.ptr, array.nbytes), TYPES[array.dtype.name]

@@ -1,16 +1,16 @@
-"""How `direct` carries the accumulation `exact`, whose totals do not depend on any order.
+"""How `direct` carries out the accumulation `exact`, whose totals do not depend on any order.
 
-Where no rank brings more than one contribution, the contributions themselves travel, and whoever has those of all ranks
-adds them exactly (kernels/native/contributions_exact.cpp). Several contributions of a rank are added before, without
-error, to few float64 numbers per element with the same sum (`expansion`):
+If no rank brings more than one contribution, the contributions themselves travel, and a rank that has those of all
+ranks adds them exactly (kernels/native/contributions_exact.cpp). A rank first adds several contributions without error,
+to few float64 numbers per element with the same sum (`expansion`):
 
-    records   of the shortest vectors: each rank sends these numbers to all others, in one all-gather
-    ones      of short vectors: each rank sends its one contribution to all others, or a mark that it brings several
-    direct    of longer ones: to the owner of each chunk, who adds and sends the sum to all
-    sums      where a rank brings several: the numbers that stand for their sum, to the owners as well
-    words     of the elements that these numbers cannot hold: as words of a superaccumulator, added by the library
+    records   shortest vectors: each rank sends these numbers to all others, in one all-gather
+    ones      short vectors: each rank sends its one contribution to all others, or a mark that it brings several
+    direct    longer vectors: each rank sends chunks to their owners; an owner adds, and sends the sum to all
+    sums      if a rank brings several: each rank sends the numbers that stand for its sum to the owners
+    words     elements that these numbers cannot hold: the library adds them as words of a superaccumulator
 
-All ranks see the same records, the same total, or agree by MAX before anything else, so that all go the same way.
+All ranks see the same records or the same total, or first agree by MAX, so that all take the same path.
 """
 
 from __future__ import annotations
@@ -31,19 +31,17 @@ from kernels.allreduce.execution.reducer import Reducer, as_bytes
 from kernels.allreduce.operations import SUM, Operation
 from kernels.environment import guarded
 
-RECORD_BYTES = (
-    1 << 15
-)  # all ranks' contributions together: from there on, all to all costs more than two rounds
-# Elements whose record has room for the sum of several contributions, of up to PARTS numbers each: scalars.
+RECORD_BYTES = 1 << 15  # of all ranks' contributions: beyond, all to all costs more than two rounds
+# Most elements for which a record has room for sums of several contributions, of up to PARTS numbers each.
 RECORD_ELEMENTS = 16
 
 
 class ExactReducer(Reducer):
     """The total is the exact sum of all contributions, rounded once to nearest even, element by element.
 
-    A record is float64 (PARTS, n), or of longer vectors one contribution. Of vectors without records, ranks first agree
-    on how many rows stand for the sum of a rank's contributions: 0 where no rank brings more than one, which then
-    travels as it is.
+    A record is float64 (PARTS, n) or, for longer vectors, one contribution. For vectors without records, ranks first
+    agree on the number of rows that stand for the sum of a rank's contributions: 0 if no rank brings more than one,
+    which then travels as it is.
     """
 
     def __init__(self, comm, reduction, name):
@@ -75,7 +73,7 @@ class ExactReducer(Reducer):
             self.nbytes = self._total.nbytes + self._mine.nbytes
 
     def _bring(self, contributions: np.ndarray) -> None:
-        """Put what this rank exchanges into its record or, of a long vector, into `self._mine`."""
+        """Writes this rank's numbers to its record or, for a long vector, its number of rows to `self._mine`."""
         if self._records_parts and len(contributions) == 1:
             np.copyto(self._first, contributions)
             if self._in_record > 1:
@@ -91,7 +89,7 @@ class ExactReducer(Reducer):
                 self._record[0] = contributions.reshape(-1) if len(contributions) else 0
 
     def _bring_sum(self, total: Expansion) -> None:
-        """The same of a sum of several contributions."""
+        """As `_bring`, for a sum of several contributions."""
         self._brought, self._mine[0] = total, max(total.used, 1)
         if self._records_ones:
             np.copyto(self._record[0, :1], self._mark)
@@ -102,13 +100,13 @@ class ExactReducer(Reducer):
             self._fill_record(len(rows))
 
     def _fill_record(self, rows: int) -> None:
-        """Of the record, so many rows were written."""
+        """Zeroes the rows of the record behind the first `rows`, which were written."""
         if rows < self._in_record:
             self._record[rows : self._in_record] = 0
         self._in_record = rows
 
     def _reduce(self, contributions):
-        # As `_reduce_into`, without the call, which shows in the time of a short vector.
+        # As `_reduce_into`, inlined: a call would show in the time of a short vector.
         self._bring(contributions)
         self._exchange()
         return self._complete(contributions, self._total)
@@ -119,7 +117,7 @@ class ExactReducer(Reducer):
         return self._complete(contributions, out)
 
     def _complete(self, contributions, out):
-        """The total, once records are there, or `self._most` is."""
+        """The total, after the exchange of records or of the number of rows (`self._most`)."""
         if self._records_parts or self._records_ones:
             if _native.exact_sum(self._rows, self._flat, True):
                 self._complete_marked(contributions)
@@ -132,7 +130,7 @@ class ExactReducer(Reducer):
         return out
 
     def _complete_marked(self, contributions: np.ndarray) -> None:
-        """The total where records may not suffice."""
+        """Sums the elements again that the records could not hold."""
         if self._records_parts:
             words = self._brought.words_of if self._brought else words_of(contributions.reshape(-1, self._n))
             settle(self._comm, self._flat, words)
@@ -141,11 +139,11 @@ class ExactReducer(Reducer):
             self._add_sums(contributions, self._flat)
 
     def _one_each(self) -> bool:
-        """Whether no rank brings more than one contribution, so that `direct` takes these as they are."""
+        """Whether no rank brings more than one contribution, so that `direct` takes contributions as they are."""
         return self._most.item(0) == 0
 
     def _add_sums(self, contributions: np.ndarray, flat: np.ndarray) -> None:
-        """The total of numbers that stand for the sums of the ranks' contributions."""
+        """Adds the numbers that stand for the sums of the ranks' contributions."""
         total = self._brought
         if total is None:  # at most one contribution of this rank, which would have travelled as it is
             total = self._sum
@@ -207,7 +205,7 @@ class ExactReducer(Reducer):
 
     @guarded
     def sum_words(self, words: np.ndarray) -> np.ndarray:
-        """The total over all ranks of sums that the caller accumulated exactly.
+        """Returns the total over all ranks of sums that the callers accumulated exactly.
 
         `words`: int64 (*shape, WORDS), left as they are. Raises ValueError for another shape or type.
         """
@@ -228,5 +226,5 @@ def _prepare(sources: list[np.ndarray], out: np.ndarray):
     return lambda: _native.exact_sum(sources, out)
 
 
-# Of one contribution of each rank, or none.
+# For at most one contribution of each rank.
 EXACT_SUM = Operation(SUM.name, SUM.function, SUM.identity, prepare=_prepare)

@@ -1,5 +1,5 @@
-"""Chunk q of a vector belongs to rank q: what all ranks have of it goes to its owner, and what the owner makes of it to
-all. The way of `direct` where what travels to the owners and what comes back differ in type or length."""
+"""Chunk q of a vector belongs to rank q: all ranks send their part of it to this owner, who sends its result to all.
+`direct` in steps of its own, for data to the owners that differ in type or length from the results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLLECT, DELIVER = 1, 2  # tags
 
 
 class Owners:
-    """The chunks of a vector of n elements among the ranks of a communicator that nothing else uses meanwhile."""
+    """The chunks of a vector of n elements over a communicator that nothing else uses meanwhile."""
 
     def __init__(self, comm: MPI.Comm, n: int):
         self._comm = comm
@@ -23,8 +23,8 @@ class Owners:
         self._parts = np.empty(0)
 
     def collect(self, rows: np.ndarray) -> np.ndarray:
-        """`rows` (m, n, ...) of every rank: those of this rank's chunk, (size, m, own, ...), valid until the next call.
-        m and the type must be the same on all ranks.
+        """Sends `rows` (m, n, ...) to the owners of their chunks. Returns all ranks' rows of this rank's chunk, (size,
+        m, own, ...), valid until the next call. m and the type must be the same on all ranks.
         """
         comm = self._comm
         first, end = self._bounds[comm.rank]
@@ -35,7 +35,7 @@ class Owners:
         parts[comm.rank] = rows[:, first:end]
         requests = [
             comm.Irecv(row, q, COLLECT) for q in self._others if end > first for row in parts[q]
-        ]  # messages between two ranks come in the order in which they are sent
+        ]  # messages between two ranks arrive in the order of sending
         for q in self._others:
             start, stop = self._bounds[q]
             if stop > start:
@@ -48,8 +48,8 @@ class Owners:
         return vector[slice(*self._bounds[self._comm.rank])]
 
     def deliver(self, total: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """Fill `total` (n,) with the chunks of all ranks, each of which has its own in there; returns `out`, the array
-        of which it is a view.
+        """Fills `total` (n,) with the chunks of all ranks; each rank has written its own. Returns `out`, the array
+        that `total` is a view of.
         """
         comm, mine = self._comm, as_bytes(self.own(total))
         requests = []

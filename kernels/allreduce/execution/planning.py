@@ -1,4 +1,4 @@
-"""Making a reducer: what is asked for is checked on each rank, then across the ranks, then planned."""
+"""Makes a reducer: each rank checks the request, all ranks compare theirs, then each plans."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) ->
 def _coded(
     comm: MPI.Comm, reduction: Reduction, coding: Coding, name: str, schedule: Schedule, blocks
 ) -> Reducer:
-    """The reducer over a wire that loses something; collective."""
+    """The reducer over a lossy wire. Collective."""
     if coding.hops == "every":
         return HopReducer(comm, reduction, name, schedule)
     apart = order_free(reduction.accumulation)
@@ -94,7 +94,7 @@ def _described(*description, **axes) -> Reduction:
 
 
 def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> None:
-    """Raise for what does not go with the reduction on this communicator, or is missing."""
+    """Raises for arguments that do not fit the reduction on this communicator, or are missing."""
     ordering, size = reduction.ordering, comm.size
     if not 0 <= reduction.root < size:
         raise ChoiceError(f"root {reduction.root} is no rank of this communicator: choose 0 ... {size - 1}")
@@ -109,8 +109,8 @@ def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> No
         )
     if reduction.bounds is not None and len(reduction.bounds) != size + 1:
         raise ChoiceError(
-            f"bounds are {len(reduction.bounds)} numbers: a reduce-scatter among {size} ranks needs {size + 1}, where "
-            "each part begins and the last ends"
+            f"bounds are {len(reduction.bounds)} numbers: a reduce-scatter among {size} ranks needs {size + 1}: the "
+            "start of each part, and the end of the last"
         )
     if reduction.nodes is not None and len(reduction.nodes) != size:
         raise ValueError(
@@ -119,8 +119,8 @@ def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> No
 
 
 def context_of(comm: MPI.Comm, reduction: Reduction, blocks) -> dict:
-    """What the schedule depends on beside the number of ranks; `blocks` of this rank. Collective where it depends on
-    anything."""
+    """Arguments of the schedule other than the number of ranks; `blocks` are this rank's. Collective if there are
+    any."""
     context: dict[str, Sequence[int]] = {}
     needs = reduction.entry.needs
     if "owners" in needs:
@@ -131,8 +131,8 @@ def context_of(comm: MPI.Comm, reduction: Reduction, blocks) -> dict:
 
 
 def _packing(comm: MPI.Comm, reduction: Reduction) -> Packing:
-    """What rank 0 reads from the file of links, for these ranks; on all of them, and on all a ChoiceError
-    where it is not sound or of others."""
+    """The packing that rank 0 reads from the file of links. Raises ChoiceError on all ranks if the file is not sound,
+    or describes other ranks."""
     file = reduction.entry.parameters["links"]
     nodes, hosts = reduction.nodes or nodes_of(comm), hosts_of(comm)
     outcome: Packing | str = ""
@@ -148,7 +148,7 @@ def _packing(comm: MPI.Comm, reduction: Reduction) -> Packing:
 
 
 def hosts_of(comm: MPI.Comm) -> list[str]:
-    """The name of the host of every rank. Collective."""
+    """The host name of every rank. Collective."""
     return comm.allgather(platform.node()[:255])
 
 
@@ -163,7 +163,7 @@ def owners_of(blocks: list[list[int]]) -> tuple[int, ...]:
 
 
 def _agreed(comm: MPI.Comm, asked: str, planned: Reduction | Exception, name: str) -> Reduction:
-    """What is planned, if every rank can plan, and plans the same; else raise on every rank, so that none waits."""
+    """The reduction, if all ranks plan the same one; else raises on every rank, so that none waits."""
     if not agree(comm, digest_of(asked.encode())):
         listed = by_rank(comm.allgather(asked))
         if not isinstance(planned, Exception):

@@ -1,11 +1,10 @@
-"""What one rank does for a schedule and a length: steps in words of the vector, and where scratch slots lie.
+"""The steps of one rank for a schedule and a length, in words of the vector, and the places of scratch slots.
 
-A long vector is cut into segments that pass through the rounds one behind the other: step by step, round r of one
-segment comes after round r + 1 of the segment before it. Every rank goes through the steps in the same order, so that
-no two wait for each other.
+A long vector is cut into segments that pass through the rounds one behind the other: round r of one segment comes after
+round r + 1 of the segment before it. Every rank takes the steps in the same order, so that no two wait for each other.
 
-Where words stand for numbers, those of a total are rounded where it was completed, and from then on its elements
-travel: in the rounds behind the last sum of any rank (`schedule.gathers_from`).
+Where words stand for numbers, the rank that completes a total rounds it. Then its elements travel: in the rounds behind
+the last sum of any rank (`schedule.gathers_from`).
 """
 
 from __future__ import annotations
@@ -44,10 +43,10 @@ class Combine:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One round of one segment; `after` is the index of the step before it of the same segment, -1 for none.
+    """One round of one segment; `after` is the index of the previous step of the same segment, -1 for none.
 
-    `gathers`: what travels are elements of the total. `loaded`: the elements [start, stop) of contributions that become
-    words before anything is sent; `rounded`: those of the total whose words are complete after the sums.
+    `gathers`: messages carry elements of the total. `loaded`: elements [start, stop) of contributions that become words
+    before any message; `rounded`: elements of the total whose words are complete after the sums.
     """
 
     segment: int
@@ -61,7 +60,7 @@ class Step:
 
 
 def agreed_gathers_from(comm: MPI.Comm, rounds: Sequence[Round]) -> int:
-    """`schedule.gathers_from`, of which each rank looks at its own rounds; collective."""
+    """`schedule.gathers_from`, if each rank knows its own rounds only. Collective."""
     first = comm.allreduce(behind_last_sum(rounds), op=MPI.MAX)
     whole = comm.allreduce(totals_alone_travel(rounds[first:]), op=MPI.LAND)
     return first if whole else len(rounds)
@@ -72,7 +71,7 @@ def steps(
 ) -> list[Step]:
     """The steps of `rank` for a vector of n elements of `width` words, in the order in which they are to be begun.
 
-    `gathers`: the round from which elements of the total travel (`gathers_from`); None: words do in all rounds.
+    `gathers`: the round from which elements of the total travel (`gathers_from`); None: words travel in all rounds.
     """
     rounds = schedule.program(rank)
     words = [_bounds(schedule, n, width, segments, segment) for segment in range(segments)]
@@ -99,7 +98,7 @@ def steps(
 
 def _completed(later: Sequence[Round], chunks: int) -> list[int]:
     """The chunks of the total that a rank has before the later rounds: it receives them in none of these, or sends them
-    before, as a rank does that owns all blocks and gets its own chunks back."""
+    first. (A rank that owns all blocks gets its own chunks back.)"""
     first_sent, first_received = (
         {m.chunk: i for i, r in reversed(list(enumerate(later))) for m in getattr(r, way)}
         for way in ("sends", "receives")
@@ -113,7 +112,7 @@ def _completed(later: Sequence[Round], chunks: int) -> list[int]:
 
 
 def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
-    """Ranges [start, stop) without the empty ones; those that follow each other as one."""
+    """Drops empty ranges [start, stop), and joins adjacent ones."""
     result: list[tuple[int, int]] = []
     for start, stop in ranges:
         if start == stop:
@@ -125,7 +124,7 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 def _bounds(schedule: Schedule, n: int, width: int, segments: int, segment: int) -> Bounds:
-    """Where the part of a chunk that is in a segment begins and ends, in words."""
+    """A function from a chunk to the words [start, stop) of its part in a segment."""
 
     def within(start: int, stop: int) -> tuple[int, int]:
         return start + (stop - start) * segment // segments, start + (stop - start) * (
@@ -158,8 +157,8 @@ def _step(current: Round, bounds: Bounds, segment: int, after: int) -> Step:
 class Memory:
     """The words behind the slots of the steps: the caller's contributions and total, and scratch of its own.
 
-    Scratch holds no more of a slot than is ever written to it, and is used again by segments that are never under way
-    at the same time.
+    Scratch holds only the part of a slot that is ever written. Segments that are never under way at the same time share
+    it.
     """
 
     def __init__(self, steps: Sequence[Step], dtype: np.dtype):
@@ -184,7 +183,7 @@ class Memory:
     def view(
         self, own: Sequence[np.ndarray], total: np.ndarray, segment: int
     ) -> Callable[[int, int, int], np.ndarray]:
-        """A function (slot, start, stop) -> words, for one segment; `own` are the contributions, all whole vectors."""
+        """A function (slot, start, stop) -> words, for one segment; `own`: the contributions, all whole vectors."""
 
         def words(slot: int, start: int, stop: int) -> np.ndarray:
             if slot == TOTAL:
@@ -198,7 +197,7 @@ class Memory:
 
 
 def banks_of(steps: Sequence[Step]) -> int:
-    """How many segments in a row are under way at once, those included whose messages are posted ahead."""
+    """The most consecutive segments under way at once, with those whose messages are posted ahead."""
     ended = {step.segment: index for index, step in enumerate(steps)}
     most, newest = 1, 0
     for index, step in enumerate(steps):

@@ -1,4 +1,4 @@
-"""What all reducers share: checks of what comes in, comparison of bits across ranks, release of handles."""
+"""The base of all reducers: checks arguments, compares bits across ranks, releases handles."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from kernels.environment import guarded
 class Reducer:
     """Combines contributions of all ranks; made by `kernels.allreduce.plan`, which documents its use.
 
-    `total` is the shape of the total where it is not that of a contribution. A subclass sets `nbytes` and implements
-    `_reduce(contributions) -> total`, and where it can do better the methods below it. It works on `self._comm`, a
-    communicator of its own, and registers in `self._requests` all that may be under way between calls. `blocks`: the
-    numbers of this rank's blocks, ascending; None where `plan` was given none. What adds is called in the default
-    floating-point environment, whatever that of the caller is.
+    `total`: the shape of the total if it is not that of a contribution. A subclass sets `nbytes`, implements
+    `_reduce(contributions) -> total`, and overrides the methods below it where it can do better. It works on
+    `self._comm`, a communicator of its own, and registers in `self._requests` all requests that may be under way
+    between calls. `blocks`: the numbers of this rank's blocks, ascending; None if `plan` was given none. Additions run
+    in the default floating-point environment, whatever the caller's is.
     """
 
     def __init__(self, comm: MPI.Comm, reduction: Reduction, name: str, total: tuple[int, ...] | None = None):
@@ -40,20 +40,20 @@ class Reducer:
         self.blocks: tuple[int, ...] | None = None
         self._checks = 0
         self._total = np.zeros(self.shape if total is None else total, self.dtype)
-        # What was started: (contributions, out), or a Handover of what was added so far; None where nothing was.
+        # (contributions, out) of a started reduction, or the Handover of an added one; None if there is neither.
         self._started: Any = None
         self._handover: Handover | None = None  # made for the first contribution that is added
         self._staging: device.Staging | device.Direct | None = (
             None  # made for the first contributions in GPU memory
         )
-        self._staged = False  # whether what was started is
+        self._staged = False  # whether the started reduction's are
         self._ledger = ledger_of(comm)
         self._number = self._ledger.make(comm)
         self._comm = self._ledger.alive[self._number]
         self.ranks = comm.size
         self._requests = Requests()
-        # Also when the reducer is never freed, in the midst of a reduction: no message comes into memory that is given
-        # back. The communicator cannot be freed here, because that takes all ranks.
+        # Runs even if the reducer is dropped in the midst of a reduction, so that no message comes into memory that was
+        # given back. It cannot free the communicator, because that takes all ranks.
         self._release = weakref.finalize(self, _drop, self._requests, self._ledger, self._number)
 
     @guarded
@@ -77,11 +77,11 @@ class Reducer:
 
     @guarded
     def start(self, contributions: np.ndarray, out: np.ndarray | None = None) -> None:
-        """Begin a reduction and return at once; `finish()` ends it.
+        """Begins a reduction and returns at once; `finish()` ends it.
 
-        Until then leave `contributions` and `out` alone; all ranks start and finish in the same order. Messages are
-        under way meanwhile, but `arrival` does everything in `finish`, and `direct` what several contributions of a
-        rank need under `exact`.
+        Until then leave `contributions` and `out` alone. All ranks start and finish in the same order. Messages move
+        meanwhile, with two exceptions: `arrival` does everything in `finish`, and so does `direct` in `exact` if a rank
+        brings several contributions of a long vector.
         """
         contributions = self._admit(contributions, out)
         self._staged = type(contributions) is not np.ndarray
@@ -93,21 +93,21 @@ class Reducer:
 
     @guarded
     def progress(self) -> bool:
-        """Go on with what was started, without waiting; whether `finish()` would return at once. Call it now and then
-        between pieces of work: most MPI libraries move nothing while no one calls them.
+        """Advances the started reduction without waiting; returns whether `finish()` would return at once. Call it now
+        and then between pieces of work: most MPI libraries move nothing outside of calls.
         """
         self._require_started("progress")
         return type(self._started) is tuple and self._progress()
 
     @guarded
     def add(self, block: int, contribution: np.ndarray) -> None:
-        """Hand over the contribution (*shape) of one of this rank's `blocks`, in place of a call with all of them.
+        """Hands over the contribution (*shape) of one of this rank's `blocks`, instead of a call with all.
 
-        Blocks come in any order; when all are there, `finish()` gives the total, with the bits of the call. The
-        contribution may be overwritten at once. It is added as soon as the order of additions allows it, so that few
-        are kept: their sum under `exact`, those of incomplete subtrees under orderings over blocks, else those that
-        come before a lower block. `library` and allgather keep all. Raises ValueError for a block that is
-        not this rank's or was added before, and where `plan` was given no blocks; TypeError for GPU memory.
+        Blocks come in any order; after the last, `finish()` gives the total, with the bits of the call. The caller may
+        overwrite the contribution at once. The reducer adds it as soon as the order of additions allows, and so keeps
+        little: one sum under `exact`, sums of incomplete subtrees under orderings over blocks, else the contributions
+        that came before a lower block. `library` and allgather keep all. Raises ValueError for a block that is not this
+        rank's or was added before, and if `plan` was given no blocks; TypeError for GPU memory.
         """
         self._require_alive()
         if type(self._started) is tuple:
@@ -121,7 +121,7 @@ class Reducer:
 
     @guarded
     def finish(self) -> np.ndarray:
-        """The total of what was started, or of what was added; ValueError where blocks are missing."""
+        """The total of the started or added contributions. Raises ValueError if blocks are missing."""
         if self._started is None and self.blocks == ():
             self._started = self._adding()  # a rank without blocks has nothing to add
         self._require_started("finish")
@@ -154,21 +154,21 @@ class Reducer:
             added.reset()
 
     def _stage(self, contributions, out) -> tuple[np.ndarray, np.ndarray]:
-        """Contributions that are in GPU memory, and memory for their total, where this reducer works on them."""
+        """Contributions in GPU memory, and memory for their total, where this reducer works on them."""
         if self._staging is None:
             self._staging = device.Staging(self._total)
         return self._staging.take(contributions, out)
 
     def _return(self, total: np.ndarray, staged: bool):
-        """What the caller gets: a total in the memory that the contributions are in."""
+        """The total for the caller: in GPU memory if contributions are there."""
         if self.checked:
             self._check_ranks(total)
         return self._staging.give(total) if staged and self._staging is not None else total
 
     def _admit(self, contributions, out):
-        """The contributions if they and `out` fit after all; else the error that says what was expected.
+        """The contributions if they and `out` fit; else raises an error that names what it expected.
 
-        In checked mode an error on one rank is raised on all, and so is one of ranks that pass different things.
+        In checked mode an error on one rank is raised on all, and so is a difference between ranks.
         """
         if not self.checked:
             return self._fitting(contributions, out)
@@ -183,7 +183,7 @@ class Reducer:
         return x
 
     def _agree_on(self, failure: Exception | None, passed: str) -> None:
-        """Raise `failure` if there is one; in checked mode raise on all ranks where they do not all pass the same."""
+        """Raises `failure` if there is one; in checked mode raises on all ranks if they pass different things."""
         if self.checked and self._release.alive and not agree(self._comm, digest_of(passed.encode())):
             raise CallMismatch(
                 f"{self}: ranks pass different things: {by_rank(self._comm.allgather(passed))}"
@@ -192,7 +192,7 @@ class Reducer:
             raise failure
 
     def _fitting(self, contributions, out):
-        """The contributions as NumPy's array, or as CuPy's where they are in GPU memory."""
+        """The contributions as a NumPy array, or as a CuPy array if they are in GPU memory."""
         self._require_alive()
         if self._started:
             raise RuntimeError(f"{self} has a reduction under way: finish() it before the next")
@@ -227,7 +227,7 @@ class Reducer:
         return out
 
     def _begin(self, contributions: np.ndarray, out: np.ndarray) -> None:
-        """Nothing is under way before `finish`: a wait in here could be for a rank that waits for this one."""
+        """By default begins nothing before `finish`: a wait in here could be for a rank that waits for this one."""
 
     def _progress(self) -> bool:
         return False
@@ -237,15 +237,15 @@ class Reducer:
         return self._reduce(contributions) if out is None else self._reduce_into(contributions, out)
 
     def _make_handover(self) -> Handover:
-        """What takes contributions one by one for `_reduce_added`."""
+        """The Handover that takes contributions one by one for `_reduce_added`."""
         return Stored(str(self), self.blocks, self.shape, self.dtype)
 
     def _reduce_added(self, added) -> np.ndarray:
-        """The total of what such a handover holds."""
+        """The total of the contributions in such a handover."""
         return self._reduce(added.contributions)
 
     def _set_blocks(self, blocks: tuple[int, ...] | None) -> None:
-        """Told once by `plan`, on all ranks."""
+        """Called once by `plan`, on all ranks."""
         self.blocks = blocks
 
     def _require_alive(self) -> None:
@@ -262,12 +262,12 @@ class Reducer:
         require_same_bits(self._comm, total, f"{self}, checked call {self._checks}")
 
     def drain_orders(self) -> list[np.ndarray]:
-        """The orders of addition since the last call, uint16 (size,) each: of `arrival`, on rank 0 alone."""
+        """The orders of addition since the last call, uint16 (size,) each; only `arrival` has any, on rank 0."""
         return []
 
     @guarded
     def free(self) -> None:
-        """End what was started, forget what was added, give back requests and communicator; all ranks must call it.
+        """Ends a started reduction, forgets added contributions, frees requests and communicator. Collective.
 
         A second call does nothing.
         """
@@ -279,7 +279,7 @@ class Reducer:
     def _give_back(self) -> None:
         self._release()
         self._ledger.free(self._number)
-        # Which does not keep the reducer and its memory alive.
+        # A partial of a text does not keep the reducer and its memory alive.
         self._reduce = partial(_freed, str(self))  # type: ignore[method-assign]
 
     def __enter__(self):
@@ -296,8 +296,8 @@ class Reducer:
 
 
 def _drop(requests: Requests, ledger: Ledger, number: int) -> None:
-    """Let go of a reducer's requests; its communicator may be freed by all ranks
-    together where nothing of a reduction is left."""
+    """Lets go of a reducer's requests. If no part of a reduction is left, all ranks may free its communicator
+    together."""
     if not MPI.Is_finalized() and release(requests):
         ledger.dropped.add(number)
 
@@ -307,12 +307,12 @@ def _freed(reducer: str, contributions=None):
 
 
 def as_bytes(array: np.ndarray) -> np.ndarray:
-    """The memory of a C-contiguous array as bytes, which travel whatever the type: MPI knows no bfloat16."""
+    """The memory of a C-contiguous array as bytes, which MPI sends for every type: it knows no bfloat16."""
     return array.reshape(-1).view(np.uint8)
 
 
 def require_blocks(reducer: Reducer, planned: int | None, contributions: np.ndarray) -> None:
-    """Raise ValueError unless there is a contribution for each of the blocks that were planned for, if any were."""
+    """Raises ValueError unless there is one contribution for each planned block, if any were planned."""
     if planned not in (None, len(contributions)):
         raise ValueError(
             f"{reducer} was planned for {planned} blocks on this rank, got {len(contributions)} contributions"
@@ -320,10 +320,10 @@ def require_blocks(reducer: Reducer, planned: int | None, contributions: np.ndar
 
 
 def require_same_bits(comm: MPI.Comm, array: np.ndarray, what: str) -> None:
-    """Raise RanksDisagree on all ranks unless `array` (of one shape and type) has the same bits on all.
+    """Raises RanksDisagree on all ranks unless `array` (of one shape and type) has the same bits on all.
 
-    The message begins with `what` and names the ranks in the minority; of equally frequent bits, rank 0's or
-    those nearest to it count as the majority's. Collective: one all-reduce of 32 bytes where all is well.
+    The message begins with `what` and names the ranks in the minority. Of equally frequent bits, those of the lowest
+    rank count as the majority's. Collective: one all-reduce of 32 bytes if all bits agree.
     """
     digest = digest_of(array.tobytes())
     if agree(comm, digest):

@@ -1,8 +1,8 @@
-"""Requests of reducers, and what becomes of them and of their memory when a reduction is left before its end.
+"""Requests of reducers, and their memory when a reduction is abandoned.
 
-MPI writes into the buffer of a receive until that is complete, and reads that of a send, whatever becomes of the object
-that began them. So what is still under way keeps its memory until it is complete, or for ever. It is not cancelled: a
-send or a collective call cannot be, and receives that were cancelled while their message came stopped MPICH 5.0.
+MPI writes into the buffer of a receive, and reads that of a send, until the request is complete, even after the Python
+object is gone. So a request under way keeps its memory until it is complete, or for ever. It is not cancelled: sends
+and collective calls cannot be, and cancelling receives while their message came stopped MPICH 5.0.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from typing import Any
 
 from mpi4py import MPI
 
-# And the memory that it reads or writes, which mpi4py keeps for persistent ones alone.
+# A request, and the memory that it reads or writes, which mpi4py keeps alive for persistent requests alone.
 Begun = tuple[MPI.Request, Any]
 
-_left: list[Begun] = []  # under way with nobody to wait for it
+_left: list[Begun] = []  # under way, and nothing waits for them
 
 
 class Requests(list[MPI.Prequest]):
-    """The persistent requests of a reducer; `loose` is what else may be under way. `amid`: whether a reduction was
-    begun and not ended, of which messages may come that nobody has asked for yet."""
+    """The persistent requests of a reducer; `loose`: other requests that may be under way. `amid`: a reduction was
+    begun and not ended, so that messages may come for which no receive is posted."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,22 +28,22 @@ class Requests(list[MPI.Prequest]):
         self.amid = False
 
     def begun(self, request: MPI.Request, *memory: Any) -> MPI.Request:
-        """Note what is under way from now on over this memory, and return it; a persistent request is known."""
+        """Records a request that is under way over this memory, and returns it; persistent ones are known."""
         self.loose[:] = [other for other in self.loose if other[0] != MPI.REQUEST_NULL]
         if not isinstance(request, MPI.Prequest) and request != MPI.REQUEST_NULL:
             self.loose.append((request, memory))
         return request
 
     def give_up(self, requests: list[MPI.Prequest]) -> None:
-        """Let go of some of the persistent requests."""
+        """Lets go of some of the persistent requests."""
         gone = {id(request) for request in requests}
         self[:] = [request for request in self if id(request) not in gone]
         _let_go((request, None) for request in requests)
 
 
 def release(requests: Requests) -> bool:
-    """Let go of all of a reducer's requests: idle ones are freed, others keep their memory until they are complete.
-    Returns whether the communicator is as good as new. Not collective."""
+    """Lets go of all of a reducer's requests: frees idle ones; others keep their memory until they are complete.
+    Returns whether nothing is left on the communicator. Not collective."""
     _left[:] = [begun for begun in _left if not _completed(begun[0])]
     before = len(_left)
     _let_go([*((request, None) for request in requests), *requests.loose])
@@ -55,7 +55,7 @@ def _let_go(begun: Iterable[Begun]) -> None:
 
 
 def _completed(request: MPI.Request) -> bool:
-    """Whether a request is idle or complete; then it is freed."""
+    """Whether a request is idle or complete; if so, frees it."""
     if request == MPI.REQUEST_NULL:
         return True
     if not request.Test():

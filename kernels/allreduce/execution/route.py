@@ -1,8 +1,8 @@
-"""What a rank does for a schedule, bound to memory: persistent requests and prepared sums.
+"""A rank's part of a schedule, bound to memory: persistent requests and prepared sums.
 
 Every message is a persistent request and every sum is prepared once, so that a call allocates nothing. The requests of
-the last few places of contributions and total are kept. Long vectors go in segments, one behind the other, so that one
-segment is added while the next one moves, and so that what has just come is still in the cache when it is added.
+the last few places of contributions and total are kept. Long vectors go in segments, one behind the other: one segment
+is added while the next one moves, and received words are still in the cache when they are added.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ SEGMENT_BYTES = 1 << 20  # of the vector, at least
 PIECE_BYTES = 1 << 16  # of a chunk in a segment, at least: many ranks would send many small messages
 MOST_SEGMENTS = 32
 PLACES = 2  # whose requests are kept, which keeps the caller's memory there alive
-# Up to which a library hands a message of a node over in one piece. One that is a little longer costs a handshake, two
-# to three times as much as a few pieces do: measured with MPICH 5.0 and Open MPI 5.0.
+# Most bytes of a message inside a node that a library hands over in one piece. A slightly longer message costs a
+# handshake, and takes longer than a few pieces: measured with MPICH 5.0 and Open MPI 5.0.
 EAGER_BYTES = {"MPICH": 8000, "Open MPI": 4000}
 EAGER_PIECES = 3
 
@@ -40,10 +40,10 @@ View = Callable[[int, int, int], np.ndarray]
 
 @dataclass(slots=True)
 class Ready:
-    """A step over fixed memory; `after` is the step before it of the same segment.
+    """A step over fixed memory; `after` is the previous step of the same segment.
 
-    `loads`: what comes before all messages. `sends`: what encodes and sends the messages of a wire, whose lengths vary.
-    `sums`: what comes after all messages, decoding first.
+    `loads` run before all messages. `sends` encode and send the messages of a wire, whose lengths vary. `sums` run
+    after all messages, and decode first.
     """
 
     after: int
@@ -55,8 +55,9 @@ class Ready:
 
 @dataclass(frozen=True)
 class Rounding:
-    """Words that stand for numbers: `load(start, stop)` makes those of a rank's contributions, segment by segment;
-    `store(words, elements)` rounds those of the total; from round `gathers` on elements of `total` travel."""
+    """Conversions of words that stand for numbers. `load(start, stop)` makes the words of a rank's contributions,
+    segment by segment; `store(words, elements)` rounds words of the total. From round `gathers` on elements of `total`
+    travel."""
 
     gathers: int
     total: np.ndarray
@@ -67,8 +68,8 @@ class Rounding:
 class Route:
     """The rounds of this rank for vectors of `words` (n * width,), combined by `operation`.
 
-    `requests` lists what may be under way, to be let go of with the reducer. `wire`: how words travel to and
-    from the ranks `away`, on other nodes; None: as they are. `rounding`: None where words are elements.
+    `requests` collects requests that may be under way, to be let go of with the reducer. `wire`: the encoding of words
+    to and from the ranks `away`, on other nodes; None: no encoding. `rounding`: None if words are elements.
     """
 
     def __init__(
@@ -94,14 +95,14 @@ class Route:
         self._places: dict[tuple[int, int], list[Ready]] = {}  # by address of contributions and total
 
     def after_trees(self) -> tuple[list[Tree], Route]:
-        """The trees that this rank evaluates alone at first, and what it does with their sums for contributions."""
+        """The trees that this rank first evaluates alone, and the route that takes their sums as contributions."""
         trees, rounds = ahead(self._schedule, self._comm.rank)
         later = replace(self._schedule, program=lambda rank: rounds)
         about = self._operation, self._requests, self._wire, self._away, self._rounding
         return trees, Route(self._comm, later, self._words, self._width, *about)
 
     def known(self, own: np.ndarray, total: np.ndarray) -> list[Ready] | None:
-        """What `at` gives, if this place is among the last few."""
+        """The steps that `at` gives, if this place is among the last few; else None."""
         return self._places.get((_native.address(own), _native.address(total)))
 
     def at(self, own: np.ndarray, total: np.ndarray) -> list[Ready]:
@@ -172,7 +173,7 @@ class Route:
         return send
 
     def _received(self, wire: Wire, t: Transfer, view: View, sums: list[Callable[[], None]]) -> MPI.Prequest:
-        """The request of a message of unknown length; what decodes it is added to `sums`."""
+        """The request of a message of unknown length; adds a function that decodes it to `sums`."""
         words = view(t.slot, t.start, t.stop)
         buffer = np.empty(wire.most(len(words) // self._width, self._width), np.uint8)
         sums.append(partial(wire.decode, buffer, self._width, words))
@@ -183,12 +184,12 @@ class Route:
 
 
 class Flight:
-    """One reduction under way: steps begin in order, as soon as what they need is there and few are under way."""
+    """One reduction under way: steps begin in order, at most AHEAD at once, when their inputs are there."""
 
     def __init__(self, ready: Sequence[Ready]):
         self._ready = ready
         self._begun = self._done = 0
-        self._sent: dict[int, list[MPI.Request]] = {}  # by step, what its wire sends
+        self._sent: dict[int, list[MPI.Request]] = {}  # by step, the requests of its wire
         self._begin()
 
     def _begin(self) -> None:
@@ -205,7 +206,7 @@ class Flight:
             self._begun += 1
 
     def advance(self, wait: bool) -> bool:
-        """Go on as far as messages have come, or with `wait` to the end; whether the end is reached."""
+        """Advances as far as messages have come, or with `wait` to the end; returns whether it is there."""
         while self._done < len(self._ready):
             step = self._ready[self._done]
             under_way = [*step.requests, *self._sent.get(self._done, ())]

@@ -1,1 +1,1 @@
-"""Looking at all-reduces: drawing schedules, naming a library's ordering, testing what they promise."""
+"""Tools for all-reduces: draw schedules, name a library's ordering, test guarantees."""

@@ -1,8 +1,7 @@
-"""What a library's all-reduce could be: our orderings, and over nodes one inside each node and another across them.
+"""Candidates for a library's all-reduce: our orderings, and pairs of one inside each node and one across the nodes.
 
-Libraries reduce inside each node to its first rank, all-reduce among these, and broadcast. Which messages do so does
-not show in bits: what shows is the tree, that of one ordering with each contribution replaced by a node's tree of
-another.
+Libraries reduce inside each node to its first rank, all-reduce among these, and broadcast. Bits do not show the
+messages, only the tree: that of one ordering, with each contribution replaced by a node's tree of another ordering.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ Pieces = tuple[tuple[int, int, Tree], ...]  # first element, element behind the 
 
 @dataclass(frozen=True)
 class OverNodes:
-    """An ordering inside each node, and one across the nodes' sums; of each the names that make the same additions."""
+    """An ordering inside each node, and one across the nodes' sums; each as all names with the same additions."""
 
     inside: list[str]
     across: list[str]
@@ -43,8 +42,8 @@ class OverNodes:
 def candidates(size: int) -> list[str]:
     """All orderings that have a schedule, with all parameters tried; those with fewest parameters first.
 
-    Of the values of k one larger than the number of ranks is tried, as all of them are alike. Orderings over blocks and
-    those whose parameters are none of TRIED (the seed of `permuted`) are no library's; segments change no addition.
+    Of the values of k above the number of ranks one is tried, as all of them are alike. No library adds over blocks or
+    by orderings with parameters outside TRIED (the seed of `permuted`). Segments change no addition.
     """
     names = []
     for o in catalog.orderings():
@@ -71,15 +70,15 @@ def short_name(name: str) -> str:
 def classes(
     names: Sequence[str], size: int, n: int, context: Mapping[str, Any]
 ) -> list[tuple[list[str], Pieces]]:
-    """Orderings that make the same additions for a vector of n, and these."""
+    """Groups of orderings that make the same additions for a vector of n, each with these additions."""
     return [(same, pieces[size]) for same, pieces in _classes(names, [size], n, context)]
 
 
 def classes_over_nodes(n: int, nodes: Sequence[Hashable]) -> list[tuple[OverNodes, Pieces]]:
-    """Each two orderings, one inside the nodes and one across them, that make additions of their own for a vector of n.
+    """Pairs of an ordering inside the nodes and one across them, grouped by their additions for a vector of n.
 
-    `nodes[rank]` is the node of a rank. Nothing where there is one node, or each rank has its own: then one ordering is
-    all there is.
+    `nodes[rank]` is the node of a rank. Empty if there is one node, or each rank has its own: then single orderings are
+    enough.
     """
     groups = members(nodes)
     sizes = sorted(set(map(len, groups)))
@@ -116,7 +115,7 @@ def evaluate(pieces: Pieces, vectors: np.ndarray) -> np.ndarray:
 def _classes(
     names: Sequence[str], sizes: Sequence[int], n: int, context: Mapping[str, Any]
 ) -> list[tuple[list[str], dict[int, Pieces]]]:
-    """Orderings that make the same additions on each of so many ranks, and these by the number of ranks."""
+    """Groups of orderings with the same additions for all `sizes`, and these additions by number of ranks."""
     by_tree: dict[tuple, tuple[list[str], dict[int, Pieces]]] = {}
     for name in names:
         pieces = {size: _pieces(name, size, n, context) for size in sizes}
@@ -135,7 +134,7 @@ def _pieces(name: str, size: int, n: int, context: Mapping[str, Any]) -> Pieces:
 
 
 def _text(pieces: Pieces) -> tuple[tuple[int, str], ...]:
-    """The same for the same additions: where each tree begins, and the tree."""
+    """A key, equal for equal additions: where each tree begins, and the tree."""
     texts: list[tuple[int, str]] = []
     for start, _, tree in pieces:
         text = expression(canonical(tree))
@@ -145,17 +144,17 @@ def _text(pieces: Pieces) -> tuple[tuple[int, str], ...]:
 
 
 def _of_one_node(size: int) -> list[str]:
-    """Those candidates that know nothing of nodes."""
+    """The candidates that know nothing of nodes."""
     return [name for name in candidates(size) if not catalog.get(name).needs]
 
 
 def _renamed(pieces: Pieces, ranks: Sequence[int]) -> Pieces:
-    """The additions of a node's ranks, numbered inside the node, as those of all ranks."""
+    """The additions inside a node, with its ranks renumbered as those of the communicator."""
     return tuple((start, stop, _replaced(tree, ranks)) for start, stop, tree in pieces)
 
 
 def _composed(inner: Sequence[Pieces], outer: Pieces) -> Pieces:
-    """The outer additions, of one sum for each node, of what the inner ones make."""
+    """The outer additions, with each node's sum replaced by its inner additions."""
     cuts = sorted({edge for pieces in (*inner, outer) for start, stop, _ in pieces for edge in (start, stop)})
     return tuple(
         (start, stop, _replaced(_at(outer, start), [_at(pieces, start) for pieces in inner]))

@@ -19,15 +19,15 @@ from kernels.guarantees import MEANINGS, ChoiceError
 from kernels.tree import Tree, depth, expression, leaves
 
 MESSAGES = 20_000  # at most, so that browsers can show them
-TREES = 8  # different ones, at most, that are shown together, of up to as many terms
+TREES = 8  # different trees shown together, at most; half as many if they have more terms than this
 SPOKEN = 16  # terms, at most, of a tree that is described in words too
 KINDS = ("both", "tree", "schedule")
 
 
 @dataclass(frozen=True)
 class Distinct:
-    """A tree, the ranks that make its additions (None: not the same for all elements), and its elements, as spans
-    from the first to behind the last."""
+    """A tree, the rank that makes each addition (None: differs between elements), and its elements, as spans [first,
+    stop)."""
 
     tree: Tree
     makers: list[int | None]
@@ -46,7 +46,7 @@ class Distinct:
 
 
 def tree_svg(tree: Tree, heading: str, lines: Sequence[str] = ()) -> str:
-    """A picture of any tree, such as one that was discovered; `lines` are said below the heading.
+    """A picture of any tree, such as a discovered one; `lines` stand below the heading.
 
     Raises ChoiceError for a tree of too many terms.
     """
@@ -64,8 +64,8 @@ def ordering_svg(
     nodes: Sequence[int] | None = None,
 ) -> str:
     """A picture of the ordering of `reduction` for a vector of n elements: its trees (of one `element`, or the
-    different ones of all), its schedule, or both. `nodes` are shown with the schedule. Raises ChoiceError for what is
-    too large."""
+    different ones of all), its schedule, or both. The schedule shows `nodes`. Raises ChoiceError if the picture would
+    be too large."""
     size, promised = schedule.size, reduction.guarantee
     pieces, legends, lines = [], [], [f"Promises {promised!r}: {MEANINGS[promised]}."]
     palettes, spoken = {}, []
@@ -88,7 +88,7 @@ def ordering_svg(
         if len(owners) <= SPOKEN:
             spoken = [f"{d.what(n)}: {expression(d.tree)}." for d in shown]
         rest = len(trees) - len(shown)
-        more = f"; {rest} more, of other elements: --element" if rest else ""
+        more = f"; {rest} more for other elements: --element" if rest else ""
         pieces.append(_titled(f"Reduction {'trees' if trees[1:] else 'tree'}{more}", row))
         term = "contribution of a rank" if own else "contribution of a block, in the colour of its owner"
         legends.append(tree_signs(term, True, {maker for d in shown for maker in d.makers}))
@@ -150,7 +150,7 @@ def _titled(heading: str, piece: Piece) -> Piece:
 
 
 def _page(heading, lines, pieces, legends, palettes, spoken) -> str:
-    """The document; `spoken` is only for those who hear it."""
+    """The document; `spoken` is for screen readers only."""
     width = max(360.0, *(piece.width for piece in pieces))
     top = [svg.paragraph(heading, width, 17, "ink bold")]
     caption = [svg.paragraph(line, width, 12, "soft") for line in lines]

@@ -1,4 +1,4 @@
-"""Drawing of a schedule: a line down for every rank, a band for every round, an arrow for every message."""
+"""Drawing of a schedule: a vertical line for every rank, a band for every round, an arrow for every message."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from kernels.allreduce.instruments.svg import Piece
 from kernels.allreduce.instruments.timeline import Arrow, Band, Dot, bands
 from kernels.allreduce.schedule import Schedule
 
-RANKS = 64  # at most, to be told apart
+RANKS = 64  # at most, to be distinguishable
 LABELLED = 16  # ranks, at most, for numbers inside the picture
 _LEFT = 66  # for the names of the rounds
 
 
 @dataclass(frozen=True)
 class _Scale:
-    """Lengths, which follow from the number of ranks."""
+    """Lengths in a picture, by the number of ranks."""
 
     across: float  # from rank to rank
     radius: float  # of an addition
@@ -85,7 +85,7 @@ def schedule_piece(schedule: Schedule, n: int, nodes: Sequence[int] | None = Non
 
 
 def signs(schedule: Schedule, n: int) -> list[tuple[Piece, str]]:
-    """The legend of what occurs."""
+    """The legend of the signs that occur."""
     rounds = bands(schedule, n)
     arrows = [arrow for band in rounds for arrow in band.arrows]
     dots = [dot for band in rounds for dot in band.dots]
@@ -121,7 +121,7 @@ def _stroke(class_: str) -> Piece:
 
 
 def _heights(band: Band, scale: _Scale) -> tuple[float, float]:
-    """For the messages of a round, and for its sums."""
+    """Heights for the messages of a round, and for its sums."""
     if band.arrows:
         far = max(abs(a.sender - a.receiver) for a in band.arrows) * scale.across
         least = 34 if scale.labelled else 12
@@ -148,13 +148,13 @@ def _per_rank(dots: Sequence[Dot]) -> list[int]:
 
 
 def _fitting(scale: _Scale) -> int:
-    """Additions side by side."""
+    """How many additions fit side by side."""
     return max(1, int((scale.across - 14) // (2 * scale.radius + 6)))
 
 
 def _ends(arrows: Sequence[Arrow], start: float, stop: float, scale: _Scale) -> list[tuple[float, float]]:
-    """Where every arrow begins and ends, downward. What goes far leaves early and arrives late: then the arrows of
-    a rank do not cross each other."""
+    """Where every arrow begins and ends, downward. Far messages leave early and arrive late, so that the arrows of a
+    rank do not cross."""
     begin, end = [start] * len(arrows), [stop] * len(arrows)
     for rank in {arrow.sender for arrow in arrows}:
         mine = [i for i, a in enumerate(arrows) if a.sender == rank]
@@ -175,7 +175,7 @@ Path = tuple[float, float, float, float, float, float]  # start, control point, 
 
 
 def _paths(arrows: Sequence[Arrow], ends: Sequence[tuple[float, float]], xs: Sequence[float]) -> list[Path]:
-    """Straight lines, but for several messages between the same two ranks, which bend apart."""
+    """Straight lines; several messages between the same two ranks bend apart."""
     result = []
     for arrow, (y0, y1) in zip(arrows, ends, strict=True):
         x0, x1 = xs[arrow.sender], xs[arrow.receiver]
@@ -234,7 +234,7 @@ def _chunks(what: Arrow | Dot, chunks: int) -> str:
 
 
 def _labels(arrows: Sequence[Arrow], paths: Sequence[Path], ground: str) -> list[str]:
-    """Which chunks, on the arrows where there is room for it."""
+    """The numbers of chunks, on arrows with room for them."""
     points = [[_at(path, t / 16) for t in range(17)] for path in paths]
     taken: list[tuple[float, float, float]] = []
     result = []
@@ -268,7 +268,7 @@ def _labels(arrows: Sequence[Arrow], paths: Sequence[Path], ground: str) -> list
 def _row(
     index: int, dots: Sequence[Dot], xs: Sequence[float], y: float, chunks: int, scale: _Scale
 ) -> list[str]:
-    """The additions of a round, those of a rank side by side around its line."""
+    """The additions of a round, side by side around the line of their rank."""
     result, fitting, step = [], _fitting(scale), 2 * scale.radius + 6
     for rank, same in groupby(dots, lambda dot: dot.rank):
         mine = list(same)

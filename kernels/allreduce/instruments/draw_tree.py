@@ -1,4 +1,4 @@
-"""Drawing of a reduction tree: terms in a row, every addition over what it adds, the total on top."""
+"""Drawing of a reduction tree: terms in a row, every addition over its terms, the total on top."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from kernels.allreduce.instruments import svg
 from kernels.allreduce.instruments.svg import Piece
 from kernels.tree import Tree, depth, fold, leaves, nodes
 
-LEAVES = 128  # at most, to be told apart
+LEAVES = 128  # at most, to be distinguishable
 
 
 def tree_piece(
@@ -20,8 +20,8 @@ def tree_piece(
 ) -> Piece:
     """A tree and its caption below. Colours are the classes `r0`, `r1`, ... of the ranks.
 
-    `makers` names, in the order of `kernels.tree.nodes`, the rank that makes each addition, None where several do;
-    `owners` the rank that has each term. Without them all is of the colour of the text. `small`: of several.
+    `makers`: the rank that makes each addition, in the order of `kernels.tree.nodes`, None where several do; `owners`:
+    the rank of each term. Without them all signs have the colour of the text. `small`: for one of several trees.
     """
     count, steps = len(leaves(tree)), depth(tree)
     across = min(27.0, 360 / count) if small else 30 if count <= 16 else 20 if count <= 32 else 900 / count
@@ -66,7 +66,7 @@ def tree_piece(
 
 
 def signs(term: str, coloured: bool, makers: Collection[int | None]) -> list[tuple[Piece, str]]:
-    """The legend: `term` says what a term is, `coloured` whether it has the colour of a rank, `makers` who adds."""
+    """The legend: `term` names a term; `coloured`: it has the colour of a rank; `makers`: the ranks that add."""
     entries = [(Piece(16, 16, _leaf(8, 8, 8, "0", "r0" if coloured else "soft", None)), term)]
     if any(maker is not None for maker in makers):
         sign = Piece(16, 16, _node(8, 8, 8, 0, "r0", False))

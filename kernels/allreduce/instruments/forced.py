@@ -1,7 +1,7 @@
-"""The variables by which a user forces an algorithm of the MPI library, and the ordering that each then should be.
+"""Variables by which a user forces an algorithm of the MPI library, and the ordering that each implies.
 
-Only what the environment of a rank shows can be read: MPICH's variables, and the parameters that Open MPI's mpirun got
-as `--mca` or from the environment, but none from files.
+Only the environment of a rank is read: MPICH's variables, and Open MPI's parameters that come from `--mca` or the
+environment, but not those from files.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ Value = Callable[[str], str | None]  # of the variable with that name, without p
 
 @dataclass(frozen=True)
 class Forced:
-    """`variable` has `value`, for which the library should run `ordering`; None where that says nothing of the order.
+    """`variable` has `value`, for which the library should run `ordering`; None if the value does not determine it.
 
-    `remark` says why not, or that the library does not heed it.
+    `remark` says why not, or that the library ignores it.
     """
 
     variable: str
@@ -124,10 +124,10 @@ def _openmpi(call: str, environment: Mapping[str, str]) -> list[Forced]:
     entry = _entry(variable, environment[variable], known[name])
     rules = environment.get(OPENMPI_PREFIX + RULES, "0").lower()
     if call == "blocking" and rules not in ("1", "true", "yes", "enabled"):
-        return [Forced(variable, entry.value, None, f"not heeded without {OPENMPI_PREFIX}{RULES}=1")]
+        return [Forced(variable, entry.value, None, f"ignored without {OPENMPI_PREFIX}{RULES}=1")]
     return [entry]
 
 
 def _entry(variable: str, value: str, known: Mapping[str, str | None]) -> Forced:
     ordering = known.get(value)
-    return Forced(variable, value, ordering, "" if ordering else "says nothing of the order")
+    return Forced(variable, value, ordering, "" if ordering else "does not determine the order")

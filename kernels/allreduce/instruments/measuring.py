@@ -1,7 +1,7 @@
-"""Totals of real reducers, hashed: the observations of `properties`, made under MPI.
+"""Hashes of the totals of real reducers under MPI: the observations of `properties`.
 
-Every rank of a communicator goes through the same calls; afterwards rank 0 learns what the others got. Before every
-call each rank sleeps a random part of a millisecond, so that contributions arrive in another order each time.
+Every rank of a communicator makes the same calls; then rank 0 collects the hashes of the others. Before every call each
+rank sleeps for a random part of a millisecond, so that contributions arrive in another order each time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from kernels.allreduce.instruments.properties import (
     SHORT,
     SIZE,
     Observation,
-    deal,
+    assigned_blocks,
     digest,
     lengths_at,
     packed,
@@ -49,7 +49,7 @@ def version() -> str:
 
 
 def caption(tried, dtypes, seeds, lengths, sizes) -> str:
-    """What was tried, for the head of the table."""
+    """The trials, for the caption of the table."""
     p, n, types = ", ".join(map(str, sizes)), ", ".join(lengths), ", ".join(dtypes)
     return f"{version()}; p = {p};\nn = {n}; {types}; {len(seeds)} set{'s' * (len(seeds) > 1)} of data."
 
@@ -63,9 +63,9 @@ def measure(
     sizes: Iterable[int],
     quiet: bool = False,
 ) -> list[Observation] | None:
-    """Observations of all orderings on communicators of `sizes` ranks; None but on rank 0.
+    """Observations of all orderings on communicators of `sizes` ranks; None except on rank 0.
 
-    Collective over `world`. Communicators that fit beside each other are measured at once. Shows progress on stderr
+    Collective over `world`. Communicators that fit into `world` together are measured at once. Shows progress on stderr
     unless `quiet`.
     """
     own: list[Observation] = []
@@ -125,26 +125,26 @@ class Subject:
         return lengths_at(self.lengths, self.comm.size)
 
     def plan(self, n: int, blocks: list[list[int]], comm: MPI.Comm | None = None, **more) -> Reducer:
-        """A reducer for vectors of n, over contributions of the blocks of every rank."""
+        """A reducer for vectors of n, with one contribution for each of the blocks of every rank."""
         comm = comm or self.comm
         own = blocks[comm.rank] if "owners" in self.needs else None
         return plan(comm, replace(self.reduction, shape=(n,), dtype=np.dtype(self.dtype), **more), blocks=own)
 
     def data(self, blocks: Sequence[int], n: int) -> np.ndarray:
-        """Contributions of the blocks, (k, n): the first n elements of what all lengths have in common."""
+        """Contributions of the blocks, (k, n): the first n elements of vectors that all lengths share."""
         longest = self.ns[-1]
         rows = [values(self.seed, block, longest, self.dtype)[:n] for block in blocks]
         return np.array(rows, self.dtype).reshape(len(rows), n)
 
     def call(self, reducer: Reducer, x: np.ndarray, **more) -> np.ndarray:
-        """The total, of contributions that arrive in any order."""
+        """The total of contributions that arrive in a random order."""
         time.sleep(STAGGER * self.stagger.random())
         return reducer(x, **more)
 
     def once(
         self, x: np.ndarray, blocks: list[list[int]], comm: MPI.Comm | None = None, **more
     ) -> np.ndarray:
-        """The total by a reducer that is kept for more calls; not kept for long vectors, which would fill memory."""
+        """The total by a reducer that is kept for more calls; those of long vectors are not, to save memory."""
         n = x.shape[1]
         if n > SHORT:
             with self.plan(n, blocks, comm, **more) as reducer:
@@ -161,12 +161,12 @@ class Subject:
 
 
 def observe(subject: Subject) -> list[Observation]:
-    """All observations on the communicator's rank 0, elsewhere none; also none where the type is not supported."""
+    """All observations, on the communicator's rank 0; none elsewhere, and none for an unsupported type."""
     try:
-        subject.plan(1, deal(subject.comm.size, subject.comm.size)).free()
+        subject.plan(1, assigned_blocks(subject.comm.size, subject.comm.size)).free()
     except ChoiceError:
         return []
-    trials = (repeats, windows, moved, dealt, integers)
+    trials = (repeats, windows, moved, reassigned, integers)
     seen = [observation for trial in trials for observation in trial(subject)]
     for reducer in subject.kept.values():
         reducer.free()
@@ -177,7 +177,7 @@ def observe(subject: Subject) -> list[Observation]:
 
 
 def disagreeing(seen: list[Observation], rank: int, digests: bytes) -> Iterator[Observation]:
-    """Pairs of observations, of rank 0 and `rank`, for every total that has different bits on them."""
+    """Pairs of observations, of rank 0 and `rank`, for every total whose bits differ between the two."""
     width = len(seen[0].digest) if seen else 0
     for i, o in enumerate(seen):
         own = digests[i * width : (i + 1) * width]
@@ -189,7 +189,7 @@ def disagreeing(seen: list[Observation], rank: int, digests: bytes) -> Iterator[
 
 def repeats(s: Subject) -> Iterator[Observation]:
     """The same contributions again: by the same reducer, in place, by a new one."""
-    blocks = deal(s.comm.size, s.comm.size)
+    blocks = assigned_blocks(s.comm.size, s.comm.size)
     for n in s.ns:
         x = s.data(blocks[s.comm.rank], n)
         with s.plan(n, blocks) as reducer:
@@ -203,10 +203,10 @@ def repeats(s: Subject) -> Iterator[Observation]:
 
 
 def windows(s: Subject) -> Iterator[Observation]:
-    """Elements of a long vector alone, and the long vector turned: all elements at another place."""
+    """Elements of a long vector alone, and the long vector rotated: all elements at another place."""
     for longest in sorted({s.ns[-1], *(n for n in s.ns if n == SHORT)}):
-        # Some blocks per rank where they are short: local sums must not depend on the length either.
-        blocks = deal(BLOCKS if longest <= SHORT else s.comm.size, s.comm.size)
+        # Several blocks per rank for short vectors: local sums must not depend on the length either.
+        blocks = assigned_blocks(BLOCKS if longest <= SHORT else s.comm.size, s.comm.size)
         x = s.data(blocks[s.comm.rank], longest) * scales(s.seed, longest, s.dtype)
         whole = s.once(x, blocks)
         turn = longest // 3
@@ -223,9 +223,9 @@ def windows(s: Subject) -> Iterator[Observation]:
 
 
 def moved(s: Subject) -> Iterator[Observation]:
-    """The same contribution of every rank, while ranks sit on other processes or are said to share other nodes."""
+    """The same contribution of every rank, with ranks on other processes, or with other given nodes."""
     p = s.comm.size
-    blocks = deal(p, p)
+    blocks = assigned_blocks(p, p)
     ranks = np.arange(p)
     maps = (ranks * 0, ranks, ranks // 2, ranks % 2) if "nodes" in s.needs else ()
     for n in s.ns:
@@ -236,18 +236,18 @@ def moved(s: Subject) -> Iterator[Observation]:
             yield s.saw(PLACEMENT, total, "the total", f"nodes {nodes.tolist()}")
 
 
-def dealt(s: Subject) -> Iterator[Observation]:
-    """The same blocks dealt out in order, and shuffled; other numbers of ranks see the same ones."""
+def reassigned(s: Subject) -> Iterator[Observation]:
+    """The same blocks assigned in order, and at random; other numbers of ranks get the same blocks."""
     for n in sorted(int(n) for n in s.lengths if not n.startswith("p")):
         for seed in (None, s.seed):
-            blocks = deal(BLOCKS, s.comm.size, seed)
+            blocks = assigned_blocks(BLOCKS, s.comm.size, seed)
             how = f"{BLOCKS} blocks {'in order' if seed is None else 'shuffled'}"
             yield s.saw(COUNT, s.once(s.data(blocks[s.comm.rank], n), blocks), "the total", how)
 
 
 def integers(s: Subject) -> Iterator[Observation]:
-    """Sums of integers, which have no error, beside the true ones."""
-    blocks = deal(BLOCKS, s.comm.size)
+    """Sums of integers, which have no error, and the true sums."""
+    blocks = assigned_blocks(BLOCKS, s.comm.size)
     for n in s.ns if s.dtype == "int64" else ():
         total = s.once(s.data(blocks[s.comm.rank], n), blocks)
         yield s.saw(INTEGERS, total, "the total", "as reduced")

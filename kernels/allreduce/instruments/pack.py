@@ -1,23 +1,23 @@
-"""Spanning trees packed into measured links by linear programmes, which SciPy's HiGHS solves.
+"""Packs spanning trees into measured links by linear programmes, which SciPy's HiGHS solves.
 
-An all-reduce along a tree sends a sum up each edge and a total down it, so that a tree of weight w takes w of an edge
-in both directions, and of a port w for every edge that leaves its vertices. The largest sum of weights is the rate at
-which a vector can be reduced along trees:
+An all-reduce along a tree sends a sum up each edge and a total down it. So a tree of weight w uses w of each edge in
+both directions, and w of a port for every edge that passes it. The largest sum of weights is the rate at which trees
+can reduce a vector:
 
     maximise the sum of w[T] over all spanning trees T, such that
-        the weights of the trees with edge e add up to its capacity at the most,
-        the weights of the trees, times how many of their edges pass port g, to its rate at the most.
+        for each edge: the weights of the trees with this edge sum to at most its capacity,
+        for each port: the weights of the trees, times their edges that pass it, sum to at most its rate.
 
-Without ports this is the fractional packing of Tutte and Nash-Williams (1961): the least capacity between the parts
-of a partition, divided by their number less one. With a port for every vertex, all of one rate b, it is b m / (2 (m -
-1)) of m vertices: each sends and receives 2 (m - 1) / m of the vector, which is what any all-reduce must.
+Without ports this is the fractional packing of Tutte and Nash-Williams (1961). Its value is the least over partitions
+of the capacity between the parts, divided by their number less one. With a port of rate b for each of m vertices, the
+value is b m / (2 (m - 1)): each vertex sends and receives 2 (m - 1) / m of the vector, as it must in any all-reduce.
 
-There are too many trees to write down. A few make the programme; its dual values are prices of edges and ports, and
-the cheapest tree at these, a minimum spanning tree, joins them until there is none that costs less than 1 (column
+There are too many trees to list. The programme starts with a few; its dual values are prices of edges and ports. The
+cheapest tree at these prices, a minimum spanning tree, joins the others until none costs less than 1 (column
 generation, Gilmore and Gomory 1961). Dual values divided by the price of the cheapest tree bound every packing.
 
-Of the packings that reach nearly as much, `slack` less, one of low and few trees is taken: every level is a message
-in a row, every tree a message more. (Wang et al. 2020, Blink, do so by an integer programme.)
+Of the packings within `slack` of the largest rate, one of low and few trees is chosen: every level costs one message
+after another, and every tree one message more. (Wang et al. 2020, Blink, use an integer programme.)
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from kernels.allreduce.packing import ROOT, WHOLE, Packing, SpanningTree
 from kernels.guarantees import ChoiceError
 
 SLACK = 0.03
-GAP = 1e-6  # between rate and bound, of these, at which trees are no longer looked for
-LONGEST_S = 60.0  # of looking for more trees, and then for fewer: what is found by then is taken
-LEAST = 1e-9  # of the largest weight: less is none
+GAP = 1e-6  # between rate and bound, relative, at which the search for trees ends
+LONGEST_S = 60.0  # for the search for more trees, and again for that for fewer: then the best so far is used
+LEAST = 1e-9  # of the largest weight: a smaller weight counts as 0
 
 Edge = tuple[int, int]
 Edges = frozenset[Edge]
@@ -53,25 +53,25 @@ class Limits:
     rate: np.ndarray
 
     def row(self, tree: Edges) -> np.ndarray:
-        """What a tree of weight 1 takes of every edge and port."""
+        """The use of every edge and port by a tree of weight 1."""
         taken = np.array([edge in tree for edge in self.edges], float)
         return np.concatenate([taken, self.passes @ taken])
 
     @property
     def room(self) -> np.ndarray:
-        """What there is of every edge and port."""
+        """The capacity of every edge, and the rate of every port."""
         return np.concatenate([self.capacity, self.rate])
 
     def prices(self, dual: np.ndarray) -> np.ndarray:
-        """Of every edge, with what its ports cost."""
+        """The price of every edge, with those of its ports."""
         count = len(self.edges)
         return dual[:count] + self.passes.T @ dual[count:]
 
 
 def pack(links: Links, slack: float = SLACK) -> Linked:
-    """Trees whose weights carry at least 1 - `slack` of the most that trees over these links can.
+    """Returns trees whose weights carry at least 1 - `slack` of the largest rate that trees over these links can.
 
-    Raises ChoiceError where SciPy is not installed.
+    Raises ChoiceError if SciPy is not installed.
     """
     if links.vertices == 1:
         return Linked(links, Packing((SpanningTree((ROOT,), 1),)))
@@ -89,8 +89,8 @@ def pack(links: Links, slack: float = SLACK) -> Linked:
 
 
 def carried(links: Links, packing: Packing) -> float:
-    """Bytes of a vector per second that a packing carries over links: its shares, as large as the fullest edge or port
-    allows. Infinite for one vertex."""
+    """Bytes of a vector per second that the shares of a packing carry over links; the fullest edge or port limits them.
+    Infinite for one vertex."""
     if links.vertices == 1:
         return float("inf")
     limits = _limits(links)
@@ -114,7 +114,7 @@ def _limits(links: Links) -> Limits:
 
 
 def _most(limits: Limits) -> tuple[list[Edges], float, float]:
-    """Trees that reach the largest sum of weights, this sum, and a bound on that of any trees."""
+    """Trees with the largest sum of weights, this sum, and an upper bound on the sum of any trees."""
     trees = _first(limits)
     known, bound = set(trees), np.inf
     end = time.monotonic() + LONGEST_S
@@ -131,7 +131,7 @@ def _most(limits: Limits) -> tuple[list[Edges], float, float]:
 
 
 def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges], np.ndarray]:
-    """Of `trees` low and few ones, with weights of at least `least` together."""
+    """A few low `trees`, and their weights, with a sum of at least `least`."""
     heights = np.array([_height(limits.vertices, tree) for tree in trees], float)
     end = time.monotonic() + LONGEST_S
 
@@ -154,13 +154,13 @@ def _few(limits: Limits, trees: list[Edges], least: float) -> tuple[list[Edges],
         else:
             break
     trees = [trees[i] for i in chosen]
-    weights, _ = _heaviest(limits, trees)  # these carry what they can
+    weights, _ = _heaviest(limits, trees)  # the most that these trees carry
     kept = weights > LEAST * weights.max()
     return [tree for tree, keep in zip(trees, kept, strict=True) if keep], weights[kept]
 
 
 def _heaviest(limits: Limits, trees: list[Edges]) -> tuple[np.ndarray, np.ndarray]:
-    """Weights whose sum is largest, and the dual values of edges and ports."""
+    """The weights with the largest sum, and the dual values of edges and ports."""
     solved = _solve(limits.room, np.column_stack([limits.row(tree) for tree in trees]), -np.ones(len(trees)))
     if solved.status:
         raise ChoiceError(f"these links cannot be packed: {solved.message}")
@@ -168,15 +168,15 @@ def _heaviest(limits: Limits, trees: list[Edges]) -> tuple[np.ndarray, np.ndarra
 
 
 def _lowest(limits: Limits, trees: list[Edges], heights: np.ndarray, least: float) -> np.ndarray | None:
-    """Weights of least height together that add up to `least`; None where none are found, which includes programmes so
-    near to infeasible that HiGHS cannot tell."""
+    """The weights of least total height with sum `least`; None if none are found, also for programmes so near to
+    infeasible that HiGHS cannot tell."""
     rows = np.column_stack([limits.row(tree) for tree in trees])
     solved = _solve(np.append(limits.room, -least), np.vstack([rows, -np.ones(len(trees))]), heights)
     return None if solved.status else np.maximum(solved.x, 0)
 
 
 def _solve(room: np.ndarray, rows: np.ndarray, costs: np.ndarray) -> Any:
-    """What SciPy says of weights w of least cost with rows @ w <= room."""
+    """SciPy's result for weights w of least cost with rows @ w <= room."""
     try:
         from scipy.optimize import linprog
     except ImportError:
@@ -207,7 +207,7 @@ def _cheapest(limits: Limits, prices: np.ndarray) -> tuple[Edges, float]:
 
 
 def _first(limits: Limits) -> list[Edges]:
-    """Low trees to begin with: around every vertex, by edges of at least some part of the largest capacity."""
+    """Low trees to begin with: around every vertex, along edges with at least some part of the largest capacity."""
     trees: dict[Edges, None] = {}
     for part in (0.0, 0.25, 0.5, 0.8):
         for hub in range(limits.vertices):
@@ -218,8 +218,8 @@ def _first(limits: Limits) -> list[Edges]:
 
 
 def _around(limits: Limits, hub: int, part: float, turn: int) -> Edges | None:
-    """The tree of shortest ways, in edges, from a hub; vertices are taken in ascending order, or with `turn` -1
-    descending, and each is led to the one that has fewest below it."""
+    """The tree of shortest paths, in edges, from a hub. Vertices are taken in ascending order, with `turn` -1 in
+    descending order; each joins the vertex with fewest children."""
     near: list[list[int]] = [[] for _ in range(limits.vertices)]
     for (u, v), capacity in zip(limits.edges, limits.capacity, strict=True):
         if capacity >= part * limits.capacity.max():
@@ -241,7 +241,7 @@ def _around(limits: Limits, hub: int, part: float, turn: int) -> Edges | None:
 
 
 def _rooted(vertices: int, trees: list[Edges], weights: np.ndarray) -> list[SpanningTree]:
-    """The trees, heaviest first, with a root from which they are lowest: of two such the one that roots less."""
+    """The trees, heaviest first, each rooted where it is lowest; of equal ones, at the least loaded."""
     load = [0.0] * vertices
     rooted = []
     for index in np.argsort(-weights, kind="stable"):
@@ -254,7 +254,7 @@ def _rooted(vertices: int, trees: list[Edges], weights: np.ndarray) -> list[Span
 
 
 def _height(vertices: int, tree: Edges) -> int:
-    """From the vertex from which it is lowest."""
+    """The least height over all roots."""
     return min(max(_distances(vertices, tree, root)) for root in range(vertices))
 
 
@@ -283,5 +283,5 @@ def _parents(vertices: int, tree: Edges, root: int) -> tuple[int, ...]:
 
 
 def _digits(rate: float) -> float:
-    """To six digits: more say nothing."""
+    """To six digits: more would be noise."""
     return float(f"{rate:.6g}")

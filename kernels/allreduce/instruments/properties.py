@@ -1,8 +1,8 @@
-"""What the bits of an ordering depend on: the data it is tried on, the verdict on what was observed, the table.
+"""What the bits of an ordering depend on: test data, the verdict on observations, and the table.
 
-An observation is the hash of (a part of) a total, and how it came about. Observations that agree in everything but one
-thing, such as the rank count, form a class; two different hashes in one class show that the bits depend on that thing.
-`measuring` makes the observations under MPI.
+An observation is the hash of a total or of a part of it, and how the total was made. Observations that agree in
+everything but one property, such as the rank count, form a class. Two different hashes in one class show that the bits
+depend on that property. `measuring` makes the observations under MPI.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ RUN, RANK, SIZE, PLACEMENT, COUNT = "run", "rank", "message size", "placement", 
 PROPERTIES = (RUN, RANK, SIZE, PLACEMENT, COUNT)  # the columns of the table: what bits may depend on
 INTEGERS = "sums of integers"  # not what bits depend on: a correct sum of integers has one value
 
-# What the bits do not depend on, by guarantee.
+# Properties that bits must not depend on, by guarantee.
 PROMISES = {
     "none": (INTEGERS,),
     "run": (INTEGERS, RUN, RANK),
@@ -36,7 +36,7 @@ PROMISES = {
 BLOCKS = 24  # divided by 1, 2, 3, 4 and 8 ranks evenly, by 5 and 7 not
 SIZES = (1, 2, 3, 4, 5, 7, 8)
 LENGTHS = ("0", "1", "p-1", "p", "5", "1000", "100003")
-LONGEST = 10**8  # elements of a vector, at most, which every rank makes
+LONGEST = 10**8  # most elements of a vector; every rank makes all of them
 SEEDS = (1, 2)
 DTYPES = ("float64", "float32", "int64")
 SHORT = 1000  # longer vectors are tried with the first seed only
@@ -58,7 +58,7 @@ class Observation:
     digest: bytes
 
     def same(self) -> tuple:
-        """What observations have in common whose bits are equal if they do not depend on the property."""
+        """The class of an observation: all in it have equal bits unless these depend on the property."""
         return (
             self.ordering,
             self.property,
@@ -75,11 +75,11 @@ def digest(total: np.ndarray) -> bytes:
     return blake2b(total.tobytes(), digest_size=16).digest()
 
 
-# What is tried
+# Reductions
 
 
 def every() -> list[str]:
-    """Labels of all orderings, and of `direct` in those accumulations that promise more than it."""
+    """Labels of all orderings, and of `direct` in the accumulations that have a guarantee of their own."""
     held = [f"direct in {name}" for name, a in ACCUMULATIONS.items() if a.guarantee]
     return [o.name for o in orderings()] + held
 
@@ -89,7 +89,7 @@ def every() -> list[str]:
 
 @lru_cache(maxsize=2 * BLOCKS)
 def values(seed: int, block: int, n: int, dtype: str) -> np.ndarray:
-    """The contribution of a block, (n,): numbers where another order often has other bits.
+    """The contribution of a block, (n,): numbers whose sums in another order often have other bits.
 
     Magnitudes and signs are mixed. Integers are so small that 2**7 blocks do not overflow. Shorter vectors are the
     beginning of longer ones. The array is shared and read-only.
@@ -106,13 +106,13 @@ def values(seed: int, block: int, n: int, dtype: str) -> np.ndarray:
 
 @lru_cache(maxsize=4)
 def scales(seed: int, n: int, dtype: str) -> np.ndarray:
-    """Powers of two for n elements, from 2**-30 to 2**30: as quantities differ that are fused into one vector."""
+    """Powers of two for n elements, from 2**-30 to 2**30: like different quantities in one vector."""
     if dtype == "int64":
         return np.ones(n, np.int64)
     return np.ldexp(1.0, np.random.default_rng([seed, BLOCKS]).integers(-30, 31, n)).astype(dtype)
 
 
-def deal(count: int, size: int, seed: int | None = None) -> list[list[int]]:
+def assigned_blocks(count: int, size: int, seed: int | None = None) -> list[list[int]]:
     """The blocks of every rank, ascending: in order and evenly, or at random, with at least one if there are enough."""
     if seed is None:
         owners = np.arange(count) * size // count
@@ -156,13 +156,13 @@ def counterexamples(observations: Iterable[Observation]) -> dict[tuple[str, str]
 
 
 def shown(name: str, differing: dict) -> str:
-    """The strongest level whose promises were all kept; not `exact`, which rounding decides as well."""
+    """The strongest level whose promises all held; never `exact`, which also depends on rounding."""
     levels = [level for level in LEVELS[:3] if not any((name, p) in differing for p in PROMISES[level])]
     return levels[-1] if levels else "less than none"
 
 
 def broken(tried: Sequence[Reduction], differing: dict) -> list[str]:
-    """A sentence for each promise that was not kept, saying how to see it again."""
+    """A sentence for each broken promise, with the command that shows it again."""
     return [
         f"ordering {r.label!r} is declared {r.guarantee!r}, but {sentence(*differing[r.label, p])}"
         for r in tried
@@ -184,7 +184,7 @@ def sentence(one: Observation, other: Observation) -> str:
 
 
 def stronger(tried: Sequence[Reduction], differing: dict) -> list[str]:
-    """Orderings that kept more than they declare, on what they were tried on."""
+    """Sentences about orderings that kept more than they declare, in these trials."""
     return [
         f"{r.label} (declared {r.guarantee}) shows {shown(r.label, differing)}"
         for r in tried
@@ -196,7 +196,7 @@ def stronger(tried: Sequence[Reduction], differing: dict) -> list[str]:
 
 
 def table(tried: Sequence[Reduction], differing: dict, caption: str) -> str:
-    """The caption and a Markdown table: a row per ordering, `yes` where bits were seen to depend on the column."""
+    """The caption and a Markdown table: a row per ordering, `yes` where the bits depended on the column."""
     first, *others = PROPERTIES
     rows = [["ordering", "declared", f"depends on {first}", *(f"on {other}" for other in others)]]
     rows += [
@@ -210,12 +210,12 @@ def table(tried: Sequence[Reduction], differing: dict, caption: str) -> str:
 
 
 def library_key(version: str) -> str:
-    """The library in the marker of its table: `mpich`, `openmpi`, ... from what it says of its version."""
+    """The library in the marker of its table: `mpich`, `openmpi`, ... from its version text."""
     return re.sub(r"[^a-z]", "", re.split(r"\s+(?:version|v?\d)", version.lower())[0])
 
 
 def replaced(text: str, library: str, content: str) -> str:
-    """`text` with `content` between the markers of a library. ChoiceError where there are none."""
+    """`text` with `content` between the markers of a library. Raises ChoiceError if there are none."""
     begin, end = f"<!-- properties:{library} -->", f"<!-- /properties:{library} -->"
     before, old, rest = text.partition(begin)
     _, closed, after = rest.partition(end)

@@ -1,11 +1,11 @@
 """Rates and latencies between every two ranks or nodes, and rates of the ports of nodes, measured under MPI.
 
-Two are measured at a time, in both directions at once as in an all-reduce, while the others sleep: a rank that waits
-in MPI takes a core. A message grows until it takes SPAN seconds, so that a bucket that lets the first bytes of a link
-pass at once does not show. Of a node all ranks send, each to one of the other node. Then every node exchanges with
-all others at once, with each as much as their link carries in SPAN seconds: what passes its port in either direction.
+One pair is measured at a time, in both directions at once as in an all-reduce. The others sleep, because a rank that
+waits in MPI takes a core. Messages grow until they take SPAN seconds, so that a link that lets its first bytes pass at
+once does not seem faster. All ranks of a node send, each to one rank of the other node. Then every node exchanges with
+all others at once, with each as much as their link carries in SPAN seconds: this measures its port.
 
-Of several measurements the best counts: what else goes on makes a link slower, and nothing makes it faster.
+The best of several measurements counts: other processes make a link slower, and nothing makes it faster.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kernels.allreduce.links import Links, Port
 from kernels.progress import Progress
 
 LEAST, MOST = 1 << 16, 1 << 26  # bytes of a message
-SPAN = 0.1  # seconds that a message is to take
+SPAN = 0.1  # seconds that a message should take
 PINGS = 20
-NAP = 1e-3  # seconds between two looks whether it is a rank's turn
+NAP = 1e-3  # seconds between two checks whether it is a rank's turn
 OF = ("nodes", "ranks")
 
-Pairs = list[tuple[int, int, int]]  # rank, its partner, bytes of a message to and fro
+Pairs = list[tuple[int, int, int]]  # rank, its partner, bytes of a message in each direction
 
 
 def measure(comm: MPI.Intracomm, of: str, repeats: int, quiet: bool = False) -> Links:
@@ -78,8 +78,8 @@ def measure(comm: MPI.Intracomm, of: str, repeats: int, quiet: bool = False) -> 
 
 
 def _in_turn(comm: MPI.Comm, ranks: Sequence[int], trial: Callable[[], Sequence[float]]) -> list[float]:
-    """The three numbers that `trial()` gives on the lowest of `ranks`, which alone carry it out; on all ranks, of which
-    the others sleep meanwhile."""
+    """Runs `trial` on `ranks` alone, and returns the three numbers of the lowest of them, on all ranks. The others
+    sleep meanwhile."""
     box = np.zeros(3)
     if comm.rank in ranks:
         result = trial()
@@ -92,10 +92,10 @@ def _in_turn(comm: MPI.Comm, ranks: Sequence[int], trial: Callable[[], Sequence[
 
 
 def _pair(comm: MPI.Intracomm, there: Sequence[tuple[int, int]], repeats: int) -> tuple[float, float, float]:
-    """Bytes per second from the first to the second, and back, and seconds from one to the other."""
+    """Bytes per second from the first ranks to the second, and back, and the latency in seconds."""
     group = _group(comm, sorted(itertools.chain(*there)))
     nbytes = LEAST
-    while True:  # which also warms up
+    while True:  # also warms up
         seconds = max(_exchange(comm, group, [(a, b, nbytes) for a, b in there]))
         if seconds >= SPAN or nbytes >= MOST:
             break
@@ -108,7 +108,7 @@ def _pair(comm: MPI.Intracomm, there: Sequence[tuple[int, int]], repeats: int) -
 
 
 def _of_port(groups: Sequence[Sequence[int]], own: Sequence[int], rates: np.ndarray) -> Pairs:
-    """What the ranks of the vertices `own` exchange with those of all others."""
+    """The messages between ranks of the vertices `own` and ranks of all others."""
     pairs = []
     for vertex in range(len(groups)):
         if vertex in own:
@@ -121,7 +121,7 @@ def _of_port(groups: Sequence[Sequence[int]], own: Sequence[int], rates: np.ndar
 
 
 def _port(comm: MPI.Intracomm, exchange: Pairs, repeats: int) -> tuple[float, float, float]:
-    """Bytes per second that pass in the direction that takes longer, and two zeros."""
+    """Bytes per second in the slower direction, and two zeros."""
     group = _group(comm, sorted({rank for a, b, _ in exchange for rank in (a, b)}))
     total = sum(nbytes for *_, nbytes in exchange)
     rate = max(total / max(_exchange(comm, group, exchange)) for _ in range(repeats))
@@ -140,8 +140,8 @@ def _group(comm: MPI.Intracomm, ranks: Sequence[int]) -> MPI.Intracomm:
 
 
 def _exchange(comm: MPI.Comm, group: MPI.Comm, pairs: Pairs) -> tuple[float, float]:
-    """Seconds until the last of the first ranks of all pairs has what the second ones send, and the other way round.
-    Collective over `group`."""
+    """Seconds until the first ranks of all pairs have the messages of the second ranks, and the reverse. Collective
+    over `group`."""
     own = [(b, nbytes, 0) for a, b, nbytes in pairs if a == comm.rank]
     own += [(a, nbytes, 1) for a, b, nbytes in pairs if b == comm.rank]
     memory = [(np.ones(nbytes, np.uint8), np.ones(nbytes, np.uint8)) for _, nbytes, _ in own]
@@ -160,7 +160,7 @@ def _exchange(comm: MPI.Comm, group: MPI.Comm, pairs: Pairs) -> tuple[float, flo
 
 
 def _latency(comm: MPI.Comm, one: int, other: int) -> float:
-    """Half of the shortest time of a byte to and fro."""
+    """Half of the shortest round trip of a byte, in seconds."""
     byte, shortest = np.zeros(1, np.uint8), math.inf
     peer = other if comm.rank == one else one
     for _ in range(PINGS):

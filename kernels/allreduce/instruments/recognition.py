@@ -1,9 +1,9 @@
-"""Which ordering the MPI library's all-reduce really is, told from the bits of its sums.
+"""Recognises the ordering of the MPI library's all-reduce from the bits of its sums.
 
-Random numbers are all-reduced by the library, and each ordering of ours that could be its algorithm is evaluated on the
-same numbers, over several nodes also each pair of them, one inside the nodes and one across. What differs in any bit is
-out; those that are left make the same additions. Independently of that, the library's tree is discovered from sums that
-count (`kernels.sums.discover`), for every element.
+The library all-reduces random numbers, and our orderings that could be its algorithm are evaluated on the same numbers;
+over several nodes also each pair of them, one inside the nodes and one across. An ordering that differs in any bit is
+out; the others make the same additions. Independently, the library's tree is discovered from sums that count
+(`kernels.sums.discover`), for every element.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kernels.tree import NoOrder, Tree, canonical, expression
 
 ELEMENTS = 128  # at least so many sums are compared: two orders often give the same
 SEEDS = 24  # at least so many for each element
-TREES = 16  # of one length, that are discovered
+TREES = 16  # discovered for one length, at most
 VERIFIED = 4  # seeds on which a discovered tree is evaluated
 
 Total = Callable[[np.ndarray], np.ndarray]  # this rank's contribution (n,) -> the total (n,)
@@ -41,8 +41,8 @@ Opens = Callable[[int, Any], tuple[Total, Callable[[], None]]]
 
 @dataclass(frozen=True)
 class OneOrder:
-    """The tree of some elements, ranges (first, last), or why there is none; `verified`: its bits are the library's.
-    `orderings`, `over_nodes`: which have that tree for every element."""
+    """The tree of some elements, ranges (first, last), or why there is none; `verified`: its sums have the library's
+    bits. `orderings`, `over_nodes`: those with this tree for every element."""
 
     elements: list[tuple[int, int]]
     tree: str
@@ -53,26 +53,26 @@ class OneOrder:
 
 @dataclass
 class Finding:
-    """What the sums of one length told."""
+    """What the sums of one length show."""
 
     length: int
     calls: int = 0
     repeats: bool = True  # the same numbers have the same sum in every call
     ranks_agree: bool = True
-    orderings: list[str] = field(default_factory=list)  # whose bits these are
-    over_nodes: list[OverNodes] = field(default_factory=list)  # as which it may be composed
+    orderings: list[str] = field(default_factory=list)  # with these bits
+    over_nodes: list[OverNodes] = field(default_factory=list)  # pairs of orderings with these bits
     trees: list[OneOrder] = field(default_factory=list)
-    more_trees: int = 0  # that were not discovered
+    more_trees: int = 0  # not discovered
     digest: str = ""  # of the bits of all sums of random numbers, on rank 0
 
     def as_forced(self, what: Forced) -> bool | None:
-        """Whether the bits are those of the ordering that is forced; None where it is not known."""
+        """Whether the bits are those of the forced ordering; None if that ordering is not known."""
         if what.ordering is None:
             return None
         return self.ranks_agree and short_name(what.ordering) in self.orderings
 
     def across_as_forced(self, what: Forced) -> bool:
-        """Whether the ordering that is forced may be the one across the nodes."""
+        """Whether the forced ordering may be the one across the nodes."""
         return (
             what.ordering is not None
             and self.ranks_agree
@@ -81,12 +81,12 @@ class Finding:
 
     @property
     def recognised(self) -> bool:
-        """Whether any ordering or composition has the bits."""
+        """Whether any ordering or composition has these bits."""
         return bool(self.orderings or self.over_nodes)
 
 
 def numbers(seed: int, rank: int, n: int, dtype) -> np.ndarray:
-    """The contribution of a rank: of near magnitudes, where another order most often has other bits."""
+    """The contribution of a rank: of near magnitudes, whose sums in another order mostly have other bits."""
     rng = np.random.default_rng([seed, rank, n])
     return (rng.standard_normal(n) * 10.0 ** rng.integers(-1, 2, n)).astype(dtype)
 
@@ -95,7 +95,7 @@ def numbers(seed: int, rank: int, n: int, dtype) -> np.ndarray:
 
 
 def library(comm, n: int, dtype, call: str) -> tuple[Total, Callable[[], None]]:
-    """The library's all-reduce of n numbers, and what frees it. ChoiceError if there is no such call."""
+    """The library's all-reduce of n numbers, and a function that frees it. Raises ChoiceError without `call`."""
     send, receive = np.empty(n, dtype), np.empty(n, dtype)
     if call == "blocking":
 
@@ -139,10 +139,11 @@ def identify(
     context: dict | None = None,
     opens: Opens | None = None,
 ) -> Finding:
-    """Which of the orderings `names` the library's all-reduce of n numbers is; collective, complete on rank 0 only.
+    """Finds the orderings among `names` that the library's all-reduce of n numbers may be. Collective; the result is
+    complete on rank 0 only.
 
-    `tree`: discover the library's tree too, which else is done only where no ordering has its bits. `context`: `nodes`,
-    the node of each rank, where orderings over nodes are to be tried. `opens`: another library's all-reduce than MPI's.
+    `tree`: discover the library's tree even if an ordering has its bits. `context`: `nodes`, the node of each rank, to
+    try orderings over nodes. `opens`: another library's all-reduce instead of MPI's.
     """
     finding = Finding(n)
     if n == 0:
@@ -208,11 +209,11 @@ def _of_all_elements(
 def _trees(
     comm, n: int, dtype, total: Total, named: dict[str, tuple[list[str], list[OverNodes]]]
 ) -> tuple[list[OneOrder], int]:
-    """The trees of all elements, with the orderings that have them (`named`, by tree), on rank 0, and how many were
-    left out; the other ranks serve.
+    """The trees of all elements, with the orderings that have them (`named`, by tree), and how many were left out. Runs
+    on rank 0; the other ranks serve.
 
-    A question is p numbers, the same for all elements, so each all-reduce answers for all of them. Elements with equal
-    answers to all questions so far form a class; one of each is asked until the classes do not fall apart further.
+    A question is p numbers, the same for all elements, so each all-reduce answers for all elements. Elements with equal
+    answers so far form a class; one element of each class is asked until no class splits.
     """
     answers = np.zeros(n, np.uint64)  # a hash of all answers, by element
     integers = np.dtype(f"u{np.dtype(dtype).itemsize}")

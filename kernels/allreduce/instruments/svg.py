@@ -1,6 +1,6 @@
-"""SVG written by hand: elements, text, colours that are readable on light and dark, and pages made of pieces.
+"""SVG without a library: elements, text, colours that are readable on light and dark, and pages made of pieces.
 
-All lengths are in pixels. What is drawn depends on the arguments alone, to the byte.
+All lengths are in pixels. The output depends on the arguments alone, to the byte.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape, quoteattr
 
 MARGIN = 20
-WIDEST = 960  # of a row of pieces, where one alone is not wider
-LETTER = 0.6  # width of a letter over the size of the type, rather too much than too little
+WIDEST = 960  # of a row of pieces, unless one piece is wider
+LETTER = 0.6  # width of a letter over the font size, rather too much than too little
 
 # From blue over red to yellow, ever lighter, so that the order of two colours shows to the colour-blind too. At least
 # 3:1 against the paper.
@@ -65,7 +65,7 @@ def text(x: float, y: float, string: str, size: float = 12, class_: str = "ink")
 
 
 def title(string: str) -> str:
-    """What browsers show beside the pointer and what is read aloud."""
+    """The text that browsers show beside the pointer and screen readers read aloud."""
     return element("title", escape(_clean(string)))
 
 
@@ -75,7 +75,7 @@ def moved(x: float, y: float, *body: str) -> str:
 
 
 def width_of(string: str, size: float) -> float:
-    """About how wide a line of text is."""
+    """The approximate width of a line of text."""
     return len(string) * size * LETTER
 
 
@@ -93,7 +93,7 @@ def paragraph(string: str, width: float, size: float = 12, class_: str = "ink") 
 
 
 def flow(pieces: Sequence[Piece], width: float, gap: float) -> Piece:
-    """Pieces side by side, their lower ends level, in as many rows as `width` asks for."""
+    """Pieces side by side, their lower ends level, in as many rows as `width` requires."""
     rows: list[list[Piece]] = [[]]
     for piece in pieces:
         if rows[-1] and sum(p.width + gap for p in rows[-1]) + piece.width > width:
@@ -126,7 +126,7 @@ def legend(entries: Sequence[tuple[Piece, str]], width: float) -> Piece:
 def page(pieces: Sequence[Piece], heading: str, description: str, palettes: dict[str, int]) -> str:
     """The whole document: pieces one below the other.
 
-    `palettes` has the number of colours that are called `<letter>0`, `<letter>1`, ... as classes of elements.
+    `palettes`: the number of colours by letter; elements use them as classes `<letter>0`, `<letter>1`, ...
     """
     width = max(piece.width for piece in pieces) + 2 * MARGIN
     body, y = [], float(MARGIN)
@@ -148,7 +148,7 @@ def page(pieces: Sequence[Piece], heading: str, description: str, palettes: dict
         + "\n".join(body)
         + "\n</svg>\n"
     )
-    # So that it can be written anywhere.
+    # ASCII, so that it can be written in any encoding.
     return document.encode("ascii", "xmlcharrefreplace").decode()
 
 

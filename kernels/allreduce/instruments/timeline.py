@@ -36,7 +36,7 @@ class Dot:
 
 @dataclass(frozen=True)
 class Band:
-    """What is to be seen of a round."""
+    """The messages and sums of a round."""
 
     arrows: list[Arrow] = field(default_factory=list)
     dots: list[Dot] = field(default_factory=list)
@@ -78,7 +78,7 @@ def bands(schedule: Schedule, n: int) -> list[Band]:
 
 
 def _dots(rank: int, part: Round, held: dict, there: Sequence[int], everything: int) -> list[Dot]:
-    """The sums of a rank in a round; those of neighbouring chunks that are alike are one."""
+    """The sums of a rank in a round; like sums of neighbouring chunks become one."""
     dots = []
     for s in part.sums:
         if s.chunk in there:

@@ -10,7 +10,7 @@ from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
 def binomial(size: int) -> Schedule:
     """Reduce to rank 0 along a binomial tree, broadcast along the same: few messages, whole vectors.
 
-    For d = 1, 2, 4, ... the ranks that are multiples of 2d add what rank + d has summed (Thakur, Rabenseifner and
+    For d = 1, 2, 4, ... the ranks that are multiples of 2d add the sum of rank + d (Thakur, Rabenseifner and
     Gropp 2005): the aligned binary tree over the ranks.
     """
     distances = [1 << step for step in range((size - 1).bit_length())]

@@ -12,7 +12,7 @@ Node = tuple[int, int]  # the blocks [first, stop) below a node of the tree
 
 
 def children(node: Node) -> tuple[Node, Node]:
-    """What a node of two blocks or more adds, left and right.
+    """The left and right child of a node of two blocks or more.
 
     The aligned binary tree: for s = 1, 2, 4, ...: p[i] += p[i + s] for i a multiple of 2s, i + s < blocks.
     """
@@ -32,8 +32,8 @@ def roots(node: Node, owners: Sequence[int]) -> list[Node]:
 
 
 def exchange(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
-    """For short vectors. Where every rank owns one subtree, all of one depth, they meet in pairs as in recursive
-    doubling. Else every rank sends what it has summed to all others, and each completes the tree."""
+    """For short vectors. If every rank owns one subtree, all of one depth, sums meet in pairs as in recursive doubling.
+    Else every rank sends its sums to all others, and each completes the tree."""
     owners = _checked(size, owners)
     own_roots = roots((0, len(owners)), owners)
     in_order = [owners[first] for first, _ in own_roots] == list(range(size))
@@ -45,15 +45,15 @@ def exchange(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
 @ordering(
     "block-tree",
     guarantee="layout",
-    why="a fixed binary tree over the blocks of the problem; their number decides, whoever owns them",
+    why="a fixed binary tree over the blocks of the problem; their number decides, not their owners",
     short=exchange,
 )
 def block_tree(size: int, *, owners: Sequence[int] | None = None) -> Schedule:
     """A binary tree over global blocks: each rank sums the subtrees it owns, then as `direct` over these sums.
 
     `owners[block]` is the rank that owns a block, by default one block on each rank. The tree knows nothing of ranks,
-    so neither their number nor the ownership shows in the bits. Least bytes where the blocks of a rank make one
-    subtree; where they are scattered, one message for each subtree.
+    so neither their number nor the ownership shows in the bits. Least bytes if the blocks of a rank make one subtree;
+    scattered blocks cost one message for each subtree.
     """
     return _schedule(size, _checked(size, owners), whole=False)
 
@@ -69,7 +69,7 @@ def _balanced(node: Node, own_roots: set[Node]) -> bool:
 def _below(
     node: Node, own: dict[Node, int], chunk: int, places: tuple[int, ...], sums: list[Sum], into=None
 ) -> int:
-    """The slot of a node that a rank owns whole, after `sums`; by default the first of the slots to be used.
+    """The slot of a node that a rank owns whole, after it adds to `sums`; by default the first of `places`.
 
     `into` is written last, when no contribution is to be read any more.
     """
@@ -82,7 +82,7 @@ def _below(
 
 
 def _doubling(size: int, owners: Sequence[int], own_roots: list[Node]) -> Schedule:
-    """Rank r owns the subtree found[r]; what comes from a partner lies in slot 1."""
+    """Rank r owns the subtree own_roots[r]; a partner's sum arrives in slot 1."""
 
     def program(rank: int) -> tuple[Round, ...]:
         first, stop = own_roots[rank]
@@ -103,7 +103,7 @@ def _doubling(size: int, owners: Sequence[int], own_roots: list[Node]) -> Schedu
 
 
 def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
-    """Each chunk is completed by the rank of its number; `whole`: the only chunk by all ranks."""
+    """Each rank completes the chunk of its number; `whole`: all ranks complete the only chunk."""
     top = (0, len(owners))
     own_roots = roots(top, owners)
     alone = len(own_roots) == 1

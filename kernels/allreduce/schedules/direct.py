@@ -1,4 +1,4 @@
-"""Every element is added in rank order, by one owner or, of short vectors, by every rank."""
+"""Every element is added in rank order, by one owner or, for short vectors, by every rank."""
 
 from __future__ import annotations
 

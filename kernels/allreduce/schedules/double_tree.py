@@ -20,8 +20,8 @@ class BinaryTree:
 def pair(size: int) -> tuple[BinaryTree, BinaryTree]:
     """The two trees: ranks that have children in one are leaves of the other.
 
-    Number places from 1 on. In the first tree a place's height is the number of times that 2 divides it, so that odd
-    places are leaves and even ones have a left child at least. The second is that tree over one place more, shifted:
+    Places are numbered from 1. In the first tree a place's height is the number of times that 2 divides it: odd places
+    are leaves, and even ones have at least a left child. The second tree is the first over one place more, shifted:
     place 1 is left out, and odd and even change roles. Unlike the second tree of the paper, which mirrors or rotates
     the first, it keeps the ranks in order, for one step more of depth when the size is 2^k - 1.
     """
@@ -63,8 +63,8 @@ def double_tree(size: int, *, segments: int = 8) -> Schedule:
     """Each half of the vector up and down a binary tree of its own, in segments that follow each other.
 
     A rank that adds in one tree only sends in the other, so that all are equally busy: nearly the least bytes, in a
-    number of steps that grows with log size (Sanders, Speck and Traeff 2009). A rank adds what is below it on the
-    left, its own, and what is below it on the right: both trees keep the ranks in order.
+    number of steps that grows with log size (Sanders, Speck and Traeff 2009). A rank adds the sum of its left subtree,
+    its own contribution, and the sum of its right subtree: both trees keep the ranks in order.
     """
     return _schedule(size, segments)
 

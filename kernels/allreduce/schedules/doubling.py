@@ -13,9 +13,9 @@ from kernels.allreduce.schedules import folding
 def recursive_doubling(size: int) -> Schedule:
     """Ranks exchange whole vectors with partners 1, 2, 4, ... away: fewest steps, for short vectors.
 
-    Of a size that is no power of two, the first ranks add up in pairs before, and the odd one of each pair
-    passes the total on after (Thakur, Rabenseifner and Gropp 2005). The lower ranks' sum always stands
-    on the left, so that all ranks evaluate the same expression.
+    If the size is no power of two, the first ranks first add in pairs, and at the end the odd rank of each pair passes
+    the total back (Thakur, Rabenseifner and Gropp 2005). The lower ranks' sum always stands on the left, so that all
+    ranks evaluate the same expression.
     """
     return _exchange(size, folding.choose(size, 2))
 
@@ -29,9 +29,9 @@ def recursive_doubling(size: int) -> Schedule:
 def recursive_multiplying(size: int, *, k: int = 4, fold: str = "wrap") -> Schedule:
     """Ranks exchange whole vectors in groups of k, of ranks 1, k, k^2, ... apart: log_k p steps.
 
-    Each group is added from its first rank to its last. `fold` says what becomes of sizes that are no power of k:
-    with `wrap` rank r of those too many goes to r modulo the power (MPICH's recursive_multiplying), with `neighbours`
-    to the last of a set of k ranks (MPICH's recexch). k = 2 with neighbours is `recursive-doubling`.
+    Each group is added from its first rank to its last. `fold` assigns the surplus ranks if the size is no power of k:
+    with `wrap` rank r goes to r modulo the power (MPICH's recursive_multiplying), with `neighbours` to the last of a
+    set of k ranks (MPICH's recexch). k = 2 with neighbours is `recursive-doubling`.
     """
     return _exchange(size, folding.choose(size, k, fold))
 
@@ -44,7 +44,7 @@ def _exchange(size: int, fold: folding.Fold) -> Schedule:
         for distance in (k**step for step in range(fold.digits)):
             digit = place // distance % k
             peers = [fold.ranks[place + (i - digit) * distance] for i in range(k) if i != digit]
-            others = list(range(1, k))  # slots of what the peers send
+            others = list(range(1, k))  # slots of the peers' vectors
             rounds.append(
                 Round(
                     sends=tuple(Message(peer, 0, mine) for peer in peers),

@@ -1,7 +1,6 @@
-"""Sizes that are no power of k: the surplus ranks give their vectors to others first, and get the total at the end.
+"""Sizes that are no power of k: surplus ranks first give their vectors to others, and get the total at the end.
 
-What remains are k^m ranks, the places, numbered from 0 in base k. The two ways to choose them are those of the MPI
-libraries.
+k^m ranks remain, the places, numbered from 0 in base k. The MPI libraries choose them in these two ways.
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from kernels.allreduce.schedule import OWN, TOTAL, Cut, Message, Round, Schedule
 class Fold:
     """`ranks[place]` takes part and adds the vectors of the ranks `guests[place]`, ascending, to its own.
 
-    `ordered`: from the last guest to the first, x[a] + (x[b] + own), which keeps the order of the ranks where the
-    guests stand before their host. Otherwise (x[a] + x[b]) + own.
+    `ordered`: from the last guest to the first, x[a] + (x[b] + own), which keeps rank order if guests stand before
+    their host. Otherwise (x[a] + x[b]) + own.
     """
 
     k: int
@@ -47,7 +46,7 @@ def neighbours(size: int, k: int) -> Fold:
 
 
 def wrap(size: int, k: int) -> Fold:
-    """The first k^m ranks take part; each of the others goes to the rank that is its own modulo k^m."""
+    """The first k^m ranks take part; each other rank goes to the place of its number modulo k^m."""
     digits, places = _power(size, k)
     guests = [tuple(range(place + places, size, places)) for place in range(places)]
     return Fold(k, digits, tuple(range(places)), tuple(guests), ordered=False)

@@ -19,7 +19,7 @@ def linear(size: int) -> Schedule:
     "reverse", guarantee="run", why="rank 0 adds from the last rank to the first; the rank count decides"
 )
 def reverse(size: int) -> Schedule:
-    """As `linear`, from the last rank to the first: shows what another order does to the bits."""
+    """As `linear`, from the last rank to the first: shows the effect of another order on the bits."""
     return in_order(size, range(size)[::-1])
 
 
@@ -29,7 +29,7 @@ def reverse(size: int) -> Schedule:
     why="rank 0 adds in an order drawn from the seed; the seed and the rank count decide",
 )
 def permuted(size: int, *, seed: int = 0) -> Schedule:
-    """As `linear`, in an order of the ranks drawn from a seed: samples what arrival could do, repeatably.
+    """As `linear`, in an order of the ranks drawn from a seed: a repeatable sample of `arrival`.
 
     Ranks are sorted by a hash of seed, size and rank, which no version of any library changes.
     """
@@ -41,7 +41,7 @@ def permuted(size: int, *, seed: int = 0) -> Schedule:
 
 
 def in_order(size: int, order: Sequence[int]) -> Schedule:
-    """As `linear`, in a given order of the ranks: what `arrival` does once the messages have come.
+    """As `linear`, in a given order of the ranks: the additions of `arrival` in that order.
 
     Raises ValueError when `order` is no permutation of the ranks.
     """

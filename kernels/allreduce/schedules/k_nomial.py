@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from kernels.allreduce.ordering import ordering
 from kernels.allreduce.schedule import OWN, TOTAL, Message, Round, Schedule, Sum
 
-Children = list[list[int]]  # of every rank, in the order in which they are added
+Children = list[list[int]]  # of every rank, in the order of addition
 
 
 def near(size: int, k: int) -> Children:
@@ -32,7 +32,7 @@ def depth(size: int, k: int) -> Children:
     height = 1
     while k**height < size:
         height += 1
-    todo = [(0, height)]  # a rank, and that its subtree has k^height members
+    todo = [(0, height)]  # a rank, and the height of its subtree, which has k^height members
     while todo:
         rank, height = todo.pop()
         child = rank + 1
@@ -51,7 +51,7 @@ def heap(size: int, k: int) -> Children:
 
 
 def levels(size: int, k: int) -> Children:
-    """Every rank has k children, dealt out in turn to the k^l ranks of the level above: r + k^l, r + 2 k^l, ..."""
+    """Every rank has k children, assigned in turn to the k^l ranks of the level above: r + k^l, r + 2 k^l, ..."""
     children: Children = [[] for _ in range(size)]
     first, width = 0, 1
     while first < size:
@@ -74,16 +74,16 @@ def k_nomial(size: int, *, k: int = 4, tree: str = "near") -> Schedule:
     """Reduce to rank 0 along a tree of k branches, broadcast along the same.
 
     `tree`: near (the nearest rank is added first; `binomial` if k = 2), far (the farthest first; MPICH's knomial_2),
-    depth (MPICH's knomial_1), heap (k children each; MPICH's kary), levels (k children each, dealt out by level; Open
+    depth (MPICH's knomial_1), heap (k children each; MPICH's kary), levels (k children each, assigned by level; Open
     MPI's binary tree). A rank adds its children's sums to its own one after the other.
     """
     return along(SHAPES[tree](size, k))
 
 
 def along(children: Sequence[Sequence[int]]) -> Schedule:
-    """Reduce to rank 0 and broadcast, where each rank adds its children to its own number, in the order given.
+    """Reduces to rank 0 and broadcasts; each rank adds its children to its own number, in the given order.
 
-    Children have higher ranks than their parent. Those whose sums are ready at the same time travel together.
+    Children have higher ranks than their parent. Children whose sums are ready at the same time send them in one round.
     """
     size = len(children)
     parent: list[int] = [-1] * size

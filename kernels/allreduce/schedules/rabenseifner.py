@@ -22,9 +22,9 @@ def rest_last(n: int, chunks: int, chunk: int) -> tuple[int, int]:
 def rabenseifner(size: int, *, k: int = 2) -> Schedule:
     """Recursive halving, then doubling: partners 1, k, k^2, ... away add parts of the vector, then collect them.
 
-    Half of what is left is given away in each step (of k parts k - 1), so each rank sends the least bytes in the
-    fewest steps (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005). Sizes that are no power of k are folded as
-    by `recursive-doubling`.
+    Each step gives away half of the remaining part (with larger k, k - 1 of k parts), so each rank sends the least
+    bytes in the fewest steps (Rabenseifner 2004; Thakur, Rabenseifner and Gropp 2005). Sizes that are no power of k are
+    folded as by `recursive-doubling`.
     """
     folding = choose(size, k)
     k, chunks = folding.k, len(folding.ranks)
@@ -38,7 +38,7 @@ def rabenseifner(size: int, *, k: int = 2) -> Schedule:
             parts = [range(first + i * length, first + (i + 1) * length) for i in range(k)]
             others = [i for i in range(k) if i != digit]
             peers = [folding.ranks[place + (i - digit) * distance] for i in others]
-            # The own sum is added to the first other, and to that the rest; of two operands the lower ranks' is left.
+            # The own sum and the first other are added, then the rest; of the two, the lower ranks' is left.
             pair = (1, mine) if digit > 0 else (mine, 1)
             sources = (*pair, *range(2, k))
             reduce_scatter.append(

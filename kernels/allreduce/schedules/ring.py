@@ -64,7 +64,7 @@ def _ring(size: int, start: int, cut: str, segments: int) -> Schedule:
         mine = rank - start  # the chunk that this rank begins
         reduce_scatter, allgather = [], []
         for index in range(rounds):
-            # Own numbers arrive in slot 1, sums in slot 2: a message's slot tells where it was taken from.
+            # Own numbers arrive in slot 1, sums in slot 2: slots of sender and receiver correspond.
             active = [(index - s, s) for s in range(segments) if 0 <= index - s < steps]
             reduce_scatter.append(
                 Round(

@@ -1,4 +1,4 @@
-"""Spanning trees packed into the links that there are: each reduces and broadcasts its share of the vector."""
+"""Spanning trees packed into the links between ranks or nodes: each reduces and broadcasts its share of the vector."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HELD, PARTIAL, ARRIVING = (
     1,
     2,
     3,
-)  # slots: the sum of a node, that of a subtree, and from there on what arrives
+)  # slots: the sum of a node, the sum of a subtree, and the first slot for sums that arrive
 
 
 def unsegmented(
@@ -26,7 +26,7 @@ def unsegmented(
     nodes: Sequence[Hashable] | None = None,
     packing: Packing | None = None,
 ) -> Schedule:
-    """Each share in one piece, added inside nodes by their first ranks."""
+    """Each share in one piece; the first rank of a node adds inside it."""
     return _schedule(size, _placed(size, links, nodes, packing), 1, whole=True)
 
 
@@ -45,13 +45,13 @@ def trees(
     nodes: Sequence[Hashable] | None = None,
     packing: Packing | None = None,
 ) -> Schedule:
-    """Each share of the vector up and down a spanning tree of its own, packed into the links as measured.
+    """Each share of the vector up and down a spanning tree of its own, packed into the measured links.
 
-    `links`: a file of the command `links`; or all are taken to be equal, which gives the star around every node. Ranks
+    `links`: a file of the command `links`, or `equal`, which gives the star around every node. Ranks
     of a node add first, each a part of every share, as in `two-level`. Shares go in `segments` that follow each other,
     so that all levels of all trees send at once (Wang et al. 2020, Blink; Zhao et al. 2024, ForestColl).
 
-    `packing` is what the file has, for these ranks; where it is not given, the file is read here.
+    `packing`: the file's packing for these ranks; None: the file is read here.
     """
     return _schedule(size, _placed(size, links, nodes, packing), segments, whole=False)
 
@@ -70,8 +70,9 @@ def _placed(size: int, links: str, nodes: Sequence[Hashable] | None, packing: Pa
 
 
 def _schedule(size: int, packing: Packing, segments: int, whole: bool) -> Schedule:
-    """Chunk (tree * lanes + lane) * segments + segment of the vector. What is done with it has stages, one a round:
-    inside the nodes, up the tree, down the tree, inside the nodes; segment s is s rounds behind."""
+    """Chunk (tree * lanes + lane) * segments + segment is one segment of one lane of a tree's share. It passes
+    through stages, one a round: inside the nodes, up the tree, down the tree, inside the nodes. Segment s is s rounds
+    behind."""
     groups: list[list[int]] = [[] for _ in range(packing.vertices)]
     for rank, vertex in enumerate(packing.places):
         groups[vertex].append(rank)
@@ -147,5 +148,5 @@ def _schedule(size: int, packing: Packing, segments: int, whole: bool) -> Schedu
 
 
 def _slot(vertex: int, tree: SpanningTree) -> int:
-    """Where the sum of a vertex arrives at its parent: another slot where it has added, as it then sends another."""
+    """The slot for the sum of a vertex at its parent: another if it has added, as it then sends another slot."""
     return ARRIVING + 2 * vertex + bool(tree.children[vertex])

@@ -25,8 +25,8 @@ def two_level(size: int, *, nodes: Sequence[Hashable] | None = None) -> Schedule
     """Sums inside each node, then across the nodes: each step as `direct`, all ranks of a node at work.
 
     `nodes[rank]` names the node of a rank, by default one for all; its ranks need not follow each other. The vector
-    goes in as many lanes as the smallest node has ranks; of each node one rank adds a lane, and exchanges it with
-    the ranks of the same lane on other nodes. Of short vectors, each node's first rank adds the whole.
+    goes in as many lanes as the smallest node has ranks; one rank of each node adds a lane, and exchanges it with the
+    ranks of the same lane on other nodes. For short vectors, each node's first rank adds the whole.
     """
     return _schedule(size, nodes, whole=False)
 

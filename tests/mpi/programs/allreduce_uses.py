@@ -380,7 +380,7 @@ def mistakes_are_named_on_all_ranks():
         ({"collective": "scan"}, "allreduce, reduce, reduce-scatter, allgather"),
         ({"collective": "reduce", "root": SIZE}, f"0 ... {SIZE - 1}"),
         ({"collective": "reduce", "ordering": "library"}, "as it has no schedule"),
-        ({"accumulation": "exact", "operation": "max"}, "is of sums, not of max"),
+        ({"accumulation": "exact", "operation": "max"}, "is for sums, not for max"),
         ({"accumulation": "exact", "collective": "allgather"}, "an allgather adds nothing in 'exact'"),
         ({"ordering": "exact"}, "write 'direct in exact'"),
         (

@@ -11,7 +11,7 @@ from sections import COMM, pairs, report, section
 from kernels.allreduce import Reduction, orderings, plan
 from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.execution.placement import nodes_of
-from kernels.allreduce.instruments.properties import deal
+from kernels.allreduce.instruments.properties import assigned_blocks
 from kernels.allreduce.simulator import simulate
 from tests.order_free import defined
 
@@ -83,7 +83,7 @@ def blocks_have_one_sum_whoever_owns_them():
         blocks = numbers(3, BLOCKS, n, "float64")
         alone = simulate("block-tree", [blocks], owners=(0,) * BLOCKS)[0]
         for seed in (None, 1):
-            own = deal(BLOCKS, SIZE, seed)[RANK]
+            own = assigned_blocks(BLOCKS, SIZE, seed)[RANK]
             with plan(COMM, "block-tree", n, blocks=own) as reducer:
                 yield from differing(reducer(blocks[own]), alone, f"block-tree {n}")
             reduction = Reduction("direct", n, "float64", accumulation="exact")
