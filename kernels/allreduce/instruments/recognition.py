@@ -35,7 +35,7 @@ TREES = 16  # discovered for one length, at most
 VERIFIED = 4  # seeds on which a discovered tree is evaluated
 
 Total = Callable[[np.ndarray], np.ndarray]  # this rank's contribution (n,) -> the total (n,)
-# An all-reduce of n numbers of a dtype, and what frees it.
+# An all-reduce of n numbers of a dtype, and a function that frees it.
 Opens = Callable[[int, Any], tuple[Total, Callable[[], None]]]
 
 
@@ -95,7 +95,7 @@ def numbers(seed: int, rank: int, n: int, dtype) -> np.ndarray:
 
 
 def library(comm, n: int, dtype, call: str) -> tuple[Total, Callable[[], None]]:
-    """The library's all-reduce of n numbers, and a function that frees it. Raises ChoiceError without `call`."""
+    """The library's all-reduce of n numbers, and its release. Raises ChoiceError if it has no such call."""
     send, receive = np.empty(n, dtype), np.empty(n, dtype)
     if call == "blocking":
 
