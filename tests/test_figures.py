@@ -54,7 +54,9 @@ GIVEN = ("25 GB/s a link", "At 40 GB/s one core has 8.7 ns", "100 GFLOP/s and 10
 def test_no_measurement_stands_outside_of_a_template(name):
     """Rates, times and spreads come from result files; a page may state rates that a model or a reader assumes."""
     text = figures.BLOCK.sub("", pages()[name])
-    found = [line for _, line in page(text) if MEASURED.search(line) and not any(given in line for given in GIVEN)]
+    found = [
+        line for _, line in page(text) if MEASURED.search(line) and not any(given in line for given in GIVEN)
+    ]
     assert found == []
 
 

@@ -1,4 +1,4 @@
-"""What is measured: a case is a call with its parameters, timed again and again in turn with all others."""
+"""The cases of a calibration: a case is a call with its parameters, timed repeatedly in turn with all others."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from miniapps.trace.schema import COMPUTE
 
 @dataclass
 class Case:
-    """A micro-benchmark. `call` does it once; an event of the region `region` is left by it, unless `traced` says that
-    it leaves one itself. `prepare` comes before each call and is not timed: it writes what is sent, as an application
-    does. What lies in another rank's cache since the last call would travel faster. `values`: its parameters, as the
-    trace states them. `flops`, `nbytes`: what a call does. `together`: all ranks begin at one time."""
+    """A micro-benchmark. `call` runs it once, recorded as an event of the region `region`, unless `traced` says that it
+    records its own event. `prepare` runs before each call, untimed: it writes the data to send, as an application does,
+    since data already in another rank's cache from the last call would arrive faster. `values` holds the parameters for
+    the trace; `flops` and `nbytes` describe a call. With `together`, all ranks begin at the same time."""
 
     region: str
     call: Callable[[], object]

@@ -1,11 +1,12 @@
-"""All-reduces by ordering and length, over all ranks and of each rank alone, and exchanges between neighbours.
+"""All-reduces by ordering and length, over all ranks and on each rank alone, and exchanges between neighbours.
 
-What a rank alone takes is local work, which the trace of any run on one rank has already; what ranks take together
-beyond that is the price of communication. Where contributions travel as they are, several of a rank do not: these are
-cases of their own. Contributions are written anew before each call: numbers that have not changed since the last one
-are in the caches of their receivers, and no application sends these. Beside its time the trace states what a schedule
-does on its critical path (`kernels.allreduce.cost`), inside nodes and between them, here and on other rank counts over
-as many nodes, so that the analysis, which knows no schedules, can move a fitted cost to these.
+The time of a rank alone is local work, which the trace of any run on one rank contains; the additional time of ranks
+together is the cost of communication. If a rank with one contribution sends it unchanged, a rank with several does
+not, so several contributions are a separate case. Contributions are written again before each call: unchanged numbers
+would still be in the caches of their receivers, and no application sends these. Beside the time, the trace states the
+work on the critical path of a schedule (`kernels.allreduce.cost`), within nodes and between them, here and on other
+rank counts over the same number of nodes, so that the analysis, which knows no schedules, can transfer a fitted cost
+to these counts.
 """
 
 from __future__ import annotations
@@ -29,11 +30,12 @@ from miniapps.trace.schema import EXCHANGE
 LENGTHS = (1, 16, 256, 4096, 65536, 524288)
 SEVERAL = 2  # contributions of a rank
 EXCHANGED = (8, 512, 8192, 131072, 1048576)  # bytes
-OTHER_RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # on which schedules are counted, too
+OTHER_RANKS = (2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)  # rank counts whose schedules are also counted
 
 
 def collective_cases(ctx) -> list[Case]:
-    """All-reduces by every ordering asked for; without the sums of each rank alone where there is but one."""
+    """All-reduces by every requested ordering, and exchanges. With one rank, the cases "alone" and the exchanges are
+    left out."""
     cases = []
     for label in dict.fromkeys(ctx.config.calibrate.reductions):
         for n in LENGTHS:
@@ -81,8 +83,7 @@ def _allreduces(ctx, label: str, reduction: Reduction, contributions: int) -> li
 
 
 def spread_over(size: int, nodes: int) -> tuple[int, ...]:
-    """The node of each of `size` ranks on so many nodes, or on as many as there are ranks: contiguous, nearly equal
-    parts."""
+    """The node of each of `size` ranks on `nodes` nodes (at most one per rank), in contiguous, nearly equal parts."""
     nodes = min(nodes, size)
     return tuple(rank * nodes // size for rank in range(size))
 
@@ -90,9 +91,10 @@ def spread_over(size: int, nodes: int) -> tuple[int, ...]:
 def counts(
     reduction: Reduction, size: int, nodes: Sequence[int] | None = None, contributions: int = 1
 ) -> dict[str, float] | None:
-    """Messages, bytes and additions on the critical path of a reduction on `size` ranks of so many contributions each,
-    messages and bytes between `nodes` (of each rank; one for all if not given) by themselves; None where it has no
-    schedule on so many. Of what the library adds they are those of the algorithm that it most likely takes."""
+    """Messages, bytes and additions on the critical path of a reduction on `size` ranks with `contributions` each, and
+    separately the messages and bytes between `nodes` (of each rank; one node for all by default). None if it has no
+    schedule on that number of ranks. For a reduction by the MPI library, they are those of its most likely
+    algorithm."""
     stands, nodes = in_place_of(reduction), (0,) * size if nodes is None else tuple(nodes)
     try:
         schedule = stands.schedule(size, nodes=nodes, owners=tuple(range(size)))
@@ -100,7 +102,7 @@ def counts(
         return None
     n = int(np.prod(stands.shape))
     once: Cost = cost(schedule, n, element_bytes(stands, contributions), stands.total_element_bytes, nodes)
-    # On how many numbers stand for a sum: by recursive doubling, of which some rounds go from node to node.
+    # To agree on the format of the words, ranks use recursive doubling, in which some rounds are between nodes.
     agreed = size.bit_length() if order_free(reduction.accumulation) else 0
     across = min(agreed, (len(set(nodes)) - 1).bit_length())
     return {

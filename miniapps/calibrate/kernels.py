@@ -1,4 +1,4 @@
-"""Kernels by shape and variant, and what a call costs that does nothing."""
+"""Kernels by shape and variant, and the cost of an empty call."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from kernels import contract
 from miniapps.calibrate.cases import Case
 
 DTYPE = np.float32
-MOST_FLOPS = 2**27  # of one call: some milliseconds
-EDGES = (2**3, 2**9)  # of matrices
+MOST_FLOPS = 2**27  # of one call, which takes some milliseconds
+EDGES = (2**3, 2**9)  # the least and largest edge of matrices
 
 
 def kernel_cases(ctx) -> list[Case]:
-    """Products of matrices, convolutions, sums of rows, calls."""
+    """Products of matrices, convolutions, sums of rows and empty calls."""
     options = ctx.config.calibrate
     rng = np.random.default_rng([ctx.seed, 1])
     matrices = [_matrix_shape(rng) for _ in range(options.shapes)]
@@ -26,7 +26,7 @@ def kernel_cases(ctx) -> list[Case]:
 
 
 def _matrix_shape(rng) -> tuple[int, int, int]:
-    """rows, depth, columns, uniform in the logarithm."""
+    """(rows, depth, columns), drawn uniformly in the logarithm."""
     while True:
         low, high = map(math.log2, EDGES)
         shape = np.rint(2.0 ** rng.uniform(low, high, 3)).astype(int).tolist()
@@ -35,7 +35,7 @@ def _matrix_shape(rng) -> tuple[int, int, int]:
 
 
 def _image_shape(rng) -> tuple[int, int, int, int, int]:
-    """samples, channels, outputs, points of a side, window."""
+    """(samples, channels, outputs, edge of the image, edge of the window), drawn at random."""
     while True:
         samples, channels, outputs, edge = np.rint(
             2.0 ** rng.uniform([0, 0, 2, 2.6], [4, 6, 6, 5], 4)
@@ -86,7 +86,7 @@ def _rowsum(shape: tuple[int, int]) -> Case:
 
 
 def _overheads() -> list[Case]:
-    """What is left of a node's time when it has next to nothing to do."""
+    """Calls with almost no work, whose time is the overhead of a node of the graph."""
     matrix, product = np.ones((1, 1), DTYPE), np.ones((1, 1), DTYPE)
     return [
         Case("overhead.region", lambda: None, {}),

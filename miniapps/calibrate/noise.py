@@ -1,8 +1,8 @@
-"""The noise of a machine: how much of a processor a rank gets, in windows that all ranks share.
+"""The noise of a machine: a rank's share of its processor, in windows that all ranks have in common.
 
-Windows are as short as the looks at the processor's clock. Longer ones would average over the slices that a scheduler
-deals out, some milliseconds each, and a rank that runs at half its speed delays its partners less than one that stands
-still half of the time.
+A window is as short as the interval between readings of the CPU clock. A longer window would average over the time
+slices of a scheduler, some milliseconds each; but a rank that runs at half speed delays its partners less than one that
+stops for half of the time.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ import time
 import numpy as np
 
 WINDOW_S = 0.001
-LOOK_S = 0.001  # between two looks at the processor's clock, which takes a system call
+LOOK_S = 0.001  # between two readings of the CPU clock, each of which needs a system call
 
 
 def windows(comm, seconds: float) -> np.ndarray:
-    """CPU time over wall time of this rank in consecutive windows, float64 (n,): 1 where nothing else ran on its
-    processor. All ranks spin, in the same windows of a clock that the ranks of a node share. Collective."""
+    """CPU time over wall time of this rank in consecutive windows, float64 (n,): 1 if nothing else ran on its
+    processor. All ranks spin, in the same windows of the clock that the ranks of a node share. Collective."""
     count = max(1, round(seconds / WINDOW_S))
     begin = comm.bcast(time.perf_counter())
     comm.Barrier()
     first = comm.bcast(time.perf_counter() + LOOK_S)
-    if first < begin or first > time.perf_counter() + 60.0:  # on a node with a clock of its own
+    if first < begin or first > time.perf_counter() + 60.0:  # this node has another clock
         first = time.perf_counter()
     end = first + count * WINDOW_S
     walls, used = [time.perf_counter()], [time.thread_time()]
@@ -38,7 +38,7 @@ def windows(comm, seconds: float) -> np.ndarray:
 
 def shares(walls: np.ndarray, used: np.ndarray, edges: np.ndarray) -> np.ndarray:
     """CPU time over wall time between `edges`, of a rank that had used `used` (n,) seconds of CPU time at the times
-    `walls` (n,). Between two looks it stood still first, and then ran."""
+    `walls` (n,). Between two readings, it is assumed to wait first and then run."""
     stood = walls[1:] - np.diff(used)
     at = np.insert(walls, np.arange(1, len(walls)), np.clip(stood, walls[:-1], walls[1:]))
     total = np.insert(used, np.arange(1, len(used)), used[:-1])

@@ -1,4 +1,4 @@
-"""One calibration: all cases in turn, round after round, with windows of noise in between, until the time is up."""
+"""One calibration: rounds over all cases, each round followed by windows of noise, until the time is up."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from miniapps.calibrate.noise import WINDOW_S, windows
 from miniapps.runner.outcome import Check, Outcome
 from miniapps.trace.schema import OTHER
 
-SAMPLE_S = 0.004  # of the calls of a case in one round
+SAMPLE_S = 0.004  # seconds for the calls of a case in one round
 CALLS = (3, 200)
-NOISE_S = 1.0  # in one round
-NOISE_SHARE = 0.25  # of the time, at most, once every case was measured
+NOISE_S = 1.0  # seconds of noise windows in one round
+NOISE_SHARE = 0.25  # the largest share of the budget for the noise windows of one round
 MOST_ROUNDS = 1000
 NOISE = "noise"  # the value of a window, in the step of its number
 
 
 def run(ctx) -> Outcome:
-    """Measure what `calibrate.what` names for `calibrate.budget` seconds; collective."""
+    """Measure the groups of cases in `calibrate.what` for `calibrate.budget` seconds; collective."""
     options = ctx.config.calibrate
     what = options.what or WHAT
     makers = {"kernels": kernel_cases, "collectives": collective_cases, "memory": memory_cases}
@@ -34,7 +34,7 @@ def run(ctx) -> Outcome:
     calls: list[int] = []
     while True:
         for number, case in enumerate(cases):
-            if rounds == 0:  # how many rounds the time allows is not known yet
+            if rounds == 0:  # the number of rounds is not known yet
                 spent = (time.perf_counter() - begin) / max(number, 1) * (len(cases) + 1)
                 steps = int(np.clip(options.budget / max(spent, 1e-9), 1, MOST_ROUNDS)) * (len(cases) + 1)
             ctx.begin_step(_step(rounds, number, len(cases)), steps, what="case")
@@ -47,8 +47,8 @@ def run(ctx) -> Outcome:
             noisy += len(shares[-1])
         rounds += 1
         each = (time.perf_counter() - begin) / rounds
-        # As many whole rounds as the time allows, decided once more after every round, for rounds take longer on a
-        # machine that has become busy. Rank 0 decides for all.
+        # The number of whole rounds that fit into the budget, estimated again after every round, since rounds take
+        # longer if the machine becomes busy. Rank 0 decides for all.
         wanted = ctx.comm.bcast(min(MOST_ROUNDS, int(options.budget / each)))
         steps = max(rounds, wanted) * (len(cases) + 1)
         if rounds >= wanted:
@@ -60,12 +60,12 @@ def run(ctx) -> Outcome:
 
 
 def _step(rounds: int, number: int, cases: int) -> int:
-    """Steps are numbered through the rounds; the windows of noise have the last of each round."""
+    """The number of a step over all rounds; the windows of noise are the last step of each round."""
     return rounds * (cases + 1) + number + 1
 
 
 def _calls(ctx, case: Case) -> int:
-    """How often a case is called in each round, the same on all ranks; warms up."""
+    """The number of calls of a case in each round, the same on all ranks; also warms up."""
     case.call()
     begin = time.perf_counter()
     case.call()
@@ -74,7 +74,8 @@ def _calls(ctx, case: Case) -> int:
 
 
 def measure(ctx, case: Case, calls: int) -> None:
-    """Time a case `calls` times: an event each, its parameters, and its CPU time per call as values of the step."""
+    """Time `calls` calls of a case. Records an event per call, and the case's parameters and CPU time per call as
+    values of the step."""
     tracer = ctx.tracer
     clock, event = tracer.clock, tracer.event
     for name, value in case.values.items():

@@ -1,4 +1,4 @@
-"""What cannot be measured, refused before anything is created."""
+"""Checks the configuration before a run creates anything."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from miniapps.errors import UsageError
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need, ranks_on_node
 
-SHAPE = 400_000  # bytes of the matrices and of the images of a shape, the mean over those that are drawn
+SHAPE = 400_000  # mean bytes of the matrices and images of a drawn shape
 OTHERS = 2**27  # bytes of messages and libraries
 
 
 def validate(config, options, size: int) -> None:
-    """Raises ChoiceError for a reduction that is none, UsageError for one that has no price of its own."""
+    """Raises ChoiceError for an unknown reduction, UsageError for a reduction without a schedule."""
     for label in config.calibrate.reductions:
         reduction = Reduction.named(label, (1,))
         if reduction.ordering == "arrival":
             raise UsageError(
-                f"--reduction {label}: the network decides on its order; choose one with a schedule"
+                f"--reduction {label}: the network decides its order; choose one with a schedule"
             )
         if order_free(reduction.accumulation) and not reduction.entry.scheduled:
             raise UsageError(f"--reduction {label}: choose an ordering with a schedule")
 
 
 def memory(config, options, size: int) -> Need:
-    """The arrays of --what memory, and those of as many shapes as are drawn."""
+    """The memory for the arrays of --what memory, and for the arrays of all drawn shapes."""
     from miniapps.calibrate.bandwidth import ARRAYS, array_bytes
 
     given = config.calibrate
@@ -45,5 +45,5 @@ def memory(config, options, size: int) -> Need:
 
 
 def targets(config, options, size: int) -> Targets:
-    """No block; how many cases the time allows shows as they are measured."""
+    """The targets of injected faults: none, since the number of steps is known only during the run."""
     return Targets(None)

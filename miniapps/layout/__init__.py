@@ -1,1 +1,1 @@
-"""Who owns which part of the data, and the messages that carry what others own."""
+"""The assignment of data to ranks, and the messages that carry data of other ranks."""

@@ -1,4 +1,4 @@
-"""Logical blocks: pieces of a periodic grid whose shape depends on the problem alone, and who owns them."""
+"""Logical blocks: pieces of a periodic grid, whose shape depends only on the problem, and their owners."""
 
 from dataclasses import dataclass, field
 
@@ -6,26 +6,26 @@ import numpy as np
 
 from miniapps.layout.owners import contiguous_owner, shuffled
 
-MOST_BLOCKS = 2**24  # of a problem: every rank keeps a list of all, 20 bytes each
+MOST_BLOCKS = 2**24  # of a problem: every rank lists all blocks, 20 bytes each
 
 
 class BlocksError(ValueError):
-    """The grid cannot be cut as asked, or there are more ranks than blocks."""
+    """The grid cannot be cut as requested, or there are more ranks than blocks."""
 
 
 def require_few(count: int, remedy: str) -> None:
-    """Raise BlocksError, which ends with `remedy`, for more blocks than every rank can list."""
+    """Raise BlocksError, which ends with `remedy`, if there are more than MOST_BLOCKS blocks."""
     if count > MOST_BLOCKS:
         raise BlocksError(f"{count} blocks: every rank lists them all, at most {MOST_BLOCKS}; {remedy}")
 
 
 @dataclass(frozen=True)
 class Blocks:
-    """A periodic grid of `ny x nx` points in blocks of `by x bx`, dealt to `size` ranks.
+    """A periodic grid of `ny x nx` points in blocks of `by x bx`, assigned to `size` ranks.
 
     Blocks are numbered row by row. Rank `rank` owns the blocks `own`, in ascending order; local index i of
-    a field array is block `own[i]`. `shuffle` = 0 deals contiguous runs of nearly equal length; any other
-    value permutes that assignment (for tests: no result may depend on it). `owner` says instead who owns which.
+    a field array is block `own[i]`. With `shuffle` = 0 each rank owns a contiguous run, of nearly equal length;
+    any other value permutes that assignment (for tests: no result may depend on it). `owner` overrides both.
 
     Raises BlocksError if the grid is not divisible or `size` exceeds the number of blocks.
     """
@@ -37,7 +37,7 @@ class Blocks:
     size: int = 1
     rank: int = 0
     shuffle: int = 0
-    # int32 (count,): the rank of each block. None, which it is never afterwards, for contiguous or shuffled ones.
+    # int32 (count,): the rank of each block. None, only as an argument, means contiguous or shuffled owners.
     owner: np.ndarray = field(default=None, repr=False, compare=False)  # type: ignore[arg-type]
     own: np.ndarray = field(init=False, repr=False, compare=False)  # global indices of this rank's blocks
 
@@ -62,12 +62,12 @@ class Blocks:
 
     @property
     def rows(self) -> int:
-        """Rows of blocks."""
+        """Number of rows of blocks."""
         return self.ny // self.by
 
     @property
     def columns(self) -> int:
-        """Columns of blocks."""
+        """Number of columns of blocks."""
         return self.nx // self.bx
 
     @property

@@ -1,7 +1,7 @@
-"""Whole fields on rank 0 and their files: gathered from blocks, sealed; a crash leaves no half file.
+"""Whole fields, gathered from blocks on rank 0, and their sealed files; a crash leaves no incomplete file.
 
-A file holds global arrays `(ny, nx)`, without a trace of who owned which block, so that any number of ranks
-can continue from it. `miniapps.untrusted` reads them back.
+A file holds global arrays `(ny, nx)` and does not record the owners of blocks, so that any number of ranks can continue
+from it. `miniapps.untrusted` reads these files.
 """
 
 import contextlib
@@ -39,8 +39,8 @@ def scatter(blocks: Blocks, comm, array: np.ndarray | None) -> np.ndarray:
     counts = np.bincount(blocks.owner, minlength=comm.size) * mine[0].size
     whole = None
     if array is not None:
-        dealt = by_block(blocks, array)[np.argsort(blocks.owner, kind="stable")]
-        whole = np.ascontiguousarray(dealt, dtype=np.float64)
+        by_rank = by_block(blocks, array)[np.argsort(blocks.owner, kind="stable")]
+        whole = np.ascontiguousarray(by_rank, dtype=np.float64)
     comm.Scatterv(None if whole is None else [whole, counts], mine)
     return mine
 
@@ -52,10 +52,10 @@ def by_block(blocks: Blocks, array: np.ndarray) -> np.ndarray:
 
 
 def save(run: Path, name: str, attributes: dict, arrays: dict[str, np.ndarray], packed: bool = False) -> None:
-    """Write the sealed HDF5 file `name`, at most one folder deep, into the directory `run`: whole or not at all.
+    """Write the sealed HDF5 file `name`, at most one folder deep, into the directory `run`, completely or not at all.
 
-    The folder is made, the directory is not: where it is gone, it stays so. `packed`: shuffled and deflated. Raises
-    RunError naming the file.
+    The folder is created if needed, but `run` itself is not. With `packed`, data are shuffled and deflated. Raises
+    RunError with the path of the file.
     """
     path = run / name
 
@@ -94,5 +94,5 @@ def _packing(array: np.ndarray) -> dict:
 
 
 def _fixed(value):
-    """Text as text of fixed length, which lies where the attribute does and not in a heap; all else as it is."""
+    """Text as text of fixed length, which HDF5 stores in the attribute and not in a heap; other values unchanged."""
     return np.bytes_(value.encode()) if isinstance(value, str) else value

@@ -1,7 +1,7 @@
-"""Ghost entries: elements of a distributed vector that a rank needs and others own, stored behind its own.
+"""Ghost entries: elements of a distributed vector that a rank needs and others own, stored after its own.
 
-`plan` works out once who sends what to whom. An exchange is then one message per pair of ranks and direction
-(`miniapps.layout.messages`). It moves bits and adds nothing: it cannot affect reproducibility.
+`plan` determines the messages once. An exchange is then one message per pair of ranks and direction
+(`miniapps.layout.messages`). It copies bits and adds nothing, so it cannot affect reproducibility.
 """
 
 from collections.abc import Callable
@@ -27,15 +27,15 @@ def plan(rows: Rows, comm, columns: np.ndarray, dtype="float64", xp=np) -> "Ghos
 class Ghosts:
     """A planned exchange for vectors x of `rows.m` own elements and the ghosts after them, in ascending global order.
 
-    `ghosts(x)` fills x[m : m + k]; so do `start(x)` and `finish(x)`, between which own elements may be read and not
-    written. `nbytes` are sent each time; `free()` it at the end.
+    `ghosts(x)` fills x[m : m + k]; so do `start(x)` and `finish(x)`, between which own elements may be read but not
+    written. Each exchange sends `nbytes`; call `free()` at the end.
     """
 
     def __init__(self, rows, comm, columns, dtype, xp):
         owners = rows.owner_of(columns)
         wanted = [rows.local_of(asked) for asked in exchange(comm, owners, columns)]
         self._wanted = xp.asarray(np.concatenate(wanted))
-        by_owner = np.argsort(owners, kind="stable")  # as they come
+        by_owner = np.argsort(owners, kind="stable")  # the order of `incoming`
         places = np.empty_like(by_owner)
         places[by_owner] = np.arange(len(columns))
         self._places = xp.asarray(places)
@@ -48,12 +48,12 @@ class Ghosts:
         self._take = _take_at if xp is np else xp.take
 
     def __call__(self, x) -> None:
-        """Fill the ghosts of `x`; raises ValueError for too short a vector or another type than planned."""
+        """Fill the ghosts of `x`; raises ValueError if the vector is too short or its type differs from the plan."""
         self.start(x)
         self.finish(x)
 
     def start(self, x) -> None:
-        """Send own elements of `x` to those who need them; raises as the call does."""
+        """Send own elements of `x` to the ranks that need them; raises like `__call__`."""
         if x.ndim != 1 or len(x) < self._end or x.dtype != self._dtype:
             raise ValueError(
                 f"ghosts planned for vectors of {self._end} or more {self._dtype} elements, called with "
@@ -64,7 +64,7 @@ class Ghosts:
             self.messages.start()
 
     def finish(self, x) -> None:
-        """Wait, and put into `x` what came."""
+        """Wait for the messages and store their elements in `x`."""
         if self.messages.requests:
             self.messages.finish()
             self._take(self.messages.incoming, self._places, out=x[self._begin : self._end])
@@ -75,8 +75,9 @@ class Ghosts:
 
 
 class WatchedGhosts:
-    """Ghosts that `miniapps.runner.watch` looks at; used as those. `needs`: for each own block, where in a vector the
-    elements of other blocks lie that it needs, in ascending global order; `owners` (k,): of the ghosts.
+    """Ghosts that `miniapps.runner.watch` observes, with the same interface. `needs` holds, for each own block, the
+    places in a vector of the elements that it needs of other blocks, in ascending global order; `owners` (k,) holds the
+    owners of the ghosts.
     """
 
     def __init__(self, ghosts: "Ghosts | WatchedGhosts", rows: Rows, needs, owners: np.ndarray, watch):
@@ -110,11 +111,11 @@ class WatchedGhosts:
         return self._rows.parts(x)
 
     def received(self, x):
-        """What each own block needs of others."""
+        """The elements that each own block needs of other blocks."""
         return (x[places] for places in self._needs)
 
     def restore(self, x, before, sender: int) -> None:
-        """Put back into `x` what it held `before` in place of the message from rank `sender`."""
+        """Undo the message from rank `sender`: restore in `x` the elements that it held in `before`."""
         x[self._from[sender]] = before[self._from[sender]]
 
 
@@ -123,6 +124,6 @@ def _take_at(x, places, out):
 
 
 def _parts(counts: list[int]) -> dict:
-    """{peer: (start, stop)} of the messages with something in them, one after the other."""
+    """{peer: (start, stop)} of the messages that are not empty, one after another."""
     ends = np.cumsum([0, *counts]).tolist()
     return {peer: (ends[peer], ends[peer + 1]) for peer, count in enumerate(counts) if count}

@@ -1,10 +1,10 @@
-"""Halo exchange between logical blocks, whoever owns them.
+"""Halo exchange between logical blocks, of one rank or of several.
 
-`plan` works out once which strips a rank copies within itself, which it packs for which neighbour and
-where it puts what it receives. An exchange is then one message per neighbouring rank and direction
-(`miniapps.layout.messages`), overlapped with the copies between own blocks.
-Fields on a GPU are packed and unpacked there; only messages pass through (pinned) host memory.
-Copies move bits and add nothing: the exchange cannot affect reproducibility.
+`plan` determines once the strips that a rank copies between its own blocks, the strips that it packs for each
+neighbour, and the places of the strips that it receives. An exchange is then one message per neighbouring rank and
+direction (`miniapps.layout.messages`), overlapped with the copies between own blocks. Fields on a GPU are packed and
+unpacked there; only messages pass through (pinned) host memory. The exchange copies bits and adds nothing, so it cannot
+affect reproducibility.
 """
 
 import numpy as np
@@ -25,7 +25,7 @@ def plan(blocks: Blocks, comm, pad: int, width: int, corners: bool = True, kerne
     `corners` = False leaves out the diagonal neighbours (enough for a five-point stencil, fewer messages).
     `kernels` is the stencil backend that copies (default: native). Collective over `comm`.
 
-    Raises BlocksError if a block is narrower than `width` or `pad` is.
+    Raises BlocksError if a block or `pad` is narrower than `width`.
     """
     if width > pad:
         raise BlocksError(f"a halo of {width} points does not fit into a field padded by {pad}")
@@ -38,7 +38,7 @@ def plan(blocks: Blocks, comm, pad: int, width: int, corners: bool = True, kerne
 
 
 class Halo:
-    """A planned exchange: call it with a field `(own blocks, by + 2 pad, bx + 2 pad)`; `free()` it at the end."""
+    """A planned exchange. Call it with a field `(own blocks, by + 2 pad, bx + 2 pad)`; call `free()` at the end."""
 
     def __init__(self, blocks, comm, pad, width, directions, kernels):
         self._kernels = kernels
@@ -55,7 +55,7 @@ class Halo:
         self.messages = Messages(comm, send_parts, receive_parts, xp=xp)
         self.nbytes = self.messages.nbytes  # sent in one exchange
         width = np.dtype(np.float64).itemsize
-        # What passes between blocks, whoever owns them: for the trace (`miniapps.trace.head.Between`).
+        # For the trace (`miniapps.trace.head.Between`): the bytes between blocks, of one rank or of several.
         self.between = {
             "rows": blocks.rows,
             "columns": blocks.columns,
@@ -65,7 +65,7 @@ class Halo:
         }
 
     def __call__(self, field) -> None:
-        """Fill the halo of `field` in place. Raises ValueError for another shape than planned."""
+        """Fill the halo of `field` in place. Raises ValueError if its shape differs from the plan."""
         if field.shape != self._shape:
             raise ValueError(f"halo planned for fields of shape {self._shape}, called with {field.shape}")
         copy_runs = self._kernels.copy_runs
@@ -80,13 +80,13 @@ class Halo:
         copy_runs(messages.incoming, field, self._unpack)
 
     def sent(self, field):
-        """The interior of each own block: what `miniapps.runner.watch` records before an exchange."""
+        """The interior of each own block, which `miniapps.runner.watch` records before an exchange."""
         rows, columns = field.shape[1:]
         pad = self._strips.pad
         return field[:, pad : rows - pad, pad : columns - pad]
 
     def received(self, field):
-        """(own blocks, n): what an exchange fills around each own block, row by row."""
+        """(own blocks, n): the points that an exchange fills around each own block, row by row."""
         around = np.zeros(self._shape[1:], bool)
         for direction in self._directions:
             (row, column), (rows, columns) = self._strips.place(direction), self._strips.extent(direction)
@@ -94,7 +94,7 @@ class Halo:
         return field[:, self._kernels.xp.asarray(around)]
 
     def restore(self, field, before, sender: int) -> None:
-        """Put back into `field` what it held `before` where the message from rank `sender` went."""
+        """Undo the message from rank `sender`: restore in `field` the points that it held in `before`."""
         into = _runs(self._receives[sender], self._strips, target=self._strips.ghost)
         same_place = np.ascontiguousarray(into[:, [1, 1, 2, 4, 4]])
         self._kernels.copy_runs(before, field, self._kernels.xp.asarray(same_place))
@@ -107,7 +107,7 @@ class Halo:
 def transfers_of(blocks: Blocks, directions):
     """(local, sends by rank, receives by rank); a transfer is (target block, direction, source block).
 
-    Both ends list the transfers of a message by (target block, direction), so nothing need be negotiated.
+    Both ends list the transfers of a message by (target block, direction), so they need not negotiate.
     """
     local: list[Transfer] = []
     sends: dict[int, list[Transfer]] = {}
@@ -125,7 +125,7 @@ def transfers_of(blocks: Blocks, directions):
 
 
 class Strips:
-    """Where the strips of a block lie in the field array: (offset, distance between rows), and their extent."""
+    """The strips of a block in the field array, as (offset, distance between rows), and their extent."""
 
     def __init__(self, blocks: Blocks, pad: int, width: int):
         self.blocks, self.pad, self.width = blocks, pad, width
@@ -140,7 +140,7 @@ class Strips:
         return tuple(self._span(*axis)[0] for axis in self._axes(direction))
 
     def edge(self, block: int, direction):
-        """The strip of the sender `block`, which lies in `direction` of the receiver."""
+        """The strip that `block` sends; `block` lies in `direction` of the receiver."""
         return self._at(block, [self._span(*axis)[1] for axis in self._axes(direction)])
 
     def extent(self, direction):
@@ -151,7 +151,7 @@ class Strips:
         return zip(direction, (self.blocks.by, self.blocks.bx), strict=True)
 
     def _span(self, step: int, points: int):
-        """Along one axis: start in the receiver, start in the sender, length."""
+        """(start in the receiver, start in the sender, length) along one axis."""
         if step == 0:
             return self.pad, self.pad, points
         if step < 0:
@@ -177,7 +177,8 @@ def _message_parts(messages, strips: Strips) -> dict:
 
 
 def _runs(transfers, strips: Strips, source=None, target=None) -> np.ndarray:
-    """Runs for `copy_runs`, `(n, 5)`; an end that is None is the message buffer, filled strip by strip."""
+    """Runs for `copy_runs`, `(n, 5)`; if `source` or `target` is None, that end is the message buffer, strip after
+    strip."""
     runs, at = [], 0
     for target_block, direction, source_block in transfers:
         rows, columns = strips.extent(direction)

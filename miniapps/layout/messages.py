@@ -1,4 +1,4 @@
-"""Messages between ranks: planned ones, sent again and again, and one exchange of records without a plan."""
+"""Messages between ranks: planned messages, sent repeatedly, and unplanned exchanges of records."""
 
 import math
 from collections.abc import Sequence
@@ -10,13 +10,13 @@ from miniapps.system.device import staging
 
 
 class Messages:
-    """At most one message per peer and direction, the same ones every time: persistent requests.
+    """At most one message per peer and direction, the same every time, by persistent requests.
 
-    `sends` and `receives` map a peer to the part (start, stop) of `outgoing` and `incoming` that goes there and comes
-    from there. Both are one-dimensional arrays of module `xp`; on a GPU what they hold passes through (pinned) host
-    memory. Making it is collective over `comm`, of which it takes a duplicate; `free()` it at the end. `sent` {peer:
-    bytes} goes out each time, `nbytes` in all; `counted["calls"]` goes up each time, in what `Tracer.messages` returned
-    where a trace is to know.
+    `sends` and `receives` map a peer to the part (start, stop) of `outgoing` that is sent there, or of `incoming` that
+    is received from there. Both are one-dimensional arrays of module `xp`; on a GPU their data pass through (pinned)
+    host memory. Construction is collective over `comm`, which is duplicated; call `free()` at the end. Each exchange
+    sends `sent` {peer: bytes}, `nbytes` in total, and adds 1 to `counted["calls"]`; for a trace, set `counted` to the
+    dictionary that `Tracer.messages` returned.
     """
 
     def __init__(self, comm, sends: dict, receives: dict, dtype=np.float64, xp=np):
@@ -43,14 +43,14 @@ class Messages:
             self._wait = type(self.requests[0]).Waitall
 
     def start(self) -> None:
-        """Send what `outgoing` holds; only where there are `requests`."""
+        """Send `outgoing`; call only if there are `requests`."""
         self.counted["calls"] += 1
         if self._staged and self._sent.size:
             self.outgoing.get(out=self._sent)  # waits for the device
         self._start(self.requests)
 
     def finish(self) -> None:
-        """Wait until `incoming` holds what was sent here, and `outgoing` may be written; after `start`."""
+        """Wait, after `start`, until `incoming` holds all messages and `outgoing` may be written again."""
         self._wait(self.requests)
         if self._staged and self._received.size:
             self.incoming.set(self._received)
@@ -64,9 +64,9 @@ class Messages:
 
 
 def exchange(comm, peers: np.ndarray, records: np.ndarray) -> list[np.ndarray]:
-    """Send `records[i]` of `(n, ...)` to rank `peers[i]`, for all i: the records from each rank, in the order they had.
+    """Send `records[i]` of `(n, ...)` to rank `peers[i]`, for all i; returns the records from each rank, in its order.
 
-    No rank knows before what it will receive. Collective.
+    No rank needs to know beforehand what it will receive. Collective.
     """
     counts = np.bincount(peers, minlength=comm.size)
     coming = np.empty_like(counts)
@@ -79,9 +79,10 @@ def exchange(comm, peers: np.ndarray, records: np.ndarray) -> list[np.ndarray]:
 
 
 def all_to_all(comm, parts: Sequence[np.ndarray], coming: Sequence[int] | None = None) -> list[np.ndarray]:
-    """Send `parts[r]`, one-dimensional and all of one dtype, to rank r: what came from each, in memory of one array.
+    """Send `parts[r]`, one-dimensional and all of one dtype, to rank r; returns the parts from each rank, as views of
+    one array.
 
-    `coming[r]`: elements that rank r sends here; None where that is not known, for one more message. Collective.
+    `coming[r]` is the number of elements that rank r sends here; if it is None, one more message finds it. Collective.
     """
     counts = np.array([len(part) for part in parts])
     if coming is None:
@@ -97,7 +98,7 @@ def all_to_all(comm, parts: Sequence[np.ndarray], coming: Sequence[int] | None =
 
 
 def tell_gather(tracer, rank: int, nbytes: int) -> None:
-    """Say in the trace that this `rank` sends `nbytes` to rank 0 once."""
+    """Record in the trace that this `rank` sends `nbytes` to rank 0 once."""
     if tracer is not None and rank:
         tracer.messages("gather", {0: nbytes})["calls"] += 1
 

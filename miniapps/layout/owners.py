@@ -1,4 +1,4 @@
-"""Which rank owns which logical block: contiguous runs, or the same runs with blocks swapped at random."""
+"""The assignment of logical blocks to ranks: contiguous runs, or a random permutation of them."""
 
 import heapq
 from collections.abc import Sequence
@@ -7,7 +7,8 @@ import numpy as np
 
 
 def contiguous_owner(count: int, size: int) -> np.ndarray:
-    """(count,) int32: rank r owns a contiguous run of count/size blocks, the first ranks one more."""
+    """(count,) int32: rank r owns a contiguous run of count/size blocks; if that is no integer, the first ranks own one
+    block more than the others."""
     base, extra = divmod(count, size)
     return np.repeat(np.arange(size, dtype=np.int32), [base + (r < extra) for r in range(size)])
 
@@ -18,14 +19,15 @@ def owner_of(counts: Sequence[int]) -> np.ndarray:
 
 
 def balanced(count: int, seconds: Sequence[float]) -> list[int]:
-    """How many of `count` blocks each rank owns so that the slowest is done first; `seconds` a block on each rank.
+    """The number of blocks, of `count`, that each rank owns so that the last rank ends as early as possible; `seconds`
+    holds the time of a block on each rank.
 
-    Every rank has one block, and every further one goes to the rank that would be done with it first, the lowest of
-    equals: this greedy dealing has the least possible maximum. Raises ValueError for fewer blocks than ranks, and where
-    `seconds` are not positive and finite.
+    Every rank has one block, and every further block goes to the rank that would finish it first (the lowest of equal
+    ranks); this greedy assignment has the least possible maximum. Raises ValueError if there are fewer blocks than
+    ranks, or if `seconds` are not positive and finite.
     """
     if count < len(seconds) or not np.isfinite(seconds).all() or min(seconds) <= 0.0:
-        raise ValueError(f"{count} blocks cannot be dealt by the times {list(seconds)}")
+        raise ValueError(f"{count} blocks cannot be assigned by the times {list(seconds)}")
     counts = [1] * len(seconds)
     done = [(2.0 * time, rank) for rank, time in enumerate(seconds)]
     heapq.heapify(done)
@@ -37,5 +39,5 @@ def balanced(count: int, seconds: Sequence[float]) -> list[int]:
 
 
 def shuffled(owner: np.ndarray, seed: int) -> np.ndarray:
-    """`owner` (count,) permuted by `seed`, for tests: no result may depend on it; 0 leaves it as it is."""
+    """`owner` (count,) permuted by `seed`, or unchanged for seed 0; for tests, since no result may depend on it."""
     return np.random.Generator(np.random.Philox(key=seed)).permutation(owner) if seed else owner

@@ -1,4 +1,4 @@
-"""Rows of a matrix in logical blocks: contiguous ranges that depend on the problem alone, and who owns them."""
+"""Rows of a matrix in logical blocks: contiguous ranges that depend only on the problem, and their owners."""
 
 import itertools
 from dataclasses import dataclass, field
@@ -11,21 +11,22 @@ from miniapps.layout.owners import contiguous_owner, shuffled
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """The rows `starts[0] = 0 ... starts[-1]` in blocks `starts[b] ... starts[b + 1]`, dealt to `size` ranks.
+    """The rows `starts[0] = 0 ... starts[-1]` in blocks `starts[b] ... starts[b + 1]`, assigned to `size` ranks.
 
-    Rank `rank` owns the blocks `own`, in ascending order, and holds their rows one after the other: those of block
-    `own[i]` lie at `local_starts[i] ... local_starts[i + 1]` of its vectors. `owner` (count,) says who owns which
-    block, and a rank may then own none. Without it every rank gets a contiguous run of nearly equal length;
-    `shuffle` other than 0 permutes that assignment (for tests: no result may depend on it).
+    Rank `rank` owns the blocks `own`, in ascending order, and holds their rows one after another: the rows of block
+    `own[i]` lie at `local_starts[i] ... local_starts[i + 1]` of its vectors. `owner` (count,) holds the owner of each
+    block; a rank may then own none. Without it, every rank owns a contiguous run of nearly equal length; `shuffle`
+    other than 0 permutes that assignment (for tests: no result may depend on it).
 
-    Raises BlocksError if a block is empty, if `owner` does not fit, or for more ranks than blocks without `owner`.
+    Raises BlocksError if a block is empty, if `owner` is invalid, or if there are more ranks than blocks without
+    `owner`.
     """
 
     starts: np.ndarray  # int64 (count + 1,)
     size: int = 1
     rank: int = 0
     shuffle: int = 0
-    # int32 (count,): the rank of each block. None, which it is never afterwards, for contiguous or shuffled ones.
+    # int32 (count,): the rank of each block. None, only as an argument, means contiguous or shuffled owners.
     owner: np.ndarray = field(default=None, repr=False)  # type: ignore[arg-type]
     own: np.ndarray = field(init=False, repr=False)  # numbers of this rank's blocks
     local_starts: np.ndarray = field(init=False, repr=False)  # int64 (own + 1,)
@@ -39,7 +40,7 @@ class Rows:
                 "least one row each; give ascending starts 0, ..., rows"
             )
         object.__setattr__(self, "starts", starts)
-        object.__setattr__(self, "owner", self._dealt() if self.owner is None else self._given())
+        object.__setattr__(self, "owner", self._assigned() if self.owner is None else self._given())
         own = np.flatnonzero(self.owner == self.rank)
         position = np.full(self.count, -1)
         position[own] = np.arange(len(own))
@@ -63,11 +64,11 @@ class Rows:
         return int(self.local_starts[-1])
 
     def ranges(self) -> np.ndarray:
-        """int64 (own, 2): the first global row of each own block, and the one after its last."""
+        """int64 (own, 2): the first global row of each own block, and the row after its last."""
         return np.stack([self.starts[self.own], self.starts[self.own + 1]], axis=1)
 
     def parts(self, vector) -> list:
-        """The part of this rank's `vector` that each own block holds: views."""
+        """The part of this rank's `vector` that belongs to each own block, as views."""
         starts = self.local_starts.tolist()
         return [vector[start:stop] for start, stop in itertools.pairwise(starts)]
 
@@ -76,7 +77,7 @@ class Rows:
         return self.owner[self._block_of(rows)]
 
     def local_of(self, rows) -> np.ndarray:
-        """int64: where global `rows` lie in this rank's vectors, -1 for those of others."""
+        """int64: the places of global `rows` in this rank's vectors; -1 for rows of other ranks."""
         block = self._block_of(rows)
         position = self._position[block]
         return np.where(position < 0, -1, self.local_starts[position] + rows - self.starts[block])
@@ -89,7 +90,7 @@ class Rows:
     def _block_of(self, rows) -> np.ndarray:
         return np.searchsorted(self.starts, rows, side="right") - 1
 
-    def _dealt(self) -> np.ndarray:
+    def _assigned(self) -> np.ndarray:
         if self.size > self.count:
             raise BlocksError(
                 f"{self.size} ranks for {self.count} blocks of rows: every rank needs at least one block; start at "

@@ -1,4 +1,4 @@
-"""Verification after every run; each check can fail."""
+"""Verification after every run."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from miniapps.runner.outcome import Check
 
 
 def roundoff(dtype: np.dtype, ranks: int, operation: str) -> Callable[[int], float]:
-    """bound(n): the largest |value - truth| / sum|x| of a sum of n terms, in any order, in arithmetic of `dtype`.
+    """bound(n): the largest |value - truth| / sum|x| of a sum of n terms in any order, in arithmetic of `dtype`.
 
-    k u / (1 - k u) with k roundings on the way of a term (Higham, Accuracy and Stability of Numerical Algorithms,
-    section 4.2): n additions and those of the ranks; one more for the product.
+    It is k u / (1 - k u), where u is the unit roundoff and a term passes through k roundings (Higham, Accuracy and
+    Stability of Numerical Algorithms, section 4.2): those of n additions on a rank, of the additions over ranks, and
+    for a dot product of the multiplication.
     """
     unit = float(np.finfo(dtype).eps) / 2
 
@@ -26,7 +27,7 @@ def roundoff(dtype: np.dtype, ranks: int, operation: str) -> Callable[[int], flo
 
 
 def verify(record: Record, broken: dict[str, str]) -> list[Check]:
-    """Checks of a finished repeat, on rank 0. `broken`: variants that broke their promise, and where."""
+    """Checks of a finished repeat, on rank 0. `broken` holds the variants that broke their promise, and where."""
 
     def check(name: str, failed: dict[str, str]) -> Check:
         return Check(

@@ -1,4 +1,4 @@
-"""Which variants a run takes: those named, or all that suit operation, device and guarantee."""
+"""The choice of variants for a run: those named, or all that suit operation, device and guarantee."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from miniapps.reductions.config import DEFAULT_REFERENCE
 from miniapps.runner.policy import Policy
 
 ON_DEVICE = ("cupy",)  # backends whose arrays lie in device memory
-EMULATED = "emulated"  # the backend that draws orders of arrival from a seed, and has no price
-# What cannot be had block by block with one thread in each, although it repeats.
-NOT_BY_BLOCKS = {("dot", "numpy"): "the BLAS of NumPy decides by itself how many threads add up a block"}
+EMULATED = "emulated"  # the backend that draws orders of arrival from a seed; its samples are not timed
+# Variants that repeat, but that cannot run block by block with one thread per block.
+NOT_BY_BLOCKS = {("dot", "numpy"): "NumPy's BLAS itself chooses the number of threads that add up a block"}
 
 
 def choose(
     operation: str, wanted: tuple[str, ...], reference: str | None, policy: Policy, device: str
 ) -> list[Variant]:
-    """The variants to run, the reference first. Raises ChoiceError, which lists what can be chosen, for unknown names,
-    for what cannot run here, and for what promises too little."""
+    """The variants to run, the reference first. Raises ChoiceError, with the possible choices, for variants that are
+    unknown, cannot run here, or promise too little."""
     suiting = _suiting(operation, policy, device)
     chosen = [_named(operation, name, policy.partial_sum, device, policy) for name in wanted if name != "all"]
     if not wanted or "all" in wanted:
@@ -57,8 +57,8 @@ def _refused(variant: Variant, policy: Policy) -> str | None:
 
 
 def _named(operation: str, name: str, needed: str, device: str, policy: Policy) -> Variant:
-    """The variant called NAME or NAME@BACKEND, which promises what is `needed`: of several backends the first that can
-    run on the device."""
+    """The variant named NAME or NAME@BACKEND, which must promise `needed`. Of several backends, it is the first that
+    can run on the device."""
     name, at, backend = name.partition("@")
     variants = registry.variants(operation)
     known(operation, name, dict.fromkeys(v.name for v in variants))
@@ -76,14 +76,14 @@ def _named(operation: str, name: str, needed: str, device: str, policy: Policy) 
     able = next((v for v in here if not v.unavailable()), here[0])
     if reason := _refused(able, policy):
         raise ChoiceError(
-            f"--guarantee {policy.level}: {operation} {name!r} cannot be had over logical blocks: {reason}; choose "
+            f"--guarantee {policy.level}: {operation} {name!r} cannot run over logical blocks: {reason}; choose "
             f"among {', '.join(dict.fromkeys(v.name for v in _suiting(operation, policy, device)))}"
         )
     try:
         return registry.check(operation, name, needed, able.backend)
     except ChoiceError as error:
         raise ChoiceError(
-            f"--guarantee {policy.level}, which asks {needed!r} of a variant here: {error}"
+            f"--guarantee {policy.level} needs variants that promise {needed!r} here: {error}"
         ) from None
 
 
@@ -96,7 +96,7 @@ def _reference(
     device: str,
 ) -> Variant:
     if name is not None:
-        needed = max("run", policy.partial_sum, key=LEVELS.index)  # what differs from itself is no reference
+        needed = max("run", policy.partial_sum, key=LEVELS.index)  # a reference must repeat its own bits
         return _named(operation, name, needed, device, policy)
     default = [v for v in suiting if v.name == DEFAULT_REFERENCE]
     fixed = [v for v in chosen or suiting if v.guarantee != "none"] or [

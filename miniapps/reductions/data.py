@@ -1,4 +1,4 @@
-"""The numbers that are added up: drawn block by block, or read from a file."""
+"""The summands: drawn block by block, or read from a file."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from miniapps.reductions.parts import Parts
 
 
 def element_type(name: str) -> np.dtype:
-    """The dtype of that name, also of bfloat16."""
+    """The dtype named `name`, including bfloat16."""
     return np.dtype(ml_dtypes.bfloat16 if name == "bfloat16" else name)
 
 
 def vectors_of(operation: str) -> int:
-    """How many vectors the operation takes."""
+    """The number of vectors that the operation takes."""
     return 2 if operation == "dot" else 1
 
 
 def extent(problem) -> tuple[list[int], int]:
-    """(sizes, arrays of each): as configured, or as the file has them. Raises UsageError for a file that does not
-    fit."""
+    """(sizes, number of arrays of each size), from the configuration or the file. Raises UsageError if the file does
+    not suit the configuration."""
     if problem.distribution == "file":
         arrays, n = files.extent(problem.file, element_type(problem.dtype), vectors_of(problem.operation))
         return [n], arrays
@@ -30,10 +30,10 @@ def extent(problem) -> tuple[list[int], int]:
 
 
 def vectors(problem, seed: int, array: int, parts: Parts) -> list[np.ndarray]:
-    """This rank's part of array number `array`: one or two arrays (parts.elements,) of the element type.
+    """This rank's part of array number `array`: one or two vectors (parts.elements,) of the element type.
 
-    A block is drawn from a generator of its own, keyed by (seed, array, n, block), so that the numbers depend on
-    no layout. Raises UsageError for numbers that the type cannot hold and for files that cannot be read.
+    Each block has its own generator, keyed by (seed, array, n, block), so that the numbers do not depend on the layout.
+    Raises UsageError if the type cannot hold a number, or if the file cannot be read.
     """
     dtype, count = element_type(problem.dtype), vectors_of(problem.operation)
     arrays = [np.empty(parts.elements, dtype) for _ in range(count)]
@@ -63,7 +63,7 @@ def _draw(problem, rng, m: int, n: int, dtype: np.dtype, count: int) -> list[np.
         drawn = [draw().astype(dtype) for _ in range(count)]
     if not all(np.isfinite(x.astype(np.float32) if dtype.itemsize < 4 else x).all() for x in drawn):
         raise UsageError(
-            f"problem.sigma = {problem.sigma:g}: a lognormal number is beyond the largest {dtype}; choose a smaller "
+            f"problem.sigma = {problem.sigma:g}: a lognormal number exceeds the largest {dtype}; choose a smaller "
             "sigma or a wider problem.dtype"
         )
     return drawn

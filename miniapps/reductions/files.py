@@ -1,4 +1,5 @@
-"""Arrays from a `.npy` file or an HDF5 dataset: what is in there is checked before anything is read."""
+"""Arrays from a `.npy` file or an HDF5 dataset, whose type, shape and storage are checked before any element is
+read."""
 
 from __future__ import annotations
 
@@ -18,16 +19,16 @@ from miniapps.runner.config import closest
 from miniapps.untrusted import contents
 from miniapps.untrusted.regular import Refused, open_regular
 
-MOST = 2**42  # bytes of a file; a rank reads its blocks
+MOST = 2**42  # bytes of a file, of which a rank reads only its own blocks
 CHUNK = (
     2**26
-)  # bytes of a chunk of an HDF5 dataset, which is unpacked as a whole, beside those of its file on disk
-LISTED = 1000  # objects of an HDF5 file that are looked at for the name of a dataset
+)  # bytes of a chunk of an HDF5 dataset (unpacked as a whole), beyond the bytes that its file occupies on disk
+LISTED = 1000  # objects of an HDF5 file that are searched for the name of a dataset
 SHAPES = {1: "(n,) or (arrays, n)", 2: "(2, n) or (arrays, 2, n)"}
 
 
 def extent(name: str, dtype: np.dtype, vectors: int) -> tuple[int, int]:
-    """(number of arrays, their length) in the file; raises UsageError where it is not what it should be."""
+    """(number of arrays, their length) in the file; raises UsageError if type or shape is not as expected."""
     with _open(name) as stored:
         if _type(stored, dtype) != dtype:
             raise UsageError(
@@ -46,7 +47,7 @@ def extent(name: str, dtype: np.dtype, vectors: int) -> tuple[int, int]:
 
 
 def read(name: str, dtype: np.dtype, array: int, parts: Parts, into: list[np.ndarray]) -> None:
-    """Read this rank's blocks of array number `array`, one vector after another, into the arrays `into`."""
+    """Read this rank's blocks of array number `array` into `into`, one vector after another."""
     with _open(name) as stored:
         elements = _elements(name, stored)
         for number, vector in enumerate(into):
@@ -59,7 +60,7 @@ def read(name: str, dtype: np.dtype, array: int, parts: Parts, into: list[np.nda
 
 
 def _elements(name: str, stored: Any) -> Callable[[tuple[int, ...], int], np.ndarray]:
-    """A function of an index and a count: so many elements from there on, along the last axis."""
+    """A function of an index and a count, which returns `count` elements from the index on, along the last axis."""
     if isinstance(stored, np.ndarray) or not stored.id.get_create_plist().get_nfilters():
         return lambda first, count: np.asarray(stored[(*first[:-1], slice(first[-1], first[-1] + count))])
     chunks = contents.Chunks(stored.id, stored.dtype, f"--file {name}", sparse=True)
@@ -72,7 +73,7 @@ def _elements(name: str, stored: Any) -> Callable[[tuple[int, ...], int], np.nda
 
 
 def _type(stored: Any, dtype: np.dtype) -> np.dtype:
-    """The type of what is stored, in native byte order. NumPy writes bfloat16 as two bytes without a name."""
+    """The element type of `stored`, in native byte order. NumPy stores bfloat16 as two bytes without a type name."""
     if stored.dtype == np.dtype("V2") and dtype.name == "bfloat16":
         return dtype
     return stored.dtype if stored.dtype.kind == "V" else stored.dtype.newbyteorder("=")
@@ -80,7 +81,7 @@ def _type(stored: Any, dtype: np.dtype) -> np.dtype:
 
 @contextlib.contextmanager
 def _open(name: str) -> Iterator[Any]:
-    """The array (mapped, not read) or the dataset; raises UsageError that says what is wrong with the file."""
+    """The array (mapped, not read) or the dataset; raises UsageError with the reason if the file is unusable."""
     path, colon, dataset = name.rpartition(":/")
     if not colon:
         if Path(name).suffix in (".h5", ".hdf5"):
@@ -94,15 +95,15 @@ def _open(name: str) -> Iterator[Any]:
             else:
                 import h5py
 
-                # The file that was looked at, not one that has meanwhile come to its path.
+                # Opens the file that was checked, even if another now has its path.
                 on_disk = 512 * os.fstat(file.fileno()).st_blocks
                 stored = _dataset(name, stack.enter_context(h5py.File(file, "r")), dataset, CHUNK + on_disk)
         yield stored
 
 
 def _dataset(name: str, file: Any, path: str, most: int) -> Any:
-    """The dataset at `path` of an open HDF5 file: by hard links, in the file itself, in chunks of at most `most`
-    bytes."""
+    """The dataset at `path` of an open HDF5 file. It must be reached by hard links, lie in the file itself, and have
+    chunks of at most `most` bytes."""
     import h5py
     from h5py import h5g, h5l, h5o, h5t
 
@@ -113,7 +114,7 @@ def _dataset(name: str, file: Any, path: str, most: int) -> Any:
         link = part.encode()
         if not group.links.exists(link):
             break
-        # Other links are not followed, not even to see where they end: `contents` refuses them.
+        # Other links are never followed, not even to find their target; `contents` refuses them.
         hard = group.links.get_info(link).type == h5l.TYPE_HARD
         if hard and h5o.get_info(group, link).type != (h5o.TYPE_DATASET if last else h5o.TYPE_GROUP):
             break
@@ -121,17 +122,16 @@ def _dataset(name: str, file: Any, path: str, most: int) -> Any:
             group = contents.subgroup(group, part, None, where)
             continue
         dataset = h5py.Dataset(contents.dataset(group, part, where, opaque=True))
-        width = dataset.dtype.itemsize  # fails here for a type that NumPy has not
+        width = dataset.dtype.itemsize  # fails here if NumPy has no such type
         if dataset.chunks and math.prod(dataset.chunks) * width > most:
             raise UsageError(
-                f"{where}: has chunks of the shape {dataset.chunks}, each of which is read as a whole; store it in "
+                f"{where}: has chunks of shape {dataset.chunks}, and a chunk is read as a whole; store it in "
                 f"chunks of at most {CHUNK} bytes"
             )
         kind = dataset.id.get_type()
         if kind.get_class() != h5t.OPAQUE and not kind.equal(h5t.py_create(dataset.dtype)):
             raise UsageError(
-                f"{where}: its elements have bits of their own, which NumPy has no type for; store them as float64, "
-                "float32 or float16"
+                f"{where}: NumPy has no type with the bits of its elements; store them as float64, float32 or float16"
             )
         return dataset
     raise UsageError(
@@ -140,7 +140,7 @@ def _dataset(name: str, file: Any, path: str, most: int) -> Any:
 
 
 def _datasets(file: Any) -> list[str]:
-    """Paths of datasets, as far as the first objects of a file go."""
+    """Paths of the datasets among the first objects of a file."""
     import h5py
 
     seen: list[str] = []
@@ -150,7 +150,7 @@ def _datasets(file: Any) -> list[str]:
         seen.append(key)
         if isinstance(item, h5py.Dataset):
             names.append(f"/{key}")
-        return True if len(seen) == LISTED else None  # which ends the visit
+        return True if len(seen) == LISTED else None  # other than None ends the visit
 
     file.visititems(visit)
     return names
@@ -158,7 +158,7 @@ def _datasets(file: Any) -> list[str]:
 
 @contextlib.contextmanager
 def _clear(name: str) -> Iterator[None]:
-    """Errors of reading, told as what is wrong with the file."""
+    """Turns errors of reading into UsageError with the reason."""
     try:
         yield
     except Refused as error:

@@ -1,10 +1,10 @@
-"""Blocks of numbers whose sum, or dot product, almost cancels: a given sum|x| / |sum x|.
+"""Blocks of numbers whose sum or dot product almost cancels, with a given condition number sum|x| / |sum x|.
 
 Source: T. Ogita, S. M. Rump, S. Oishi, Accurate sum and dot product, SIAM J. Sci. Comput. 26 (2005), Algorithm
-6.1 (GenDot). Terms of random sign and of magnitudes between 1 and the condition number come first; then each
-term is chosen so that it brings the exact sum down by some bits. Here all blocks end with positive sums in the
-wanted proportion, so that the whole has it too; the terms that bring the sum down are at most TAIL, so that most of
-the work is done on whole vectors; and the last one fixes the condition number, which is left to chance there.
+6.1 (GenDot). The first terms have random signs and magnitudes between 1 and the condition number; each later term is
+chosen so that it reduces the exact sum by some bits. Here every block ends with a positive sum in the wanted
+proportion, so that the whole array has it too. At most TAIL terms reduce the sum, so that most of the work is done on
+whole vectors. The last term fixes the condition number, which the source leaves to chance.
 """
 
 import math
@@ -18,16 +18,16 @@ from kernels.sums.elements import accumulator
 from miniapps.errors import UsageError
 
 TAIL = 256
-# Bits of a significand that a step leaves unused, so that the sum that is left is right within 1/32.
+# Bits of a significand that a step leaves unused, so that the remaining sum is accurate within 1/32.
 SPARE = 6
 # Exponents of the products that TwoProduct splits exactly end above 2**-969.
 EXACT_PRODUCTS = 960
 
 
 def limit(m: int, n: int, dtype, vectors: int) -> float:
-    """log2 of the largest condition number that `m` of `n` elements can have; 0 where they can have none.
+    """log2 of the largest condition number that `m` of `n` elements can have; 0 if they can have none.
 
-    Bounded by how far the terms of the second half bring the sum down, and by the range of the type.
+    It is bounded by how far the terms of the tail can reduce the sum, and by the range of the type.
     """
     if m < 2:
         return 0.0
@@ -39,11 +39,11 @@ def limit(m: int, n: int, dtype, vectors: int) -> float:
 def block(
     rng: np.random.Generator, m: int, n: int, condition: float, dtype, vectors: int
 ) -> list[np.ndarray]:
-    """`vectors` (1: a sum, 2: a dot product) arrays (m,) of `dtype`, a block of an array of `n` elements, whose terms
-    have sum|t| / sum t = `condition`, within 1/16.
+    """`vectors` (1: a sum, 2: a dot product) arrays (m,) of `dtype`: a block of an array of `n` elements, whose terms t
+    have sum|t| / sum t = `condition` within 1/16.
 
-    A block too short for that (the last) has terms that cancel in pairs, so that it leaves the whole as it is.
-    Raises UsageError where the numbers leave the range of the type.
+    The terms of a block too short for that (the last) cancel in pairs, so that it does not change the total sum.
+    Raises UsageError if a number leaves the range of the type.
     """
     dtype, bits = np.dtype(dtype), math.log2(condition)
     if bits > limit(m, n, dtype, vectors):
@@ -85,10 +85,12 @@ def _tail(m: int) -> int:
 
 
 def _range(m: int, n: int, dtype, vectors: int) -> tuple[float, float]:
-    """Exponents between which the terms may lie: neither they nor their sum leave the range of element and
+    """The lowest and highest exponent of terms such that neither they nor their sum leave the range of element and
     accumulator."""
     info, wide = ml_dtypes.finfo(dtype), np.finfo(accumulator(dtype))
-    growth = 4 + math.log2(m) / 2  # the sum of the head, which is cancelled by one term, against its largest
+    growth = (
+        4 + math.log2(m) / 2
+    )  # the ratio of the head's sum, which one term must cancel, to its largest term
     top = min(vectors * (info.maxexp - growth), wide.maxexp - 4 - math.log2(n))
     bottom = max(vectors * info.minexp, wide.minexp)
     return max(bottom, -EXACT_PRODUCTS) if vectors == 2 else bottom, top
@@ -109,7 +111,7 @@ def _exactly(factors: list[np.ndarray]) -> Fraction:
     else:
         exact.add(words, factors[0])
     total = Fraction(0)
-    while part := float(exact.round(words)):  # an expansion: each part is what rounding left of the sum
+    while part := float(exact.round(words)):  # an expansion: each part rounds the remainder of the sum
         total += Fraction(part)
         exact.add(words, np.array([-part]))
     return total

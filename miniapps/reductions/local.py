@@ -1,8 +1,8 @@
-"""What a rank computes of a sum before the all-reduce: partial sums, or words of a superaccumulator.
+"""A rank's share of a sum before the all-reduce: partial sums, or words of a superaccumulator.
 
 Under the guarantees `none` and `run` a rank adds up its whole part at once. Under `layout` and `exact` (`per_block` of
-the policy) it sees logical blocks of fixed length, one thread in each, so that a partial sum does not depend on who
-computes it.
+the policy) it adds up logical blocks of fixed length with one thread each, so that a partial sum does not depend on
+the rank that computes it.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kernels.guarantees import meets
 from kernels.registry import Variant
 from miniapps.reductions.choice import ON_DEVICE
 
-WIDENED = 1 << 16  # elements that are made float64 at once
-REVERSED = 1 << 20  # elements, at most, whose order is reversed to see whether it enters
+WIDENED = 1 << 16  # elements that are converted to float64 at once
+REVERSED = 1 << 20  # the most elements whose order is reversed to test whether it changes the bits
 
 
 def parameters(
     variant: Variant, launch: dict[str, int], per_block: bool, threads: int, dtype: str
 ) -> dict[str, Any]:
-    """What `variant` is told beside the data: the launch shape, threads, and the type that CuPy does not know.
+    """The arguments of `variant` beside the data: launch shape, threads, and the name of bfloat16, which CuPy lacks.
 
-    With `per_block` one thread in each block where the number of threads enters the bits: where the variant promises
-    less than `layout` itself.
+    With `per_block`, a block is added up by one thread if the number of threads can change the bits, that is, if the
+    variant itself promises less than `layout`.
     """
     single = per_block and not meets(variant.guarantee, "layout")
     offered: dict[str, Any] = launch | {"threads": 1 if single else threads}
@@ -39,7 +39,8 @@ def parameters(
 
 
 def put(vector: np.ndarray, device: str):
-    """`vector` where the variants of `device` want it: itself, or a CuPy array; bfloat16 there as its bits."""
+    """`vector` as the variants of `device` take it: itself, or a CuPy array, where uint16 holds the bits of
+    bfloat16."""
     if device == "cpu":
         return vector
     import cupy
@@ -49,7 +50,8 @@ def put(vector: np.ndarray, device: str):
 
 @contextlib.contextmanager
 def torch_threads(variants: list[Variant], per_block: bool, threads: int) -> Iterator[None]:
-    """torch, where it is among the backends, uses as many threads inside as `parameters` says for the others."""
+    """Within the context, torch (if it is among the backends) uses the same number of threads as `parameters` gives to
+    other backends."""
     if not any(variant.backend == "torch" for variant in variants):
         yield
         return
@@ -64,7 +66,7 @@ def torch_threads(variants: list[Variant], per_block: bool, threads: int) -> Ite
 
 
 def pieces(vectors: list, cuts: list[tuple[int, int]], per_block: bool) -> list[tuple]:
-    """What is summed at once: this rank's part, or each of its logical blocks; views of `vectors`."""
+    """The units that are summed at once: this rank's whole part, or each of its logical blocks; views of `vectors`."""
     if not per_block:
         cuts = [(0, cuts[-1][1])] if cuts else []
     return [tuple(vector[start:stop] for vector in vectors) for start, stop in cuts]
@@ -73,7 +75,7 @@ def pieces(vectors: list, cuts: list[tuple[int, int]], per_block: bool) -> list[
 def partial_sums(
     variant: Variant, parts: list[tuple], parameters: dict[str, Any], dtype: np.dtype
 ) -> Callable[[], np.ndarray]:
-    """A function that computes the partial sums of `parts`, `dtype` (len(parts),), in an array of its own."""
+    """A function that computes the partial sums of `parts`, `dtype` (len(parts),), in an array that it reuses."""
     sums = np.empty(len(parts), dtype)
     function = partial(variant.function, **parameters)
 
@@ -86,7 +88,7 @@ def partial_sums(
 
 
 def exact_words(variant: Variant, vectors: list, dtype: str) -> Callable[[], np.ndarray]:
-    """A function that adds up `vectors` exactly, in words that are not rounded: int64 (WORDS,)."""
+    """A function that adds up `vectors` exactly, in words without rounding: int64 (WORDS,)."""
     words = exact.zeros()
 
     def on_host() -> np.ndarray:
@@ -105,7 +107,7 @@ def exact_words(variant: Variant, vectors: list, dtype: str) -> Callable[[], np.
 
 def accumulate(words: np.ndarray, part: tuple) -> None:
     """Add the elements of one vector, or the products of two, to `words`. Products of types narrower than float64 are
-    exact in float64; those of float64 enter in both parts."""
+    exact in float64; a product of two float64 is added as its rounded value and its rounding error."""
     if part[0].dtype == np.float64:
         add = exact.add if len(part) == 1 else exact.add_products
         add(words, *part)
@@ -116,7 +118,7 @@ def accumulate(words: np.ndarray, part: tuple) -> None:
 
 
 def magnitudes(words: np.ndarray, part: tuple) -> None:
-    """Add the absolute values of what `accumulate` adds, each rounded to float64."""
+    """Add the absolute values of the terms that `accumulate` adds, each rounded to float64."""
     terms = np.abs(_double(part[0]))
     for factor in part[1:]:
         terms *= np.abs(_double(factor))

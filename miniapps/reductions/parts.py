@@ -1,4 +1,4 @@
-"""Logical blocks of an array, whose length depends on the problem alone, and which of them a rank owns."""
+"""Logical blocks of an array, whose length depends only on the problem, and their assignment to ranks."""
 
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -10,10 +10,10 @@ from miniapps.layout.owners import contiguous_owner, shuffled
 
 @dataclass(frozen=True)
 class Parts:
-    """`n` elements in logical blocks of `block` (the last may be shorter), dealt to `size` ranks.
+    """`n` elements in logical blocks of `block` (the last may be shorter), assigned to `size` ranks.
 
-    Rank `rank` owns the blocks `own`, in ascending order; with more ranks than blocks, some own none. `shuffle`
-    = 0 deals contiguous runs of nearly equal length, any other value permutes that assignment.
+    Rank `rank` owns the blocks `own`, in ascending order; with more ranks than blocks, some own none. With `shuffle`
+    = 0 each rank owns a contiguous run, of nearly equal length; any other value permutes that assignment.
     """
 
     n: int
@@ -22,7 +22,9 @@ class Parts:
     rank: int = 0
     shuffle: int = 0
     own: np.ndarray = field(init=False, repr=False, compare=False)  # global indices of this rank's blocks
-    cuts: list[tuple[int, int]] = field(init=False, repr=False, compare=False)  # of each in this rank's array
+    cuts: list[tuple[int, int]] = field(
+        init=False, repr=False, compare=False
+    )  # (start, stop) in this rank's array
 
     def __post_init__(self):
         owner = shuffled(contiguous_owner(self.count, self.size), self.shuffle)

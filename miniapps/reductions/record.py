@@ -1,4 +1,4 @@
-"""What rank 0 keeps of the samples: enough for figures of merit, verification, fingerprint and the summary."""
+"""The statistics that rank 0 keeps of the samples, for figures of merit, verification, fingerprint and summary."""
 
 from __future__ import annotations
 
@@ -12,29 +12,33 @@ from miniapps.trace.schema import fingerprint
 
 @dataclass
 class Series:
-    """What the samples of one variant at one size came to, over all arrays."""
+    """Statistics of the samples of one variant at one size, over all arrays."""
 
     seconds: list[float] = field(default_factory=list)  # medians, one per batch
     largest: float = 0.0  # |V_s|
-    distinct: int = 0  # bit patterns of one array, at most
+    distinct: int = 0  # the largest number of bit patterns of one array
     error: float = 0.0  # |value - truth| / sum |x|
 
 
 class Record:
-    """Takes in batches. `bound(n)` is the largest |value - truth| / sum |x| that any order can come to."""
+    """Accumulates batches. `bound(n)` is the largest |value - truth| / sum |x| that any order can produce."""
 
     def __init__(self, reference: str, bound):
         self.reference, self.bound = reference, bound
         self.series: dict[tuple[int, str], Series] = {}
         self.firsts: dict[tuple[int, int, str], float] = {}  # by (n, array, label)
         self.condition: dict[int, float] = {}  # largest sum |x| / |sum x| by n
-        self.worst: dict[int, float] = {}  # largest |V_s| of an order of arrival that the search found, by n
+        self.worst: dict[
+            int, float
+        ] = {}  # largest |V_s| over the orders of arrival that the search found, by n
         self.inaccurate: dict[str, str] = {}
         self.inexact: dict[str, str] = {}
-        self._patterns: dict[tuple[int, str], np.ndarray] = {}  # of arrays that are being sampled, by label
+        self._patterns: dict[
+            tuple[int, str], np.ndarray
+        ] = {}  # of arrays whose sampling has not ended, by label
 
     def add(self, batch: Batch, exact: set[str]) -> None:
-        """Take in a batch; `exact` are the labels whose values have to be the truth, bit for bit."""
+        """Add a batch; `exact` holds the labels whose values must equal the truth bit for bit."""
         n, array = batch.n, batch.array
         if batch.first == 0:
             with np.errstate(all="ignore"):
@@ -53,7 +57,7 @@ class Record:
             self.worst[n] = max(self.worst.get(n, 0.0), _largest(np.array(extremes), against))
 
     def fingerprint(self, labels: list[str]) -> str:
-        """Hex digits of the values of the variants `labels`, by size, array and label."""
+        """The fingerprint, in hex digits, of the first values of the variants `labels`, by size, array and label."""
         keys = sorted(key for key in self.firsts if key[2] in labels)
         return fingerprint(np.array([self.firsts[key] for key in keys])).hex()
 
@@ -83,7 +87,7 @@ class Record:
 
 
 def _largest(values: np.ndarray, against: float) -> float:
-    """max |V_s| of V_s = 1 - |S / S_d|, S_d = `against`; what is not defined is left out."""
+    """max |V_s| of V_s = 1 - |S / S_d|, S_d = `against`; undefined V_s are left out."""
     with np.errstate(all="ignore"):
         spread = np.abs(1.0 - np.abs(values / against))
     return float(np.max(spread, initial=0.0, where=np.isfinite(spread)))

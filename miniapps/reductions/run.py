@@ -19,7 +19,7 @@ TRUTH = "truth:exact:native"
 
 
 def run(ctx) -> Outcome:
-    """Every array of every size, by every variant, `method.samples` times; collective."""
+    """Sum every array of every size by every variant, `method.samples` times; collective."""
     study = Study(ctx)
     problem = ctx.config.problem
     sizes, arrays = data.extent(problem)
@@ -50,7 +50,7 @@ def run(ctx) -> Outcome:
 
 
 def _begin(study: Study, n: int, array: int | None, step: int, steps: int) -> Iterator[Batch | None]:
-    """Make the numbers of an array and begin the step that it is; what a rank without one yields is None."""
+    """Make the numbers of an array, begin its step and yield its batches; yields None on a rank without an array."""
     ctx, tracer, parts = study.ctx, study.ctx.tracer, study.parts(n)
     start = tracer.clock()
     vectors = [] if array is None else data.vectors(study.problem, ctx.seed, array, parts)
@@ -72,8 +72,8 @@ def _begin(study: Study, n: int, array: int | None, step: int, steps: int) -> It
 
 
 def _gathered(study: Study, batch: Batch | None) -> list[Batch]:
-    """The batches to be recorded, on rank 0; none elsewhere. Collective. The time of a sum over several ranks is that
-    of the slowest."""
+    """The batches to record, on rank 0; none elsewhere. The time of a sum over several ranks is that of the slowest
+    rank. Collective."""
     comm = study.ctx.comm
     if study.whole_arrays or batch is None:
         return [other for other in comm.gather(batch) or [] if other is not None]

@@ -1,4 +1,4 @@
-"""Samples of the sums of one array: by every variant, on all ranks, timed or emulated."""
+"""Samples of the sums of one array, by every variant, on all ranks, timed or emulated."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from miniapps.reductions.parts import Parts
 from miniapps.reductions.validate import launch_shape
 from miniapps.runner.context import Reducer
 
-BATCH = 4096  # samples after which values go to rank 0 and into the trace
+BATCH = 4096  # samples after which values are sent to rank 0 and written to the trace
 RANK_SEEDS = 1 << 32  # an emulated order is that of seed = sample + rank * RANK_SEEDS
 
 
 @dataclass
 class Batch:
-    """Samples first, first + 1, ... of one array, by label: values float64 (k,), and seconds (k,) of what was timed."""
+    """Samples first, first + 1, ... of one array, by label: values float64 (k,) and, of timed variants, seconds
+    (k,)."""
 
     n: int
     array: int
@@ -56,7 +57,7 @@ class Timed:
 
 
 class Study:
-    """What stays the same over all arrays of a repeat: variants, reducers, names. Collective to make."""
+    """The variants, reducers and names that all arrays of a repeat share. Construction is collective."""
 
     def __init__(self, ctx):
         self.ctx = ctx
@@ -68,18 +69,22 @@ class Study:
         self.reference = label(self.variants[0])
         self.dtype = accumulator(data.element_type(self.problem.dtype))
         self.ordering, self.accumulation = self.policy.scalars
-        self._by_length: dict[int, Reducer] = {}  # of orderings over blocks: other lengths have other blocks
+        self._by_length: dict[
+            int, Reducer
+        ] = {}  # for orderings over blocks, since the blocks depend on the length
         if not self._over_blocks():
             self.reducer = ctx.reducer("total", (), self.dtype.name, self.comm)
         self._truth = ctx.reducer(
             "truth", (2,), self.dtype.name, self.comm, by=("direct", "exact"), watched=False
         )
         self._shape = launch_shape(ctx.config.launch)
-        self.broken: dict[str, str] = {}  # by variant that broke its promise on this rank: where it was seen
+        self.broken: dict[
+            str, str
+        ] = {}  # by variant that broke its promise on this rank: where that was observed
         ctx.tracer.attributes(promises={label(v): v.guarantee for v in self.variants})
 
     def parts(self, n: int) -> Parts:
-        """The logical blocks of an array of `n` elements, and which of them are this rank's."""
+        """The logical blocks of an array of `n` elements, with those that this rank owns."""
         shuffle = self.options.shuffle_blocks
         return Parts(n, self.problem.block, self.comm.size, self.comm.rank, shuffle)
 
@@ -112,8 +117,8 @@ class Study:
         return "owners" in allreduce.Reduction(self.ordering).entry.needs
 
     def _reducer_of(self, parts: Parts, count: int) -> Reducer:
-        """The all-reduce over the blocks of arrays of one length, of which this rank has `count` partial sums: one for
-        each logical block, or one of all of them."""
+        """The all-reduce over the blocks of arrays of one length, of which this rank has `count` partial sums: one per
+        logical block, or one of its whole part."""
         if parts.n not in self._by_length:
             blocks: Sequence[int] | np.ndarray = parts.own
             if not self.policy.per_block:
@@ -125,7 +130,7 @@ class Study:
         return self._by_length[parts.n]
 
     def _agreed(self) -> list[Variant]:
-        """The choice of rank 0; ChoiceError on a rank that lacks one of them."""
+        """The variants that rank 0 chose; raises ChoiceError on a rank that lacks one of them."""
         device, names = self.options.device, None
         operation, wanted = self.problem.operation, self.method.variants
         if self.ctx.rank == 0:
@@ -135,7 +140,7 @@ class Study:
         return choose(operation, tuple(names), names[0], self.policy, device)
 
     def _true(self, pieces: list[tuple]) -> tuple[float, float]:
-        """The correctly rounded sum over all ranks, and that of the absolute values."""
+        """The correctly rounded sums over all ranks: of the terms, and of their absolute values."""
         words = exact.zeros((2,))
         for piece in pieces:
             local.accumulate(words[0], piece)
@@ -144,7 +149,7 @@ class Study:
         return truth, magnitude
 
     def _timed(self, variant: Variant, parts: Parts, given: list) -> Timed:
-        """`variant` on this rank's part of an array, `given` where the variant wants it."""
+        """`variant` on this rank's part of an array; `given` holds the vectors in memory that the variant can read."""
         name = label(variant)
         exactly = variant.guarantee == "exact" and self.accumulation == "exact"
         pieces = local.pieces(given, parts.cuts, self.policy.per_block and not exactly)
@@ -163,7 +168,7 @@ class Study:
         return local.parameters(variant, self._shape, per_block, threads, self.problem.dtype)
 
     def _sample(self, timed: list[Timed], batch: Batch, count: int) -> None:
-        """`count` samples by every timed variant. Their order rotates, so that none always follows the same one."""
+        """Take `count` samples by every timed variant, whose order rotates from sample to sample."""
         tracer, repeat = self.ctx.tracer, self.ctx.repeat
         clock, event = tracer.clock, tracer.event
         values = np.empty((len(timed), count))
@@ -187,23 +192,25 @@ class Study:
             batch.seconds[run.label] = 1e-9 * nanoseconds
 
     def _compare(self, run: Timed, part: np.ndarray, total: np.ndarray, batch: Batch, sample: int) -> None:
-        """Note where a variant that promises to repeat does not, or the total under a guarantee of the run."""
+        """Record a variant whose partial sum promises to repeat but does not, or whose total differs under the
+        guarantee run or higher."""
         where = f"n = {batch.n}, array {batch.array}, sample {sample}"
         if run.variant.guarantee != "none":
             bits = part.tobytes()
             if run.part_bits not in (None, bits):
                 self.broken.setdefault(
-                    run.label, f"other partial sums than before on rank {self.ctx.rank}, {where}"
+                    run.label,
+                    f"the partial sums on rank {self.ctx.rank} differ from earlier samples, {where}",
                 )
             run.part_bits = bits
         if self.policy.level != "none":
             bits = total.tobytes()
             if run.total_bits not in (None, bits):
-                self.broken.setdefault(run.label, f"another total than before, {where}")
+                self.broken.setdefault(run.label, f"the total differs from earlier samples, {where}")
             run.total_bits = bits
 
     def _emulate(self, variant: Variant, batch: Batch, count: int, pieces: list[tuple]) -> None:
-        """`count` samples of orders of arrival that are drawn, not timed."""
+        """Take `count` samples with orders of arrival that are drawn from a seed; they are not timed."""
         tracer, resident = self.ctx.tracer, self.ctx.config.launch.resident or 0
         first = batch.first + self.comm.rank * RANK_SEEDS
         start = tracer.clock()
@@ -219,13 +226,13 @@ class Study:
             values[k] = self.reducer(sums[k])
 
     def _search(self, batch: Batch, vectors: list[np.ndarray]) -> None:
-        """Orders of arrival that drive the sum furthest, on a rank that has the whole array."""
+        """Search for the orders of arrival with the lowest and highest sum, on a rank that has the whole array."""
         tracer = self.ctx.tracer
         for variant in self.variants:
             if variant.name not in emulated.UNITS or not np.isfinite(batch.truth):
                 continue
             start = tracer.clock()
-            (x,) = vectors  # of a sum: dot products are not searched
+            (x,) = vectors  # one vector: dot products are not searched
             numbers = emulated.units(variant.name, x, **self._shape)
             result = worst.search(numbers, emulated.UNITS[variant.name], seed=self.options.seed)
             tracer.event(tracer.name("worst"), start)
@@ -233,7 +240,7 @@ class Study:
             batch.worst[f"{variant.name}:{EMULATED}"] = extremes
 
     def _check_order_free(self, timed: list[Timed], given: list, n: int) -> None:
-        """Note variants that promise not to depend on the order and give other bits for the reversed array."""
+        """Record variants that promise independence of the order but return other bits for the reversed array."""
         part = [vector[: local.REVERSED] for vector in given]
         for run in timed:
             if run.empty or not meets(run.variant.guarantee, "layout"):

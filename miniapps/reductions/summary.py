@@ -1,4 +1,4 @@
-"""Figures of merit, and the table that a run ends with."""
+"""Figures of merit, and the summary table of a run."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from miniapps.reductions.record import Record
 
 
 def figures(record: Record, variants: list[Variant], n: int) -> dict[str, tuple[float, str]]:
-    """Of the largest size `n`: the rate of the reference, the largest |V_s| of variants without a promise, and that of
-    the worst orders, where they were searched."""
+    """Figures for the largest size `n`: the rate of the reference, the largest |V_s| of variants without a promise and,
+    if worst orders were searched, the largest |V_s| of these."""
     seconds = statistics.median(record.series[n, record.reference].seconds)
     figures_of_merit = {"reference_rate": (1e-6 * n / seconds if seconds else 0.0, "Melement/s")}
     if free := [label(v) for v in variants if v.guarantee == "none"]:

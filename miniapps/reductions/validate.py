@@ -1,4 +1,4 @@
-"""What cannot be run is refused on rank 0 before anything is created."""
+"""Checks the configuration, on rank 0, before a run creates anything."""
 
 import math
 
@@ -15,7 +15,7 @@ from miniapps.system.resources import Need
 
 
 def validate(config, options, size: int) -> None:
-    """Raise UsageError or ChoiceError for what cannot be run."""
+    """Raise UsageError or ChoiceError if the configuration cannot run."""
     problem, method = config.problem, config.method
     if (problem.distribution == "file") != bool(problem.file):
         raise UsageError(
@@ -27,7 +27,7 @@ def validate(config, options, size: int) -> None:
     sizes, arrays = data.extent(problem)
     if arrays > ARRAYS:
         raise UsageError(
-            f"--file {problem.file}: holds {arrays} arrays, and at most {ARRAYS} are added up; split it"
+            f"--file {problem.file}: holds {arrays} arrays, but a run takes at most {ARRAYS}; split it"
         )
     try:
         shape(max(sizes), **launch_shape(config.launch))
@@ -38,18 +38,18 @@ def validate(config, options, size: int) -> None:
             _can_be_conditioned(problem, n)
     ordering, _ = options.policy.scalars
     if method.split == "arrays" and ordering == "arrival":
-        raise UsageError("--split arrays adds nothing across ranks, so that there is no order of arrival; "
+        raise UsageError("--split arrays adds nothing across ranks, so there is no order of arrival; "
                          "choose another --allreduce, or --split elements")  # fmt: skip
     contributions = max(-(-n // problem.block) for n in sizes)
     if contributions > MOST_BLOCKS:
         raise UsageError(
-            f"problem.block = {problem.block}: {contributions} logical blocks in an array of {max(sizes)}, and every "
-            f"rank lists them all, at most {MOST_BLOCKS}: set it to {-(-max(sizes) // MOST_BLOCKS)} or more"
+            f"problem.block = {problem.block}: {contributions} logical blocks in an array of {max(sizes)}, but every "
+            f"rank lists all blocks, at most {MOST_BLOCKS}: set it to {-(-max(sizes) // MOST_BLOCKS)} or more"
         )
 
 
 def targets(config, options, size: int) -> Targets:
-    """A step is an array, or with `--split arrays` one array of every rank."""
+    """A step is one array or, with `--split arrays`, one array of every rank."""
     problem = config.problem
     sizes, arrays = data.extent(problem)
     rounds = -(-arrays // (size if config.method.split == "arrays" else 1))
@@ -64,7 +64,7 @@ def targets(config, options, size: int) -> Targets:
 
 
 def launch_shape(launch) -> dict[str, int]:
-    """The parameters of the launch shape that are set."""
+    """The set parameters of the launch shape."""
     given = {name: getattr(launch, name) for name in ("block", "items", "grid")}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -72,7 +72,7 @@ def launch_shape(launch) -> dict[str, int]:
 def _can_be_searched(problem, method, names: list[str], size: int) -> None:
     if problem.operation != "sum" or not set(names) & set(UNITS):
         raise UsageError(
-            f"--worst searches orders of arrival of {' and '.join(UNITS)}: choose one of them (--variant) with "
+            f"--worst searches the orders of arrival of {' and '.join(UNITS)}: choose one of them (--variant) with "
             "--operation sum, under --guarantee none"
         )
     if size > 1 and method.split != "arrays":
@@ -91,13 +91,13 @@ def _can_be_conditioned(problem, n: int) -> None:
         )
 
 
-# Bytes of memory: of a logical block of the rank and of one of any rank, as measured; of an element where worst orders
-# are searched.
+# Measured bytes of memory: per logical block of the rank, per logical block of any rank, and per element if worst
+# orders are searched.
 OWN, LISTED, SEARCHED = 450, 20, 80
 
 
 def memory(config, options, size: int) -> Need:
-    """What a rank needs for its part of the longest array, which every variant adds up where it lies."""
+    """The memory that a rank needs for its part of the longest array; the variants do not copy it."""
     problem, method = config.problem, config.method
     n = max(data.extent(problem)[0])
     element = data.element_type(problem.dtype).itemsize * data.vectors_of(problem.operation)

@@ -240,7 +240,7 @@ def test_a_right_side_of_another_length_is_refused_before_the_run(refused, tmp_p
 def test_a_file_of_too_many_arrays_is_refused(refused, tmp_path):
     np.save(tmp_path / "x.npy", np.zeros((100_001, 1)))
     message = refused("reductions", "--distribution", "file", "--file", str(tmp_path / "x.npy"))
-    assert "holds 100001 arrays, and at most 100000 are added up" in message
+    assert "holds 100001 arrays, but a run takes at most 100000" in message
 
 
 def test_a_matrix_beyond_memory_is_refused(refused, tmp_path, monkeypatch):

@@ -240,7 +240,7 @@ class TestFiles:
             ("compound", "compound does not hold plain numbers"),
             ("nothing", r"has shape \(\); expected"),
             ("float", "cannot be read: Insufficient precision"),
-            ("chunks", "has chunks of the shape .*store it in chunks of at most"),
+            ("chunks", "has chunks of shape .*store it in chunks of at most"),
         ],
     )
     def test_a_dataset_lies_in_the_file_itself(self, tmp_path, name, reason):

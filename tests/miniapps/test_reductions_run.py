@@ -81,7 +81,7 @@ def test_a_variant_that_does_not_repeat_is_found_out_with_place(tmp_path):
         assert list(failed(outcome)) == ["promises"]
         message = failed(outcome)["promises"]
         assert message.startswith(
-            "sum:wavering:native: other partial sums than before on rank 0, n = 10, array 2, sample 1"
+            "sum:wavering:native: the partial sums on rank 0 differ from earlier samples, n = 10, array 2, sample 1"
         )
 
 

@@ -30,7 +30,7 @@ def test_equal_ranks_own_what_they_own_without_shares():
 
 @pytest.mark.parametrize("seconds", [[1.0, 0.0], [1.0, np.nan], [1.0, np.inf], [1.0] * 5])
 def test_times_that_deal_nothing_are_refused(seconds):
-    with pytest.raises(ValueError, match="4 blocks cannot be dealt"):
+    with pytest.raises(ValueError, match="4 blocks cannot be assigned"):
         balanced(4, seconds)
 
 

@@ -264,7 +264,7 @@ def test_one_hash_for_many_ranks_of_which_some_have_nothing(tmp_path, ranks):
         (["--worst", "--variant=ao"], "--worst needs whole arrays on a rank"),
         (
             ["--worst", "--variant=lanes", "--split=arrays"],
-            "--worst searches orders of arrival of ao and spa",
+            "--worst searches the orders of arrival of ao and spa",
         ),
         (["--dtype=int32"], "float64, float32"),
         (["--operation=product"], "sum, dot"),
