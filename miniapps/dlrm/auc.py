@@ -1,4 +1,4 @@
-"""The area under the ROC curve from counts of ranks: integers, so that no order of samples or ranks can show."""
+"""The area under the ROC curve from integer counts, so that the order of samples and ranks cannot change it."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import numpy as np
 
 
 def twice_wins(positive: np.ndarray, negative: np.ndarray) -> int:
-    """Over all pairs of a score of `positive` and one of `negative`, none of them NaN: 2 where the positive one is
-    larger, 1 where they are equal. Parts of `negative` add up to the whole."""
+    """The sum over all pairs of a score in `positive` and one in `negative` (none of them NaN) of 2 if the positive
+    score is larger, and of 1 if they are equal. The results for parts of `negative` add up to that for the whole."""
     ordered = np.sort(positive)
     smaller = np.searchsorted(ordered, negative, side="left")
     not_larger = np.searchsorted(ordered, negative, side="right")
@@ -15,5 +15,6 @@ def twice_wins(positive: np.ndarray, negative: np.ndarray) -> int:
 
 
 def area(wins: int, positives: int, negatives: int) -> float:
-    """`wins` as by `twice_wins` over all pairs; NaN where there are none. Ties count half (Mann & Whitney 1947)."""
+    """The area for `wins`, the result of `twice_wins` over all pairs; NaN if there are none. Ties count half (Mann &
+    Whitney 1947)."""
     return wins / (2 * positives * negatives) if positives and negatives else float("nan")

@@ -1,4 +1,4 @@
-"""What a checkpoint of DLRM holds: weights of both perceptrons, and whole tables."""
+"""Checkpoints of DLRM: weights of both perceptrons, and whole tables."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from miniapps.dlrm import problem
 from miniapps.dlrm.config import DlrmConfig
 from miniapps.learning.course.checkpoint import Arrays, Expected, Holding
 
-TABLE = "table."  # fingerprints of a table of embeddings, by block of rows
+TABLE = "table."  # prefix of the fingerprints of a table of embeddings, by block of rows
 
 
 class Tables(Holding):

@@ -1,4 +1,4 @@
-"""DLRM by torch, on the CPU: the loss of a micro-batch from sums of bags, and the gradient of these sums."""
+"""DLRM in torch, on the CPU: the loss of a micro-batch from sums of bags, and the gradient of these sums."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from miniapps.learning.gradients.network import Network, aligned
 
 
 class ClickNetwork(Network):
-    """A `Network` of both perceptrons and the products between them; every call copies what it is given to one aligned
-    place, at most `most` samples of `features` dense numbers and `tables` sums of `columns`."""
+    """A `Network` of both perceptrons and the products between them. Every call copies its arguments to one aligned
+    place: at most `most` samples of `features` dense numbers and `tables` sums of `columns`."""
 
     def __init__(self, weights: Sequence[np.ndarray], features: int, tables: int, columns: int, most: int):
         super().__init__(perceptrons.forward, weights, (features,), most, 1)
@@ -28,8 +28,8 @@ class ClickNetwork(Network):
         labels: np.ndarray,
         take: Callable[[int, np.ndarray], None],
     ) -> tuple[float, np.ndarray]:
-        """(the sum of the losses, binary cross-entropy; its gradient with respect to `pooled`, of that shape). `take`
-        gets the gradients of the weights, as of `Network.loss`."""
+        """(the sum of the losses, binary cross-entropy; its gradient with respect to `pooled`). `take` receives the
+        gradients of the weights, as in `Network.loss`."""
         x, sums = self._placed(dense, pooled)
         self._targets[: len(labels)] = labels
         self._take = take

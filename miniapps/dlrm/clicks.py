@@ -1,7 +1,7 @@
-"""Samples of DLRM that are drawn: rows by Zipf's law, labels by a model that the rows decide on.
+"""Drawn samples for DLRM: rows by Zipf's law, labels by a model of the rows.
 
-Sample s is drawn by a Philox generator whose counter begins at s: it is the same whoever draws it, and whatever is
-drawn beside it. Samples for tests have numbers that training never comes to.
+Sample s is drawn by a Philox generator whose counter depends on s, so that it is the same on every rank, whatever else
+is drawn. Test samples have numbers that training never reaches.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from miniapps.dlrm.ratings import Ratings
 from miniapps.embeddings.bags import Bags
 from miniapps.learning.seeds import CLICKS, generator
 
-TESTED, FIRST_TESTED = 2048, 2**40  # samples for tests, and the number of the first
+TESTED, FIRST_TESTED = 2048, 2**40  # the number of test samples, and the index of the first
 TO_UNIT = 2.0**-64
-STRENGTH = 3.0  # of what rows say about labels
+STRENGTH = 3.0  # the influence of rows on labels
 MIX = (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)  # of splitmix64 (Steele et al. 2014)
 
 
 class Clicks:
     """Samples with `features` dense numbers and bags of `pooling` rows in each of `tables` tables of `rows` rows.
 
-    The row of rank k in a table is drawn with probability proportional to k^-exponent; ranks are dealt to rows by a
-    permutation of the table's own, so that neighbours are not alike.
+    The row of rank k in a table is drawn with probability proportional to k^-exponent. Each table has its own
+    permutation from ranks to rows, so that neighbouring rows have different frequencies.
     """
 
     def __init__(self, seed: int, tables: int, rows: int, exponent: float, pooling: int, features: int):
@@ -31,13 +31,13 @@ class Clicks:
         self._cumulated = np.cumsum(share)
         self._cumulated /= self._cumulated[-1]
         words = 1 + features + tables * pooling
-        self._words = -(-words // 4) * 4  # a step of Philox makes four
-        # Multiplication by a number without a common divisor permutes the rows.
+        self._words = -(-words // 4) * 4  # a step of Philox makes four words
+        # Multiplication by a number that is coprime to `rows` permutes the rows.
         steps = generator(seed, CLICKS, 1).integers(1, max(2, rows), tables)
         self._steps = np.array([_coprime(int(step), rows) for step in steps], np.int64)
 
     def take(self, first: int, count: int) -> Ratings:
-        """The samples from number `first` on."""
+        """`count` samples from index `first` on."""
         philox = np.random.Philox(key=[self.seed, CLICKS], counter=first * (self._words // 4))
         drawn = philox.random_raw(count * self._words).reshape(count, self._words) * TO_UNIT
         dense = (2.0 * drawn[:, 1 : 1 + self.features] - 1.0).astype(np.float32)
@@ -51,7 +51,8 @@ class Clicks:
         return Ratings(dense, bags, (drawn[:, 0] < self._chance(rows)).astype(np.uint8))
 
     def _chance(self, rows: np.ndarray) -> np.ndarray:
-        """The probability of label 1, by a hidden number of every row: integers, whose sum has no order."""
+        """The probability of label 1, from a hidden number of every row. These are integers, so that the order of
+        their sum does not matter."""
         x = (
             rows.astype(np.uint64)
             + (np.arange(self.tables, dtype=np.uint64) << np.uint64(32))[:, None]

@@ -1,12 +1,12 @@
-"""DLRM (Naumov et al., arXiv 1906.00091): a perceptron for dense features, products of its outputs with the sums of
-bags and of these among themselves, a perceptron.
+"""DLRM (Naumov et al., arXiv 1906.00091): a perceptron for dense features; products between its output and the sums of
+bags, and between the sums; and a second perceptron.
 
-It is given the sums of bags in place of tables: see `miniapps.embeddings`.
+It takes sums of bags; `miniapps.embeddings` computes them from the tables.
 """
 
 
 def shapes(hidden: int, columns: int, features: int, tables: int) -> dict[str, tuple[int, ...]]:
-    """Of weights (out, in) and biases of both perceptrons, for `tables` tables of `columns`."""
+    """Shapes of weights (out, in) and biases of both perceptrons, for `tables` tables of `columns`."""
     vectors = tables + 1
     products = vectors * (vectors - 1) // 2
     widths = {

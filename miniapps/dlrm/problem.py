@@ -1,4 +1,4 @@
-"""DLRM as a problem: its tables, its samples at a step."""
+"""The problem of DLRM: its tables, and its samples at each step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from miniapps.untrusted.text import printable
 
 
 def tables(data: str, embeddings) -> list[Table]:
-    """The tables for the samples `data`; `embeddings`: a `config.Embeddings`, or what has its names."""
+    """The tables for the samples `data`; `embeddings` is a `config.Embeddings`, or an object with the same
+    attributes."""
     if data == "ml-100k":
         named = zip(ratings.FIELDS, ratings.ROWS, strict=True)
         return [Table(name, rows, embeddings.columns, embeddings.blocks) for name, rows in named]
@@ -29,24 +30,24 @@ def tables(data: str, embeddings) -> list[Table]:
 
 
 def features(data: str, embeddings) -> int:
-    """Dense numbers of a sample."""
+    """The number of dense features of a sample."""
     return len(ratings.FEATURES) if data == "ml-100k" else embeddings.features
 
 
 def shapes(data: str, hidden: int, embeddings) -> dict[str, tuple[int, ...]]:
-    """Of the weights and biases of both perceptrons."""
+    """Shapes of the weights and biases of both perceptrons."""
     count = len(tables(data, embeddings))
     return perceptrons.shapes(hidden, embeddings.columns, features(data, embeddings), count)
 
 
 def placed(config, options, size: int) -> list[Placed]:
-    """Who holds what of the tables. Raises ChoiceError."""
+    """The placement of the tables on ranks. Raises ChoiceError."""
     of_all = tables(config.data.name, config.embeddings)
     return place(of_all, parse(config.embeddings.sharding, len(of_all), size), size, options.shuffle_blocks)
 
 
 def chosen(config, size: int) -> str:
-    """The sharding that the file of --choice has for these tables on so many ranks. Raises UsageError."""
+    """The sharding in the file of --choice, for these tables on `size` ranks. Raises UsageError."""
     path = config.embeddings.choice
     if not path:
         raise UsageError(
@@ -63,14 +64,15 @@ def chosen(config, size: int) -> str:
     own = [(table.name, table.rows) for table in tables(config.data.name, config.embeddings)]
     if given.ranks != size or given.tables != own:
         raise UsageError(
-            f"{where}: it is for {len(given.tables)} tables on {given.ranks} ranks, and this run has {len(own)}, maybe "
-            f"with other rows, on {size}; choose again for these"
+            f"{where}: it is for {len(given.tables)} tables on {given.ranks} ranks, but this run has {len(own)} tables "
+            f"(perhaps with other rows) on {size}; choose again for this run"
         )
     return given.sharding
 
 
 def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:
-    """The first weights of a block of rows, float32, uniform up to 1 / sqrt(rows) on both sides, as of the authors."""
+    """The initial weights of a block of rows, float32, uniform between -1 / sqrt(rows) and 1 / sqrt(rows), as in the
+    authors' code."""
     starts = table.starts
     shape = int(starts[block + 1] - starts[block]), table.columns
     return (generator(seed, TABLES, number, block).random(shape, np.float32) * 2 - 1) * np.float32(
@@ -79,8 +81,8 @@ def drawn(table: Table, number: int, block: int, seed: int) -> np.ndarray:
 
 
 class Samples:
-    """What each step learns from, and the tests: by the seeds and numbers alone. `given`: the ratings, where samples
-    are not drawn."""
+    """The samples of each step and of tests, which depend only on the seeds and their numbers. `given` holds the
+    ratings, or is None if samples are drawn."""
 
     def __init__(self, config, given: Ratings | None):
         self._training, own = config.training, config.embeddings
@@ -107,7 +109,7 @@ class Samples:
         return self._given.take(self._learned[self._batches.images(step, block)])
 
     def test(self, first: int, count: int) -> Ratings:
-        """The samples for tests from `first` on."""
+        """`count` test samples from index `first` on."""
         if self._drawn is not None:
             return self._drawn.take(clicks.FIRST_TESTED + first, count)
         assert self._given is not None
@@ -115,7 +117,7 @@ class Samples:
 
 
 def digests(given: Ratings | None) -> list[tuple[str, Any]]:
-    """(name, array) of what is learned, where it is not drawn."""
+    """(name, array) of the input data; none if samples are drawn."""
     if given is None:
         return []
     return [("dense", given.dense), ("labels", given.labels), *(

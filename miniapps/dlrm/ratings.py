@@ -1,7 +1,7 @@
 """MovieLens 100k as samples of DLRM: 100,000 ratings of 943 users and 1,682 films (Harper & Konstan 2015).
 
-The data may not be passed on, so that they are read where the package recbole is installed, and nowhere else. Will a
-user like a film, that is, give it 4 or 5 of 5?
+The licence of the data forbids redistribution, so that they are read from the installed package recbole. The task is to
+predict whether a user likes a film, that is, gives it 4 or 5 of 5.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import numpy as np
 from miniapps.embeddings.bags import Bags, concatenated
 from miniapps.learning.samples.source import Source, contents
 
-FIELDS = ("user", "item", "age", "gender", "occupation", "zip", "year", "genres")  # a table each
+FIELDS = ("user", "item", "age", "gender", "occupation", "zip", "year", "genres")  # one table each
 ROWS = (943, 1682, 61, 2, 21, 795, 73, 19)  # of these tables
 FEATURES = ("time", "hour", "age", "year")  # dense
-COUNTS = (80_000, 20_000)  # to learn from, and to test
-LIKED = 4.0  # the least rating that counts as such
-EVERY = 5  # one of so many ratings is for tests
+COUNTS = (80_000, 20_000)  # samples for training, and for tests
+LIKED = 4.0  # the least rating of a film that the user likes
+EVERY = 5  # every fifth rating is for tests
 
 
 @dataclass(frozen=True)
@@ -32,22 +32,22 @@ class Ratings:
     labels: np.ndarray
 
     def take(self, chosen: np.ndarray) -> Ratings:
-        """Some of the samples, in that order."""
+        """The samples `chosen`, in that order."""
         return Ratings(self.dense[chosen], [bags.take(chosen) for bags in self.bags], self.labels[chosen])
 
     def arrays(self) -> list[np.ndarray]:
-        """All of them, which `of_arrays` makes ratings of."""
+        """All arrays, from which `of_arrays` makes ratings."""
         return [self.dense, self.labels, *(x for bags in self.bags for x in (bags.lengths, bags.rows))]
 
 
 def of_arrays(arrays: Sequence[np.ndarray]) -> Ratings:
-    """Ratings from what `Ratings.arrays` gave."""
+    """Ratings from the arrays that `Ratings.arrays` returned."""
     dense, labels, *rest = arrays
     return Ratings(dense, [Bags(*pair) for pair in zip(rest[::2], rest[1::2], strict=True)], labels)
 
 
 def joined(parts: Sequence[Ratings]) -> Ratings:
-    """Several groups of samples, one after the other."""
+    """Several groups of samples, one after another."""
     bags = [concatenated(of_table) for of_table in zip(*(part.bags for part in parts), strict=True)]
     return Ratings(
         np.concatenate([part.dense for part in parts]), bags, np.concatenate([part.labels for part in parts])
@@ -55,7 +55,7 @@ def joined(parts: Sequence[Ratings]) -> Ratings:
 
 
 def load(directory: str = "") -> Ratings:
-    """All ratings, in the order of the file. Raises UsageError naming what is missing or damaged, and what helps."""
+    """All ratings, in the order of the file. Raises UsageError, with the remedy, if a file is missing or damaged."""
     return SOURCE.read(contents("ml-100k", SOURCE, directory))
 
 
@@ -96,12 +96,12 @@ def is_test(count: int) -> np.ndarray:
 
 
 def _table(content: bytes) -> list[list[str]]:
-    """The rows below the head of a file of tab-separated text."""
+    """The rows below the header of a file of tab-separated text."""
     return list(csv.reader(content.decode("utf-8").splitlines(), delimiter="\t", quoting=csv.QUOTE_NONE))[1:]
 
 
 def _numbered(values: list[str]) -> np.ndarray:
-    """int32: each value by its place among all distinct ones, sorted as text."""
+    """int32: the index of each value among all distinct values, sorted as text."""
     return np.unique(np.array(values), return_inverse=True)[1].astype(np.int32)
 
 

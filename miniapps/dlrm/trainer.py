@@ -1,5 +1,5 @@
-"""A step of DLRM: bags looked up over all ranks, gradients of this rank's micro-batches, the update of tables and
-perceptrons; evaluation by AUC."""
+"""A step of DLRM: the lookup of bags over all ranks, the gradients of this rank's micro-batches, and the update of
+tables and perceptrons; also the evaluation by AUC."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ from miniapps.trace.schema import COMPUTE, EXCHANGE
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
 
-LOADED = 8  # steps whose lookups are counted
-TEST_BLOCKS = 8  # of the calls that evaluate, those whose samples are looked up together
+LOADED = 8  # the first steps, whose lookups are counted
+TEST_BLOCKS = 8  # calls of the evaluation whose samples are looked up together
 
 
 class DlrmTrainer(ParallelTrainer):
-    """Perceptrons that every rank holds, and tables that are cut over all ranks. Collective to make."""
+    """Perceptrons that every rank holds, and tables that are cut over all ranks. Construction is collective."""
 
     REMEDY = "choose a smaller --rate, or a smaller embeddings.rate_ratio"
 
@@ -64,12 +64,12 @@ class DlrmTrainer(ParallelTrainer):
         features = problem.features(config.data.name, embeddings)
         self.network = ClickNetwork(self.weights, features, len(of_all), embeddings.columns, most)
         self.plan()
-        # Integers, whose sum has no order: pairs in the right order, twice; right answers; samples that were liked.
+        # Integers, whose sum does not depend on the order: `twice_wins`, correct answers, and liked samples.
         self._counts = ctx.reducer("ranked", (3,), "int64", by=("direct", "working"), watched=False)
         self.auc = float("nan")
 
     def peek(self, block: int) -> np.ndarray | None:
-        """Weights of the perceptrons, on all ranks alike, then this rank's parts of tables."""
+        """Weights of the perceptrons (the same on all ranks), then this rank's parts of tables."""
         if 0 <= block < len(self.weights):
             return self.weights[block]
         shards = self.tables.shards
@@ -120,7 +120,8 @@ class DlrmTrainer(ParallelTrainer):
             tracer.value("accuracy", self.accuracy)
 
     def trace_weights(self, tables: bool = True) -> None:
-        """Those of the perceptrons; with `tables` these, too, each block by a rank that can put it together."""
+        """Record the weights of the perceptrons and, with `tables`, of the tables: each block by a rank that has all
+        its columns."""
         start = self.tracer.clock()
         self.record_weights()
         for shard in self.tables.shards if tables else ():
@@ -130,11 +131,11 @@ class DlrmTrainer(ParallelTrainer):
         self.tracer.event(self.name["record"], start)
 
     def figures(self) -> dict[str, tuple[float, str]]:
-        """What a run reports."""
+        """The figures that a run reports."""
         return {"auc": (self.auc, ""), "accuracy": (self.accuracy, "")}
 
     def fingerprint(self) -> str:
-        """Of the perceptrons and all tables. Collective."""
+        """The fingerprint of the perceptrons and all tables. Collective."""
         prints = fingerprints(self.weights)
         for shard in self.tables.shards:
             own = [(block, fingerprint(array)) for block, array in shard.by_blocks(self.ctx.comm)]
@@ -142,22 +143,22 @@ class DlrmTrainer(ParallelTrainer):
         return combined(prints)
 
     def buffers(self) -> dict[str, Any]:
-        """The tables, whole, by name, on rank 0; None on others. Collective."""
+        """The whole tables by name on rank 0; None on other ranks. Collective."""
         return {shard.placed.table.name: shard.whole(self.ctx.comm) for shard in self.tables.shards}
 
     def restore_buffers(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `buffers` gave, under any sharding."""
+        """Restore the tables that `buffers` returned, under any sharding."""
         for shard in self.tables.shards:
             shard.take(arrays[shard.placed.table.name])
 
     def free(self) -> None:
-        """Give back the communicator; collective."""
+        """Free the communicator; collective."""
         self.tables.free()
 
     # ---- parts
 
     def _given(self) -> Ratings | None:
-        """The ratings on every rank, None where samples are drawn. Collective."""
+        """The ratings on every rank; None if samples are drawn. Collective."""
         if self.config.data.name != "ml-100k":
             return None
         given = None
@@ -168,7 +169,8 @@ class DlrmTrainer(ParallelTrainer):
         return ratings.of_arrays(share_arrays(self.ctx.comm, None if given is None else given.arrays()))
 
     def _record_loads(self, tables: Sequence[Table]) -> None:
-        """Record what the first steps ask of each table: the histogram that costs depend on, the same on any ranks."""
+        """Record the lookups of the first steps in each table, as the histogram that determines costs; it does not
+        depend on the ranks."""
         training = self.config.training
         steps = min(LOADED, max(1, training.steps))
         every = ratings.joined(
@@ -183,7 +185,8 @@ class DlrmTrainer(ParallelTrainer):
                 self.tracer.values(name, np.arange(len(array)), array)
 
     def _gradients(self, blocks: list[Ratings], pooled: np.ndarray) -> tuple[list[float], np.ndarray]:
-        """The losses of the calls, and the gradient of `pooled`; those of weights go to their buckets."""
+        """The losses of the calls, and the gradient of `pooled`; the gradients of weights are put into their
+        buckets."""
         start = self.tracer.clock()
         if not self.per_block:
             blocks = [ratings.joined(blocks)]
@@ -216,7 +219,7 @@ class DlrmTrainer(ParallelTrainer):
         return f"the loss or a gradient is not finite{where}"
 
     def _judge(self, scores: np.ndarray, labels: np.ndarray) -> None:
-        """AUC and accuracy from the scores of the own test samples. Collective."""
+        """Compute AUC and accuracy from the scores of this rank's test samples. Collective."""
         liked = labels.astype(bool)
         positive = np.concatenate(self.ctx.comm.allgather(scores[liked]))
         own = [twice_wins(positive, scores[~liked]), int(((scores > 0) == liked).sum()), int(liked.sum())]
@@ -235,11 +238,11 @@ _NO_LABELS = np.empty(0, np.uint8)
 
 
 def _numbers(owner: np.ndarray, micro: int, count: int, size: int) -> list[np.ndarray]:
-    """Which samples of `count` each rank has, by the owners of their blocks of `micro`, the last maybe shorter."""
+    """The samples, of `count`, that each rank has, from the owners of blocks of `micro` (the last may be shorter)."""
     of_samples = np.repeat(owner, micro)[:count]
     return [np.flatnonzero(of_samples == rank) for rank in range(size)]
 
 
 def _cut(array: np.ndarray, blocks: Sequence[Ratings]) -> list[np.ndarray]:
-    """The parts of `array` (samples, ...) that belong to each block: views."""
+    """The parts of `array` (samples, ...) that belong to each block, as views."""
     return np.split(array, np.cumsum([len(block.labels) for block in blocks])[:-1]) if blocks else []

@@ -1,4 +1,4 @@
-"""What can be refused before a run creates anything, what a rank will need, and what faults can strike."""
+"""Checks the configuration before a run creates anything, and estimates memory and the targets of faults."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from miniapps.learning.course import checks
 from miniapps.runner.faults import Targets
 from miniapps.system.resources import Need
 
-DRAWN = ("rows", "tables", "zipf", "pooling", "features")  # options of what --data zipf draws
+DRAWN = ("rows", "tables", "zipf", "pooling", "features")  # options that apply only to --data zipf
 TORCH = 2**27  # bytes of torch in a process
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Write back the seeds that follow from that of the run, the sharding that a file says, how the network is called,
-    which the guarantee decides where no option does, and how often the state is rounded."""
+    """Fill in the seeds that follow from the run's seed, the sharding from a file, the calls of the network (which the
+    guarantee decides unless an option does), and how often the state is rounded."""
     checkpoints.complete(config.output)
     own = config.embeddings
     if own.sharding == "auto":
         own.sharding, own.choice = problem.chosen(config, size), ""
     elif own.choice:
         raise UsageError(
-            f"--choice {own.choice}: --sharding {own.sharding} has no use for it; choose --sharding auto, or leave it "
+            f"--choice {own.choice}: --sharding {own.sharding} does not use it; choose --sharding auto, or leave it "
             "out"
         )
     config.training.calls = checks.calls(config, options)
@@ -36,14 +36,14 @@ def complete(config: Any, options: Any, size: int) -> None:
 
 
 def validate(config: Any, options: Any, size: int) -> None:
-    """Raise UsageError or ChoiceError, naming the option, its allowed values and the remedy."""
+    """Raise UsageError or ChoiceError with the option, its allowed values and the remedy."""
     data, embeddings, training = config.data.name, config.embeddings, config.training
     if data != "zipf":
         for name in DRAWN:
             if getattr(embeddings, name) != getattr(Embeddings(), name):
                 raise UsageError(
-                    f"embeddings.{name}: says what --data zipf draws, and --data {data} is read; choose --data zipf, "
-                    "or leave it out"
+                    f"embeddings.{name} applies to the samples that --data zipf draws, not to --data {data}; choose "
+                    "--data zipf, or leave it out"
                 )
     HOLDING.require(config)
     checks.validate(config, options, "dlrm")
@@ -58,23 +58,23 @@ def validate(config: Any, options: Any, size: int) -> None:
 
 
 def _require_promise(config: Any, options: Any, size: int) -> None:
-    """Raise ChoiceError where the sums of bags promise too little."""
+    """Raise ChoiceError if the sums of bags promise too little."""
     order, level = config.model.aggregate, options.policy.level
     if level == "exact" and order != "exact":
         raise ChoiceError(
-            f"--aggregate {order} meets guarantee layout, below exact: its sums are rounded on their way; choose "
+            f"--aggregate {order} meets guarantee layout, below exact: each of its additions rounds; choose "
             "--aggregate exact"
         )
     shardings = {of.sharding for of in problem.placed(config, options, size)}
     if "row-pooled" in shardings and order == "sorted" and options.policy.per_block:
         raise ChoiceError(
             f"--sharding row-pooled with --aggregate sorted meets guarantee run, below {level}: the sum of a bag then "
-            "depends on which rank has which rows; choose --aggregate exact, or --sharding row"
+            "depends on the ranks of its rows; choose --aggregate exact, or --sharding row"
         )
 
 
 def memory(config, options, size: int) -> Need:
-    """What a rank with the largest part of the tables will need."""
+    """The memory that the rank with the largest part of the tables needs."""
     of_all = problem.placed(config, options, size)
     held = max(sum(4 * of.rows(rank).m * of.width(rank) for of in of_all) for rank in range(size))
     whole = (
@@ -92,7 +92,7 @@ def memory(config, options, size: int) -> Need:
 
 
 def targets(config: Any, options: Any, size: int) -> Targets:
-    """The tensors of both perceptrons, then the tables, of which a rank has parts."""
+    """The tensors of both perceptrons, then the tables, of which each rank has parts."""
     tables = [table.rows * table.columns for table in problem.tables(config.data.name, config.embeddings)]
     sizes = [*map(prod, HOLDING.tensors(config).values()), *tables]
     return Targets(config.training.last, blocks=lambda fault: checks.tensors_struck(fault, sizes))

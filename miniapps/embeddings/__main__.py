@@ -1,4 +1,4 @@
-"""Time steps of random tables of embeddings on these ranks, for `python -m analysis sharding`.
+"""Times steps of random tables of embeddings on these ranks, for `python -m analysis sharding`.
 
 mpirun -n 2 python -m miniapps.embeddings lookups.json
 """
@@ -25,11 +25,11 @@ from miniapps.untrusted.text import tell
 
 PROG = "python -m miniapps.embeddings"
 ORDERS = ("sorted", "exact")
-MIXED = 5  # strategies of a problem, beside the uniform ones
+MIXED = 5  # mixed strategies of a problem, beside the uniform ones
 
 
 def parser(prog: str = PROG) -> argparse.ArgumentParser:
-    """The command line; `prog` is what the user typed before the options."""
+    """The command line; `prog` is the text that the user typed before the options."""
     parser = Parser(
         prog=prog,
         example=f"mpirun -n 2 {prog} times.json",
@@ -39,17 +39,25 @@ def parser(prog: str = PROG) -> argparse.ArgumentParser:
     add_version(parser)
     parser.add_argument("out", type=Path, metavar="FILE", help="JSON file to write")
     parser.add_argument(
-        "--problems", type=_count, default=30, metavar="N", help="random tables (%(default)s)"
+        "--problems",
+        type=_count,
+        default=30,
+        metavar="N",
+        help="number of random sets of tables (%(default)s)",
     )
-    parser.add_argument("--rounds", type=_count, default=6, metavar="N", help="of turns (%(default)s)")
-    parser.add_argument("--order", choices=ORDERS, default="sorted", help="of sums (%(default)s)")
-    parser.add_argument("--seed", type=_count, default=1, metavar="N", help="of the tables (%(default)s)")
+    parser.add_argument(
+        "--rounds", type=_count, default=6, metavar="N", help="rounds over all strategies (%(default)s)"
+    )
+    parser.add_argument("--order", choices=ORDERS, default="sorted", help="order of sums (%(default)s)")
+    parser.add_argument(
+        "--seed", type=_count, default=1, metavar="N", help="seed of the tables (%(default)s)"
+    )
     return parser
 
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = PROG) -> int:
-    """Measure, and write the file on rank 0; the exit code, the same on all ranks."""
+    """Measure, and write the file on rank 0; returns the exit code, the same on all ranks."""
     options = parsed(parser(prog), argv)
     try:
         comm = world()
@@ -79,7 +87,7 @@ def main(argv: list[str] | None = None, prog: str = PROG) -> int:
 
 
 def measured(comm, options: argparse.Namespace) -> dict[str, Any]:
-    """What the file holds: see `miniapps.untrusted.lookups.Measured`. Collective."""
+    """The content of the file; see `miniapps.untrusted.lookups.Measured`. Collective."""
     from miniapps.embeddings import steps
 
     rng, problems = np.random.default_rng(options.seed), []
@@ -105,7 +113,7 @@ def measured(comm, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _unwritable(out: Path) -> str | None:
-    """What hinders writing the file, in a sentence; None: nothing."""
+    """The reason why the file cannot be written, in a sentence; None if it can."""
     if not out.parent.is_dir():
         return f"{out}: there is no directory {out.parent}; make it, or name another file"
     if out.exists() and not out.is_file():

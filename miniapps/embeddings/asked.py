@@ -1,4 +1,4 @@
-"""What ranks ask each other for in a step: which rows of which tables, for which samples."""
+"""The requests between ranks in a step: rows of tables, by sample."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from miniapps.embeddings.sharding import Placed
 
 @dataclass
 class Asked:
-    """The rows of one table in a step. `numbers[r]`: which samples of the batch, from 0, rank r has, ascending.
+    """The requested rows of one table in a step. `numbers[r]` holds the samples of the batch, from 0, that rank r has,
+    ascending.
 
-    On the side of the samples: `bags` of the own ones; `sent[p]`, the same as far as rank p has their rows; `places`,
-    where in `bags` the rows lie that were sent, first rank first (where a bag may be cut). On the side of the rows:
-    `came[q]`, the bags that rank q sent.
+    For the rank's samples: `bags`, their bags; `sent[p]`, the part of these bags whose rows rank p has; and, if a bag
+    may be cut, `places`, the places in `bags` of the sent rows, in ascending order of ranks. For the rank's rows:
+    `came[q]`, the bags received from rank q.
     """
 
     numbers: Sequence[np.ndarray]
@@ -29,7 +30,7 @@ class Asked:
 
     @cached_property
     def received(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows, samples) of all that came: the order is that of the samples of the batch, and of the rows in a bag."""
+        """(rows, samples) of all received bags, in the order of the samples of the batch and of the rows in a bag."""
         every = concatenated(self.came)
         rows, samples = every.rows, np.repeat(np.concatenate(self.numbers), every.lengths)
         if (np.diff(samples) < 0).any():
@@ -39,11 +40,11 @@ class Asked:
 
     @cached_property
     def distinct(self) -> tuple[np.ndarray, np.ndarray]:
-        """(rows that came, ascending, each once; which of these each of `received` is)."""
+        """(the distinct received rows, ascending; the index of each row of `received` among these)."""
         return np.unique(self.received[0], return_inverse=True)
 
     def vectors(self, bags: Bags) -> np.ndarray:
-        """Of the samples of some bags those that have a row in them: where a bag may be cut, others send nothing."""
+        """The indices of the bags that send a vector: all or, if bags may be cut, those that are not empty."""
         every = np.arange(len(bags.lengths))
         return every if self.places is None else np.flatnonzero(bags.lengths)
 
@@ -56,9 +57,9 @@ def ask(
     learn: bool,
     exchange: Callable[[list[np.ndarray]], list[np.ndarray]],
 ) -> list[Asked]:
-    """Tell every rank of `placed` what is asked of it: `bags` of the own samples, for each table. `learn`: replicated
-    tables are told, too, what their gradients will be of. `exchange`: int32 vectors to each rank and from each rank.
-    Collective."""
+    """Send to every rank of `placed` the requests for its rows: `bags` of this rank's samples, for each table. With
+    `learn`, also send the bags of replicated tables, whose gradients will follow. `exchange` sends an int32 vector to
+    each rank and returns one from each rank. Collective."""
     size = len(numbers)
     sent: list[dict[int, Bags]] = []
     places: list[np.ndarray | None] = []
@@ -97,7 +98,7 @@ def ask(
 
 
 def _by_owner(placed: Placed, bags: Bags) -> tuple[dict[int, Bags], np.ndarray]:
-    """({rank: what it has of the bags}, where the rows of these lie in the bags, first rank first)."""
+    """({rank: the part of the bags whose rows it has}, the places of these rows in the bags, in order of ranks)."""
     owner = placed.rows(0).owner_of(bags.rows)
     order = np.argsort(owner, kind="stable")
     n, size = len(bags.lengths), placed.size

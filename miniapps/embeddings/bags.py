@@ -1,4 +1,4 @@
-"""Bags: for each sample the rows of one table that are added up for it."""
+"""Bags: the rows of one table that are added up for each sample."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Bags:
-    """The bags of n samples in one table: `lengths` int32 (n,), and all their rows one after the other, int32."""
+    """The bags of n samples in one table: `lengths` int32 (n,), and all their rows one after another, int32."""
 
     lengths: np.ndarray
     rows: np.ndarray
 
     @property
     def samples(self) -> np.ndarray:
-        """int64 (lookups,): to which of the samples each row belongs."""
+        """int64 (lookups,): the sample of each row."""
         return np.repeat(np.arange(len(self.lengths)), self.lengths)
 
     @cached_property
@@ -27,7 +27,7 @@ class Bags:
         return np.unique(self.rows)
 
     def take(self, chosen: np.ndarray) -> Bags:
-        """The bags of some samples, in that order."""
+        """The bags of the samples `chosen`, in that order."""
         ends = np.cumsum(self.lengths, dtype=np.int64)
         lengths = self.lengths[chosen]
         first = np.repeat(ends[chosen] - lengths, lengths)
@@ -36,7 +36,7 @@ class Bags:
 
 
 def concatenated(parts: Sequence[Bags]) -> Bags:
-    """The bags of several groups of samples, one group after the other."""
+    """The bags of several groups of samples, one group after another."""
     return Bags(
         np.concatenate([part.lengths for part in parts]), np.concatenate([part.rows for part in parts])
     )

@@ -1,4 +1,4 @@
-"""How rows are asked for, as far as costs depend on it: few numbers for any table."""
+"""The distribution of lookups over rows, as far as costs depend on it: a few numbers for any table."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from miniapps.trace.records import (
 
 
 def classes(counts: np.ndarray) -> np.ndarray:
-    """float64 (n, 2): of the rows that were looked up, by powers of two of their `counts` (rows,), how many there are
-    and their share of all lookups; one row with share 1 where nothing was looked up."""
+    """float64 (n, 2): for each class of rows whose `counts` (rows,) have the same power of two, the number of rows and
+    their share of all lookups. If nothing was looked up, it is one row with share 1."""
     seen = counts[counts > 0]
     if not len(seen):
         return np.array([[1.0, 1.0]])
@@ -30,15 +30,15 @@ def classes(counts: np.ndarray) -> np.ndarray:
 
 
 def shares(counts: np.ndarray, starts: np.ndarray) -> np.ndarray:
-    """float64 (blocks,): of all lookups, by block of rows; the same for all where nothing was looked up."""
+    """float64 (blocks,): the share of all lookups by block of rows; equal shares if nothing was looked up."""
     of_block = np.add.reduceat(counts, starts[:-1]).astype(float)
     total = of_block.sum()
     return of_block / total if total else np.full(len(of_block), 1.0 / len(of_block))
 
 
 def described(table: Table, samples: int, steps: int, rows: np.ndarray) -> dict[str, Any]:
-    """What a table is asked for in a step, as `miniapps.untrusted.lookups.Asked`: from all `rows` asked for in
-    some steps of so many samples."""
+    """The lookups of a table in a step, as `miniapps.untrusted.lookups.Asked`, from all `rows` that were looked up in
+    `steps` steps of `samples` samples."""
     counts = np.bincount(rows, minlength=table.rows)
     return {
         "name": table.name,
@@ -52,7 +52,7 @@ def described(table: Table, samples: int, steps: int, rows: np.ndarray) -> dict[
 
 
 def as_values(given: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What `described` gave as values of a trace, float64 (blocks,) by name."""
+    """The result of `described` as values of a trace, float64 (blocks,) by name."""
     classes = np.array(given["classes"])
     of_name = {
         ASKED_ROWS: [given["rows"]], ASKED_COLUMNS: [given["columns"]], ASKED_SAMPLES: [given["samples"]],

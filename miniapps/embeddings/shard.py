@@ -1,4 +1,4 @@
-"""A rank's part of one table: its rows and columns, drawn by block, and how the whole is put together again."""
+"""A rank's part of one table: its rows and columns, drawn by block, and the gathering of the whole table."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from miniapps.layout.owners import contiguous_owner
 
 
 class Shard:
-    """What rank `rank` holds of a table: `weights` float32 (own rows, own columns).
+    """The part of a table that rank `rank` holds: `weights` float32 (own rows, own columns).
 
-    `draw(block) -> float32 (rows of the block, columns)`: whole blocks, the same on any rank.
+    `draw(block) -> float32 (rows of the block, columns)` draws whole blocks, the same on any rank.
     """
 
     def __init__(self, placed: Placed, rank: int, draw: Callable[[int], np.ndarray]):
@@ -32,13 +32,13 @@ class Shard:
 
     def learn(self, rows: np.ndarray, gradients: np.ndarray, scale: float, rate: float) -> None:
         """w = w - rate (scale g) of `rows`, all different, which this rank holds."""
-        # In place of three passes over memory two: each product is rounded by itself in either.
+        # Works in place, with two passes over memory instead of three; each product is rounded in either case.
         slope = np.float32(scale) * gradients
         slope *= np.float32(rate)
         self.weights[self._local(rows)] -= slope
 
     def by_blocks(self, comm) -> list[tuple[int, np.ndarray]]:
-        """(block, its rows, whole) of some blocks: each block is on one rank. Collective."""
+        """(block, its rows with all columns) of some blocks, such that each block is on one rank. Collective."""
         starts = self.placed.table.starts
         count = len(starts) - 1
         if self.placed.owner is not None:
@@ -60,7 +60,7 @@ class Shard:
         return [(block, whole[starts[block] - base : starts[block + 1] - base]) for block in own]
 
     def whole(self, comm) -> np.ndarray | None:
-        """The table, float32 (rows, columns), on rank 0, None on others. Collective."""
+        """The table, float32 (rows, columns), on rank 0; None on other ranks. Collective."""
         table = self.placed.table
         blocks = self.by_blocks(comm)
         own = [array.reshape(-1) for _, array in blocks]
@@ -85,7 +85,7 @@ class Shard:
         return out
 
     def take(self, whole: np.ndarray) -> None:
-        """Go on with the rows and columns of a table, float32 (rows, columns)."""
+        """Set the weights to this rank's rows and columns of a whole table, float32 (rows, columns)."""
         if self.weights.size:
             self.weights[...] = whole[self.rows.global_rows(), self.columns]
 

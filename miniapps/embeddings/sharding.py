@@ -1,4 +1,5 @@
-"""How tables are cut and who holds what: from the problem, the number of ranks and the names of shardings alone."""
+"""The cut of tables and their placement on ranks, which depend only on the problem, the number of ranks and the names
+of shardings."""
 
 from __future__ import annotations
 
@@ -12,17 +13,17 @@ from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.layout.rows import Rows
 
 SHARDINGS = {
-    "replicated": "every rank holds the table; rows and gradients of all samples go to every rank",
-    "table": "one rank holds the table; it gets rows to look up, and answers with sums of bags",
-    "column": "every rank holds some columns of all rows; each answers with its part of the sums of bags",
-    "row": "ranks hold blocks of rows; they answer with rows, and the rank of the sample adds the bag in order",
-    "row-pooled": "the same, but they answer with sums of their parts of a bag: the cut shows in their order",
+    "replicated": "every rank holds the table; the row numbers and gradients of all samples are sent to every rank",
+    "table": "one rank holds the table; it receives row numbers and answers with sums of bags",
+    "column": "every rank holds some columns of all rows; each answers with its columns of the sums of bags",
+    "row": "ranks hold blocks of rows and answer with rows; the rank of the sample adds up the bag in order",
+    "row-pooled": "like row, but ranks answer with sums of their parts of a bag, so the order depends on the cut",
 }
 
 
 @dataclass(frozen=True)
 class Table:
-    """A table of `rows` x `columns` float32 in `blocks` nearly equal blocks of rows; `lookups`: of a sample."""
+    """A table of `rows` x `columns` float32 in `blocks` nearly equal blocks of rows, with `lookups` per sample."""
 
     name: str
     rows: int
@@ -38,13 +39,13 @@ class Table:
 
     @property
     def nbytes(self) -> int:
-        """Of the whole table."""
+        """Bytes of the whole table."""
         return 4 * self.rows * self.columns
 
 
 @dataclass(frozen=True)
 class Sharding:
-    """The sharding of one table; `rank` holds it where one rank does, None: chosen by `place`."""
+    """The sharding of one table. If one rank holds it, `rank` is that rank, or None if `place` chooses it."""
 
     name: str
     rank: int | None = None
@@ -55,8 +56,8 @@ class Sharding:
 
 @dataclass(frozen=True)
 class Placed:
-    """A table with its sharding, and who holds what: `owner` int32 (blocks,) of `table`, `row` and `row-pooled`;
-    `bounds` int64 (ranks + 1,) of `column`: rank r has columns bounds[r] to bounds[r + 1]."""
+    """A table with its sharding and placement: for `table`, `row` and `row-pooled`, `owner` int32 (blocks,); for
+    `column`, `bounds` int64 (ranks + 1,), where rank r has columns bounds[r] to bounds[r + 1]."""
 
     table: Table
     sharding: str
@@ -66,7 +67,7 @@ class Placed:
 
     @property
     def by_rows(self) -> bool:
-        """Whether a bag may have its rows on several ranks."""
+        """Whether the rows of a bag may be on several ranks."""
         return self.sharding in ("row", "row-pooled")
 
     def rows(self, rank: int) -> Rows:
@@ -82,25 +83,25 @@ class Placed:
         return slice(int(self.bounds[rank]), int(self.bounds[rank + 1]))
 
     def width(self, rank: int) -> int:
-        """How many columns that are."""
+        """The number of columns that a rank holds."""
         columns = self.columns(rank)
         return columns.stop - columns.start
 
     def holders(self) -> list[int]:
-        """The ranks that hold something, ascending."""
+        """The ranks that hold a part of the table, ascending."""
         if self.owner is not None:
             return np.unique(self.owner).tolist()
         return [rank for rank in range(self.size) if self.width(rank)]
 
 
 def parse(text: str, tables: int, size: int) -> list[Sharding]:
-    """The sharding of each of `tables` tables: one name for all, or one for each with commas between; `table:rank=N`
-    names the rank. Raises ChoiceError naming the option, what is wrong and the names there are."""
+    """The sharding of each of `tables` tables: one name for all, or one for each, separated by commas; `table:rank=N`
+    names the rank. Raises ChoiceError with the option, the reason and the known names."""
     words = [word.strip() for word in text.split(",")]
     if len(words) not in (1, tables):
         raise ChoiceError(
-            f"--sharding {text}: {len(words)} shardings for {tables} tables; give one for all, or one for each with "
-            "commas between"
+            f"--sharding {text}: {len(words)} shardings for {tables} tables; give one for all, or one for each, "
+            "separated by commas"
         )
     return [_parsed(word, size) for word in words] * (tables if len(words) == 1 else 1)
 
@@ -123,8 +124,9 @@ def _parsed(word: str, size: int) -> Sharding:
 def place(
     tables: Sequence[Table], shardings: Sequence[Sharding], size: int, shuffle: int = 0
 ) -> list[Placed]:
-    """Who holds what. Tables that lie on one rank go, the one with most bytes first, to the rank that has the fewest
-    bytes of these so far; `shuffle` other than 0 permutes ranks and owners (for tests: no bit may depend on it)."""
+    """The placement of `tables`. Each table that lies on one rank, largest first, is placed on the rank that has the
+    fewest bytes of such tables so far. `shuffle` other than 0 permutes ranks and owners (for tests: no bit may depend
+    on it)."""
     ranks = shuffled(np.arange(size), shuffle)
     held = np.zeros(size, np.int64)
     for table, sharding in zip(tables, shardings, strict=True):

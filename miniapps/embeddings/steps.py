@@ -1,9 +1,9 @@
-"""Steps of tables of embeddings under given shardings, timed beside each other: what costs are fitted to.
+"""Timed steps of tables of embeddings under given shardings, to which the analysis fits costs.
 
-Of each problem all strategies are made; in each round every strategy takes one step that does not count and STEPS that
-do, in an order drawn for the round, after a barrier. Two times: `wall`, of the rank that took longest; `cpu`, what the
-step would take if nobody had to share a processor: between messages the CPU time of the rank that had most, in messages
-that of the rank that had least, for it came last and did not wait.
+All strategies of a problem are prepared. In each round, in an order drawn for the round, every strategy takes one
+warm-up step and STEPS timed steps, each after a barrier. There are two times: `wall` is that of the slowest rank; `cpu`
+estimates the time of the step if no rank had to share a processor. It adds up, between messages, the largest CPU time
+of any rank and, in messages, the smallest, since the rank that comes last does not wait.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from miniapps.embeddings.sharding import SHARDINGS, Placed, Table, parse, place
 from miniapps.embeddings.tables import MESSAGES, Tables
 from miniapps.layout.owners import contiguous_owner
 
-STEPS, BLOCKS, BATCHES = 3, 16, 4  # timed in a row; blocks of rows; batches that are learned from in turn
+STEPS, BLOCKS, BATCHES = 3, 16, 4  # steps timed in a row; blocks of rows; batches that are used in turn
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A DLRM's tables: `tables` (rows, Zipf's exponent, rows of a bag) of `columns`, for `batch` samples."""
+    """The tables of a DLRM: `tables` (rows, Zipf's exponent, rows of a bag) of `columns`, for `batch` samples."""
 
     seed: int
     batch: int
@@ -37,7 +37,7 @@ class Problem:
     strategies: list[str]
 
     def placed(self, strategy: str, size: int) -> list[Placed]:
-        """Who holds what under a strategy."""
+        """The placement of the tables under a strategy."""
         tables = [
             Table(str(t), rows, self.columns, BLOCKS, pooling)
             for t, (rows, _, pooling) in enumerate(self.tables)
@@ -45,7 +45,7 @@ class Problem:
         return place(tables, parse(strategy, len(tables), size), size)
 
     def batches(self) -> list[list[Bags]]:
-        """BATCHES batches of bags, for each table, as any rank draws them."""
+        """BATCHES batches of bags for each table, the same on any rank."""
         rng, every = np.random.default_rng(self.seed), []
         shares = [np.cumsum(np.arange(1, rows + 1.0) ** -exponent) for rows, exponent, _ in self.tables]
         dealt = [rng.permutation(rows) for rows, _, _ in self.tables]
@@ -60,8 +60,8 @@ class Problem:
 
 
 def drawn(rng: np.random.Generator, mixed: int) -> Problem:
-    """Tables at random, with the five uniform shardings and `mixed` others as strategies: 2 to 6 tables of 100 to
-    100,000 rows with bags of 1 to 32, 8 to 64 columns, batches of 128 to 1,024, Zipf's exponents up to 1.2."""
+    """Random tables, with the five uniform shardings and `mixed` others as strategies: 2 to 6 tables of 100 to 100,000
+    rows and 8 to 64 columns, bags of 1 to 32 rows, batches of 128 to 1,024 samples, Zipf's exponents up to 1.2."""
     tables = [
         (round(10 ** rng.uniform(2, 5)), round(float(rng.uniform(0, 1.2)), 2), int(2 ** rng.uniform(0, 5)))
         for _ in range(rng.integers(2, 7))
@@ -77,19 +77,19 @@ def drawn(rng: np.random.Generator, mixed: int) -> Problem:
 
 
 class Clock:
-    """CPU time of this thread between messages, and in them, one after the other."""
+    """The CPU time of this thread between and in messages, alternately."""
 
     def __init__(self):
         self.parts: list[float] = []
         self._last = 0.0
 
     def begin(self) -> None:
-        """Forget what was measured."""
+        """Discard the measured parts and start the first."""
         self.parts, self._last = [], time.thread_time()
 
     @contextmanager
     def timed(self, region: str, nbytes: int) -> Iterator[None]:
-        """As `Tables` wants it."""
+        """The context that `Tables` takes as `timed`."""
         if region not in MESSAGES:
             yield
             return
@@ -98,14 +98,14 @@ class Clock:
         self.split()
 
     def split(self) -> None:
-        """End a part."""
+        """End a part and start the next."""
         now = time.thread_time()
         self.parts.append(now - self._last)
         self._last = now
 
 
 def times(comm, problem: Problem, rounds: int, order: str) -> np.ndarray:
-    """Seconds by strategy, round, step and clock (`wall`, `cpu`); `order`: of sums. Collective."""
+    """Seconds by strategy, round, step and clock (`wall`, `cpu`), with sums in `order`. Collective."""
     owner = np.repeat(contiguous_owner(BLOCKS, comm.size), -(-problem.batch // BLOCKS))[: problem.batch]
     numbers = [np.flatnonzero(owner == rank) for rank in range(comm.size)]
     own = [[bags.take(numbers[comm.rank]) for bags in batch] for batch in problem.batches()]
@@ -145,7 +145,7 @@ def times(comm, problem: Problem, rounds: int, order: str) -> np.ndarray:
 
 
 def asked(problem: Problem) -> list[dict[str, Any]]:
-    """What each table is asked for in a step, from the histogram of its rows: as `miniapps.untrusted.lookups.Asked`."""
+    """The lookups of each table in a step, as `miniapps.untrusted.lookups.Asked`, from the histogram of its rows."""
     batches, found = problem.batches(), []
     for number, of in enumerate(problem.placed("row", 1)):
         rows = np.concatenate([batch[number].rows for batch in batches])
@@ -154,7 +154,7 @@ def asked(problem: Problem) -> list[dict[str, Any]]:
 
 
 def shardings(problem: Problem, strategy: str, size: int) -> list[tuple[str, int]]:
-    """(sharding, rank) of each table under a strategy; the rank is that which holds it, where one does, else 0."""
+    """(sharding, rank) of each table under a strategy; the rank is the one that holds the table, or 0 if several do."""
     return [
         (of.sharding, int(of.owner[0]) if of.sharding == "table" and of.owner is not None else 0)
         for of in problem.placed(strategy, size)

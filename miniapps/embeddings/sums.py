@@ -1,8 +1,8 @@
-"""Sums of rows: of the bags of samples, and of the gradients of each row.
+"""Sums of the rows in a bag, and sums of the gradients of a row.
 
-`sorted`: from +0.0 by ascending place, which is the order of the samples of the whole batch and of the rows in a bag;
-all terms of a sum must be on one rank. `exact`: each sum is rounded once, and depends on its own terms alone. Partial
-sums may be made anywhere and travel, as words of 64 bits in which nothing is rounded (`kernels.exact.Limbs`).
+`sorted` adds from +0.0 by ascending place, in the order of the samples of the whole batch and of the rows in a bag; all
+terms of a sum must be on one rank. `exact` rounds each sum once, so that it depends only on its own terms. Any rank may
+compute partial sums, which are sent as words of 64 bits without rounding (`kernels.exact.Limbs`).
 """
 
 from __future__ import annotations

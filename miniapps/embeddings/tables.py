@@ -1,7 +1,7 @@
-"""All tables over all ranks: bags looked up for the samples of every rank, and the update of rows by gradients.
+"""All tables over all ranks: lookups of bags for the samples of every rank, and updates of rows by gradients.
 
-A step has three messages between each pair of ranks, whatever the number of tables: the rows that are asked for, what
-is answered, and gradients. Who holds a row puts what it got into the order of the samples of the whole batch.
+A step has three messages in each direction between each pair of ranks, for any number of tables: the requested rows,
+the answers, and the gradients. The rank of a row sorts requests and gradients by the samples of the whole batch.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ def _untimed(region: str, nbytes: int) -> AbstractContextManager:
 
 
 class Tables:
-    """The tables of `placed` over the ranks of `comm`, all of one number of columns. Collective to make.
+    """The tables of `placed` over the ranks of `comm`, all with the same number of columns. Construction is collective.
 
-    `order`: of the sums, one of `sums.ORDERS`. `draw(table, block)`: as for `Shard`. `timed(region, nbytes)` makes a
-    context around each part of a step, LOOKUP, SCATTER and MESSAGES; bytes are those of rows, or sent to other ranks.
+    `order` is the order of sums, one of `sums.ORDERS`. `draw(table, block)` is as in `Shard`. `timed(region, nbytes)`
+    returns a context around each part of a step (LOOKUP, SCATTER and MESSAGES); `nbytes` are those of rows, or those
+    sent to other ranks.
     """
 
     def __init__(
@@ -52,10 +53,10 @@ class Tables:
         self._asked: list[Asked] = []
 
     def look_up(self, bags: Sequence[Bags], numbers: Sequence[np.ndarray], learn: bool = True) -> np.ndarray:
-        """float32 (own samples, tables, columns): the sums of `bags`, those of the own samples for each table.
+        """float32 (own samples, tables, columns): the sums of `bags`, this rank's bags for each table.
 
-        `numbers[r]`: which samples of the batch, from 0, rank r has, ascending. `learn`: whether `update` will follow.
-        Collective.
+        `numbers[r]` holds the samples of the batch, from 0, that rank r has, ascending. `learn`: whether `update`
+        follows. Collective.
         """
         self._asked = ask(
             self.placed, self.rank, bags, numbers, learn, lambda parts: self._exchange(ROWS, parts, None)
@@ -75,8 +76,8 @@ class Tables:
             return np.stack(pooled, axis=1)
 
     def update(self, gradients: np.ndarray, scale: float, rate: float) -> None:
-        """w = w - rate (scale g) of every row that was looked up, g the sum of its gradients; `gradients` float32 (own
-        samples, tables, columns), of the sums of the bags. Collective, after `look_up`."""
+        """w = w - rate (scale g) for every row that was looked up, where g is the sum of its gradients. `gradients`
+        float32 (own samples, tables, columns) are those of the sums of bags. Collective, after `look_up`."""
         every = range(len(self.placed))
         limbs = self._agreed([gradients[:, t] if self._exact else None for t in every])
         with self._timed(SCATTER, gradients.nbytes):
@@ -93,14 +94,14 @@ class Tables:
                     shard.learn(self._asked[t].distinct[0], total, scale, rate)
 
     def free(self) -> None:
-        """Give back the communicator. Collective."""
+        """Free the communicator. Collective."""
         self._comm.Free()
 
-    # ---- lookups: on the side of the rows, then of the samples
+    # ---- lookups: by the rank of the rows, then by the rank of the samples
 
     def _looked(self, t: int) -> np.ndarray:
-        """Rows of a table, own columns: of the own samples where all ranks have the table, as ranks asked for them
-        where rows are answered, else in the order of the samples of the batch."""
+        """The requested rows of a table, own columns: those of this rank's samples if the table is replicated, in the
+        order of the requests if answers are rows, else in the order of the samples of the batch."""
         of, asked, shard = self.placed[t], self._asked[t], self.shards[t]
         if of.sharding == "replicated":
             rows = asked.bags.rows
@@ -111,11 +112,11 @@ class Tables:
         return shard.look_up(rows)
 
     def _in_words(self, t: int) -> bool:
-        """Whether parts of bags travel as words."""
+        """Whether the sums of parts of bags are sent as words."""
         return self._exact and self.placed[t].sharding == "row-pooled"
 
     def _answers(self, t: int, looked: np.ndarray, limbs: Limbs | None) -> dict[int, np.ndarray]:
-        """What this rank answers to each rank: rows, sums of bags, or of their parts."""
+        """The answer of this rank to each rank: rows, sums of bags, or sums of parts of bags."""
         of, asked = self.placed[t], self._asked[t]
         if not self.shards[t].weights.size:
             return {}
@@ -135,7 +136,7 @@ class Tables:
         return sums.added(rows, samples, count, self._order)
 
     def _answer_bytes(self, t: int, p: int, limbs: Limbs | None) -> int:
-        """Of what rank p answers to this one."""
+        """Bytes of the answer from rank p to this rank."""
         of, asked = self.placed[t], self._asked[t]
         if of.sharding == "replicated" or p not in asked.sent:
             return 0
@@ -148,7 +149,7 @@ class Tables:
     def _assembled(
         self, t: int, came: list[Came], own: dict[int, np.ndarray], limbs: Limbs | None
     ) -> np.ndarray:
-        """float32 (own samples, columns): the sums of the own bags, from what all holders answered."""
+        """float32 (own samples, columns): the sums of this rank's bags, from the answers of all holders."""
         of, asked = self.placed[t], self._asked[t]
         count = len(asked.bags.lengths)
         if of.sharding == "replicated":
@@ -171,10 +172,10 @@ class Tables:
             return limbs.rounded(sums.words_added(every, samples, count))
         return sums.added(every, samples, count, self._order)
 
-    # ---- gradients: on the side of the samples, then of the rows
+    # ---- gradients: by the rank of the samples, then by the rank of the rows
 
     def _gradients(self, t: int, gradient: np.ndarray, limbs: Limbs | None) -> dict[int, np.ndarray]:
-        """What goes to each rank: the gradient of each sample, or sums by row where these are fewer bytes."""
+        """The message to each rank: the gradient of each sample, or exact sums by row if these have fewer bytes."""
         of, asked = self.placed[t], self._asked[t]
         parts = {}
         for p, bags in asked.sent.items():
@@ -187,13 +188,13 @@ class Tables:
         return parts
 
     def _summed_first(self, asked: Asked, bags: Bags, other: int, limbs: Limbs) -> bool:
-        """Whether gradients are added up by row before they travel between this rank and another: it saves bytes."""
+        """Whether gradients between this rank and another are added up by row before they are sent, to save bytes."""
         if other == self.rank:
             return False
         return WORD * limbs.words * len(bags.distinct) < FLOAT * len(asked.vectors(bags))
 
     def _gradient_bytes(self, t: int, q: int, limbs: Limbs | None) -> int:
-        """Of what rank q sends to this one."""
+        """Bytes of the gradients from rank q to this rank."""
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         if not self.shards[t].weights.size:
             return 0
@@ -205,7 +206,7 @@ class Tables:
     def _summed(
         self, t: int, came: list[Came], own: dict[int, np.ndarray], limbs: Limbs | None
     ) -> np.ndarray:
-        """float32 (distinct rows, own columns): the sums of their gradients over the whole batch."""
+        """float32 (distinct rows, own columns): the sums of the rows' gradients over the whole batch."""
         asked, width = self._asked[t], self.shards[t].weights.shape[1]
         rows, which = asked.distinct
         every = np.zeros((sum(map(len, asked.numbers)), width), np.float32)
@@ -227,7 +228,8 @@ class Tables:
     # ---- messages
 
     def _agreed(self, of_tables: Sequence[np.ndarray | None]) -> list[Limbs | None]:
-        """The words for the terms of each table: by the range of those of all ranks. None for None. Collective."""
+        """The words for the terms of each table, from the range of the terms of all ranks; None for None.
+        Collective."""
         chosen = {t: x for t, x in enumerate(of_tables) if x is not None}
         if not chosen:
             return [None] * len(of_tables)
@@ -237,7 +239,7 @@ class Tables:
         return [limbs.get(t) for t in range(len(of_tables))]
 
     def _sent(self, region: str, pieces: Sequence[dict[int, np.ndarray]], coming: list[int]) -> list[Came]:
-        """Send the pieces of all tables to each other rank; `coming` bytes from each."""
+        """Send the pieces of all tables to each other rank, and receive `coming` bytes from each."""
         parts = [
             np.concatenate(
                 [
@@ -255,7 +257,7 @@ class Tables:
             return all_to_all(self._comm, parts, coming)
 
     def _nbytes(self) -> int:
-        """Of the rows that this rank reads."""
+        """Bytes of the rows that this rank reads."""
         return FLOAT * sum(
             shard.weights.shape[1] * sum(len(bags.rows) for bags in asked.came)
             for asked, shard in zip(self._asked, self.shards, strict=True)
@@ -263,7 +265,7 @@ class Tables:
 
 
 class Came:
-    """What came from one rank, table after table."""
+    """The message from one rank, table after table."""
 
     def __init__(self, content: np.ndarray):
         self._content, self._at = content, 0

@@ -1,4 +1,4 @@
-"""What a checkpoint of a training over a mesh holds: whole tensors, which fit any mesh."""
+"""Checkpoints of training over a mesh: whole tensors, from which any mesh can continue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from miniapps.partition.cuts.axes import AxisError
 
 
 class Whole(Holding):
-    """Parameters, and buffers such as running means of a normalisation."""
+    """Parameters, and buffers such as the running means of a normalisation."""
 
     def require(self, config) -> None:
         super().require(config)

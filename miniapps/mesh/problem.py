@@ -1,4 +1,4 @@
-"""A model of `miniapps.partition.models` as a problem: its sizes, its blocks, its inputs at a step."""
+"""A model of `miniapps.partition.models` as a problem: its sizes, its blocks, and its inputs at each step."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from miniapps.partition.planning.recipes import chosen
 
 
 def counts(config: Any) -> tuple[int, int]:
-    """Samples to learn from, and to test."""
+    """The number of samples for training, and for tests."""
     if config.data.name == "text":
         learned, tested = text.windows(config.model.tokens)
         return len(learned), len(tested)
@@ -30,7 +30,7 @@ def counts(config: Any) -> tuple[int, int]:
 
 
 def load(config: Any) -> Labelled:
-    """The samples: windows of text as images of one row, or images. Raises UsageError for files that are missing."""
+    """The samples: images, or windows of text as images of one row. Raises UsageError if files are missing."""
     if config.data.name != "text":
         return images.load(config.data.name, config.data.dir, config.seeds.data)
     learned, tested = text.windows(config.model.tokens)
@@ -38,13 +38,13 @@ def load(config: Any) -> Labelled:
 
 
 def task(config: Any) -> Task:
-    """What the model is to learn."""
+    """The task that the model learns."""
     edge = EDGE.get(config.data.name, 0)
     return Task(config.training.batch, config.training.micro, edge, CLASSES, text.VOCABULARY)
 
 
 def deck(config: Any) -> Any:
-    """The sizes of the model, and the blocks into which its axes are cut. Raises UsageError, ChoiceError."""
+    """The sizes of the model, with the blocks into which its axes are cut. Raises UsageError or ChoiceError."""
     model = models.model(config.model.name)
     found = model.sized(config.model, task(config))
     there = tuple(axis.name for axis in model.axes(found))
@@ -52,7 +52,9 @@ def deck(config: Any) -> Any:
     for axis, count in given.items():
         known("axis of --blocks", axis, there)
         if axis in model.WHOLE:
-            raise UsageError(f"--blocks {axis}={count}: each of the {axis} is a block; choose model.{axis}")
+            raise UsageError(
+                f"--blocks {axis}={count}: the number of blocks is the number of {axis}; choose model.{axis}"
+            )
     found = replace(found, **{axis: number(n, f"--blocks {axis}={n}") for axis, n in given.items()})
     if reason := model.refused(found):
         raise UsageError(f"model.{reason}")
@@ -60,7 +62,7 @@ def deck(config: Any) -> Any:
 
 
 class Inputs:
-    """The inputs of each step, whole, the same on all ranks: by the seeds and the step alone."""
+    """The whole inputs of each step, the same on all ranks; they depend only on the seeds and the step."""
 
     def __init__(self, config: Any, data: Labelled):
         self._data, self._task, self._seed = data, task(config), config.seeds.data
@@ -69,12 +71,12 @@ class Inputs:
         self._batches = Batches(len(data.images), batch, batch, config.seeds.data)
 
     def at(self, step: int) -> tuple[Any, ...]:
-        """Tensors of torch, in the order of the model's inputs."""
+        """Torch tensors, in the order of the model's inputs."""
         chosen = self._batches.images(step, 0)
         return self._of(self._data.images[chosen], self._data.labels[chosen], (step, 0))
 
     def test(self, number: int) -> tuple[Any, ...]:
-        """The same of the test samples: batch `number`."""
+        """Batch `number` of the test samples, in the same form."""
         batch = self._task.batch
         chosen = np.arange(number * batch, (number + 1) * batch) % len(self._data.test_images)
         return self._of(self._data.test_images[chosen], self._data.test_labels[chosen], (number, 1))
@@ -94,7 +96,7 @@ def _drawn(seed: int, when: tuple[int, int], purpose: int) -> np.random.Generato
 
 
 def mesh_of(config, options, size: int) -> Mesh:
-    """The mesh, with what its axes carry. Raises UsageError, ChoiceError."""
+    """The mesh, with the axes of the problem that its axes carry. Raises UsageError or ChoiceError."""
     model = models.model(config.model.name)
     axes = chosen(model, deck(config), names(config))
     recipe = model.RECIPES[config.mesh.recipe]

@@ -10,5 +10,5 @@ from miniapps.runner.outcome import Outcome
 
 
 def run(ctx) -> Outcome:
-    """From the initial weights or a checkpoint to the last step. Raises RunError when a gradient is not finite."""
+    """Train from the initial weights or a checkpoint to the last step. Raises RunError if a gradient is not finite."""
     return run_course(MeshTrainer(ctx), HOLDING, Course)

@@ -1,4 +1,4 @@
-"""A step of training over a mesh: what a plan computes and communicates, and the update of what each rank holds."""
+"""A step of training over a mesh: the computation and messages of a plan, and the update of each rank's parts."""
 
 from __future__ import annotations
 
@@ -36,14 +36,16 @@ from miniapps.trace.schema import CORE_RATE, MODEL_FLOPS, UTILISATION
 if TYPE_CHECKING:
     from miniapps.runner.context import Context
 
-WEIGHTS = "weights."  # fingerprints of a parameter, by block
-STAGED = 256  # ranks, up to which the stages of the plan are recorded: counting what travels takes a while for more
-TESTED = 4  # batches of an evaluation, at most
+WEIGHTS = "weights."  # prefix of the fingerprints of a parameter, by block
+STAGED = (
+    256  # the most ranks for which the stages of the plan are recorded: counting messages takes long for more
+)
+TESTED = 4  # the most batches of an evaluation
 
 
 class MeshTrainer(Trainer):
-    """A model over the mesh of all ranks; each holds its parts of parameters, buffers and states. Collective to
-    make."""
+    """A model over the mesh of all ranks; each rank holds its parts of parameters, buffers and states. Construction is
+    collective."""
 
     def __init__(self, ctx: Context):
         super().__init__(ctx, {})
@@ -79,7 +81,7 @@ class MeshTrainer(Trainer):
                 self.tracer.choice(STAGES, -1, stages_of(self.plan, self.mesh).encode(), nan)
 
     def peek(self, block: int) -> np.ndarray | None:
-        """Faults strike the parts of parameters, by the number of the parameter."""
+        """This rank's part of the parameter with number `block`, which faults can strike."""
         learned = self.learner.learned
         return self.learner.values[learned[block]].numpy() if 0 <= block < len(learned) else None
 
@@ -100,7 +102,7 @@ class MeshTrainer(Trainer):
         tracer.event(self.name["step"], begin)
 
     def evaluate(self, step: int) -> None:
-        """The loss of some test samples. Collective; raises RanksDisagree where ranks have another loss."""
+        """The loss of some test samples. Collective; raises RanksDisagree if ranks have different losses."""
         start = self.tracer.clock()
         batch, count = self.config.training.batch, len(self.data.test_images)
         losses = []
@@ -114,8 +116,8 @@ class MeshTrainer(Trainer):
             self.tracer.value("test_loss", self.test_loss)
 
     def trace_weights(self) -> None:
-        """Record the weights that enter the current step, or, after the last, the final ones: each block by the first
-        rank that has it."""
+        """Record the weights that enter the current step or, after the last step, the final weights: each block by the
+        first rank that has it."""
         start = self.tracer.clock()
         for k in self.learner.learned:
             source = self.plan.sources[k]
@@ -123,18 +125,18 @@ class MeshTrainer(Trainer):
         self.tracer.event(self.name["record"], start)
 
     def figures(self) -> dict[str, tuple[float, str]]:
-        """What a run reports."""
+        """The figures that a run reports."""
         found = {"loss": (self.loss, ""), "test_loss": (self.test_loss, "")}
         if self.utilisation:
             found[UTILISATION] = (100 * median(self.utilisation), "%")
         return found
 
     def fingerprint(self) -> str:
-        """Of all weights, whole. Collective."""
+        """The fingerprint of all whole weights. Collective."""
         return combined(fingerprints(self.state()[0]))
 
     def state(self) -> list[Sequence[np.ndarray]]:
-        """Weights, and each state of the optimiser, whole, in the order of the parameters. Collective."""
+        """The whole weights, and each whole state of the optimiser, in the order of the parameters. Collective."""
         held = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
         sources = [self.plan.sources[k].tensor.name for k in self.learner.learned]
         return [
@@ -146,7 +148,7 @@ class MeshTrainer(Trainer):
         ]
 
     def restore(self, state: Sequence[Sequence[np.ndarray]]) -> None:
-        """Go on from what `state` gave, on any mesh."""
+        """Restore what `state` returned, on any mesh."""
         own = [[x.numpy() for x in self._parts()], *self.learner.optimiser.states.values()]
         for arrays, parts in zip(state, own, strict=True):
             for k, array, part in zip(self.learner.learned, arrays, parts, strict=True):
@@ -154,7 +156,7 @@ class MeshTrainer(Trainer):
                 part[...] = self.program.part(name, torch.from_numpy(array)).numpy()
 
     def buffers(self) -> dict[str, np.ndarray]:
-        """Buffers that a step changes, whole, by key. Collective."""
+        """The whole buffers that a step changes, by key. Collective."""
         sources = self.plan.sources
         return {
             sources[k].key: self.program.whole(sources[k].tensor.name, self.learner.values[k]).numpy()
@@ -162,7 +164,7 @@ class MeshTrainer(Trainer):
         }
 
     def restore_buffers(self, arrays: dict[str, np.ndarray]) -> None:
-        """Go on from what `buffers` gave."""
+        """Restore what `buffers` returned."""
         for k in self.learner.buffers:
             source = self.plan.sources[k]
             self.learner.values[k] = self.program.part(
@@ -170,7 +172,7 @@ class MeshTrainer(Trainer):
             )
 
     def free(self) -> None:
-        """Give back communicators; collective."""
+        """Free communicators; collective."""
         self.program.free()
 
     # ---- parts
@@ -179,7 +181,7 @@ class MeshTrainer(Trainer):
         return [self.learner.values[k] for k in self.learner.learned]
 
     def _problem(self) -> tuple[Plan, dict[tuple[str, str], torch.Tensor], int]:
-        """The plan; parameters, buffers and inputs, whole; the model FLOPs of a step."""
+        """The plan; the whole parameters, buffers and inputs; and the model FLOPs of a step."""
         config, model = self.config, models.model(self.config.model.name)
         sizes, inputs = deck(config), self.inputs.at(1)
         before = torch.get_rng_state()
@@ -198,18 +200,18 @@ class MeshTrainer(Trainer):
         everywhere = self.ctx.comm.allreduce(int(finite)) == self.ctx.size
         self.settle(everywhere, loss, lambda: "the loss or a gradient is not finite")
 
-    # ---- what the trace is told
+    # ---- records in the trace
 
     def _used(self, seconds: float) -> None:
-        """Record the utilisation of a step that took so long on this rank, without the recording of weights. A rank
-        waits for the others in every all-reduce, so that over several steps the time of one is that of all."""
+        """Record the utilisation of a step that took `seconds` on this rank, without the recording of weights. Since a
+        rank waits for the others in every all-reduce, over several steps the time of one rank is that of all."""
         cores = self.ctx.size * self.ctx.options.threads
         self.utilisation.append(self.flops / (seconds * cores * self.rate))
         if self.ctx.rank == 0:
             self.tracer.usage(UTILISATION, self.tracer.step, self.utilisation[-1])
 
     def _timed(self, region: str, kind: str, function, nbytes: int):
-        """`function` that leaves an event in the trace."""
+        """`function`, with each call recorded as an event in the trace."""
         tracer, name = self.tracer, self.tracer.name(region, kind)
         clock, event = tracer.clock, tracer.event
 
@@ -222,7 +224,7 @@ class MeshTrainer(Trainer):
         return timed
 
     def _reducer(self, comm, reduction, name: str, blocks):
-        """The all-reduce of a reduction of the plan, traced; freed with the repeat."""
+        """The traced all-reduce of a reduction of the plan; it is freed with the repeat."""
         return self.ctx.reducer(
             name,
             reduction.shape,
@@ -237,7 +239,7 @@ class MeshTrainer(Trainer):
         )
 
     def _watched(self, name: str, value) -> None:
-        """A value of the plan that is not partial, by block: recorded, and struck by faults."""
+        """Record a value of the plan by block, and let faults strike it, unless it is partial."""
         of = self.plan.values[name]
         watch = self.ctx.watch
         if watch is None or isinstance(value, list) or of.partial:
@@ -253,15 +255,15 @@ class MeshTrainer(Trainer):
 
 
 def is_first(value: Value, program: Program) -> bool:
-    """Whether this rank is the first of those that hold its part of a value."""
+    """Whether this rank is the first rank that holds its part of a value."""
     mesh = program.mesh
     carriers = {mesh.carrier(axis) for axis in axes_of(value.cut)}
     return not any(at for name, at in mesh.coordinates(program.place.rank).items() if name not in carriers)
 
 
 def blocks_of(value: Value, program: Program, part: torch.Tensor) -> tuple[list[int], list[np.ndarray]]:
-    """Numbers and views of this rank's blocks of a value: the number is that in the product of the axes of its cut,
-    first dim first; a value that is not cut is block 0."""
+    """Numbers and views of this rank's blocks of a value. A block is numbered within the product of the axes of the
+    cut, the axis of the first dim outermost; a value that is not cut is block 0."""
     place, axes = program.place, axes_of(value.cut)
     numbers, arrays = [], []
     for positions in product(*(range(len(place.own[axis])) for axis in axes)):

@@ -1,4 +1,4 @@
-"""What a training over a mesh can be: refusals, what follows where no option says it, and what it costs."""
+"""Checks the configuration before a run creates anything, fills in defaults, and estimates memory."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from miniapps.partition.planning.recipes import chosen, plan_of
 from miniapps.runner.faults import Fault, Struck, Targets
 from miniapps.system.resources import Need
 
-TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value that a step holds
+TORCH, KEPT = 2**28, 8  # bytes of torch with its export; copies of a value during a step
 
 
 def complete(config: Any, options: Any, size: int) -> None:
-    """Write back the data, the recipe that fits the mesh, the mesh and the axes that follow from the recipe, axes in
-    the order of the model, the seeds that follow from that of the run, and how often the state is rounded. Raises
-    ChoiceError for a recipe or an axis that is unknown, for an axis that is named twice or cannot be cut so; UsageError
-    for sizes that do not fit each other."""
+    """Fill in the data, the recipe that suits the mesh, the mesh and the axes that follow from the recipe (axes in the
+    order of the model), the seeds that follow from the run's seed, and how often the state is rounded. Raises
+    ChoiceError if a recipe or an axis is unknown, or if an axis is named twice or cannot be cut like this; UsageError
+    if sizes contradict each other."""
     checkpoints.complete(config.output)
     complete_mesh(config, size)
     checks.complete_seeds(config.seeds, options.seed)
 
 
 def complete_mesh(config: Any, size: int) -> None:
-    """Write back the mesh and the axes. Raises as `complete`."""
+    """Fill in the mesh and the axes. Raises like `complete`."""
     model = models.model(config.model.name)
     checks.complete_data(config.data, "text" if model.LEARNS == "text" else USUAL)
     if config.mesh.recipe == AUTO:
@@ -45,7 +45,7 @@ def complete_mesh(config: Any, size: int) -> None:
     config.mesh.axes = config.mesh.axes or ",".join(carriers)
     HOLDING.require(config)
     axes = chosen(model, deck(config), names(config))
-    # In whatever order they were given: one experiment.
+    # Axes in any order are the same experiment.
     config.mesh.axes = ",".join(axis.name for axis in axes)
     if not config.mesh.mesh:
         first, *others = dict.fromkeys(carriers.values())
@@ -53,7 +53,7 @@ def complete_mesh(config: Any, size: int) -> None:
 
 
 def recipe_of(model: models.MeshModel, config: Any) -> str:
-    """The first recipe of a model whose axes are those of --mesh. UsageError where no recipe has them."""
+    """The first recipe of a model that has the axes of --mesh. Raises UsageError if there is none."""
     recipes = {name: set(carriers.values()) for name, carriers in model.RECIPES.items()}
     given = set(pairs(config.mesh.mesh, "--mesh", "data=2,model=2")) if config.mesh.mesh else {"data"}
     fitting = [name for name, axes in recipes.items() if axes == given or config.mesh.map]
@@ -61,19 +61,19 @@ def recipe_of(model: models.MeshModel, config: Any) -> str:
         said = "; ".join(f"{name}: {','.join(sorted(axes))}" for name, axes in recipes.items())
         raise UsageError(
             f"--mesh {config.mesh.mesh}: no recipe of {config.model.name} has these axes; choose those of a recipe "
-            f"({said}), or say by --map what yours carry"
+            f"({said}), or state with --map what your axes carry"
         )
     return fitting[0]
 
 
 def validate(config: Any, options: Any, size: int) -> None:
-    """Raise UsageError or ChoiceError, naming the option, for what can be refused before a run. It takes
-    a plan only where a map has one axis of the mesh carry several of the problem."""
+    """Raise UsageError or ChoiceError, with the option, if the configuration cannot run. Makes a plan only if --map
+    lets an axis of the mesh carry several axes of the problem."""
     require_heard(config.model, models.every())
     checks.validate(config, options, "mesh")
     if options.replay is not None:
         raise UsageError(
-            "--replay: over a mesh nothing is decided from a clock or an order of arrival; leave it out"
+            "--replay: training over a mesh decides nothing by a clock or an order of arrival; leave it out"
         )
     checks.require_samples(config, counts(config)[0])
     try:
@@ -88,7 +88,8 @@ def validate(config: Any, options: Any, size: int) -> None:
 
 
 def _plan(config: Any) -> Plan:
-    """The plan of the problem. It takes an export, seconds of torch; recipes are known to fit without."""
+    """The plan of the problem. It needs an export by torch, which takes seconds; recipes are known to be valid without
+    it."""
     import torch
 
     from miniapps.partition.capture.export import export
@@ -100,7 +101,7 @@ def _plan(config: Any) -> Plan:
 
 
 def memory(config: Any, options: Any, size: int) -> Need:
-    """What a rank will need: whole parameters while they are drawn, and activations of all samples at worst."""
+    """The memory that a rank needs: whole parameters while they are drawn, and its share of the activations."""
     parameters, activations = models.model(config.model.name).costs(deck(config))
     return Need(
         TORCH + 4 * (8 * parameters + KEPT * activations // max(1, size)),
@@ -110,7 +111,8 @@ def memory(config: Any, options: Any, size: int) -> Need:
 
 
 def targets(config: Any, options: Any, size: int) -> Targets:
-    """Parameters, of which a rank has parts. Results of a node are cut as the plan says, which is not made yet."""
+    """Parameters, of which each rank has parts. The blocks of a node's results follow from the plan, which does not
+    exist yet."""
     import torch
 
     with torch.device("meta"):  # nothing is allocated or drawn

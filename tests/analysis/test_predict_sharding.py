@@ -157,7 +157,7 @@ def test_the_fastest_sharding_is_chosen_from_a_trace_and_taken_by_a_run(tmp_path
         (["--sharding", "auto"], "give --choice CHOICE"),
         (["--sharding", "auto", "--choice", str(times)], "is not what this program writes"),
         (["--sharding", "auto", "--choice", str(tmp_path / "none")], "cannot be read"),
-        (["--sharding", "auto", "--choice", str(out), "--rows", "61"], "choose again for these"),
+        (["--sharding", "auto", "--choice", str(out), "--rows", "61"], "choose again for this run"),
         (["--sharding", "row", "--choice", str(out)], "choose --sharding auto"),
     ):
         assert main(APP, [*ZIPF, "--out", str(tmp_path / "refused"), *given], MPI.COMM_SELF) == 2

@@ -123,7 +123,7 @@ def run(tmp_path, *options):
         (["--sharding", "row-pooled", "--guarantee", "layout"], "choose --aggregate exact, or"),
         (["--aggregate", "atomic"], "There are: sorted, exact"),
         (["--guarantee", "exact"], "choose --aggregate exact"),
-        (["--data", "ml-100k"], "--data ml-100k is read; choose --data zipf"),
+        (["--data", "ml-100k"], "not to --data ml-100k; choose --data zipf"),
         (["--seconds", "9", "--guarantee", "layout"], "--seconds decides by a clock"),
         (["--duplicate", "0.5"], "--duplicate"),
     ],

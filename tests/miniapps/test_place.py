@@ -74,7 +74,11 @@ MISHAPS = [
         "directory .* was removed during the run, with everything written so far; start",
         {},
     ),
-    (replaced, "directory .* was removed during the run, .*; something else has its name now; start", {"run": []}),
+    (
+        replaced,
+        "directory .* was removed during the run, .*; something else has its name now; start",
+        {"run": []},
+    ),
     (
         moved,
         "directory .* was moved to .*run-moved during the run, and the files written so far are there",

@@ -118,7 +118,7 @@ REFUSED = {
     "reductions --set launch.resident=99999999999": "launch.resident must be from 1 to 2147483647",
     "reductions --samples 1000000000000": "method.samples must be from 1 to 1000000000",
     f"reductions --size {10**15}": "problem.sizes must be from 1 to 1099511627776",
-    f"reductions --size {10**9} --set problem.block=1": f"lists all blocks, at most {MOST_BLOCKS}: set it to 60 or more",
+    f"reductions --size {10**9} --set problem.block=1": f"all blocks, at most {MOST_BLOCKS}: set it to 60 or more",
     f"reductions --size {10**12} --set problem.block=1000000": "a rank needs about 7.3 TiB of memory",
     "reductions --sigma 1e300": "problem.sigma must be from 0 to 80",
     "solver --nx 1000000 --ny 1000 --nz 1000 --set grid.bx=1000 --set grid.by=1000": "of memory, and this node",
