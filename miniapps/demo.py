@@ -146,7 +146,7 @@ def demonstrate(
 def coupled(
     mpirun: list[str], ranks: int, arguments: tuple[str, ...], path: Path, count: str, stage: Stage
 ) -> str:
-    """Runs `coupled` on so many ranks; returns the fingerprint of its final state."""
+    """Runs `coupled` on `ranks` ranks; returns the fingerprint of its final state."""
     words = ["miniapps.coupled", *arguments, "--out", str(path)]
     command = [*mpirun, "-n", str(ranks), *module(*words)]
     begin = time.monotonic()

@@ -61,7 +61,7 @@ class Kind:
     check: Callable[[Any, Any, dict[str, np.ndarray], str], None]
     prints: Callable[[Any, dict[str, np.ndarray], str], dict[str, list[bytes]]]
     fingerprint: Callable[[Any, dict[str, np.ndarray]], str]
-    recorded_after: int = 1  # the trace records the state of a checkpoint so many steps later
+    recorded_after: int = 1  # steps after which the trace records the state of a checkpoint
 
 
 def as_struct(schema: type[msgspec.Struct]) -> Callable[[dict[str, Any], str], Any]:

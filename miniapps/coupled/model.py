@@ -110,7 +110,7 @@ class Model:
             )
 
     def redistribute(self, counts: list[int]) -> None:
-        """Assign to every rank a contiguous run of so many blocks, with their states. Collective."""
+        """Assign to every rank a contiguous run of `counts[rank]` blocks, with their states. Collective."""
         before, states = self.blocks, [member.state for member in self.members]
         self._free_halos()
         self.ctx.release()

@@ -89,19 +89,19 @@ class WatchedGhosts:
         self.free: Callable[[], None] = ghosts.free
 
     def __call__(self, x) -> None:
-        """As of Ghosts."""
+        """Like `Ghosts`, with a record."""
         self.start(x)
         self.finish(x)
 
     def start(self, x) -> None:
-        """As of Ghosts."""
+        """Like `Ghosts.start`, with a record of the own blocks."""
         self._lost = self._watch.due("lost-halo")
         self._watch.record(SENT + "halo", self._rows.own, self.sent(x))
         self._before = x.copy() if self._lost else None
         self._inner.start(x)
 
     def finish(self, x) -> None:
-        """As of Ghosts."""
+        """Like `Ghosts.finish`, with a record; a due fault loses a message."""
         self._inner.finish(x)
         self._watch.arrived(self._rows.own, self, x, self._before, self._lost)
         self._before = None

@@ -168,7 +168,7 @@ def _require_held(text: Text, at: int, block: bytes, value: np.ndarray) -> None:
 
 
 def _require_room(path: Path, file, entries: int, shortest: int) -> None:
-    """Raise FileError unless so many entries, each of `shortest` bytes or more, fit the rest of the file."""
+    """Raise FileError unless `entries` entries, each of `shortest` bytes or more, fit the rest of the file."""
     there = os.fstat(file.fileno()).st_size - file.tell()
     if entries * shortest > there + SLACK:
         raise FileError(
@@ -207,7 +207,7 @@ def _end_of_line(text: Text, file) -> bytes:
     rest = file.readline(LONGEST)
     if len(rest) == LONGEST and not rest.endswith(b"\n"):
         raise FileError(
-            f"{text.path}: a line of more than {LONGEST} bytes, before byte {file.tell()}; no entry takes so many: get "
+            f"{text.path}: a line of more than {LONGEST} bytes, before byte {file.tell()}; no entry is so long: get "
             "the file again"
         )
     return rest

@@ -98,7 +98,7 @@ class Trainer(ABC):
         return
 
     def redistribute(self, counts: list[int]) -> None:
-        """Assign to every rank a contiguous run of so many micro-batches."""
+        """Assign to every rank a contiguous run of `counts[rank]` micro-batches."""
         raise NotImplementedError("this trainer cannot redistribute micro-batches")
 
     # ---- helpers

@@ -21,11 +21,11 @@ COUNTS = {
     "blobs": (2048, 512),
 }  # numbers of training and test images
 IMAGES = tuple(COUNTS)
-USUAL = "digits"  # the default data of models of images, which comes with this suite
+USUAL = "digits"  # the default data of models of images, which is part of this suite
 HELD_OUT = {
     "fashion": 15
-}  # a policy that judges wires holds out one of so many images; of other data every tenth
-EVERY = 5  # one of so many images is a test image, if the file does not separate them
+}  # a policy that judges wires holds out every 15th image of fashion, and every tenth of other data
+EVERY = 5  # every fifth image is a test image, if the file does not separate them
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from miniapps.linear.preconditioners.errors import PreconditionerError, inverse_
 from miniapps.linear.preconditioners.polynomial import Polynomial
 from miniapps.linear.stencils import Stencil, galerkin
 
-COARSEST = 4  # points; axes with at most so many are not coarsened
+COARSEST = 4  # axes with at most this number of points are not coarsened
 STRONG = 0.25  # axes with at least this part of the strongest coupling are coarsened
 
 

@@ -89,7 +89,7 @@ def _owners(blocks: int, size: int, seed: int) -> np.ndarray:
 
 
 def parse(text: str, carriers: Mapping[str, str], ranks: int, shuffle: int = 0) -> Mesh:
-    """Parses the mesh `data=2,model=2` for so many ranks. Raises UsageError.
+    """Parses the mesh `data=2,model=2` for `ranks` ranks. Raises UsageError.
 
     `carriers`: {logical axis: axis of the mesh}; pairs whose axis the mesh lacks are ignored.
     """

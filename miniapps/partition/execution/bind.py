@@ -4,7 +4,7 @@
 
 `by_block`: an operation with partial results is called separately for every block (`layout`, `exact`); else once for
 all blocks of the rank (`none`, `run`), and a partial value is one array. The cost does not grow with the number of
-ranks: only `exchange` looks at the blocks of other ranks, when it plans messages.
+ranks: only `exchange` considers the blocks of other ranks, when it plans messages.
 """
 
 from __future__ import annotations

@@ -182,7 +182,7 @@ def reach(window: Sequence[int], dilation: Sequence[int]) -> list[int]:
 
 
 def across(image, places, low, reaches, stride) -> list[tuple[int, int]]:
-    """The numbers of zeros before and after an image for which a window fits at so many `places`."""
+    """The numbers of zeros before and after an image for which a window fits at `places` places."""
     return [
         (before, (m - 1) * step + far + 1 - n - before)
         for n, m, before, far, step in zip(image, places, low, reaches, stride, strict=True)

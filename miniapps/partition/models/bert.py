@@ -5,7 +5,7 @@ from miniapps.partition.models import Task
 from miniapps.partition.models.gpt import GPTModel, Sizes
 
 MASKED = 0.15  # fraction of masked bytes, which the model predicts (Devlin et al. 2019)
-DRAWN = 4  # one token in so many has a target in random inputs
+DRAWN = 4  # every fourth token, on average, has a target in random inputs
 NO_TARGET = -100  # the value that torch's cross_entropy ignores
 
 

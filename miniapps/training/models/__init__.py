@@ -66,7 +66,7 @@ class ParallelModel(ABC):
 
     @abstractmethod
     def memory(self, config: Any, samples: int) -> int:
-        """Bytes of the data and of a call with so many samples."""
+        """Bytes of the data and of a call with that number of samples."""
 
     def complete(self, config: Any) -> None:
         """Fill in options that follow from others; nothing here."""
