@@ -13,6 +13,7 @@
 `wrap`       a communicator of mpi4py whose reductions keep a guarantee
 `record`     a trace of the program, which `fpna report` and `fpna divergence` read
 `watch`      a model of PyTorch records its modules, gradients and updates; `divergence` names the first that differs
+`accumulate` a training of PyTorch with the same bits on any number of processes
 `ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
 `fpna.torch` operators of PyTorch whose sums have a chosen order, forward and backward (`import fpna.torch`)
 `load`       recorded runs as pandas frames, for `verdict`, `compare`, `variability`, `growth`, `scaling`; `timeline`
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from kernels.sums.outline import outline as outline
     from kernels.tree import NoOrder as NoOrder
     from kernels.tree import expression as expression
+    from miniapps.programs.accumulating import Accumulated as Accumulated
+    from miniapps.programs.accumulating import accumulate as accumulate
     from miniapps.programs.communicator import Communicator as Communicator
     from miniapps.programs.communicator import LayoutWarning as LayoutWarning
     from miniapps.programs.communicator import wrap as wrap
@@ -66,6 +69,7 @@ if TYPE_CHECKING:
     from miniapps.programs.watching import watch as watch
 
 HOMES = {
+    "Accumulated": "miniapps.programs.accumulating",
     "ChoiceError": "kernels.guarantees",
     "Communicator": "miniapps.programs.communicator",
     "Difference": "analysis.api",
@@ -76,6 +80,7 @@ HOMES = {
     "Recording": "miniapps.programs.recording",
     "Verdict": "analysis.api",
     "Watched": "miniapps.programs.watching",
+    "accumulate": "miniapps.programs.accumulating",
     "compare": "analysis.api",
     "ddp_hook": "miniapps.programs.ddp",
     "discover": "kernels.sums.discover",
@@ -92,7 +97,14 @@ HOMES = {
     "wrap": "miniapps.programs.communicator",
 }  # in which module each name lives
 
-OF_TORCH = ("Recording", "Watched", "record", "watch")  # which a process group of torch serves, too
+OF_TORCH = (
+    "Accumulated",
+    "Recording",
+    "Watched",
+    "accumulate",
+    "record",
+    "watch",
+)  # which a process group of torch serves, too
 
 __all__ = [*HOMES, "__version__"]
 

@@ -60,6 +60,10 @@ with fpna.record("runs/model") as of_model:
     watched = fpna.watch(torch.nn.Linear(3, 2), of_model, every=10, modules=["layers.*", "head"])
     assert_type(watched, fpna.Watched)
     watched.close()
+whole = fpna.accumulate(torch.nn.Linear(3, 2), micro=4, seed=1)
+assert_type(whole, fpna.Accumulated)
+for part in whole.parts(torch.ones(8, 3)):
+    part.sum().backward()
 hook = fpna.ddp_hook(MPI.COMM_WORLD, ordering="direct", accumulate="exact", wire="fp8")
 assert callable(hook)
 

@@ -6,6 +6,8 @@ import platform
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 BOOT = Path("/proc/sys/kernel/random/boot_id")  # another one on every running kernel
 
 
@@ -59,6 +61,16 @@ class TorchRanks:
             if place == places[self.rank]:
                 found = TorchRanks(members, group)
         assert found is not None
+        return found
+
+    def reduced(self, array: np.ndarray, by: str) -> np.ndarray:
+        """The element-wise "max" or "sum" of int64 arrays of all ranks."""
+        import torch
+
+        tensor = torch.from_numpy(array.copy())
+        operation = {"max": self._dist.ReduceOp.MAX, "sum": self._dist.ReduceOp.SUM}[by]
+        self._dist.all_reduce(tensor, op=operation, group=self._group)
+        found: np.ndarray = tensor.numpy()
         return found
 
     def Free(self) -> None:
