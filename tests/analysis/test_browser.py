@@ -12,7 +12,9 @@ import pytest
 
 from analysis.load.frames import load
 from analysis.report.build import build
-from tests.analysis.synthetic import flip_bit, write_run
+from miniapps.trace import Tracer
+from miniapps.trace.schema import rank_file
+from tests.analysis.synthetic import attributes, flip_bit, region, write_result, write_run
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = pytest.mark.skipif(
@@ -38,7 +40,7 @@ frame.onload = () => {{
   const table = inner.querySelector("table"), body = table.tBodies[0];
   const results = [...table.tHead.rows[0].cells].find(e => e.textContent === "results");
   const sorted = [];
-  for (let k = 0; results && k < 2; k++) {{
+  for (let k = 0; results?.querySelector("button") && k < 2; k++) {{
     results.querySelector("button").click();
     sorted.push([...body.rows].map(row => row.cells[results.cellIndex].textContent === "1" ? "1" : "2"));
   }}
@@ -57,7 +59,7 @@ frame.onload = () => {{
     smallest: Math.min(...letters.map(e => size(e).height)),
     paper: style(inner.body).backgroundColor,
     ink: style(inner.body).color,
-    letters: style(letters[0]).fill,
+    letters: letters.length ? style(letters[0]).fill : "",
     heading: inner.querySelector(".headline").innerText,
     links: [...inner.querySelectorAll("a.data")].map(e => [e.download, e.protocol, size(e).width > 0]),
     grid: size(inner.querySelector("table.grid, table")).width,
@@ -180,3 +182,40 @@ def test_no_figure_is_higher_than_a_printed_page_and_no_number_is_broken_there(r
         height < 1000 and inside == "avoid"
         for height, inside in zip(seen["heights"], seen["breaks"], strict=True)
     )
+
+
+@pytest.mark.usefixtures("undrawn")
+def test_long_names_on_three_rank_counts_fit_a_page_of_1200_px(tmp_path):
+    names = [f"encoder.layer_{k:02d}.weight_norm" for k in range(25)]
+
+    def record(tracers, run, step):
+        for tracer in tracers:
+            tracer.at(0, step)
+            begin = tracer.clock()
+            for name in names:
+                tracer.event(region(tracer, f"{name}.compute"), tracer.clock())
+            tracer.event(region(tracer, "step"), begin)
+        for k, name in enumerate(names):
+            tracers[0].value(name, 1.0 + k + (k % 3) * run * 1e-15 * np.exp(0.6 * step))
+
+    for size in (1, 2, 4):
+        for run in range(3):
+            out = tmp_path / f"r{size}-{run}"
+            out.mkdir()
+            tracers = [
+                Tracer(
+                    out / rank_file(rank),
+                    attributes(rank, size, "none", "library", run_id=str(out)),
+                    size=size,
+                )
+                for rank in range(size)
+            ]
+            for step in range(20):
+                record(tracers, run, step)
+            for tracer in tracers:
+                tracer.close(complete=True)
+            write_result(out, fingerprints=[f"{run:032x}"])
+    seen, _ = look(build(load([tmp_path])), tmp_path, 1200)
+    assert seen["content"] <= 1200
+    assert not any(wider for wider, _, _ in seen["wide"])
+    assert seen["broken"] == []
