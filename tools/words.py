@@ -38,6 +38,9 @@ READ = (
     "miniapps/calibrate",
     ":(glob)miniapps/*.py",
     "kernels/allreduce",
+    "kernels/cuda",
+    "kernels/include",
+    "kernels/native",
 )
 CODE = (".py", ".cpp", ".hpp", ".h", ".cu", ".cuh")
 RULES = {

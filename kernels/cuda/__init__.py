@@ -1,6 +1,6 @@
-"""CUDA C++ sources, one per package of kernels, compiled at run time for the device that is there.
+"""CUDA C++ sources, one per package of kernels, compiled at run time for the device in use.
 
-They are built without contraction of a*b + c and keep subnormal numbers, and use nothing that hipRTC lacks.
+They are compiled without contraction of a*b + c, keep subnormal numbers, and use nothing that hipRTC lacks.
 """
 
 import hashlib
@@ -17,10 +17,10 @@ HIPRTC_OPTIONS = ("-ffp-contract=off", "-std=c++17")
 
 
 def source(name: str) -> str:
-    """The text of NAME.cu with its headers put in their places, each once.
+    """The text of NAME.cu with its headers inserted, each once.
 
-    The compiler at run time looks for no files then, and CuPy's cache of compiled kernels, which goes by the
-    text, notices a changed header.
+    So the run-time compiler looks for no files, and the cache of compiled kernels, whose key is the text, notices a
+    changed header.
     """
     return _complete(HERE / f"{name}.cu", set())
 
@@ -37,7 +37,7 @@ def _complete(path: Path, seen: set[Path]) -> str:
 
 
 def specialised(name: str, **macros: str) -> str:
-    """The text of NAME.cu with `macros` defined, as ELEMENT="float": a source that has them is one for each type."""
+    """The text of NAME.cu with `macros` defined, such as ELEMENT="float": one source serves all types."""
     return "".join(f"#define {macro} {value}\n" for macro, value in macros.items()) + source(name)
 
 
@@ -55,10 +55,10 @@ def _module(name: str, **macros: str):
 
 
 def _compiled(name: str, text: str) -> Path:
-    """The file of machine code of `text`, beside those that CuPy keeps.
+    """The file with the machine code of `text`, in CuPy's folder of compiled kernels.
 
-    Given the text, `cupy.RawModule` would add an option by which subnormal float32 become zero, as they do in CuPy's
-    own kernels.
+    Given the text, `cupy.RawModule` would add an option by which subnormal float32 become zero, as in CuPy's own
+    kernels.
     """
     import cupy
 

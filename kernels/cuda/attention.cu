@@ -1,12 +1,12 @@
 // Attention on a GPU, for kernels/contract/cupy_attention.py: the bits of kernels/contract/reference_attention.py.
 //
-//   attention_forward       a block has a row: its scores, their exponentials, the sums over its keys
-//   attention_dots          a thread has a row: the dot product of gradient and result
-//   attention_backward_q    a block has a row, as above, for the gradient of a query
-//   attention_backward_kv   a block has a key, and the weights of all queries that see it
+//   attention_forward       a block per row: its scores, their exponentials, the sums over its keys
+//   attention_dots          a thread per row: the dot product of gradient and result
+//   attention_backward_q    a block per row, as above: the gradient of a query
+//   attention_backward_kv   a block per key, with the weights of all queries that see it
 //
-// A thread computes a score, or adds an element of a result alone: no order of threads can show. The weights of a row
-// or of a key pass through a line of `work` that the block owns. Matrices are contiguous.
+// One thread computes each score and each element of a result, so the order of threads cannot show. The weights of a
+// row or of a key pass through a line of `work` that the block owns. Matrices are contiguous.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DNUMBER=float kernels/cuda/attention.cu
 #include "chains.hpp"
@@ -17,7 +17,7 @@ constexpr int SUMS = 16;  // parts of a sum: part t has terms t, t + SUMS, ...
 __device__ inline float infinity(float) { return float_of_bits(0x7f800000u); }
 __device__ inline double infinity(double) { return double_of_bits(0x7ff0000000000000ull); }
 
-// 2^n of n + SHIFT: the last bits of the sum are those of n.
+// 2^n, given n + SHIFT, whose last bits are those of n.
 __device__ inline float power_of_two(float shifted) {
     return float_of_bits((bits_of_float(shifted) << 23) + (127u << 23));
 }
@@ -38,7 +38,7 @@ __device__ inline double split(double x, double &f) {
 }
 
 #if defined(__CUDACC__)
-#pragma nv_diag_suppress 1675  // that GCC's pragmas are not known; loops of constant length are unrolled without
+#pragma nv_diag_suppress 1675  // unknown GCC pragmas; loops of constant length are unrolled without them
 #endif
 #define FPNA_EACH __device__ inline
 #include "../include/exponential.hpp"
@@ -76,7 +76,7 @@ __device__ inline Number joined(const Number *parts) {
     return sums[0];
 }
 
-// Zeros and NaN without sign.
+// x, without the sign of a zero or a NaN.
 __device__ inline Number unsigned_zero(Number x) { return x == x ? x + Number(0) : one_nan(x); }
 
 // Sizes, options and operands of a call: the launch hands them over one by one.

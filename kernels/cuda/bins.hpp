@@ -1,10 +1,11 @@
 // Order-free sums in registers. Every element is cut into multiples of FOLD fixed powers of two, WIDTH bits apart below
-// 2^top, and these are added up: exactly, for at most 2^(52 - WIDTH) elements, so that their order cannot show. What is
-// below the last power of two is rounded off, to nearest even, or handed back.
+// 2^top. Multiples of one power are added exactly, for at most 2^(52 - WIDTH) elements, so that their order cannot
+// show. The part below the last power is rounded off, to nearest even, or returned.
 //
-// Where `top` rises while elements come, the sum is that of elements all cut from the last top. For the cuts above a
-// last one add up to x rounded once to that one: what is left is cut at an even multiple of the next power, so that
-// ties go the same way. Nothing is missing above the first cut: |x| < 2^(top - 1) rounds to no multiple of 2^top but 0.
+// If `top` rises while elements come, the sum is still that of elements all cut from the last top. The reason: the cuts
+// down to any power add up to x rounded once to that power. The rest is cut at an even multiple of the next power, so
+// that ties go the same way. Nothing is missing above the first cut: |x| < 2^(top - 1) rounds to no multiple of 2^top
+// but 0.
 #pragma once
 #include "portable.hpp"
 
@@ -16,7 +17,8 @@ constexpr unsigned INFINITE = 0x7FF00000u;  // NaN is above it
 template <int WIDTH_, int FOLD_>
 struct Bins {
     static constexpr int WIDTH = WIDTH_, FOLD = FOLD_;
-    // Above 2^HIGH a rounder would overflow: there all is done 2^SCALE times smaller, which loses nothing that counts.
+    // Above 2^HIGH a rounder would overflow: there all numbers are 2^SCALE times smaller, which loses nothing that
+    // counts.
     static constexpr int HIGH = 1000, SCALE = 80;
     static constexpr double DOWN = 0x1p-80;
 
@@ -32,7 +34,7 @@ struct Bins {
     __device__ bool high() const { return top > HIGH; }
     __device__ int unit(int k) const { return top - WIDTH * (k + 1); }  // sum[k] counts multiples of 2^unit(k)
 
-    // Cuts v, |v| < 2^top, times DOWN where high(); what is left of it.
+    // Cuts v, |v| < 2^top (times DOWN if high()); returns the rest.
     __device__ double add(double v) {
 #pragma unroll
         for (int k = 0; k < FOLD; ++k) {
@@ -70,11 +72,11 @@ struct Bins {
     }
 };
 
-// The binned sum puts the cuts at multiples of 40 bits, the same for all elements, with one bit or more between the
+// The binned sum cuts at multiples of 40 bits, the same for all elements, with at least one bit between the
 // largest and the top.
 constexpr int LOWEST_TOP = -1000;  // below it there is nothing left to cut
 
 __device__ inline int aligned_top(unsigned magnitude) { return 40 * (int((magnitude >> 20) + 98) / 40 - 27); }
 
-// The least e with |x| < 2^e; for subnormal numbers that of the largest of them, for nothing of theirs is cut off.
+// The least e with |x| < 2^e; for subnormal numbers that of the largest of them, since none of their bits is cut off.
 __device__ inline int exponent(unsigned magnitude) { return int(magnitude < 0x00100000u ? 1 : magnitude >> 20) - 1022; }

@@ -1,8 +1,8 @@
 // Products whose elements are chains of fused multiply-adds, on a GPU, for kernels/contract/cupy.py: the bits of
-// native/contract.hpp. Tables say where elements lie, so that matrices of any strides and windows of images are alike.
+// native/contract.hpp. Tables give the places of elements, for matrices of any strides and windows of images alike.
 //
-//   contract_multiply   a block has a tile of 64 x 64 elements, a thread 4 x 4 of them; 16 terms at a time pass through
-//                       shared memory. A thread adds its elements alone, k ascending: no order can show
+//   contract_multiply   a block per tile of 64 x 64 elements, a thread per 4 x 4 of them; 16 terms at a time pass
+//                       through shared memory. A thread adds its elements alone, k ascending: no order of threads can show
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DNUMBER=float kernels/cuda/contract.cu
 #include "chains.hpp"

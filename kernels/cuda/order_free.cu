@@ -1,13 +1,13 @@
 // Sums and dot products on a GPU whose bits do not depend on any order, for kernels/sums/cupy.py:
 //
-//   binned        elements rounded to a unit 80 to 120 bits below the largest; one pass, `top` found on the way
+//   binned        elements rounded to a unit 80 to 120 bits below the largest; one pass, which finds `top` on the way
 //   fixed_point   elements rounded to a unit 84 (float64) or 42 bits below the largest, which is guessed from a part
-//                 of them; one pass, and another where that meets a larger one
-//   exact         as binned, but what is rounded off there goes to a superaccumulator: rare where numbers are tame
+//                 of them; one pass, and a second if the first meets a larger one
+//   exact         as binned, but the parts rounded off there go to a superaccumulator: rare for numbers of similar size
 //
-// Each thread adds in registers (bins.hpp), each block by integers, and writes a record; the last block to end adds the
-// records. The host puts the words together and rounds once. Launch shapes do not enter the bits. Dot products add both
-// parts of TwoProduct, or for narrower types the product in float64, which is exact.
+// Each thread adds in registers (bins.hpp); each block adds integers and writes a record; the last block to end adds
+// the records. The host joins the words and rounds once. Launch shapes do not affect the bits. Dot products add both
+// parts of TwoProduct or, for narrower types, the product in float64, which is exact.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float kernels/cuda/order_free.cu
 #include "../include/elements.hpp"
@@ -22,7 +22,7 @@
 #endif
 
 constexpr int BATCH = 8;
-constexpr int PIECES = 64;  // of a segment, one of which is looked at for its largest term
+constexpr int PIECES = 64;  // of a segment, one of which is searched for its largest term
 constexpr unsigned MAX_THREADS = 1024;
 constexpr bool WIDE = sizeof(Accumulator<ELEMENT>) == sizeof(double);
 constexpr int CHUNKS = Super<double>::WORDS;
@@ -48,7 +48,7 @@ struct Products {
     }
 };
 
-// What one block knows: words[k] counts multiples of 2^(top - WIDTH (k + 1)).
+// The result of one block: words[k] counts multiples of 2^(top - WIDTH (k + 1)).
 template <int FOLD>
 struct Record {
     i64 top, flags, words[FOLD];
@@ -67,7 +67,7 @@ struct Words {
 template <int FOLD>
 struct Result {
     i64 top, flags, low[FOLD], high[FOLD];  // a word is high * 2^32 + low
-    i64 chunks[CHUNKS];                     // of EXACT alone: for others this memory is not there
+    i64 chunks[CHUNKS];                     // of EXACT alone: others have no memory here
 };
 
 // What the threads of a block share.
@@ -85,7 +85,7 @@ struct Block {
     }
 };
 
-// Adds the terms of this thread; returns flags for those that are not finite, which then are all that counts.
+// Adds the terms of this thread; returns flags for NaN and infinities, which then decide the result.
 template <Kind KIND, typename Terms, typename SomeBins>
 __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bins, Block &block) {
     constexpr int COUNT = BATCH / Terms::PARTS, VALUES = COUNT * Terms::PARTS;
@@ -112,7 +112,7 @@ __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bin
                 if (magnitude(v[k]) >= INFINITE) flags |= v[k] != v[k] ? NOT_A_NUMBER : v[k] > 0 ? PLUS_INF : MINUS_INF;
             continue;
         }
-        if (KIND == Kind::EXACT && most >= unsigned(SomeBins::HIGH + 1023) << 20) {  // no rounder reaches so far up
+        if (KIND == Kind::EXACT && most >= unsigned(SomeBins::HIGH + 1023) << 20) {  // beyond the range of rounders
             for (int k = 0; k < VALUES; ++k) block.spill(v[k]);
             continue;
         }
@@ -136,7 +136,7 @@ __device__ unsigned add_terms(const Terms &term, i64 from, i64 to, SomeBins &bin
     return flags;
 }
 
-// Adds what the block has spilled to the chunks in global memory. Every thread of the block must call it.
+// Adds the spilled numbers of the block to the chunks in global memory. Every thread of the block must call it.
 __device__ inline void flush(Block &block, i64 *chunks) {
     __syncthreads();
     if (block.spilled) {
@@ -154,7 +154,7 @@ __device__ inline void clear(Block &block) {
     __syncthreads();
 }
 
-// In thread 0 the sum over the threads; the others must not look at it while thread 0 writes it.
+// Returns the sum over the threads in thread 0; the others must not read it while thread 0 writes it.
 template <int COUNT>
 __device__ Words<COUNT> add_words(const Words<COUNT> &mine, Words<COUNT> *lanes) {
     __syncthreads();
@@ -163,7 +163,7 @@ __device__ Words<COUNT> add_words(const Words<COUNT> &mine, Words<COUNT> *lanes)
     return threadIdx.x == 0 ? lanes[0] : mine;
 }
 
-// The last block adds the records of all; `block` holds what it knows of itself.
+// The last block adds the records of all blocks; `block` holds its own top and flags.
 template <Kind KIND, int WIDTH, int FOLD>
 __device__ void add_records(const Record<FOLD> *records, Block &block, Words<FOLD> *lanes, i64 *chunks,
                             Result<FOLD> *out) {
@@ -217,7 +217,7 @@ __device__ void add_records(const Record<FOLD> *records, Block &block, Words<FOL
 }
 
 // A thread adds at most 1024 elements. records: (gridDim,), scratch; shared memory: FOLD words per thread.
-// most: takes the magnitude of the largest term, for FIXED_POINT.
+// most: receives the magnitude of the largest term, for FIXED_POINT.
 template <Kind KIND, int WIDTH, int FOLD, typename Terms>
 __device__ void sum_blocks(const Terms &term, i64 n, i64 segment, int top, Record<FOLD> *records, unsigned *ticket,
                            i64 *chunks, Result<FOLD> *out, unsigned *most = nullptr) {
@@ -275,7 +275,7 @@ dot_binned(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, Record<3> *re
     sum_blocks<Kind::BINNED, 40, 3>(Products{x, y}, n, segment, LOWEST_TOP, records, ticket, chunks, out);
 }
 
-// Errors of products reach 106 bits below these: with three words nearly every batch would have a term to hand over.
+// Errors of products reach 106 bits below the products: with three words nearly every batch would spill a term.
 constexpr int EXACT_DOT_FOLD = WIDE ? 5 : 3;
 
 extern "C" __global__ void __launch_bounds__(MAX_THREADS)
@@ -319,8 +319,8 @@ largest_product(const ELEMENT *x, const ELEMENT *y, i64 n, i64 segment, unsigned
     guess_largest(Products{x, y}, n, segment, most);
 }
 
-// Launched twice: by the guess most[0], when most[1] takes the largest term of all; then, with `again`, by most[1], which
-// does nothing where the guess was right.
+// Launched twice. The first launch sums by the guess most[0], and writes the largest term of all to most[1]. The
+// second, with `again`, sums by most[1], and does nothing if the guess was right.
 template <typename Terms>
 __device__ void sum_guessed(const Terms &term, i64 n, i64 segment, unsigned *most, i64 again,
                             Record<FIXED_FOLD> *records, unsigned *ticket, i64 *chunks, Result<FIXED_FOLD> *out) {

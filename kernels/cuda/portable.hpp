@@ -1,11 +1,11 @@
-// What the kernels need of CUDA and HIP beyond the language, under names that suit both and the host build of the tests.
+// Features of CUDA and HIP beyond the language, under names that suit both and the host build of the tests.
 #pragma once
 #include "../include/bits.hpp"
 
 using i64 = long long;
 using u64 = unsigned long long;
 
-// Shared memory whose size the launch says; one array per kernel.
+// Shared memory whose size the launch gives; one array per kernel.
 #ifndef DYNAMIC_SHARED
 #define DYNAMIC_SHARED(type, name)             \
     extern __shared__ double dynamic_shared[]; \
@@ -23,11 +23,11 @@ __device__ inline i64 least(i64 a, i64 b) { return a < b ? a : b; }
 __device__ inline void atomic_add(double *to, double x) { atomicAdd(to, x); }
 __device__ inline void atomic_add(float *to, float x) { atomicAdd(to, x); }
 
-// Two's complement: the bits of the sum are those of unsigned numbers.
+// Two's complement: the sum has the bits of the unsigned sum.
 __device__ inline void atomic_add(i64 *to, i64 x) { atomicAdd(reinterpret_cast<u64 *>(to), static_cast<u64>(x)); }
 
-// True for all threads of the block that is the last to come here. What its threads wrote before is then seen by all,
-// as is what thread 0 of every other block wrote. *ticket is 0 before the first block and after the last.
+// True for all threads of the last block to come here. They see what their block, and thread 0 of every other block,
+// wrote before. *ticket is 0 before the first block and after the last.
 __device__ inline bool last_block(unsigned *ticket) {
     __shared__ bool last;
     if (threadIdx.x == 0) {

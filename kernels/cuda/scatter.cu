@@ -4,8 +4,8 @@
 //   sorted        one thread per cell adds its elements by ascending place: the host sorts the places by bin, stably
 //   exact         a superaccumulator per cell, added to by integer atomics
 //
-// Integers add up to the same in any order. Words are carried between parts of the input, before they could overflow;
-// NaN and infinities are noted per cell and are then all that counts there. Indices have been checked before.
+// Integer sums do not depend on order. Words are carried between parts of the input, before they can overflow. NaN and
+// infinities are noted per cell, and then decide its result. The caller has checked the indices.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float -DINDEX=int kernels/cuda/scatter.cu
 #include "../include/elements.hpp"
@@ -37,7 +37,7 @@ __device__ void for_all(i64 count, Each &&each) {
 template <typename Add>
 __device__ void for_elements(const ELEMENT *x, const INDEX *index, i64 rows, i64 columns, Add &&add) {
     for_all(rows * columns, [&](i64 k) {
-        // Division of 64 bits is slow, and seldom needed.
+        // 64-bit division is slow, and seldom needed.
         const i64 row = columns == 1 ? k : k >> 32 ? k / columns : i64(unsigned(k) / unsigned(columns));
         add(i64(index[row]) * columns + (k - row * columns), widen(x[k]));
     });

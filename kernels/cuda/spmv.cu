@@ -1,8 +1,8 @@
 // Sparse matrix-vector products on a GPU, for kernels/sparse/cupy.py; row i of the matrix goes to y[i], or to y[rows[i]].
 //
 //   csr           four threads add a row, one for each lane of native/entries.hpp: the bits of the CPU
-//   merge         the merge path is cut into pieces of `items`, a thread has one; a second kernel adds the pieces of rows
-//                 that were cut, in order. The bits of the CPU with as many threads as there are pieces
+//   merge         the merge path is cut into pieces of `items`, one per thread; a second kernel adds the pieces of cut
+//                 rows, in order. The bits of the CPU with as many threads as pieces
 //   coo_atomic    every entry by one atomic addition, in the order in which the hardware serves them
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DNUMBER=float kernels/cuda/spmv.cu
@@ -53,8 +53,8 @@ __device__ inline Number add_products(const Number *products, i64 begin, i64 end
     return add_lanes(lane);
 }
 
-// The block's products pass through shared memory (`items` for each thread), so that they are read side by side.
-// left: (pieces,), the sum of what each piece has of the row that ends later; cut_rows: (pieces + 1,), the row in which
+// The block's products pass through shared memory (`items` for each thread), so that neighbouring threads read
+// neighbours. left: (pieces,), each piece's sum for the row that ends later; cut_rows: (pieces + 1,), the row in which
 // each piece begins.
 extern "C" __global__ void __launch_bounds__(PIECE_THREADS)
 spmv_merge(i64 m, i64 nnz, i64 items, const i64 *indptr, const Index *indices, const Number *data, const Index *rows,
@@ -77,7 +77,7 @@ spmv_merge(i64 m, i64 nnz, i64 items, const i64 *indptr, const Index *indices, c
     if (at + items >= path) cut_rows[piece + 1] = to.row;
 }
 
-// One thread for each piece in which a row begins and does not end: it adds the pieces of that row.
+// One thread for each piece in which a row begins that ends later: it adds the pieces of that row.
 extern "C" __global__ void __launch_bounds__(ROW_THREADS)
 spmv_merge_cut_rows(i64 pieces, i64 items, const i64 *indptr, const Index *rows, i64 mapped, const Number *left,
                     const i64 *cut_rows, Number *y) {

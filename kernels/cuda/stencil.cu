@@ -1,4 +1,4 @@
-// Block stencils on a GPU, for kernels/stencil/cupy.py; what they compute is defined by kernels/stencil/reference.py.
+// Block stencils on a GPU, for kernels/stencil/cupy.py; kernels/stencil/reference.py defines the results.
 //
 // One thread block per logical block, so the bits of a block depend on the block alone. Points are computed by the
 // formulas of include/pointwise.hpp, dot products added in the 64-lane order of native/lanes.hpp: the bits are the
@@ -28,7 +28,7 @@ __device__ void for_points(i64 rows, i64 columns, i64 margin, Point &&point) {
     for (unsigned k = threadIdx.x; k < count; k += blockDim.x) point(k / width - margin, k % width - margin);
 }
 
-// What lane `lane` adds up: products lane, lane + 64, ... of the block's points, row by row.
+// The sum of lane `lane`: products lane, lane + 64, ... of the block's points, row by row.
 __device__ double lane_sum(const double *a, i64 a_pitch, const double *b, i64 b_pitch, i64 rows, i64 columns,
                            int lane) {
     const i64 down = LANES / columns, along = LANES % columns;
@@ -80,7 +80,7 @@ struct Smoother {  // Chebyshev's semi-iteration for A z = r on one block
     const double *coefficients;
     i64 rows, columns, pitch;
 
-    // Steps `first` (-1: the first of all) to the last; after it z holds `margin` points around the block.
+    // Steps `first` (-1: the very first) to the last; then z is valid on `margin` points around the block.
     __device__ void run(i64 first, i64 margin, const double *r, double *z, double *d) const {
         for (i64 k = first; k < degree; ++k) {
             const i64 around = margin + degree - 1 - k;
@@ -98,7 +98,7 @@ struct Smoother {  // Chebyshev's semi-iteration for A z = r on one block
 };
 
 // The way down of a V-cycle, as restrict_block in native/stencil.cpp. scratch: the size of r; every thread block works
-// in its own part of it, which its caches hold.
+// in its own part, which stays in caches.
 extern "C" __global__ void __launch_bounds__(POINTWISE)
 smooth_restrict(const double *r, i64 pad, double *z, double *coarse, i64 coarse_pad, i64 factor, double inverse_h2,
                 double inverse_theta, const double *coefficients, i64 degree, i64 rows, i64 columns, double *scratch) {

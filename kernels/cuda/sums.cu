@@ -1,5 +1,5 @@
-// Sums and dot products on a GPU whose order of additions follows the launch shape, for kernels/sums/cupy.py. The
-// trees are defined in docs/reference/definitions.md; the CPU's twins of the deterministic ones give the same bits.
+// Sums and dot products on a GPU in an order of additions that follows the launch shape, for kernels/sums/cupy.py.
+// docs/reference/definitions.md defines the trees; deterministic sums have CPU variants with the same bits.
 //
 //   ao            every element by one atomic addition, in the order in which the hardware serves them
 //   spa           a tree in each block, then one atomic addition per block, in the order in which blocks end
@@ -9,9 +9,9 @@
 //   sp_pairwise   the last block adds them by an aligned binary tree
 //   sp_neumaier   the last block adds them left to right, errors apart
 //
-// Which block ends last does not enter: it reads partial sums that are all written, in an order that is fixed.
-// Memory is read once. Each lane keeps BATCH loads in flight and then adds them one after another, as the order asks.
-// A lane starts from +0.0 and so never becomes -0.0: adding +0.0 in place of an absent element changes no bit.
+// It does not matter which block ends last: it reads finished partial sums, in a fixed order. Memory is read once. Each
+// lane keeps BATCH loads in flight, and adds them one after another, as the order requires. A lane starts from +0.0 and
+// so never becomes -0.0: adding +0.0 in place of an absent element changes no bit.
 //
 //   nvcc -cubin -arch sm_90 --fmad=false -DELEMENT=float kernels/cuda/sums.cu
 #include "../include/compensated.hpp"
@@ -45,7 +45,7 @@ struct Partials {
     __device__ Number operator()(i64 i) const { return sums[i]; }
 };
 
-// What this thread's lane adds up of the terms [from, to): terms lane, lane + blockDim, ... in ascending order.
+// The sum of this thread's lane over terms [from, to): lane, lane + blockDim, ... in ascending order.
 template <typename Terms>
 __device__ Number lane_sum(const Terms &term, i64 from, i64 to) {
     const i64 pitch = blockDim.x;
@@ -86,8 +86,8 @@ __device__ void in_turn(const Number *partial, unsigned count, Number *lanes, Ad
     }
 }
 
-// The aligned binary tree over `count` partial sums, whose memory it uses: runs of BATCH in each thread, these among
-// the threads, and the results in place until one is left. An absent number is +0.0, which changes no partial sum.
+// The aligned binary tree over `count` partial sums, whose memory it uses. Each thread adds a run of BATCH, the threads
+// add these results, and so on until one is left. An absent number is +0.0, which changes no partial sum.
 __device__ inline Number pairwise(Number *partial, unsigned count, Number *lanes) {
     const unsigned tile = BATCH * blockDim.x;
     for (;; count = (count + tile - 1) / tile) {

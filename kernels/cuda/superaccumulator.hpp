@@ -1,5 +1,6 @@
-// Sums as integers wide enough for every number of a type, in words of 32 bits and room for carries: adding is integer
-// addition, so atomic and yet free of order (Neal, arXiv 1505.05571). Word i counts multiples of 2^(32 i + LOWEST).
+// Sums as integers wide enough for every number of a type, in words of 32 bits with room for carries. Adding is integer
+// addition, so it may be atomic and is order-free (Neal, arXiv 1505.05571). Word i counts multiples of 2^(32 i +
+// LOWEST).
 #pragma once
 #include "portable.hpp"
 

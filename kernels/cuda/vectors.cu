@@ -1,9 +1,9 @@
-// Fused vector updates on a GPU, for kernels/vectors/cupy.py; what they compute is defined by
-// kernels/vectors/reference.py. The steps come as macros (kernels/vectors/generate.py); those here are an example.
+// Fused vector updates on a GPU, for kernels/vectors/cupy.py; kernels/vectors/reference.py defines the results. The
+// steps are macros (kernels/vectors/generate.py); those here are an example.
 //
-// One thread block of 64 lanes per logical block of elements: each element is loaded, updated by all steps and stored by
-// one thread, which also adds its products to the sums of its lane, so that memory is passed over once and the order of
-// a dot product is that of native/lanes.hpp. Needs --fmad=false (hipRTC: -ffp-contract=off).
+// One thread block of 64 lanes per logical block of elements. One thread loads each element, applies all steps, stores
+// it, and adds its products to the sums of its lane. So memory is passed over once, and a dot product has the order of
+// native/lanes.hpp. Needs --fmad=false (hipRTC: -ffp-contract=off).
 //
 //   nvcc -cubin -arch sm_90 --fmad=false kernels/cuda/vectors.cu
 #include "lanes.hpp"

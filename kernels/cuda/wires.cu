@@ -1,9 +1,9 @@
 // Codecs of wires on a GPU, for kernels/wires/cuda.py; kernels/wires/reference.py defines their bits. The codec and its
-// scale come as macros; those here are an example.
+// scale are macros; those here are an example.
 //
-// A thread block per cell. What all threads of it add up is order-free (maxima, counts in a histogram); means and
-// lengths are summed by 16 threads, one for each lane of the definition. Bytes are of any alignment, so larger numbers
-// go byte by byte. Needs --fmad=false (hipRTC: -ffp-contract=off).
+// A thread block per cell. Results that all threads share are order-free (maxima, counts in a histogram); 16 threads
+// sum means and lengths, one for each lane of the definition. Bytes have any alignment, so larger numbers are moved
+// byte by byte. Needs --fmad=false (hipRTC: -ffp-contract=off).
 //
 //   nvcc -cubin -arch sm_90 --fmad=false kernels/cuda/wires.cu
 #include "../include/codes.hpp"
@@ -35,11 +35,11 @@ __device__ inline float get_float(const u8 *from) {
     return float_of_bits(unsigned(get_short(from)) | unsigned(get_short(from + 2)) << 16);
 }
 
-// The largest of values(i), i < m, and at least 0; for all threads.
+// Returns the largest of values(i), i < m, and at least 0, to all threads.
 template <typename Values>
 __device__ inline int largest_of(int m, Values values) {
     __shared__ int largest;
-    __syncthreads();  // it may be of an earlier call
+    __syncthreads();  // an earlier call may still read it
     if (threadIdx.x == 0) largest = 0;
     __syncthreads();
     int own = 0;
@@ -52,7 +52,7 @@ __device__ inline int largest_of(int m, Values values) {
     return largest;
 }
 
-// Two sums of float64, of values(0, i) and values(1, i), in the 16 lanes of the definition; for all threads.
+// Two sums of float64, of values(0, i) and values(1, i), in the 16 lanes of the definition, for all threads.
 template <typename Values>
 __device__ inline void two_sums(int m, double *sums, Values values) {
     __shared__ double lanes[2][LANES];
@@ -73,7 +73,7 @@ __device__ inline void two_sums(int m, double *sums, Values values) {
     }
 }
 
-// The stream of codes(i), i < m, of BITS bits: eight of them by one thread.
+// The stream of codes(i), i < m, of BITS bits; one thread writes eight at a time.
 template <int BITS, typename Codes>
 __device__ inline void put_stream(u8 *out, int m, Codes codes) {
     for (int first = 8 * int(threadIdx.x); first < m; first += 8 * THREADS) {
@@ -91,7 +91,7 @@ __device__ inline unsigned get_code(const u8 *stream, int i) {
     return (low | high << 8) >> shift & ((1u << BITS) - 1);
 }
 
-// What a codec is: bytes of its head, `encode` by all threads of a block, `value` of element i times `by`.
+// Codecs: bytes of the head, `encode` by all threads of a block, `value`: element i times `by`.
 
 template <typename As>
 struct Cast {
@@ -99,7 +99,7 @@ struct Cast {
     static constexpr int TOP = As::TOP;
     __device__ static void encode(const float *x, int m, float by, u8 *out) {
         for (int i = int(threadIdx.x); i < m; i += THREADS) {
-            const bool nan = magnitude_of(x[i]) > INFINITE;  // whose sign a product would lose
+            const bool nan = magnitude_of(x[i]) > INFINITE;  // a product would lose its sign
             put(out + sizeof(Code) * i, Code(As::code(nan ? x[i] : x[i] * by)));
         }
     }

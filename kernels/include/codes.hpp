@@ -1,4 +1,4 @@
-// What an element becomes on a wire (kernels/wires/reference.py defines it), shared by the C++ and the CUDA kernels.
+// The codes of elements on a wire (kernels/wires/reference.py defines them), shared by the C++ and the CUDA kernels.
 // Branch-free, so that loops over it become vector code.
 #pragma once
 #include "narrow.hpp"
@@ -8,7 +8,7 @@ constexpr unsigned QUIET_NAN = 0x7FC00000u;
 
 FPNA_POINT int magnitude_of(float x) { return int(bits_of_float(x) & unsigned(MAGNITUDE)); }
 
-// 2^e, e in [-126, 126]; others are taken for the nearest of these.
+// 2^e; e is clamped to [-126, 126].
 FPNA_POINT float power_of_two(int e) {
     e = e < -126 ? -126 : e > 126 ? 126 : e;
     return float_of_bits(unsigned(e + 127) << 23);
@@ -17,8 +17,8 @@ FPNA_POINT float power_of_two(int e) {
 // The exponent of a magnitude; -127 of zero and subnormal numbers.
 FPNA_POINT int exponent_of(int magnitude) { return (magnitude >> 23) - 127; }
 
-// A magnitude (a float32 as bits; those above MOST are taken for MOST) rounded to a format of that mantissa and bias:
-// the code is the lowest byte. A number is added whose last place is the format's unit at this magnitude, so that the
+// A magnitude (a float32 as bits; above MOST it counts as MOST) rounded to a format with that mantissa and bias: the
+// code is the lowest byte. The number that is added has the format's unit at this magnitude as its last place. So the
 // sum is rounded as wanted: its last bits are the multiple of that unit, its first bits the exponent.
 template <int MANTISSA, int BIAS, int MOST>
 FPNA_POINT unsigned round_magnitude(int magnitude) {
@@ -28,7 +28,7 @@ FPNA_POINT unsigned round_magnitude(int magnitude) {
     return sum + (sum >> (23 - MANTISSA)) - unsigned((LEAST + UP) >> (23 - MANTISSA));
 }
 
-// Casts: `code`, of which the lower bits count, and `value`; numbers of magnitude below 2^(TOP + 1) stay finite.
+// Casts: `code`, whose lower bits count, and `value`; numbers of magnitude below 2^(TOP + 1) stay finite.
 struct AsFloat16 {
     using Code = unsigned short;
     static constexpr int TOP = 15;
@@ -43,7 +43,7 @@ struct AsBfloat16 {
     FPNA_POINT static float value(Code c) { return widen(bfloat16{c}); }
 };
 
-// 1 sign, 5 exponent, 2 mantissa bits: the upper half of a float16. MOST: what finite numbers that are larger become.
+// 1 sign, 5 exponent, 2 mantissa bits: the upper half of a float16. MOST: larger finite numbers count as it.
 template <int MOST>
 struct AsFiveTwo {
     using Code = unsigned char;
@@ -59,7 +59,7 @@ struct AsFiveTwo {
 using AsE5m2 = AsFiveTwo<0x47800000>;
 using AsFp8 = AsFiveTwo<0x47600000>;  // 57344
 
-// 1 sign, 4 exponent, 3 mantissa bits; 480 would be the code of NaN, and is all that is too large.
+// 1 sign, 4 exponent, 3 mantissa bits; the code of NaN would be 480, and stands for all numbers that are too large.
 struct AsE4m3 {
     using Code = unsigned char;
     static constexpr int TOP = 8;
@@ -82,7 +82,7 @@ FPNA_POINT int whole_of(float scaled) {
     return whole < -MOST ? -MOST : whole > MOST ? MOST : whole;
 }
 
-// The exponent of the unit with which a largest magnitude fits into BITS bits.
+// The exponent of the unit by which the largest magnitude fits into `bits` bits.
 FPNA_POINT int unit_exponent(int largest, int bits) { return exponent_of(largest) + 1 - bits; }
 
 // The histogram of `table`: a bin is the exponent and 5 bits of the mantissa, counted from `least`.
@@ -98,18 +98,18 @@ FPNA_POINT int bin_of(int magnitude, int least) {
     return bin > 0 ? bin : 0;
 }
 
-// What a bin stands for, as bfloat16.
+// The value of a bin, as bfloat16.
 FPNA_POINT unsigned short entry_of(int bin, int least) {
     return static_cast<unsigned short>(bin == 0 ? 0 : (bin + least) << 2 | 2);
 }
 
-// So many of m elements the percentile 99 k / entries has at or below it, k = 1 ... entries.
+// How many of m elements are at or below the percentile 99 k / entries, k = 1 ... entries.
 FPNA_POINT int rank_of(int k, int entries, int m) {
     const int hundred = 100 * entries;
     return (99 * k * m + hundred - 1) / hundred;
 }
 
-// The ratio of lengths, from their squares; 1 where it is of no use.
+// The ratio of lengths, from their squares; 1 where it cannot be used.
 FPNA_POINT float factor_of(double a, double b) {
     const bool usable = (a + b) - (a + b) == 0 && b > 0;
     return usable ? float(sqrt(a) / sqrt(b)) : 1.0f;

@@ -1,5 +1,5 @@
-// Sums that keep the errors of their additions, shared by the C++ and the CUDA kernels. Where a sum is infinite or
-// NaN the error would be NaN, so there the sum alone is the result: infinities stay what IEEE makes of them.
+// Sums that keep the errors of their additions, shared by the C++ and the CUDA kernels. The error of an infinite or NaN
+// sum would be NaN, so there the sum alone is the result: infinities stay as IEEE makes them.
 #pragma once
 #include "device.hpp"
 
@@ -23,7 +23,7 @@ struct Kahan {
     FPNA_POINT T total() const { return sum; }
 };
 
-// The errors of the additions are added up apart (Neumaier 1974).
+// The errors of the additions are added separately (Neumaier 1974).
 template <typename T>
 struct Neumaier {
     T sum = 0, error = 0;

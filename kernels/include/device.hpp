@@ -1,4 +1,4 @@
-// What a header needs that is compiled for the CPU and, at run time, for the GPU (nvcc, NVRTC or hipRTC).
+// FPNA_POINT: functions compiled for the CPU and, at run time, for the GPU (nvcc, NVRTC or hipRTC).
 #pragma once
 
 #if defined(__CUDACC__) || defined(__HIPCC__) || defined(__HIPCC_RTC__)

@@ -1,4 +1,4 @@
-// The types of elements and what they are accumulated in, shared by the C++ and the CUDA kernels. float16 and
+// The types of elements and of their accumulators, shared by the C++ and the CUDA kernels. float16 and
 // bfloat16 are storage only: they widen to float32, which holds all their values.
 #pragma once
 #include "bits.hpp"
@@ -17,7 +17,7 @@ FPNA_POINT float widen(float x) { return x; }
 
 FPNA_POINT float widen(bfloat16 x) { return float_of_bits(unsigned(x.bits) << 16); }
 
-// The exponent moves by multiplication, so that subnormal numbers need no case of their own.
+// A multiplication moves the exponent, so that subnormal numbers need no case of their own.
 FPNA_POINT float widen(float16 x) {
     const unsigned sign = (x.bits & 0x8000u) << 16, magnitude = (x.bits & 0x7FFFu) << 13;
     const float number = float_of_bits(magnitude) * 0x1p112f;
@@ -26,7 +26,7 @@ FPNA_POINT float widen(float16 x) {
     return sign ? -value : value;
 }
 
-// Sums of float64 are accumulated in float64, those of all other types in float32, unless a kernel says more.
+// Sums of float64 are accumulated in float64, those of all other types in float32, unless a kernel states otherwise.
 template <typename Element>
 struct AccumulatorOf {
     using type = float;

@@ -6,8 +6,9 @@
 #include <cfenv>
 #endif
 
-// The default environment while it lives, whatever the thread has chosen. The thread gets its own back, with the flags
-// that it had. Reading the registers costs a few cycles and writing them many, so they are written only where they differ.
+// Sets the default environment while it lives, whatever the thread has chosen. Then the thread gets its own back, with
+// its flags. Reading the registers costs a few cycles and writing them many, so they are written only where they
+// differ.
 class DefaultEnvironment {
 public:
     DefaultEnvironment(const DefaultEnvironment &) = delete;
@@ -21,7 +22,8 @@ public:
 
 #if defined(__x86_64__)
     DefaultEnvironment() : DefaultEnvironment(false) {}
-    // extended: the x87 may be used, by long double or as the C library raises flags, and its flags are restored as well.
+    // extended: the x87 may be used, by long double or by the C library to raise flags, so its flags are restored as
+    // well.
     explicit DefaultEnvironment(bool extended) : vector_(vector()), extended_(extended), own_(x87() != X87) {
         if ((vector_ & ~FLAGS) != VECTOR) set_vector(VECTOR | (vector_ & FLAGS));
         if (own_) {

@@ -1,8 +1,8 @@
 // Exponential and logarithm of attention: the same operations in the same order for numbers, for vectors and on a GPU.
 //
 // No include guard: native/contract_attention_rows.hpp includes it once for each instruction set, cuda/attention.cu once.
-// Before it come fused(a, b, c), a * b + c rounded once, power_of_two(n + SHIFT), and split(x, f), which is e where
-// x = 2^e f with f in [sqrt(1/2), sqrt(2)). T is the type of a number, V that or a vector of it.
+// The includer defines fused(a, b, c): a * b + c rounded once; power_of_two(n + SHIFT); and split(x, f), which returns
+// e of x = 2^e f with f in [sqrt(1/2), sqrt(2)). T is the type of a number, V that type or a vector of it.
 
 template <typename T>
 struct Series;
@@ -21,8 +21,8 @@ struct Series<double> {
     static constexpr double LOW = -708, HIGH = 709;
 };
 
-// e^x; +0 below LOW, where it is nearly subnormal, and e^HIGH above HIGH. With n the whole number next to x / ln 2 and
-// r = x - n ln 2 it is 2^n times the polynomial of Taylor in r, by Horner's rule.
+// e^x; +0 below LOW, where e^x is nearly subnormal, and e^HIGH above HIGH. With n the whole number next to x / ln 2 and
+// r = x - n ln 2 it is 2^n times the Taylor polynomial in r, by Horner's rule.
 template <typename T, typename V>
 FPNA_EACH V exponential(V x) {
     using S = Series<T>;

@@ -5,12 +5,12 @@
 
 #include "device.hpp"
 
-// Where a cut falls: before the end of `row`, before `entry`.
+// The place of a cut: before the end of `row`, before `entry`.
 struct Cut {
     long long row, entry;
 };
 
-// The cut before item `at` of the path, 0 <= at <= rows + entries: as many rows have ended as have their end before it.
+// The cut before item `at` of the path, 0 <= at <= rows + entries: `row` is the number of rows that end before it.
 template <typename Offset>
 FPNA_POINT Cut cut_path(const Offset *indptr, long long rows, long long at) {
     long long low = 0, high = rows;

@@ -14,7 +14,7 @@ FPNA_POINT double chebyshev_step(double keep, double d, double take, double r, d
     return keep * d + take * (r - az);
 }
 
-// How much of a coarse point's value a fine point takes that lies `part` of `factor` fine points away from the next one.
+// The weight of a coarse point at a fine point that lies `part` of `factor` fine points from the next coarse one.
 FPNA_POINT double linear_weight(long long part, long long factor) { return double(part) / double(factor); }
 
 // Weights of the 2 factor - 1 fine points around a coarse one, along one axis: 1, 2, ..., factor, ..., 2, 1.

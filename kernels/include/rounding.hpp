@@ -23,7 +23,7 @@ FPNA_POINT Float with_sign(unsigned long long magnitude, bool negative) {
     return Format<Float>::of_bits(magnitude | (unsigned long long)(negative) << (sizeof(Float) * 8 - 1));
 }
 
-// leading * 2^exponent, and something below that if `sticky`, rounded to nearest even: the bits of a Float. The first
+// leading * 2^exponent, plus something below it if `sticky`, rounded to nearest even: the bits of a Float. The first
 // bit of `leading` is set.
 template <typename Float>
 FPNA_POINT unsigned long long nearest(unsigned long long leading, bool sticky, int exponent) {
@@ -92,6 +92,6 @@ FPNA_POINT Number round_words(long long *words, int unit) {
     while (at > 0) below |= words[--at] != 0;
 
     if (window == 0) return with_sign<Number>(0, false);
-    const int zeros = 64 - bit_length(window);  // none where there is anything below
+    const int zeros = 64 - bit_length(window);  // none if anything is below
     return with_sign<Number>(nearest<Number>(window << zeros, below, lowest - zeros), negative);
 }

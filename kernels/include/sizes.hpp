@@ -70,7 +70,7 @@ inline double number<bfloat16>(const unsigned char *place) {
     return double(widen(x));
 }
 
-// Adds `n` numbers of whole blocks, except at the end of an array.
+// Adds `n` numbers: whole blocks, except at the end of an array.
 template <typename Element>
 FPNA_SIZES_CLONES void add(Sums &to, const unsigned char *from, std::size_t n) {
     alignas(64) double block[BLOCK];
@@ -105,7 +105,7 @@ FPNA_SIZES_CLONES void add(Sums &to, const unsigned char *from, std::size_t n) {
 
 inline double nan() { return double_of_bits(0x7FF8000000000000ull); }
 
-// Of up to KEPT numbers, which are kept. No arithmetic on a single one, so that it raises no flag.
+// The sizes of up to KEPT numbers, which are kept. A single one needs no arithmetic, so that it raises no flag.
 inline Sizes kept(const double *x, std::int64_t n) {
     Sizes sizes;
     sizes.count = n;
@@ -121,7 +121,7 @@ inline Sizes kept(const double *x, std::int64_t n) {
     return sizes;
 }
 
-// Of `n` numbers whose sums are there.
+// The sizes of `n` numbers, from their sums.
 inline Sizes rounded(const Sums &sums, std::int64_t n) {
     Sizes sizes;
     sizes.count = n;
@@ -143,7 +143,7 @@ inline Sizes rounded(const Sums &sums, std::int64_t n) {
     return sizes;
 }
 
-// Of numbers that lie one after the other in several pieces, at any addresses: the same as in one.
+// The sizes of numbers in several pieces, at any addresses: the same as in one piece.
 class Measured {
   public:
     template <typename Element>
@@ -181,7 +181,7 @@ class Measured {
     double block_[BLOCK];
 };
 
-// Of `n` numbers that lie one after the other, at any address.
+// The sizes of `n` contiguous numbers, at any address.
 template <typename Element>
 Sizes of(const void *start, std::int64_t n) {
     const auto *from = static_cast<const unsigned char *>(start);

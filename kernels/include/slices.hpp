@@ -1,10 +1,10 @@
-// Cutting float64 numbers into slices that are added as integers, and the binary point of sums of them.
+// Cuts float64 numbers into slices that are added as integers.
 //
-// A slice of v is v rounded to a multiple of 2^unit, ties to even: v + rounder(unit) has it in its low bits, for there
-// one unit is the last place. Since the bits of neighbouring numbers are neighbouring integers, adding up the bits of
-// v + rounder, modulo 2^64, and taking off those of the rounders adds up the slices in units: without rounding, so in
-// any order, and without a limit on how many but that the sum of units stays below 2^63. It needs
-// |v| < 2^(unit + 51). What remains, v - slice, is exact and cut further by the next rounder.
+// A slice of v is v rounded to a multiple of 2^unit, ties to even: v + rounder(unit) has it in its low bits, as its
+// last place is one unit. The bits of neighbouring numbers are neighbouring integers. So adding the bits of v +
+// rounder, modulo 2^64, and subtracting those of the rounders adds the slices in units. Nothing is rounded, so the
+// order is free, and the number of slices has no limit while the sum of units stays below 2^63. It needs |v| < 2^(unit
+// + 51). The rest, v - slice, is exact, and the next rounder cuts it.
 #pragma once
 
 #include "bits.hpp"
@@ -36,8 +36,8 @@ FPNA_POINT long long in_units(unsigned long long bits, double rounder, unsigned 
     return (long long)(bits - count * bits_of(rounder));
 }
 
-// A wide sum of integers: low + 2^32 high. Halves are added apart, so that wide sums add as integers do, in any order;
-// they have room for 2^31 additions.
+// A wide sum of integers: low + 2^32 high. Halves are added separately, so that wide sums can be added in any order, as
+// integers; they have room for 2^31 additions.
 struct Wide {
     long long low, high;
 };

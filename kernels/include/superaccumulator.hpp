@@ -8,8 +8,8 @@
 constexpr int CHUNKS = 67, NOT_A_NUMBER = 67, PLUS_INF = 68, MINUS_INF = 69, WORDS = 70;
 constexpr int LOWEST = -1075;  // chunk i counts multiples of 2^(32 i + LOWEST)
 
-// Adds x exactly. Chunks grow by less than 2^53: words that are carried have room for 512 of these beside the
-// words of 2^20 others.
+// Adds x exactly. Chunks grow by less than 2^53: carried words have room for 512 additions, and then for the words of
+// 2^20 others.
 FPNA_POINT void deposit(long long *w, double x) {
     const unsigned long long bits = bits_of(x);
     const unsigned biased = (bits >> 52) & 0x7FF;

@@ -44,7 +44,7 @@ FPNA_CLONES void load_pairs(const Float *x, std::size_t k, std::size_t columns, 
         for (std::size_t i = 0; i < n; ++i) add_pair(to.sum[i], to.error[i], x[i], Float(0));
 }
 
-// make(from, count, pairs) for all of n elements, block by block, into `out` (n, 2), which may be what it reads.
+// Calls make(from, count, pairs) for n elements, block by block, and fills `out` (n, 2), which `make` may read.
 template <typename Float, typename Make>
 void in_blocks(std::size_t n, Float *out, Make make) {
     Pairs<Float> pairs;

@@ -1,5 +1,5 @@
-// Arrays of the caller as kernels see them: where elements lie, how many there are, of which kind. Python stays in
-// bindings.cpp, which makes these from NumPy's arrays; the memory is the caller's for the time of a call.
+// Arrays of the caller as kernels see them: the place, number and type of their elements. Python stays in bindings.cpp,
+// which makes these from NumPy's arrays; the caller owns the memory for the time of a call.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -64,7 +64,7 @@ public:
     T *mutable_data() const { return static_cast<T *>(Array::mutable_data()); }
 };
 
-// What a kernel adds up by elements: vectors, or the rows of one matrix.
+// Sources that a kernel adds element by element: vectors, or the rows of one matrix.
 struct Sources {
     std::vector<Array> arrays;
     bool rows = false;

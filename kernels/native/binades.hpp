@@ -15,7 +15,7 @@ class Binades {
     std::uint16_t counts[BINS] = {};
 
   public:
-    // Adds finite numbers. give(sum, unit), where a bin is full, takes sum * 2^unit over.
+    // Adds finite numbers. When a bin is full, give(sum, unit) takes over sum * 2^unit.
     template <typename Give>
     void add(const double *x, std::size_t n, Give &&give) {
         for (std::size_t i = 0; i < n; ++i) {

@@ -1,5 +1,5 @@
-// The Python module kernels._native: what of kernels.hpp has which name there. With environment.cpp the only file that
-// knows Python, and the only one that includes pybind11.
+// The Python module kernels._native: names for the functions of kernels.hpp. Only this file and environment.cpp know
+// Python, and only this one includes pybind11.
 //
 // A function runs in the default floating-point environment, whatever that of the caller is. Threads that it starts have
 // environments of their own, and need a guard each. Arrays are never converted: a kernel would write into the copy.
@@ -80,14 +80,14 @@ class Module : public py::module_ {
 public:
     explicit Module(const py::module_ &m) : py::module_(m) {}
 
-    // Other threads of Python run meanwhile.
+    // Other Python threads run meanwhile.
     template <typename Function, typename... Extra>
     void def(const char *name, Function &&function, const Extra &...extra) {
         py::module_::def(name, std::forward<Function>(function),
                          py::call_guard<DefaultEnvironment, py::gil_scoped_release>(), extra...);
     }
 
-    // They do not: it takes less time than to let them.
+    // Other Python threads wait: the call takes less time than releasing the lock.
     template <typename Function, typename... Extra>
     void def_short(const char *name, Function &&function, const Extra &...extra) {
         py::module_::def(name, std::forward<Function>(function), py::call_guard<DefaultEnvironment>(), extra...);
@@ -103,7 +103,7 @@ auto unlocked_if_long(const Array &x, const Function &function) {
     return function();
 }
 
-// What is looked up once and run many times, and the arrays in whose memory.
+// A kernel that is looked up once and run many times, and the arrays that own its memory.
 template <typename Kernel>
 struct Kept {
     Kernel kernel;
@@ -117,7 +117,7 @@ Value viewed(const py::handle &of) {
     return py::detail::cast_op<Value>(std::move(caster));
 }
 
-// (used, places, values); None in place of the arrays where there are none, as mostly.
+// (used, places, values); None instead of the arrays if they are empty, as mostly.
 py::tuple beside_of(int used, const Beside &beside) {
     if (beside.place.empty()) return py::make_tuple(used, py::none(), py::none());
     return py::make_tuple(used, py::array_t<long long>(beside.place.size(), beside.place.data()),

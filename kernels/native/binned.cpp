@@ -1,8 +1,8 @@
 // The binned sum on the CPU: its definition is in binned.hpp, its twin in Python in kernels/exact/reference.py.
 //
 // Operations per element of float64, in vectors of eight: one load, two for the largest, eleven for three slices, of
-// which seven are additions of floating-point numbers. With two of these at a time that is 7/16 of a cycle, about a
-// tenth of a nanosecond, or half of what memory takes to bring the element to one core.
+// which seven are additions of floating-point numbers. With two of these at a time that is 7/16 of a cycle, less than
+// memory takes to bring the element to one core.
 #include "binned.hpp"
 
 #include "../include/superaccumulator.hpp"
@@ -24,8 +24,8 @@ Slices cut_from(int level, const Number *x, std::size_t n) {
 
 template <typename Number>
 void add(Binned &state, const Tile<Number> &tile) {
-    // Only the first tile is asked for its largest before it is cut. Others are cut again where they turn out to have
-    // a larger one than all before, which is at most once per level.
+    // Only the first tile is searched for its largest number before it is cut. Others are cut again if they hold a
+    // larger number than all tiles before, at most once per level.
     u64 most = state.level == LOWEST_LEVEL ? largest(tile.values, tile.n) : 0;
     Slices slices;
     do {

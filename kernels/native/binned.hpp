@@ -1,10 +1,11 @@
-// The binned sum (docs/reference/definitions.md): every element rounded to one unit that the largest fixes, in one pass.
+// The binned sum (docs/reference/definitions.md): every element is rounded to a unit that the largest element fixes, in
+// one pass.
 //
 // Levels cut the binary digits every 40, at fixed places: a slice at level L is a multiple of 2^(40 L). With j the
 // level of the largest element so far, |x| < 2^(40 (j + 1) - 1), each element is cut at levels j, j - 1 and j - 2, and
 // the slices of each level are added apart, in integers.
 //
-// What the sum is does not depend on when the largest comes. Let R_L(x) be x rounded to a multiple of 2^(40 L), ties to
+// The sum does not depend on when the largest element comes. Let R_L(x) be x rounded to a multiple of 2^(40 L), ties to
 // even. Claim: of the slices q_j, q_(j-1), ... of x, those down to level L add up to R_L(x). For L > j there are none,
 // and R_L(x) is 0, as |x| is less than half of 2^(40 L): without that one bit to spare, elements could round up to a
 // level at which they have no slice. For L = j this is what a slice is. If it holds for L + 1, then what is left to be
@@ -46,7 +47,7 @@ FPNA_POINT int unit_of(int level) {
     return LEVEL_BITS * level > LOWEST_UNIT ? LEVEL_BITS * level : LOWEST_UNIT;
 }
 
-// What elements are multiplied by before they are cut, exactly or with no effect on their slices.
+// The factor of elements before they are cut: exact, or without effect on their slices.
 FPNA_POINT double scale_at(int level) { return level < SCALED_LEVEL ? 1.0 : power_of_two(-LEVEL_BITS * SCALED_BY); }
 
 // The rounder of slice k = 0, 1, 2 where the largest is at `level`.

@@ -1,8 +1,8 @@
-// Elements brought to their bins: every bin is given its elements by one thread at a time, in the order of the input.
+// Brings elements to their bins: one thread at a time gives a bin its elements, in the order of the input.
 //
-// Elements are taken in parts that stay in cache. Of each share of a part is counted what belongs to which bucket (a
-// range of bins), then it is written there, stably; then each bucket is handed to one thread. What a bin is given, and in which
-// order, depends on neither threads, nor parts, nor buckets.
+// Elements are taken in parts that stay in cache. Each share of a part is counted by bucket (a range of bins), then
+// written to its buckets, stably; then one thread takes each bucket. The elements of a bin and their order depend on
+// neither threads, nor parts, nor buckets.
 #pragma once
 #include <omp.h>
 
@@ -16,7 +16,8 @@
 
 #include "../include/environment.hpp"
 
-// Indices of 32 or 64 bits. Told apart here, not by a template: kernels for each would take twice as long to compile.
+// Indices of 32 or 64 bits. Distinguished here, not by a template: kernels for each would take twice as long to
+// compile.
 struct Indices {
     const void *first;
     bool wide;  // 64 bits
@@ -63,7 +64,7 @@ struct Buckets {
     std::int64_t count;
 };
 
-// So many that threads share them evenly; no more, as additions to few bins wait for one another.
+// As many buckets as threads share evenly; no more, as additions to few bins wait for one another.
 inline Buckets buckets(std::int64_t bins, int threads) {
     int bits = 0, wanted = 16;
     while ((std::int64_t(1) << bits) < bins) ++bits;
@@ -72,8 +73,8 @@ inline Buckets buckets(std::int64_t bins, int threads) {
     return {shift, ((bins - 1) >> shift) + 1};
 }
 
-// sums.add(bin, i, x): element i, at x, goes to the bin. Sums::MOVES says that single numbers had better be moved to where they are added, else they stay and x is in the input.
-// Returns the place of the first index that is out of range, or NONE_BAD.
+// sums.add(bin, i, x): element i, at x, goes to the bin. Sums::MOVES: single numbers are moved to where they are added;
+// else they stay, and x is in the input. Returns the place of the first index that is out of range, or NONE_BAD.
 template <typename In, typename Sums>
 std::int64_t in_turn(const In &in, Sums &sums) {
     for (std::int64_t i = 0; i < in.n; ++i) {
@@ -83,9 +84,9 @@ std::int64_t in_turn(const In &in, Sums &sums) {
     return NONE_BAD;
 }
 
-// Elements from ... to - 1 of a part that begins at `begin`, in the order of their buckets, from items[first] on; start[b]:
-// where bucket b begins. What is carried of an element is itself, or its place in the part. Returns `to`, or the place of
-// the first index that is out of range. Not inlined: it is the same for all sums of a type.
+// Writes elements from ... to - 1 of a part that begins at `begin`, in the order of their buckets, to items[first] and
+// on; start[b]: where bucket b begins. An item carries the element, or its place in the part. Returns `to`, or the
+// place of the first index that is out of range. Not inlined: it is the same for all sums of a type.
 template <typename Carried, typename Element, typename Place>
 __attribute__((noinline)) std::int64_t sort_share(const Place *index, std::int64_t bins, const Element *x, std::int64_t begin,
                                                   std::int64_t from, std::int64_t to, Buckets of, std::int64_t first,
@@ -162,7 +163,7 @@ std::int64_t in_buckets(const In &in, Sums &sums, int threads) {
 
 template <typename In, typename Sums>
 std::int64_t by_bin(const In &in, Sums &sums, int threads) {
-    // So few bins in a range that additions wait for one another: one thread overlaps more of them than a few threads do.
+    // In a bucket of few bins additions wait for one another: one thread overlaps more of them than a few threads do.
     const bool narrow = !In::ROWS && threads <= 8 && in.bins < 64 * buckets(in.bins, threads).count;
     if (in.n < FEW || threads == 1 || narrow) return in_turn(in, sums);
     return in_buckets(in, sums, threads);

@@ -8,7 +8,7 @@
 //
 // TwoSum is exact also where results are subnormal, for a sum that is subnormal is exact. Let r = fl(s + e) and
 // d = s + e - r, again exact. The sum rounds to r
-//   - if b = 0, for then U = 0 and r = fl(s + e) is what was asked; or
+//   - if b = 0, for then U = 0 and r = fl(s + e) is the result; or
 //   - if fl(r + low) = r = fl(r + high) for some low <= d + U <= high, since rounding is monotonic.
 // low, high = fl(d -+ h) with h = 2 b + 2^-51 |d| will do: with b > 0, b >= 2^-1074 as all numbers are multiples of
 // that, so the product is off by at most 2^-1075 <= b/2 where it underflows, and h >= 1.4 b + (2^-51 - 2^-103) |d|; the
@@ -18,7 +18,7 @@
 // superaccumulator. Of narrower results the number to be rounded is r, and all that is not in it counts as error:
 // b + |d| in place of b, and r in place of d. Sums of float32 are cascaded once less.
 //
-// A sum that could not be held is a marked NaN: whoever rounds it hands the mark on, and all ranks add those elements anew.
+// A sum that could not be held is a marked NaN: rounding keeps the mark, and all ranks add those elements again.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -103,7 +103,7 @@ inline __attribute__((always_inline)) void cascade(Block &to, const double *x, s
     }
 }
 
-// Of narrower numbers one step less: their sums mostly fit.
+// For narrower numbers one step less: their sums mostly fit.
 template <typename Source>
 inline __attribute__((always_inline)) void cascade(Block &to, const Source *x, std::size_t n) {
     for (std::size_t i = 0; i < n; ++i) {
@@ -113,7 +113,7 @@ inline __attribute__((always_inline)) void cascade(Block &to, const Source *x, s
     }
 }
 
-// The sums of the first n elements into `out`; returns whether some are unsure, which then are marked. Adding 0 makes
+// The sums of the first n elements into `out`; returns whether some are unsure, and which. Adding 0 makes
 // -0.0 to +0.0.
 inline __attribute__((always_inline)) bool settle(Block &b, std::size_t n, double *out) {
     long long any = 0;
@@ -153,7 +153,7 @@ FPNA_CLONES bool sum_block(const Source *const *x, std::size_t sources, std::siz
     return settle(block, n, out);
 }
 
-// The same of two numbers of one type, whose sum the processor rounds once.
+// The same for two numbers of one type, whose sum the processor rounds once.
 template <typename Float>
 FPNA_CLONES bool sum_two(const Float *a, const Float *b, std::size_t n, Block &block, Float *out) {
     long long any = 0;
@@ -167,7 +167,7 @@ FPNA_CLONES bool sum_two(const Float *a, const Float *b, std::size_t n, Block &b
     return any;
 }
 
-// The same of few sources, whose sums stay in registers.
+// The same for few sources, whose sums stay in registers.
 template <int COUNT, typename Source, typename Float>
 FPNA_CLONES bool sum_few(const Source *const *x, std::size_t from, std::size_t n, Block &block, Float *out) {
     const Source *source[COUNT];
@@ -206,7 +206,7 @@ bool sum_any(const Source *const *x, std::size_t sources, std::size_t from, std:
     }
 }
 
-// The numbers at(0), ..., at(count - 1) added to words, whose carries are propagated before there is no room for them.
+// Adds the numbers at(0), ..., at(count - 1) to words, which are carried before their room is used up.
 template <typename At>
 void deposit_all(long long *words, std::size_t count, const At &at) {
     for (std::size_t q = 0; q < count; ++q) {
@@ -226,8 +226,8 @@ Float by_words(const Source *const *x, std::size_t sources, std::size_t i, bool 
     return marked ? mark(Float()) : round_into(words, room, Float());
 }
 
-// `out` may be one of the sources. `marks`: whether marked NaN are such, and no numbers of the caller. Returns how many
-// elements were added by words.
+// `out` may be one of the sources. `marks`: whether marked NaN are marks, and no numbers of the caller. Returns how
+// many elements were added by words.
 template <typename Source, typename Float>
 std::size_t exact_sum(const Source *const *x, std::size_t sources, std::size_t n, Float *out, bool marks) {
     Block block;

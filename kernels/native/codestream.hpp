@@ -10,7 +10,7 @@ namespace codestream {
 using u8 = std::uint8_t;
 using u64 = std::uint64_t;
 
-// Of each `width` bits of a word the lower `kept`.
+// A mask of the lower `kept` of each `width` bits of a word.
 constexpr u64 lower(int kept, int width) {
     u64 mask = 0;
     for (int at = 0; at < 64; at += width) mask |= (kept == 64 ? ~u64(0) : (u64(1) << kept) - 1) << at;

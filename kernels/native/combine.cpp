@@ -1,7 +1,7 @@
 // Vectors combined element by element, left to right: out[i] = ((s0[i] op s1[i]) op s2[i]) ... for
 // kernels/allreduce/operations.py. All sources are read in one pass and the result is written once.
 //
-// A floating-point zero comes out as +0.0 whatever its sign, so that no order shows in it. Narrow types are combined in
+// A floating-point zero becomes +0.0 whatever its sign, so that no order shows in it. Narrow types are combined in
 // float32 and rounded at every step, as NumPy does; float32 has more than twice their digits and two bits, so that this
 // rounds like the narrow type itself (Figueroa 1995).
 #include <algorithm>

@@ -111,8 +111,8 @@ void copy(const T *from, i64 count, T *to) {
         std::memcpy(to, from, count * sizeof(T));
 }
 
-// The chains of a step, into a tile. Those that wait for others lie in `slots`, whose rows are neighbours in the caches; a
-// chain is joined with all that wait for it while it is in registers.
+// Adds the chains of a step into a tile. Chains that wait for others lie in `slots`, whose rows are neighbours in the
+// caches; a chain is joined with all that wait for it while it is in registers.
 template <typename T>
 void add_chains(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows, i64 vectors, T *slots, bool raw) {
     const Tile<T> whole = tile;
@@ -132,8 +132,9 @@ void add_chains(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 r
     }
 }
 
-// A tile that is stored at `tile.c` as `step.how` says. A NaN of a chain is the one without sign and payload before it is
-// added to another, which costs time for each chain: so it is looked for in their sum alone, and then all are added again.
+// Computes a tile and stores it at `tile.c` as `step.how` says. A NaN of a chain loses sign and payload before it is
+// added to another, which costs time for each chain. So only the sum is searched for NaN; if one is there, all are
+// added again.
 template <typename T>
 void compute(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows, i64 vectors, T *slots) {
     const i64 full = vectors * kernels.lanes;
@@ -151,7 +152,7 @@ void compute(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows
     if (step.how == Store::block) kernels.add(tile.c, tile.c_pitch, slots, full, rows, full);
 }
 
-// A tile of the result, directly or by way of `aside` where its columns are no full vectors in memory.
+// Computes a tile of the result, directly, or in `aside` if its columns are no full vectors in memory.
 template <typename T>
 void finish(const Kernels<T> &kernels, Tile<T> tile, const Step &step, T *c, i64 c_row, i64 rows, i64 columns,
             const std::vector<Segment> &segments, T *aside, T *slots) {
@@ -171,9 +172,9 @@ void finish(const Kernels<T> &kernels, Tile<T> tile, const Step &step, T *c, i64
         for (const Segment &s : segments) copy(aside + i * full + s.first, s.count, c + i * c_row + s.at);
 }
 
-// These rows and columns of a product: a piece of B, as wide as fits, is made ready; the rows of A are taken some at a
-// time. Where all rows fit into one tile, columns are read once, and made ready a panel at a time. Sums of blocks that wait
-// for others lie in `waiting`, a slot after the other.
+// Computes these rows and columns of a product: packs a piece of B, as wide as fits, and takes the rows of A some at a
+// time. If all rows fit into one tile, columns are read once, and packed a panel at a time. Sums of blocks that wait
+// for others lie in `waiting`, one slot after the other.
 template <typename T>
 void part(const Kernels<T> &kernels, const Product<T> &p, const Order &order, Range rows, Range columns) {
     thread_local Scratch<T> scratch;
@@ -231,7 +232,7 @@ void clear(const Product<T> &p) {
             if (p.c.offset(j) != NOWHERE) p.c.at[i * p.c.row + p.c.offset(j)] = 0;
 }
 
-// Into how many parts rows and columns are cut so that `parts` threads have equal shares and pack little twice.
+// The numbers of parts of rows and columns for which `parts` threads have equal shares and pack little twice.
 struct Grid {
     i64 rows, columns;
 };

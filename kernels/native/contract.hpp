@@ -1,9 +1,9 @@
-// Products of matrices whose bits depend on the contracted length alone (kernels/contract says what they promise).
+// Products of matrices whose bits depend on the contracted length alone (kernels/contract has their guarantees).
 //
 // An element of the result is a chain: fused multiply-adds, k ascending, from +0.0, in pieces of PIECE; the pieces are
-// added in order. A product over blocks has a chain for each of them, which a tree adds; its zeros have no sign, as those of an
-// all-reduce. Where the operands lie, how they are packed, which tile an element belongs to, the width of vectors
-// and the threads decide speed alone, since a lane holds one element and no operation joins lanes.
+// added in order. A product over blocks has a chain for each block, and a tree adds these; its zeros have no sign, like
+// those of an all-reduce. The places of operands, their packing, the tile of an element, the width of vectors and the
+// threads affect speed alone, since a lane holds one element and no operation joins lanes.
 #pragma once
 #include <memory>
 #include <string>
@@ -15,13 +15,14 @@
 namespace contract {
 
 constexpr i64 PIECE = 256;
-constexpr i64 LOOK = 8;  // terms from those that are multiplied to those that are fetched
+constexpr i64 LOOK = 8;  // terms between the multiplied and the prefetched ones
 constexpr i64 MOST_ROWS = 16, MOST_LANES = 16;  // of a tile, of a vector
 constexpr i64 SLOT = MOST_ROWS * 2 * MOST_LANES;    // elements of a tile
-constexpr i64 PITCH = PIECE + MOST_LANES;           // from row to row of packed ones: not a power of two, which caches dislike
+constexpr i64 PITCH = PIECE + MOST_LANES;  // from row to row of packed rows: not a power of two, for the caches
 
-// c[i * c_pitch + j] = the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j], or c plus it where it goes `on`; then
-// left[i * left_pitch + j] plus that, left[i * left_pitch + j - SLOT] plus that, and so on, `joins` times; no zero then has a sign
+// c[i * c_pitch + j] = the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j], added to c if it goes `on`. Then
+// left[i * left_pitch + j] is added from the left, then left[i * left_pitch + j - SLOT], and so on, `joins` times; no
+// zero then has a sign
 template <typename T>
 struct Tile {
     i64 depth;
@@ -29,7 +30,7 @@ struct Tile {
     const i64 *a_at;
     const T *b;
     const i64 *b_at;  // LOOK more than depth
-    i64 ahead;        // elements from those of b that are read LOOK terms later to those that are fetched meanwhile
+    i64 ahead;        // elements between those of b that are read LOOK terms later and the prefetched ones
     T *c = nullptr;
     i64 c_pitch = 0;
     bool on = false, raw = false;  // raw: a NaN keeps its sign and payload
@@ -53,11 +54,11 @@ struct Kernels {
     void (*add_lines)(T *sums, i64 count, const T *const *from, i64 terms);
 };
 
-int checked_level(int level);  // -1: the best here; std::invalid_argument for one that this processor lacks
+int checked_level(int level);  // -1: the best here; throws std::invalid_argument for one that this processor lacks
 template <typename T>
 const Kernels<T> &kernels_of(int level);
 
-// 0, step, 2 step, ...: where elements lie that are so far apart.
+// 0, step, 2 step, ...: the places of elements that are `step` apart.
 class Multiples {
 public:
     const i64 *of(i64 step) {
@@ -71,7 +72,7 @@ private:
     i64 step_ = 0, at_[PIECE + LOOK] = {};
 };
 
-// What a thread packs into; kept between calls.
+// The memory that a thread packs into; kept between calls.
 template <typename T>
 class Scratch {
 public:
@@ -93,12 +94,12 @@ template <typename T>
 class Operand {
 public:
     virtual ~Operand() = default;
-    // scratch.rows = where the lines first ... first + count - 1 lie; returns where element k0 + k of any lies, for
-    // k < depth. `again`: they will be read more than once, so that packing them into scratch.a may pay.
+    // Sets scratch.rows to the lines first ... first + count - 1. Returns the places of elements k0 + k in any line,
+    // for k < depth. `again`: they will be read more than once, so that packing them into scratch.a may pay.
     virtual const i64 *rows(Scratch<T> &scratch, i64 first, i64 count, i64 k0, i64 depth, bool again) const = 0;
-    // Line first + j lies at at[k] + j of what is returned, for j < width; those from `count` on have any elements. Packs into
-    // `to`, which has room for depth * width + lanes elements, where it must or where they are read `again`. `at` has LOOK
-    // more places than depth, of which the last may be anywhere.
+    // Returns a pointer from which line first + j lies at at[k] + j, for j < width; lines from `count` on have any
+    // elements. Packs into `to`, which has room for depth * width + lanes elements, if it must, or if they are read
+    // `again`. `at` has LOOK more places than depth; the last ones may be anywhere.
     virtual const T *panel(const Kernels<T> &, Scratch<T> &scratch, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth,
                            bool again, const i64 *&at) const = 0;
 };
@@ -137,7 +138,7 @@ struct Product {
     std::vector<i64> ends = {};  // of the blocks of depth; none: it is one
 };
 
-// All of these, by so many threads.
+// Computes all of these with that many threads.
 template <typename T>
 void multiply(const std::vector<Product<T>> &products, int threads, int level);
 

@@ -44,7 +44,8 @@ private:
 
 i64 rounded_up(i64 n, i64 to) { return (n + to - 1) / to * to; }
 
-// What all heads share: `queries` and `keys` are numbers of rows, `depth` is the width of q and k, `width` that of v.
+// Sizes that all heads share: `queries` and `keys` are numbers of rows, `depth` is the width of q and k, `width` that
+// of v.
 template <typename T>
 struct Sizes {
     i64 queries, keys, depth, width;
@@ -70,7 +71,7 @@ Matrix<const T> in_vectors(const Sizes<T> &of, Room<T> &room, const Matrix<const
     return {to, pitch, 1};
 }
 
-// Panels of the transpose of a matrix: element k of row p * panel + j at p * panel * depth + k * panel + j.
+// Panels of a transposed matrix: element k of row p * panel + j at p * panel * depth + k * panel + j.
 template <typename T>
 const T *in_panels(const Sizes<T> &of, Room<T> &room, const Matrix<const T> &x, i64 rows, i64 depth) {
     const i64 panel = of.panel();
@@ -95,7 +96,7 @@ void across(const Sizes<T> &of, Chains<T> chains, i64 rows, i64 columns) {
         of.kernels.chains(chains, rows, columns - j > of.kernels.lanes ? 2 : 1);
 }
 
-// Calls some(first, count) for groups of rows, as many as there can be in a tile, as equal as they can be.
+// Calls some(first, count) for groups of rows that fit into tiles, as equal as possible.
 template <typename T, typename Some>
 void in_groups(const Sizes<T> &of, i64 first, i64 rows, const Some &some) {
     for (i64 left = (rows + of.kernels.rows - 1) / of.kernels.rows; left > 0; --left) {

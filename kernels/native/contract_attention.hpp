@@ -12,8 +12,8 @@ enum class Begin { zero, resume, add };  // a chain from +0.0, on from c, or fro
 
 // c[r * c_row + j] = the chain over k, ascending, of a[r * a_row + k * a_step] * b[k * b_row + j].
 //
-// Rows have terms k in [from, till). Those in [first, from) and [till, last) belong to some rows alone: in the former to
-// rows r <= k - diagonal, in the latter to rows r >= k - diagonal.
+// All rows have terms k in [from, till). Terms in [first, from) belong to rows r <= k - diagonal alone, terms in [till,
+// last) to rows r >= k - diagonal alone.
 template <typename T>
 struct Chains {
     const T *a;
@@ -42,9 +42,9 @@ template <typename T>
 struct RowKernels {
     i64 lanes, rows;  // of a vector; at most of chains
     void (*chains)(const Chains<T> &, i64 rows, i64 vectors);  // 1 or 2 vectors of columns
-    // Scores become exponentials; over[i] = 1 / their sum, logs[i] = the logarithm of the sum of those of the scores.
+    // Scores become exponentials; over[i] = 1 / their sum, logs[i] = log of the sum of exp(score).
     void (*softmax)(const Scores<T> &, T *over, T *logs);
-    // Scores become weights p, and g, in the same places, p (g - dots[i]).
+    // Scores become weights p, and elements of g, in the same places, p (g - dots[i]).
     void (*weights)(const Scores<T> &, T *g, const T *logs, const T *dots);
     // to[i] = the dot product of rows i of a and b in SUMS partial sums; rows have a whole number of vectors.
     void (*dots)(T *to, const T *a, i64 a_row, const T *b, i64 b_row, i64 rows, i64 columns);

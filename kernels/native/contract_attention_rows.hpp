@@ -46,7 +46,7 @@ void chains_of(const Chains<T> &t) {
 #pragma GCC unroll 16
     for (int r = 0; r < ROWS_NOW; ++r) a[r] = t.a + r * t.a_row;
 
-    // The terms k of rows r in [low, high); of all rows, where they are not `some`.
+    // Adds term k to the rows r in [low, high), or to all rows unless `some`.
     const auto term = [&](i64 k, auto some, i64 low, i64 high) __attribute__((always_inline)) {
         const i64 at = k * t.a_step;
         Vector<T> factor[VECTORS];
@@ -130,7 +130,7 @@ void softmax(const Scores<T> &of, T *over, T *logs) {
                 most[p] = x > most[p] ? x : most[p];
                 store<T>(s + at, x);
             }
-        // Where all are -inf nothing is subtracted, so that exponentials are 0.
+        // If all are -inf, nothing is subtracted, so that exponentials are 0.
         T top = joined<T>(most, [](T x, T y) { return x > y ? x : y; });
         top = top == none[0] ? T(0) : top;
         for (i64 j = 0; j < count; j += SUMS)

@@ -1,7 +1,8 @@
 // Convolutions and their gradients as products whose factors lie in images (see contract.hpp).
 //
-// Images are copied once, with the zeros around them and so that what windows see at neighbouring positions are
-// neighbours: nothing is unfolded. Images have three spatial dims here; those of fewer have dims of one element in front.
+// Images are copied once, with zeros around them, and so that the elements which windows see at neighbouring positions
+// are neighbours: nothing is unfolded. Images have three spatial dims here; those of fewer get dims of one element in
+// front.
 #include <omp.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ struct Images {
     i64 offset(const Three &i) const { return i[0] * step[0] + i[1] * step[1] + i[2] * step[2]; }
 };
 
-// A copy of images with `low` zeros before and `high` after each dim. Points whose places agree modulo `stride` are
+// A copy of images with `low` zeros before and `high` after each dim. Points whose places are equal modulo `stride` are
 // together, so that a window's next position is the next point.
 template <typename T>
 class Copy {
@@ -62,7 +63,7 @@ public:
         }
     }
 
-    // Of the point i of the image, which may lie in the zeros.
+    // The place of point i of the image, which may lie in the zeros.
     i64 offset(const Three &i) const {
         Three u, phase;
         for (int d = 0; d < 3; ++d) u[d] = (i[d] + low_[d]) / stride_[d], phase[d] = (i[d] + low_[d]) % stride_[d];
@@ -153,7 +154,7 @@ Images<T> group_of(Images<T> x, i64 group, i64 groups) {
     return x;
 }
 
-// A convolution: how windows move, and what Python passes on.
+// A convolution: how windows move, and the options from Python.
 struct Convolution {
     Three window, stride, dilation, low;
     i64 groups;
@@ -185,8 +186,8 @@ Reach reach(const std::vector<Three> &taps, const Three &stride, const Three &po
     return zeros;
 }
 
-// Columns of a product that are positions: all points of the copied rows from the first position of a sample to its last,
-// filled up to whole panels, so that every panel is neighbours. Those that are no positions are computed and dropped.
+// Positions as columns of a product: all points of the copied rows from the first position of a sample to its last,
+// filled up to whole panels, so that every panel is contiguous. Points that are no positions are computed and dropped.
 struct Positions {
     std::vector<i64> lines, columns;  // in the copy, and in the result
 
@@ -208,7 +209,7 @@ struct Positions {
     }
 };
 
-// Where the elements of a window lie, by channel and tap, and LOOK places more.
+// The places of a window's elements, by channel and tap, and LOOK places more.
 template <typename T>
 std::vector<i64> elements(const Copy<T> &copy, i64 channels, const std::vector<Three> &taps) {
     std::vector<i64> all;
@@ -240,8 +241,8 @@ void forward(const Convolution &of, const Images<const T> &x, const T *w, const 
     multiply(products, of.threads, of.level);
 }
 
-// The gradient of x. The points of x that equal taps reach are those of one phase: f, f + stride, ... in every dim. Each
-// phase is a convolution of y with these taps, in steps of one.
+// The gradient of x. The points of x that the same taps reach form a phase: f, f + stride, ... in every dim. Each phase
+// is a convolution of y with these taps, in steps of one.
 template <typename T>
 struct Phase {
     Three first, positions;

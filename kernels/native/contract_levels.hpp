@@ -1,5 +1,5 @@
 // Includes the file that FPNA_PER_LEVEL names once for each instruction set, in the namespace `contract`: per_level.hpp
-// says what it may use.
+// lists what it may use.
 #include "levels.hpp"
 
 namespace contract {

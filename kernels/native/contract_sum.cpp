@@ -1,5 +1,5 @@
-// Sums of terms whose bits depend on their number alone (see contract.hpp): up to PIECE terms from the left, of more the sums of
-// pieces in the same way; sums of blocks are added by a tree.
+// Sums whose bits depend on the number of terms alone (see contract.hpp): up to PIECE terms from the left; of more
+// terms the sums of pieces, in the same way. A tree adds the sums of blocks.
 #include <omp.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Dim {
     i64 size, step;
 };
 
-// Dims in row-major order, of which neighbours in memory are one; never none.
+// Dims in row-major order; contiguous ones are merged; at least one.
 template <typename T>
 std::vector<Dim> dims_of(const Array &x, i64 begin, i64 end) {
     std::vector<Dim> dims;
@@ -35,7 +35,7 @@ std::vector<Dim> dims_of(const Array &x, i64 begin, i64 end) {
     return dims;
 }
 
-// Where the element of that number lies.
+// The place of the element with that number.
 i64 offset(const std::vector<Dim> &dims, i64 number) {
     i64 at = 0;
     for (std::size_t d = dims.size(); d-- > 0; number /= dims[d].size) at += number % dims[d].size * dims[d].step;
@@ -55,7 +55,7 @@ struct Sums {
     std::vector<Piece> pieces;
     T *sums;  // (pieces, outputs)
 
-    // The terms of a piece as runs of neighbours in the last dim: f(where the first lies, how many).
+    // Calls f(place of the first, how many) for the runs of neighbours in the last dim that make up a piece.
     template <typename F>
     void runs(const Piece &p, F f) const {
         const i64 inner = terms.back().size;
@@ -66,7 +66,7 @@ struct Sums {
         }
     }
 
-    // Outputs [begin, end), which are neighbours in the last dim of outputs, of a piece.
+    // Computes outputs [begin, end) of a piece, which are neighbours in the last dim of outputs.
     void across(i64 piece, i64 begin, i64 end) const {
         T *to = sums + piece * count + begin;
         const T *from = x + offset(outputs, begin);
@@ -79,7 +79,7 @@ struct Sums {
         });
     }
 
-    // So many outputs from `first`, counted through all pieces, of pieces with runs of equal lengths.
+    // Computes `many` outputs from `first`, counted through all pieces; these have runs of equal lengths.
     void along(i64 first, i64 many) const {
         T held[MOST_LANES] = {};
         const T *from[MOST_LANES], *base[MOST_LANES];
@@ -94,7 +94,7 @@ struct Sums {
         std::copy_n(held, many, sums + first);
     }
 
-    // Whether the runs of two pieces have equal lengths, as far from the first.
+    // Whether the runs of two pieces have equal lengths, at equal distances from the first.
     bool alike(const Piece &p, const Piece &q) const {
         const i64 inner = terms.back().size, a = p.first % inner, b = q.first % inner;
         const bool one_run = a + p.terms <= inner && b + q.terms <= inner;
@@ -139,7 +139,8 @@ void cut(i64 first, i64 end, std::vector<Piece> &pieces) {
     for (i64 k = first; k < end; k += PIECE) pieces.push_back({k, std::min(PIECE, end - k)});
 }
 
-// out (outputs), or with `apart` (blocks, outputs), of x (output dims ..., summed dims ...); `ends`: of the blocks.
+// Sums x (output dims ..., summed dims ...) into out (outputs), or with `apart` (blocks, outputs); `ends`: of the
+// blocks.
 template <typename T>
 void rowsum(const Array &x, i64 stay, const Array &out, const std::vector<i64> &ends, bool apart, int threads, int level) {
     const Kernels<T> &kernels = kernels_of<T>(level);
@@ -157,7 +158,7 @@ void rowsum(const Array &x, i64 stay, const Array &out, const std::vector<i64> &
     for (const i64 end : ends) {
         const i64 before = i64(of.pieces.size());
         cut(begin, end, of.pieces);
-        if (begin == end) of.pieces.push_back({begin, 0});  // nothing adds up to +0.0
+        if (begin == end) of.pieces.push_back({begin, 0});  // the sum of nothing is +0.0
         many.push_back(i64(of.pieces.size()) - before);
         begin = end;
     }

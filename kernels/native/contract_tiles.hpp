@@ -33,7 +33,7 @@ FPNA_INLINE void store(T *to, const Vector<T> &v) {
     __builtin_memcpy(to, &v, sizeof v);
 }
 
-// A NaN is the one without sign and payload: which of several survives would be the processor's choice.
+// A NaN gets no sign and payload: else the processor would choose which of several survives.
 template <typename T, int ROWS_NOW, int VECTORS>
 void tile_of(const Tile<T> &t) {
     Vector<T> sums[ROWS_NOW][VECTORS];  // in registers: every loop over it is unrolled
@@ -128,7 +128,7 @@ FPNA_INLINE void turn(Vector<T> *rows, Vector<T> *next) {
     }
 }
 
-// to[k * width + i] = from[i * stride + k] for so many lines i < `lines` <= LANES, 0 for the others; LANES elements k.
+// to[k * width + i] = from[i * stride + k] for lines i < `lines` <= LANES, 0 for the others; LANES elements k.
 template <typename T>
 FPNA_INLINE void transpose_block(T *to, i64 width, const T *from, i64 stride, i64 lines) {
     constexpr int N = LANES<T>;
@@ -145,9 +145,9 @@ FPNA_INLINE void transpose_block(T *to, i64 width, const T *from, i64 stride, i6
     for (int k = 0; k < N; ++k) store<T>(to + k * width, rows[k]);
 }
 
-// In blocks that begin where lines of the cache do, if those of all lines begin together; the first and the last block
-// may overlap their neighbours. A block of fewer lines than LANES writes beyond them: zeros of this k, or, where it is the
-// only one, what later blocks write again.
+// Blocks begin at lines of the cache, if the rows of all lines begin at the same place in one; the first and the last
+// block may overlap their neighbours. A block of fewer lines than LANES writes beyond them: zeros of this k or, if it
+// is the only one, elements that later blocks write again.
 template <typename T>
 void transpose(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth) {
     constexpr i64 N = LANES<T>, LINE = 64 / sizeof(T);

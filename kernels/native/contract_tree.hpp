@@ -1,4 +1,5 @@
-// In which order a product over blocks adds: chains of a block from the left, blocks by a tree (see contract.hpp).
+// The order of additions of a product over blocks: chains of a block from the left, blocks by a tree (see
+// contract.hpp).
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,11 +13,11 @@ using i64 = std::int64_t;
 enum class Store {
     set,    // c = the chain
     piece,  // c = c + the chain, of one block
-    block,  // c = c + the chain, of two blocks or what was added of them
+    block,  // c = c + the chain, of two blocks or of sums of blocks
 };
 
-// A chain of so many terms from `first`, or `chains` of them that are added in a place of their own, stored in slot `slot`,
-// where 0 is the result. Then slots slot - 1, slot - 2, ... get what the one above them has, `joins` times.
+// A chain of `depth` terms from `first`, or `chains` that are added in slots of their own, stored in slot `slot`, where
+// 0 is the result. Then the slot is added to slot - 1, that to slot - 2, and so on, `joins` times.
 struct Step {
     i64 first, depth, slot;
     Store how;
@@ -24,9 +25,10 @@ struct Step {
     std::vector<Step> chains;
 };
 
-// The order in which blocks with these ends are added, as few slots as there are levels of the tree in use.
+// The order in which blocks with these ends are added, with as few slots as levels of the tree in use.
 //
-// The tree is that of all-reduces by `block-tree`: left of a node is the largest power of two of blocks that leaves one.
+// The tree is that of all-reduces by `block-tree`: the left child has the largest power of two of blocks that leaves
+// one.
 class Order {
 public:
     Order(std::vector<i64> ends, i64 piece) : ends_(std::move(ends)), piece_(piece) {
@@ -47,7 +49,7 @@ private:
 
     i64 start(i64 block) const { return block ? ends_[block - 1] : 0; }
 
-    // The steps for blocks [begin, end): `together`, blocks that make up a piece or less are chains of one step.
+    // The steps for blocks [begin, end). `together`: blocks with a piece or less in all are chains of one step.
     std::vector<Step> of(i64 begin, i64 end, bool together) const {
         std::vector<Step> steps;
         visit(begin, end, 0, together, steps);

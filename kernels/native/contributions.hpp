@@ -1,4 +1,4 @@
-// Sums of a few vectors, element by element: where the sources lie, and of which type they are.
+// Sums of a few vectors, element by element: the places and the type of the sources.
 #pragma once
 #include <stdexcept>
 #include <string>
@@ -8,9 +8,9 @@
 #include "../include/elements.hpp"
 #include "arrays.hpp"
 
-constexpr std::size_t BLOCK = 1024;  // elements at a time: what is between source and result stays in the first cache
+constexpr std::size_t BLOCK = 1024;  // elements at a time: intermediate numbers stay in the first-level cache
 
-// Whether a is a C-contiguous array of T. NumPy has no bfloat16 of its own: an extension's, of kind V.
+// Whether a is a C-contiguous array of T. NumPy has no bfloat16: an extension's has kind V.
 template <typename T>
 bool is(const Array &a) {
     return a.kind() == (std::is_same_v<T, bfloat16> ? 'V' : 'f') && a.itemsize() == sizeof(T) && a.contiguous();

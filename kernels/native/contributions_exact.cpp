@@ -1,5 +1,5 @@
-// Order-free sums of a few vectors, element by element: what the owner of a chunk adds when the contributions themselves
-// travel (kernels/allreduce/execution/order_free.py). All sources are read once and the result is written once.
+// Order-free sums of a few vectors, element by element: the sum at the owner of a chunk when contributions travel
+// unchanged (kernels/allreduce/execution/order_free.py). All sources are read once and the result is written once.
 #include "cascade.hpp"
 #include "kernels.hpp"
 

@@ -55,8 +55,8 @@ inline __attribute__((always_inline)) void load_some(Numbers &v, const Number *x
     load(v, some);
 }
 
-// Asks for what is to be read 16 KiB later: the hardware alone looks less far ahead, and leaves a fifth of what memory
-// can bring to one core.
+// Prefetches 16 KiB ahead: the hardware alone looks less far ahead, and leaves part of the memory bandwidth of a core
+// unused.
 template <typename Number>
 inline __attribute__((always_inline)) void fetch_ahead(const Number *x) {
     __builtin_prefetch(reinterpret_cast<const char *>(x) + (16 << 10));
@@ -73,7 +73,7 @@ inline u64 most_of(const Signed &most) {
     return u64(m);
 }
 
-// f(i) for all i, row by row of 64, each of which is asked for in time.
+// f(i) for all i, in rows of 64, each prefetched in time.
 template <typename Number, typename F>
 inline __attribute__((always_inline)) void for_rows(const Number *a, const Number *b, std::size_t n, F &&f) {
     constexpr std::size_t LINE = 64 / sizeof(Number);

@@ -12,8 +12,8 @@ using u64 = std::uint64_t;
 struct Slices {
     i64 sum[4];  // in units of the rounders
     u64 most;    // largest |x| as bits. If it is too large for the first rounder, the sums mean nothing.
-    bool rest;   // whether digits below the last slice are left, where that was asked
-    bool last;   // whether the last slice takes anything, where that was asked and there are more than two
+    bool rest;   // whether digits below the last slice are left, if REST
+    bool last;   // whether the last slice takes anything, if REST and there are more than two
 };
 
 // All of these read numbers of any type of element as float64.
@@ -22,11 +22,11 @@ struct Slices {
 template <typename Number>
 u64 largest(const Number *x, std::size_t n);
 
-// Cuts n numbers into COUNT slices each, by the rounders given. REST: whether to look for one.
+// Cuts n numbers into COUNT slices each, by the given rounders. REST: whether to look for digits below them.
 template <int COUNT, bool REST, typename Number>
 Slices cut(const Number *x, std::size_t n, const double *rounders);
 
-// What COUNT slices leave, without zeros, in the order of the numbers. Returns how many there are.
+// The remainders of COUNT slices, without zeros, in the order of the numbers. Returns their number.
 template <int COUNT, typename Number>
 std::size_t remainders(const Number *x, std::size_t n, const double *rounders, double *rest);
 
@@ -42,7 +42,7 @@ void count_special(const Number *x, std::size_t n, long long *special) {
     }
 }
 
-// p = fl(ab), e = fl(ab - p) (TwoProduct); where p is not finite it has said all, and e is 0.
+// p = fl(ab), e = fl(ab - p) (TwoProduct); where p is not finite, e is 0.
 void two_products(const double *a, const double *b, std::size_t n, double *p, double *e);
 
 // p = fl(ab), which is exact for narrower types.

@@ -7,9 +7,9 @@
 
 constexpr int ENTRY_LANES = 4;
 
-// Entries begin ... end - 1. AHEAD: how many bytes further on data are asked for before they are needed, negative where
-// rows are walked backwards; the prefetchers of the hardware stop at every page. An absent entry adds nothing; lanes
-// begin at +0.0, so that no sum is -0.0.
+// Adds entries begin ... end - 1. AHEAD: bytes by which data are prefetched, negative where rows are walked backwards;
+// the prefetchers of the hardware stop at every page. An absent entry adds nothing; lanes begin at +0.0, so that no sum
+// is -0.0.
 template <int AHEAD, typename Number>
 inline __attribute__((always_inline)) Number add_entries(const Number *data, const std::int32_t *indices,
                                                          const Number *x, std::int64_t begin, std::int64_t end) {

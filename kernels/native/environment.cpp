@@ -9,7 +9,7 @@
 
 namespace {
 
-// A callable in place of `function`, which becomes a method in a class as functions do. Attributes are those that
+// A callable in place of `function`; in a class it becomes a method, as functions do. Attributes are those that
 // functools.update_wrapper copies.
 struct Guarded {
     PyObject_HEAD

@@ -1,10 +1,10 @@
-// Exact sums held as a few float64 numbers: what several contributions of a rank become, and what travels through a
+// Exact sums held as a few float64 numbers: for several contributions of a rank, and for the messages of a
 // schedule (kernels/allreduce/accumulate.py, execution/handover.py). Numbers are added by cascades of TwoSum, whose errors
 // are numbers again, so that nothing is ever rounded (Shewchuk 1997).
 //
-// Two layouts. Rows (PARTS, n), as many as are needed, of the contributions of a rank: `expand`. Words (n, width) side by
-// side, which schedules move: `load`, `merge` and `store`. Where the numbers do not suffice `expand` hands the rest over
-// with its place, and a word is a marked NaN, which stays one (cascade.hpp).
+// Two layouts. Rows (PARTS, n), as many as are needed, for the contributions of a rank: `expand`. Words (n, width) side
+// by side, which schedules move: `load`, `merge` and `store`. If the numbers do not suffice, `expand` returns the rest
+// with its place, and a word becomes a marked NaN, which stays one (cascade.hpp).
 #include "cascade.hpp"
 #include "kernels.hpp"
 
@@ -28,7 +28,7 @@ FPNA_CLONES const float *widened(const Narrow *x, std::size_t n, float *room) {
 
 // ---------------------------------------------------------------- rows
 
-// x added to the first R rows; `rest` is what is left over. Returns whether anything is.
+// Adds x to the first R rows; `rest` gets the remainders. Returns whether there are any.
 template <int R, typename Number>
 FPNA_CLONES bool push(const Number *x, std::size_t n, Rows row, double *rest) {
     long long any = 0;
@@ -56,7 +56,7 @@ bool push(int rows, const Number *x, std::size_t n, Rows row, double *rest) {
     }
 }
 
-// Whether some are no numbers, or so large that a sum might overflow.
+// Whether some are NaN, infinite, or so large that a sum might overflow.
 template <typename Number>
 FPNA_CLONES bool some_large(const Number *x, std::size_t n) {
     long long any = 0;
@@ -64,8 +64,8 @@ FPNA_CLONES bool some_large(const Number *x, std::size_t n) {
     return any;
 }
 
-// The rows of x (k, n) added to the first `used` rows of parts (PARTS, n); of the others nothing is read. Returns how many
-// are in use then, at least one.
+// Adds the rows of x (k, n) to the first `used` rows of parts (PARTS, n); other rows are not read. Returns how many are
+// then in use, at least one.
 template <typename Number>
 int expand(const Number *x, std::size_t k, std::size_t n, double *parts, int used, Beside &beside) {
     alignas(64) double row[PARTS][BLOCK], rest[BLOCK], small[BLOCK];
@@ -107,8 +107,8 @@ int expand(const Number *x, std::size_t k, std::size_t n, double *parts, int use
 
 // ---------------------------------------------------------------- single elements
 
-// The sum in `words` as `width` numbers, each what rounding takes of the words before. Whether they suffice, else the
-// first is marked. The words are used up.
+// Splits the sum in `words` into `width` numbers, each the rounded rest of the ones before. Returns whether they
+// suffice; if not, marks the first. The words are used up.
 bool split(long long *words, int width, double *out) {
     long long room[CHUNKS];
     std::fill_n(out, width, 0.0);
@@ -155,7 +155,7 @@ inline __attribute__((always_inline)) void take(const double *x, std::size_t n, 
         for (int p = 0; p < W; ++p) row[p][i] = x[W * i + p];
 }
 
-// row += next. The result does not depend on which of both is which, so that ranks that add in either way mark alike.
+// row += next. Row and next may change places, so that ranks that add in either order mark the same elements.
 template <int W>
 FPNA_CLONES bool merge_rows(Rows row, const double *next, std::size_t n, long long *unsure) {
     long long any = 0;
@@ -183,7 +183,7 @@ FPNA_CLONES bool merge_rows(Rows row, const double *next, std::size_t n, long lo
         }
         unsure[i] = left;
         any |= left;
-        // Where something is left the old numbers are still needed.
+        // If something is left, the old numbers are still needed.
         for (int p = 0; p < W; ++p) row[p][i] = left ? row[p][i] : s[p];
     }
     return any;
@@ -228,7 +228,7 @@ FPNA_CLONES bool push_row(const Number *x, std::size_t n, Sums &to) {
     return any;
 }
 
-// The rows of x (k, n) as words; marked numbers are those of `expand`, if x is what that made.
+// The rows of x (k, n) as words; `marks`: x was made by `expand`, and its marks stay.
 template <int W, typename Number>
 void load(const Number *x, std::size_t k, std::size_t n, double *out, bool marks) {
     Sums sums;

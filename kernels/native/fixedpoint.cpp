@@ -16,7 +16,7 @@ namespace {
 constexpr int LIMB = 42;  // bits of one limb
 
 constexpr int SCALED_BY = 64;  // where the first rounder would overflow; what underflows is far below half a unit
-constexpr std::size_t LOOKED_AT = 64;  // tiles of a long array among which the largest element is guessed
+constexpr std::size_t LOOKED_AT = 64;  // tiles of a long array that are searched for the largest element
 
 template <typename Element>
 constexpr int LIMBS = sizeof(Element) == 8 ? 2 : 1;
@@ -104,8 +104,9 @@ Fixed add_up(const Terms<Element> &terms, std::size_t n, int threads, int expone
         });
 }
 
-// The unit follows the largest term, which is looked for in a part of the tiles. Mostly that finds its exponent, and one
-// pass adds all up; where that pass meets a larger one, it has found the largest of all, and a second one adds.
+// The unit follows the largest term, which is guessed from a part of the tiles. Mostly the guess has the right
+// exponent, and one pass adds all terms. If that pass meets a larger term, it has found the largest of all, and a
+// second pass adds.
 template <typename Element>
 Accumulator<Element> fixed_point_of(const Terms<Element> &terms, std::size_t n, int threads) {
     constexpr int limbs = LIMBS<Element>;
@@ -114,7 +115,7 @@ Accumulator<Element> fixed_point_of(const Terms<Element> &terms, std::size_t n, 
     int exponent = exponent_above(found.most);
     Fixed total;
     bool done = false;
-    if (exponent - LIMB <= HIGHEST_UNIT) {  // else the numbers are scaled, and what is the largest does not show
+    if (exponent - LIMB <= HIGHEST_UNIT) {  // else the numbers are scaled, which hides the largest
         total = add_up(terms, n, threads, exponent);
         found.most = total.most;
         done = total.most < INFINITE && exponent_above(total.most) == exponent;

@@ -23,7 +23,7 @@ constexpr int AHEAD = 8 << 10;  // bytes of prefetching
 constexpr double FIRST_SHIFT = 1e-3;
 constexpr int DOUBLINGS = 64;
 
-// What can be wrong with a block; kernels/sparse/ilu.py has the words.
+// Problems of a block; kernels/sparse/ilu.py has the messages.
 enum Problem : int { NONE, NO_DIAGONAL, COLUMN_TWICE, NOT_FINITE, NOT_POSITIVE, NO_SHIFT };
 
 struct Outcome {
@@ -94,8 +94,9 @@ Outcome count_block(const Matrix<Number> &a, i64 first, i64 last, bool positive,
     return {};
 }
 
-// Factors one block with its diagonal scaled by `scale`; the first row whose pivot will not do, or `last`. A pivot of no
-// more than the rounding of its diagonal is one that would be zero. `where`: a null pointer for each row of the block.
+// Factors one block with its diagonal scaled by `scale`; returns the first row with a pivot that cannot be used, or
+// `last`. A pivot no larger than the rounding of its diagonal counts as zero. `where`: a null pointer for each row of
+// the block.
 template <typename Number>
 i64 factor_block(const Matrix<Number> &a, i64 first, i64 last, bool positive, double scale, const Factors<Number> &f,
                  std::vector<Number *> &where) {
@@ -126,7 +127,7 @@ i64 factor_block(const Matrix<Number> &a, i64 first, i64 last, bool positive, do
     return last;
 }
 
-// As `factor_block` with the first shift of the diagonal that will do.
+// As `factor_block`, with the first shift of the diagonal that works.
 template <typename Number>
 Outcome factor_shifted(const Matrix<Number> &a, i64 first, i64 last, bool positive, const Factors<Number> &f,
                        double &shift) {
@@ -140,8 +141,8 @@ Outcome factor_shifted(const Matrix<Number> &a, i64 first, i64 last, bool positi
     return {NO_SHIFT, row};
 }
 
-// Row by row. A row waits for the one before it with its nearest entry alone, which therefore comes last: the others are
-// added by add_entries and taken off first. r and z may be one.
+// Solves row by row. A row waits for the one before it with its nearest entry alone, which therefore comes last:
+// add_entries adds the others, and their sum is subtracted first. r and z may be one.
 template <typename Number>
 FPNA_CLONES void solve_block(const Triangle<const Number> lower, const Triangle<const Number> upper,
                              const Number *inverse, i64 first, i64 last, const Number *r, Number *z) {
@@ -167,7 +168,7 @@ FPNA_CLONES void solve_block(const Triangle<const Number> lower, const Triangle<
 
 int team(int threads) { return threads > 0 ? threads : omp_get_max_threads(); }
 
-// f(block) for all blocks, which need not be of one size; the problem of the first block that has one.
+// Calls f(block) for all blocks, which may differ in size; returns the problem of the first block that has one.
 template <typename F>
 Outcome for_blocks(i64 blocks, int threads, F &&f) {
     std::vector<Outcome> found(blocks);

@@ -1,6 +1,6 @@
 // Sums of bins as integers of 128 bits, which add up to the same in any order. The unit is a power of two of which every
 // element of the array is a multiple: nothing is rounded, so no bin depends on another. NaN and infinities go to the
-// result itself, by IEEE rules, where they outrank the integer.
+// result itself, by IEEE rules, and override the integer.
 #pragma once
 #include <omp.h>
 
@@ -116,7 +116,7 @@ struct Whole {
         const auto hidden = typename Found::Bits(1) << (Found::DIGITS - 1);
         const i128 mantissa = (bits & (hidden - 1)) | (bits >= hidden ? hidden : 0);
         const i128 units = mantissa << ((Found::last_place(bits) - unit) & 127);  // of zero any shift will do
-        const i128 sign = -i128(std::signbit(v));  // 0 or -1, for a branch would be guessed wrong half of the times
+        const i128 sign = -i128(std::signbit(v));  // 0 or -1: a branch would be mispredicted half of the time
         return (units ^ sign) - sign;
     }
 };
@@ -126,10 +126,10 @@ struct IntegerSums {
     static constexpr bool MOVES = true;
     const In &in;
     i128 *words;
-    Accumulator<typename In::Element> *out;  // holds +0.0, or what NaN and infinities add up to
+    Accumulator<typename In::Element> *out;  // holds +0.0, or the sum of NaN and infinities
     Whole<Accumulator<typename In::Element>> units;
 
-    // What the sums begin with, taken out of the result.
+    // Begins the sums with the finite numbers in the result, which become 0 there.
     void begin(std::int64_t cells) {
         for (std::int64_t k = 0; k < cells; ++k)
             if (std::isfinite(out[k])) words[k] = units(std::exchange(out[k], 0));
@@ -171,7 +171,7 @@ std::unique_ptr<Word[], Freed> zeros(std::int64_t count) {
     return words;
 }
 
-// All of the words of a sum rounded to the result, unless NaN or infinities are there.
+// Rounds all sums to the result, except where it holds NaN or infinities.
 template <typename Float>
 void round_all(const i128 *words, std::int64_t cells, int copies, int unit, Float *out, int threads) {
 #pragma omp parallel num_threads(cells > FEW ? threads : 1)

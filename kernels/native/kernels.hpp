@@ -1,5 +1,5 @@
-// What Python calls (bindings.cpp): every function of kernels._native, and nothing of Python. Arrays that are written are
-// checked to be writeable; types and shapes that are not checked here are checked by the Python module that calls.
+// The functions of kernels._native, without Python; bindings.cpp exports them. Arrays that are written are checked to
+// be writeable; the calling Python module checks types and shapes that are not checked here.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 #include "arrays.hpp"
 
-using OtherFactor = std::optional<Array>;  // of products whose first factors are given; none: the elements themselves
+using OtherFactor = std::optional<Array>;  // second factors of products; none: the sum of the elements
 
 // ---- sums: of the elements of x, or of the products of x and y, both of the type `element` ------------------
 
@@ -29,7 +29,7 @@ double dot2(const Array &x, const OtherFactor &y, const std::string &element);
 double binned(const Array &x, const OtherFactor &y, const std::string &element, int threads);
 double exact(const Array &x, const OtherFactor &y, const std::string &element, int threads);
 double fixed_point(const Array &x, const OtherFactor &y, const std::string &element, int threads);
-double sum_aligned(array<double> p);  // uses p up
+double sum_aligned(array<double> p);  // overwrites p
 double sum_aligned(array<float> p);
 
 using MadeSums = std::variant<Made<double>, Made<float>>;
@@ -63,7 +63,7 @@ void limb_round(array<std::int64_t> words, int unit, int bits, int count, array<
 
 // ---- contributions to an all-reduce ---------------------------------------------------------------------------
 
-// Vectors looked up once and combined many times; their memory has to live as long.
+// Vectors looked up once and combined many times; their memory must live as long.
 class Combination {
 public:
     Combination(const std::string &operation, const std::string &element, const std::vector<Array> &sources,
@@ -88,7 +88,7 @@ void compensated_load(array<Float> x, array<Float> out);
 constexpr std::size_t EXACT_PARTS = 4;
 double exact_mark();
 
-// What belongs to the sum of an element beside its parts.
+// Numbers that belong to the sum of an element besides its parts.
 struct Beside {
     std::vector<long long> place;
     std::vector<double> value;
@@ -99,12 +99,12 @@ struct Beside {
     }
 };
 
-// Contributions x (k, n) added to the first `used` rows of `parts` (EXACT_PARTS, n). Returns how many are used then.
+// Adds contributions x (k, n) to the first `used` rows of `parts` (EXACT_PARTS, n). Returns how many are then used.
 int exact_expand(const Array &x, array<double> parts, int used, Beside &beside);
-// The same of sums in words of a superaccumulator (n, 70), with the places of those that need more numbers, or are infinite
-// or NaN.
+// The same for sums in words of a superaccumulator (n, 70), with the places of sums that need more numbers, or are
+// infinite or NaN.
 int exact_expand_words(array<long long> words, array<double> parts, Beside &beside);
-std::vector<long long> exact_marked(const Array &x);  // where a total has a mark
+std::vector<long long> exact_marked(const Array &x);  // the places of marks in a total
 void expansion_load(const Array &x, std::size_t width, array<double> words, bool marks);
 void expansion_sum(const Sources &sources, std::size_t width, array<double> out);
 void expansion_store(array<double> words, std::size_t width, const Array &total);
@@ -135,7 +135,7 @@ template <typename Number>
 void spmv_units(array<std::int32_t> places, array<std::int32_t> indices, array<Number> data, array<Number> x,
                 array<Number> y, array<std::int64_t> units, std::int64_t width);
 
-// Where `problem` is none (0), the factors; else the row where it is.
+// If `problem` is none (0), the factors; else the row with the problem.
 template <typename Number>
 struct Ilu {
     int problem;
@@ -168,7 +168,8 @@ void contract_conv(const std::string &what, const Array &x, const Array &w, cons
                    const std::vector<std::int64_t> &ends);
 void contract_rowsum(const Array &x, std::int64_t stay, const Array &out, const std::vector<std::int64_t> &ends, bool apart,
                      int threads, int level);
-// arrays: q, k, v, out and, of the backward pass, the gradients of out, q, k and v; which of them are written the pass says.
+// arrays: q, k, v, out and, for the backward pass, the gradients of out, q, k and v. The pass decides which are
+// written.
 void contract_attention(const std::vector<Array> &arrays, const std::optional<Array> &mask, const Array &logs, double scale,
                         bool causal, int threads, int level);
 
@@ -181,7 +182,7 @@ public:
     virtual void run(array<float> x, array<float> y, array<float> scratch, int threads, int level) const = 0;
 };
 
-// The memory of `constants` has to live as long as the program.
+// The memory of `constants` must live as long as the program.
 std::unique_ptr<StaticProgram> static_program(array<std::int64_t> operations, array<float> constants,
                                               array<std::int64_t> tables, std::int64_t input, std::int64_t output,
                                               std::int64_t arena, std::int64_t tile);
@@ -219,7 +220,7 @@ public:
     virtual void run(const std::optional<array<double>> &partials, const std::vector<double> &values) = 0;
 };
 
-// The memory of the vectors has to live as long.
+// The memory of the vectors must live as long.
 template <typename Float>
 std::unique_ptr<Fused> fuse(const std::vector<array<Float>> &vectors, const std::vector<CodedStep> &steps,
                             const std::vector<std::pair<int, int>> &dots, const std::vector<std::int64_t> &starts,

@@ -1,6 +1,6 @@
 // Sums in lanes: lane l adds terms l, l + width, l + 2 width, ... in ascending order, then a binary tree adds the
-// lanes. It is what a GPU block of `width` threads does, and vectorises here without any reordering, so that the
-// order depends on the number of terms alone. An absent tail term adds nothing.
+// lanes. A GPU block of `width` threads does the same. Here it vectorises without any reordering, so that the order
+// depends on the number of terms alone. An absent tail term adds nothing.
 #pragma once
 #include <cstddef>
 

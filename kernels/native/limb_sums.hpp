@@ -14,8 +14,8 @@ struct Limbs {
         : f(std::ldexp(1.0, (LIMB_BITS - exponent) >> 1)),
           g(std::ldexp(1.0, (LIMB_BITS - exponent) - ((LIMB_BITS - exponent) >> 1))) {}
 
-    // The lower limb lies `apart` words after the upper one. A number of up to 2^42 next to SHIFT has no bits below one,
-    // so that adding SHIFT rounds it, ties to even: std::llrint, but on vectors of any width.
+    // The lower limb lies `apart` words after the upper one. A number of up to 2^42 plus SHIFT has no bits below one,
+    // so that adding SHIFT rounds it, ties to even: as std::llrint, but on vectors of any width.
     void add(double v, std::int64_t *words, std::int64_t apart) const {
         constexpr double SHIFT = 0x1.8p52;
         const double y = v * f * g, high = y + SHIFT;
@@ -75,7 +75,7 @@ std::int64_t add_limbs(const In &in, Accumulator<typename In::Element> *out, int
     const Limbs<LIMBS> limbs(exponent);
     const auto words = zeros<i64>(copies * stride);
     const auto carried = zeros<i128>(carries ? copies * cells : 0);
-    // Rows from `from` up to `to` by a team of threads, into words that nobody else touches meanwhile.
+    // Adds rows [from, to) by a team of threads, into words that no other thread touches meanwhile.
     const auto add_rows = [&](i64 from, i64 to, int copy, int team) {
         LimbSums<In, LIMBS> sums{in, words.get() + copy * stride, limbs};
         i128 *own = carried.get() + (carries ? copy * cells : 0);

@@ -1,6 +1,6 @@
-// Exact sums of float32 as a few words of 64 bits, which partial sums travel in (kernels/exact/limbs.py). Limb k of a sum
-// counts multiples of 2^(unit + bits k); two more words may count infinities and NaN. Words add up to the same in any order, and
-// each sum is rounded once, from its own words alone.
+// Exact sums of float32 as a few words of 64 bits, in which partial sums travel (kernels/exact/limbs.py). Limb k of a
+// sum counts multiples of 2^(unit + bits k); two more words may count infinities and NaN. Sums of words do not depend
+// on order, and each sum is rounded once, from its own words alone.
 #include <algorithm>
 #include <stdexcept>
 #include <vector>
@@ -17,7 +17,7 @@ using Found = Extremes<float>;
 constexpr int PLUS = 0, MINUS = 1;  // the words after the limbs; a NaN counts in both
 constexpr i64 BLOCK = 64;           // columns
 
-// What the numbers of a table have in common, agreed on by all ranks.
+// The format for the numbers of a table, on which all ranks agree.
 struct Limbs {
     int unit, bits, count, words;
 };
@@ -26,8 +26,9 @@ struct Seen {
     bool special, beyond;  // infinities or NaN; numbers that the limbs cannot hold
 };
 
-// Adds up to BLOCK numbers to their limbs, the first first, which lie `apart`. Scaling by powers of two is exact, and a number
-// of 24 bits has a remainder of fewer: nothing is rounded but to whole limbs, by adding SHIFT, on vectors of any width.
+// Adds up to BLOCK numbers to their limbs, which lie `apart`, the highest first. Scaling by powers of two is exact, and
+// a number of 24 bits has a remainder of fewer: nothing is rounded but to whole limbs, by adding SHIFT, on vectors of
+// any width.
 FPNA_CLONES Seen add_block(const float *x, i64 n, double scale, double limit, int count, i64 apart, i64 *to) {
     constexpr double SHIFT = 0x1.8p52;
     double y[BLOCK];
@@ -50,7 +51,7 @@ FPNA_CLONES Seen add_block(const float *x, i64 n, double scale, double limit, in
     return {special != 0, beyond != 0};
 }
 
-// Rows x[i] to the words of bin index[i]; false if there is something that these cannot hold.
+// Adds rows x[i] to the words of bin index[i]; returns false if these cannot hold a number.
 bool add(const float *x, const i64 *index, i64 n, i64 columns, const Limbs &limbs, i64 *out) {
     const double scale = std::ldexp(1.0, -limbs.unit - limbs.bits * (limbs.count - 1)), limit = std::ldexp(1.0, limbs.bits);
     bool fit = true;
@@ -74,7 +75,7 @@ bool add(const float *x, const i64 *index, i64 n, i64 columns, const Limbs &limb
     return fit;
 }
 
-// The sum in words that lie `apart`. `w` is room for the limbs and a last word, which takes what is carried.
+// The rounded sum in words that lie `apart`. `w`: room for the limbs and a last word for carries.
 float rounded(const i64 *words, const Limbs &limbs, i64 apart, std::vector<i64> &w) {
     if (limbs.words > limbs.count) {
         const bool plus = words[(limbs.count + PLUS) * apart], minus = words[(limbs.count + MINUS) * apart];

@@ -49,7 +49,7 @@ FPNA_CLONES void divide(const Block &b, std::size_t n, double divisor, Ends &end
     }
 }
 
-// A sum in words divided as a long number; what remains stands below the last chunk. The words are left as they are.
+// Divides a sum in words as a long number; the remainder counts below the last chunk. The words stay as they are.
 template <typename Number>
 Number round_quotient(const long long *words, long long divisor) {
     using F = Format<Number>;
@@ -105,7 +105,7 @@ std::size_t mean(const std::vector<const Number *> &x, long long divisor, std::s
         for (std::size_t i = 0; i < count; ++i) {
             const double low = ends.low[i], high = ends.high[i];
             result[i] = rounded(low + 0.0, Number());
-            // Of one that is not exact the sign has to be sure, too.
+            // The sign of an inexact mean must be sure, too.
             if (widen(result[i]) == widen(rounded(high, Number())) && (low == high || low * high > 0)) continue;
             result[i] = by_words(x, from + i, divisor);
             ++resolved;

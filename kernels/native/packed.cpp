@@ -1,14 +1,15 @@
 // Integers packed into as few bits as a block of them needs, without loss: the wire `packed` (kernels/wires/packed.py).
 //
-// A vector of n elements of `width` words goes in blocks of 64 elements; of a block, the words of one place in the element
-// go together, since the limbs of a number differ in size but limbs of the same place do not. Of such a group is written
+// A vector of n elements of `width` words is cut into blocks of 64 elements. The words of one place in the elements of
+// a block form a group, since limbs of a number differ in size, but limbs of the same place do not. A group is written
+// as
 //
 //     one byte   the zero bits at the low end that all words have, at most 63
 //     one byte   bits of a word between these and its sign, the sign included; 0 where all are zero
 //     so many bits of each word, one behind the other, up to a whole byte
 //
-// Words of more than 56 bits are written as 64. Reading and writing look at 8 bytes at once: buffers end 8 bytes later than
-// what they hold.
+// Words of more than 56 bits are written as 64. Reading and writing move 8 bytes at once: buffers are 8 bytes longer
+// than their content.
 #include <cstring>
 #include <stdexcept>
 

@@ -1,4 +1,4 @@
-// Scatter-adds out[index[i]] += x[i] on the CPU (see kernels/scatter/native.py for what they promise).
+// Scatter-adds out[index[i]] += x[i] on the CPU (see kernels/scatter/native.py for their guarantees).
 #include <omp.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ i64 add_sorted(const In &in, Accumulator<typename In::Element> *out, int threads
 
 // ---------------------------------------------------------------- exact
 
-// Of all that is added up: the elements, and what `out` holds.
+// The extremes of all terms: the elements, and the numbers in `out`.
 template <typename In>
 Extremes<Accumulator<typename In::Element>> extremes(const In &in, const Accumulator<typename In::Element> *out,
                                                      int threads) {
@@ -69,13 +69,13 @@ Extremes<Accumulator<typename In::Element>> extremes(const In &in, const Accumul
     return found;
 }
 
-// Whether it is worth while to carry words of 64 bits now and then.
+// Whether carrying words of 64 bits now and then pays.
 template <typename In>
 bool has_few_bins(const In &in) {
     return in.bins * (in.n / ROWS_BEFORE_CARRY) <= in.n;
 }
 
-// The bins of elements, whatever these are.
+// The bins of elements, without their values.
 using Bins = Scatter<char, false>;
 
 // starts[bin]: how many elements the bin has.
@@ -93,7 +93,7 @@ struct Places {
     void add(i64 bin, i64 i, const char *) { places[next[bin]++] = i; }
 };
 
-// `first` and the sum of column c over the rows at `places`, whatever the range of the numbers.
+// The rounded exact sum of `first` and of column c over the rows at `places`, for any range of numbers.
 template <typename In>
 Accumulator<typename In::Element> exactly(double first, const In &in, const i64 *places, i64 count, i64 c) {
     constexpr i64 DEPOSITS = 512;
@@ -113,7 +113,7 @@ i64 sort_places(const Bins &in, i64 *ends, i64 *places, int threads) {
     if (bad != NONE_BAD) return bad;
     i64 before = 0;
     for (i64 b = 0; b <= in.bins; ++b) before += std::exchange(ends[b], before);
-    Places order{ends, places};  // makes of each bin's start its end
+    Places order{ends, places};  // turns each bin's start into its end
     return by_bin(in, order, threads);
 }
 

@@ -1,4 +1,4 @@
-// Sizes of arrays (kernels/sizes.py says what they are): a row of six numbers for each array.
+// Sizes of arrays (kernels/sizes.py defines them): a row of six numbers for each array.
 #include "../include/sizes.hpp"
 
 #include <map>

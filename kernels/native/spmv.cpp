@@ -1,4 +1,4 @@
-// Sparse matrix-vector products on the CPU (kernels/sparse/native.py says what they promise).
+// Sparse matrix-vector products on the CPU (kernels/sparse/native.py has their guarantees).
 // A row, or the piece of one, is added by add_entries.
 #include <omp.h>
 
@@ -59,8 +59,8 @@ void multiply_csr(const Csr<Number> &a, const Number *x, Number *y, int threads)
     }
 }
 
-// r = b - A x. The errors of products and additions of a row are added up apart, and the sum is rounded to float64 at the
-// end: as if with twice its digits (Ogita, Rump & Oishi 2005, algorithm 5.3).
+// r = b - A x. The errors of products and additions of a row are added separately, and the sum is rounded to float64 at
+// the end: as if with twice its digits (Ogita, Rump & Oishi 2005, algorithm 5.3).
 template <typename Number>
 FPNA_CLONES void residual_rows(const Csr<Number> &a, const Number *x, const Number *b, double *r, i64 first, i64 last) {
     for (i64 i = first; i < last; ++i) {
@@ -88,7 +88,7 @@ void residual(const Csr<Number> &a, const Number *x, const Number *b, double *r,
     }
 }
 
-// The rows that end between two cuts; what is left belongs to a row that ends later, and is returned.
+// Computes the rows that end between two cuts; returns the sum of the rest, which belongs to a row that ends later.
 template <typename Number>
 FPNA_CLONES Number multiply_piece(const Csr<Number> &a, const Number *x, Number *y, Cut from, Cut to) {
     i64 entry = from.entry;
@@ -99,7 +99,7 @@ FPNA_CLONES Number multiply_piece(const Csr<Number> &a, const Number *x, Number 
     return a.add(x, entry, to.entry);
 }
 
-// Pieces of the merge path, one per thread. A piece that has nothing of a row adds +0.0, which no bit shows, for no sum
+// Pieces of the merge path, one per thread. A piece without entries of a row adds +0.0, which changes no bit, as no sum
 // is -0.0.
 template <typename Number>
 void multiply_merge(const Csr<Number> &a, const Number *x, Number *y, int pieces) {

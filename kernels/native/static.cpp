@@ -1,8 +1,8 @@
-// Programs of static schedules (kernels/inference/schedule.py makes them and says what they promise).
+// Programs of static schedules (kernels/inference/schedule.py makes them and has their guarantees).
 //
-// A program is a list of operations with everything fixed: which kernel, where its operands lie, how far apart, which
-// sums in which order. It is checked once, when it is made, and then runs any number of samples. Threads share tiles of
-// samples, or of a single tile the outputs, never a sum.
+// A program is a list of operations with everything fixed: kernels, places and steps of operands, the order of each
+// sum. It is checked once, when it is made, and then runs any number of samples. Threads share tiles of samples, or the
+// outputs of a single tile, never a sum.
 #include <omp.h>
 
 #include <algorithm>

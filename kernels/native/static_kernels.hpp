@@ -25,7 +25,7 @@ FPNA_INLINE void store(float *to, const Vector &v) {
 // ---- sums of products ---------------------------------------------------------------------------------------
 //
 // y[m][j] = bias[j] + sum over k, ascending, of w[k][j] * x[m * step + at[k]]: a linear layer (at[k] = k) as well as a
-// convolution (at[k]: where the element of the window lies from the first on). Each product is rounded, then added.
+// convolution (at[k]: the place of element k of the window, from the first). Each product is rounded, then added.
 
 template <typename Vector, int VECTORS, int ROWS>
 void rows_of(const Terms &t) {
@@ -110,7 +110,7 @@ FPNA_INLINE Widest with_sign(Widest x, Widest of) { return (Widest)((Whole)x | (
 FPNA_INLINE Widest exponential(Widest x) {
     x = x > 89.0f ? Widest{} + 89.0f : x;
     x = x < -104.0f ? Widest{} - 104.0f : x;
-    constexpr float TO_INTEGER = 12582912.0f;  // 1.5 * 2^23: what is added to it is rounded to an integer
+    constexpr float TO_INTEGER = 12582912.0f;  // 1.5 * 2^23: adding it rounds to an integer
     const Widest shifted = x * 1.44269504f + TO_INTEGER;
     const Widest n = shifted - TO_INTEGER;
     const Whole power = (Whole)shifted - 0x4b400000;

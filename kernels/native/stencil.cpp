@@ -1,7 +1,7 @@
 // Block stencils: one field is (blocks, rows + 2 pad, columns + 2 pad), each block with its own halo.
 //
-// Every block is computed by the same instructions whoever owns it: one thread per block, dot products in the
-// fixed 64-lane order of lanes.hpp. So the bits of a block depend on the block alone.
+// The same instructions compute every block, on any rank: one thread per block, dot products in the fixed 64-lane order
+// of lanes.hpp. So the bits of a block depend on the block alone.
 #include "kernels.hpp"
 #include "lanes.hpp"
 #include "../include/pointwise.hpp"
@@ -58,9 +58,9 @@ void residual_block(const double *b, const double *x, i64 xp, double *r, i64 rp,
 
 // ---- multigrid ----------------------------------------------------------------------------------------------
 //
-// A block works out of its halo, redundantly and in its cache: every product with A makes what is valid one point
+// A block computes into its halo, redundantly and in its cache: every product with A makes the valid region one point
 // narrower. Stages follow one another row by row, stage k one row behind stage k - 1, so that the rows in between stay
-// in the first-level cache. Scratch has the shape of the padded block, lines that of a row of it.
+// in the first-level cache. Scratch has the shape of the padded block, lines that of one of its rows.
 
 struct Smoother {  // Chebyshev's semi-iteration for A z = r
     i64 degree;
@@ -131,7 +131,7 @@ void restrict_block(const double *r, i64 pitch, i64 rows, i64 columns, const Smo
     average(d, pitch, rows, columns, factor, line, coarse, coarse_pitch);
 }
 
-// A row of coarse points at the fine points [begin, end) of it.
+// Interpolates a row of coarse points at its fine points [begin, end).
 inline __attribute__((always_inline)) void interpolate_row(const double *e, i64 factor, i64 begin, i64 end, double *line) {
     for (i64 part = 0; part < factor; ++part) {
         const double left = linear_weight(factor - part, factor), right = linear_weight(part, factor);
@@ -295,7 +295,7 @@ void prolong_smooth(array<double> r, i64 pad, array<double> z, array<double> e, 
     require_same(rs, ws, "w");
     const Smoother by = smoother_of(rs, inverse_h2, inverse_theta, coefficients);
     require_coarse(rs, es, factor, by.degree, "e");
-    if (e_pad < (by.degree + 1) / factor + 2) throw std::invalid_argument("e: the halo must reach what is interpolated");
+    if (e_pad < (by.degree + 1) / factor + 2) throw std::invalid_argument("e: the halo must cover the interpolation");
     if (dots.ndim() != 2 || dots.shape(0) != rs.blocks || dots.shape(1) != 3)
         throw std::invalid_argument("dots: expected (blocks, 3)");
     const double *rd = r.data(), *zd = z.data(), *ed = e.data();

@@ -1,5 +1,5 @@
-// Sums and dot products on the CPU, each in its own order (see kernels/sums/native.py for what they promise). All are
-// written once over terms (terms.hpp), whatever the type of the elements.
+// Sums and dot products on the CPU, each in its own order (see kernels/sums/native.py for their guarantees). All are
+// written once, over terms (terms.hpp), for all types of elements.
 #include <omp.h>
 
 #include <cmath>
@@ -71,7 +71,7 @@ Sum<Terms> compensated(Terms terms, std::size_t n) {
     return sum.total();
 }
 
-// Left to right, the errors of products and of additions added up apart (Ogita, Rump & Oishi 2005, algorithm 5.3).
+// Left to right, the errors of products and of additions added separately (Ogita, Rump & Oishi 2005, algorithm 5.3).
 template <typename Element>
 FPNA_CLONES Accumulator<Element> dot2(Products<Element> terms, std::size_t n) {
     using T = Accumulator<Element>;

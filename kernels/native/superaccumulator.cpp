@@ -25,13 +25,13 @@ constexpr int HIGHEST = HIGHEST_UNIT + FIRST_SLICE;
 constexpr int MOST_SLICES = 4;
 constexpr std::size_t FEW = 512;  // numbers that are added one by one in less time than sums of binades take to read
 
-// Into how many slices the next tile is cut, by what the slices of this one left: one more where that helps most of
-// those that need it, or many need it. Where many need more than the most, the next tiles are not cut at all.
+// The number of slices for the next tile, from the remainders of this one: one more if that helps most numbers that
+// need it, or if many need it. If many need more than the most, the next tiles are not cut at all.
 struct Depth {
     int slices = 2;
 
-    // Of so many numbers of a tile the slices left something, of so many one more slice would; `last`: whether the last
-    // slice took anything.
+    // Numbers of a tile with a remainder (`left`), and with one even after one more slice (`deeper`). `last`: whether
+    // the last slice took anything.
     std::size_t left = 0, deeper = 0;
     bool last = false;
 
@@ -81,7 +81,7 @@ class Words {
         binades->add(x, n, [this](i64 sum, int unit) { add_units(&sum, &unit, 1); });
     }
 
-    // Brings all that was added into the words, and these into their one form.
+    // Brings all numbers into the words, and these into their normal form.
     void finish() {
         if (binades) binades->take([this](i64 sum, int unit) { add_units(&sum, &unit, 1); });
         carry();
@@ -148,7 +148,7 @@ void add_whole(Words &words, const Number *x, std::size_t n) {
     words.add_binades(wide, n);
 }
 
-// Numbers in slices, and what these leave.
+// Adds numbers in slices, and their remainders.
 template <typename Number>
 void add_cut(Words &words, const Number *x, std::size_t n, const Slices &slices, const Cuts &cuts, int first) {
     Depth &depth = words.depth;
@@ -163,8 +163,8 @@ void add_cut(Words &words, const Number *x, std::size_t n, const Slices &slices,
     add_whole(words, rest, left);
 }
 
-// At most TILE numbers. They are cut by the largest of the tile before, and again where it was less than the largest
-// here, or so much more that something is left below the slices.
+// Adds at most TILE numbers. They are cut by the largest of the tile before, and again if that was less than the
+// largest here, or so much more that remainders are left.
 template <typename Number>
 void add(Words &words, const Tile<Number> &tile) {
     const std::size_t n = tile.n;

@@ -1,4 +1,4 @@
-// What a sum adds up: the elements of one array, or the rounded products of the elements of two.
+// The terms of a sum: the elements of one array, or the rounded products of the elements of two.
 #pragma once
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-// What the order-free sums add up, a tile at a time, and how threads share it.
+// The terms of the order-free sums, a tile at a time, and how threads share them.
 #pragma once
 #include <omp.h>
 
@@ -33,7 +33,7 @@ struct TileMemory {
     alignas(64) double errors[PRODUCTS];
 };
 
-// ERRORS: whether those of products are wanted.
+// ERRORS: whether to compute the errors of products.
 template <bool ERRORS, typename Element>
 Tile<double> products_of(const Terms<Element> &terms, std::size_t from, std::size_t n, TileMemory &memory) {
     if constexpr (ERRORS && sizeof(Element) == sizeof(double)) {
@@ -58,8 +58,8 @@ void for_tiles(const Terms<Element> &terms, std::size_t begin, std::size_t end, 
         f(products_of<ERRORS>(terms, i, std::min(PRODUCTS, end - i), memory));
 }
 
-// add(state, begin, end) for parts of n terms of `bytes` each, one per thread, and merge(into, state): of these only
-// one at a time, in any order. threads = 0: as many as OpenMP would take.
+// Calls add(state, begin, end) for parts of n terms of `bytes` each, one per thread, and merge(into, state), one at a
+// time, in any order. threads = 0: as many as OpenMP would take.
 template <typename State, typename Add, typename Merge>
 State in_parts(std::size_t n, std::size_t bytes, int threads, const State &empty, Add &&add, Merge &&merge) {
     const std::size_t most = std::max<std::size_t>(1, n * bytes / ENOUGH);

@@ -1,5 +1,5 @@
-// Fused vector updates for kernels/vectors/native.py: element-wise steps and the dot products after them, tile by tile,
-// so that one pass over memory does all of them and every vector is found again in the first cache.
+// Fused vector updates for kernels/vectors/native.py: element-wise steps and the dot products after them, tile by tile.
+// So one pass over memory does all of them, and every vector is still in the first-level cache.
 //
 // Steps are element-wise, so neither tiles nor threads enter their bits; a dot product of a block is added in the fixed
 // 64-lane order of lanes.hpp by one thread.
@@ -83,7 +83,7 @@ FPNA_CLONES void add_products(Lanes &lanes, const Float *x, const Float *y, i64 
 template <typename Float>
 class Update final : public Fused {
   public:
-    // All that is given here was checked by kernels/vectors/fused.py.
+    // kernels/vectors/fused.py has checked all arguments.
     Update(const std::vector<array<Float>> &vectors, const std::vector<CodedStep> &steps,
            const std::vector<std::pair<int, int>> &dots, const std::vector<i64> &starts, int threads)
         : vectors(vectors.size()), starts(starts), threads(threads) {

@@ -86,7 +86,7 @@ struct Lanes {
     }
 };
 
-// each(q, elements as float64) for the quarters of every row of LANES; what is missing of the last row is zero.
+// each(q, elements as float64) for the quarters of every row of LANES; missing elements of the last row are zero.
 template <typename Each>
 FPNA_INLINE void in_rows(const float *x, std::size_t m, Each each) {
     const auto row = [&](const float *at) __attribute__((always_inline)) {
@@ -115,8 +115,8 @@ using Encode = void (*)(const float *x, std::size_t m, float by, u8 *out);
 // Decodes m elements, multiplies them by `by` and puts them to `out` or adds them.
 using Decode = void (*)(const u8 *data, std::size_t m, float by, float *out);
 
-// code(i), i < m, as Code to `out`. The codes are narrowed in a loop of their own: else compilers narrow what they are
-// computed from, which is more.
+// Writes code(i), i < m, as Code to `out`. A loop of its own narrows the codes: else compilers narrow the numbers from
+// which codes are computed, which is more work.
 template <typename Code, typename Codes>
 FPNA_INLINE void put_codes(std::size_t m, u8 *out, Codes code) {
     constexpr std::size_t TILE = 256;
@@ -253,7 +253,7 @@ FPNA_INLINE void percentiles(const Bins &bins, std::size_t m, int least, unsigne
     }
 }
 
-// How many of the ascending means each magnitude exceeds: of at most 7, by halving, 8 elements at once.
+// How many of the ascending means each magnitude exceeds: for at most 7 means, by halving, 8 elements at once.
 template <int MEANS>
 FPNA_INLINE void halve_exceeded(const float *x, std::size_t m, const float *middle, u8 *place) {
     Floats means = {};
@@ -277,7 +277,7 @@ FPNA_INLINE void halve_exceeded(const float *x, std::size_t m, const float *midd
     for (i = 0; i < m; ++i) place[i] = u8(counts[i]);
 }
 
-// The same where there are more: all are compared.
+// The same for more means: compares with all.
 template <int MEANS>
 FPNA_INLINE void count_exceeded(const float *x, std::size_t m, const float *middle, u8 *place) {
     for (std::size_t i = 0; i < m; ++i) {
@@ -288,8 +288,8 @@ FPNA_INLINE void count_exceeded(const float *x, std::size_t m, const float *midd
     }
 }
 
-// The same by bins: of different means at most three are in one bin, that of an entry and those to its left and right,
-// since entries are the middles of bins; all below the bin are exceeded.
+// The same by bins. At most three different means are in one bin: that of an entry and those to its left and right,
+// since entries are the middles of bins. All means below the bin are exceeded.
 template <int MEANS>
 FPNA_INLINE void look_up_exceeded(const float *x, std::size_t m, const float *middle, const Bins &bins, int least,
                                   u8 *place) {
@@ -394,7 +394,7 @@ FPNA_TABLE(8)
 
 #ifdef FPNA_F16C
 // Casts by the processor's conversions of float16, which round to nearest even and make NaN quiet, as `narrow` does.
-// halves(8 codes): the float16 numbers that they are; SCALE: times what they are the value of a code.
+// halves(8 codes): their float16 numbers; times SCALE, these are the values of the codes.
 struct HalvesOfTwoBytes {
     static constexpr float SCALE = 1;
     FPNA_F16C static __m128i halves(const u8 *at) { return _mm_loadu_si128(reinterpret_cast<const __m128i *>(at)); }
@@ -491,7 +491,7 @@ const Codec CODECS[] = {
 
 enum class Scale { NONE, TENSOR, MATCH };
 
-// Codec and scale by name, and the cells that they are for.
+// A codec and a scale by name, and their cells.
 struct Plan {
     const Codec *codec = nullptr;
     Scale scale = Scale::NONE;

@@ -122,7 +122,7 @@ def test_what_is_promised():
         ("library over fp8", "schedule"),
         ("arrival over fp8", "schedule"),
         ("ring in float64 over fp8:hops=every", "leave hops=every"),
-        ("direct over fp8:hops=every,feedback=on", "belongs to no block"),
+        ("direct over fp8:hops=every,feedback=on", "belong to no block"),
         ("direct over fp8:hops=twice", "twice"),
         ("direct over morse", "morse"),
         ("direct over table", "bits of an element"),
