@@ -87,7 +87,8 @@ def straggler_figures(known: Known) -> list[Figure]:
     if not rows:
         return []
     caption = (
-        "Waiting of all other ranks that each rank caused by coming last, as share of all such waiting. Even shares "
+        "Waiting of all other ranks that each rank caused by coming last, as share of all such waiting, on the most "
+        "ranks of each series. Even shares "
         "mean chance, such as noise of the system; one that stands out is a rank with more work or a slower processor."
     )
 
@@ -100,7 +101,7 @@ def straggler_figures(known: Known) -> list[Figure]:
         axes.xaxis.get_major_locator().set_params(integer=True)
 
     looks = _looks([own["series"].iloc[0] for _, own in rows], known.labels)
-    legend = tuple((looks[own["series"].iloc[0]], name) for name, own in rows)
+    legend = tuple((looks[name], name) for name in (own["series"].iloc[0] for _, own in rows))
     data = pd.concat([own[[*RUNS, "rank", "caused_s", "share"]] for _, own in rows], ignore_index=True)
     return [
         figure_of("scaling-stragglers", "Ranks that others wait for", plot, caption, 3.0, legend, data=data)
