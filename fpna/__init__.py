@@ -24,8 +24,8 @@ used: `import fpna` starts no MPI.
 
 import sys
 
-# `python -m` puts the current directory first, and what lies there is no code of ours. These lines are in each of our
-# packages, before any other import: the first that is imported cannot look for another.
+# `python -m` puts the current directory first in sys.path; modules there must not shadow ours. Each of our packages
+# repeats these lines before any other import, since it cannot import a shared function safely.
 if (
     sys.argv[:1] == ["-m"]
     and sys.orig_argv[-len(sys.argv)].removeprefix("-m").partition(".")[0] == __name__

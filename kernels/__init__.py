@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-# `python -m` puts the current directory first, and what lies there is no code of ours. These lines are in each of our
-# packages, before any other import: the first that is imported cannot look for another.
+# `python -m` puts the current directory first in sys.path; modules there must not shadow ours. Each of our packages
+# repeats these lines before any other import, since it cannot import a shared function safely.
 if (
     sys.argv[:1] == ["-m"]
     and sys.orig_argv[-len(sys.argv)].removeprefix("-m").partition(".")[0] == __name__
@@ -28,7 +28,7 @@ NOT_BUILT = (
 
 
 def __getattr__(name: str) -> ModuleType:
-    """The module `_native`, with a message that helps where it was not built. Raises AttributeError for other names."""
+    """Returns the module `_native`; the error says how to build it. Raises AttributeError for other names."""
     if name != "_native":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

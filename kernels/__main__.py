@@ -17,14 +17,14 @@ COMMANDS = {
 
 
 def text(prog: str) -> str:
-    """What can be called, as plain text."""
+    """The help text: usage, an example, and each command with its summary."""
     lines = [f"usage: {prog} NAME [COMMAND] [options]", "", "example:", f"  {prog} sums tree numpy -n 12", ""]
     lines += [f"  {name:9}  {summary}" for name, summary in COMMANDS.items()]
     return "\n".join([*lines, "", f"{prog} NAME --help   the commands of each", f"{prog} --version"])
 
 
 def parser_of(words: Sequence[str], prog: str) -> tuple[argparse.ArgumentParser, int]:
-    """The parser of the line `PROG WORDS ...`, and how many of the words stand before what it parses."""
+    """The parser of the line `PROG WORDS ...`, and the number of leading words that it does not parse."""
     name, command = [*words, "", ""][:2]
     if name in COMMANDS:
         of = import_module(f"kernels.commands.{name}").parser
@@ -37,7 +37,7 @@ def parser_of(words: Sequence[str], prog: str) -> tuple[argparse.ArgumentParser,
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels") -> int:
-    """Run what `argv` names; returns the exit code."""
+    """Runs the command that `argv` names; returns the exit code."""
     name, *rest = (sys.argv[1:] if argv is None else argv) or ["--help"]
     if name in ("-h", "--help"):
         print(text(prog))

@@ -1,4 +1,4 @@
-"""Documents for programs: JSON that every reader takes, and how a command declares what its document holds."""
+"""JSON documents for programs: strict JSON, and the declaration of a document's keys and tables."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ COMMON = ("schema", "command", "version")  # keys of every document
 
 @dataclass(frozen=True)
 class Column:
-    """A key of an object, or a column of a table: its `dtype` in pandas or in words, its `meaning`, and its `unit`.
+    """A key of an object, or a column of a table: its `dtype`, its `meaning`, and its `unit`.
 
-    In words a type is `text`, `integer`, `number`, `boolean`, `object`, or `list of` one of these; `?` behind it says
-    that it may be null, which every number may be."""
+    The type is a dtype of pandas, or one of the words `text`, `integer`, `number`, `boolean`, `object`, or `list of`
+    one of these. A `?` after the word allows null; a `number` may always be null."""
 
     dtype: str
     meaning: str = ""
@@ -27,7 +27,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Rows:
-    """A list of objects, or a table: `meaning` says what a row is."""
+    """A list of objects, or a table: `meaning` describes a row."""
 
     name: str
     meaning: str
@@ -36,8 +36,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Document:
-    """What a command prints with --json: its `keys` beside those that all documents have, and its lists of objects by
-    their place, such as `tables.costs`; those of an analysis lie in `tables` all. `meaning`: of the whole."""
+    """The document that a command prints with --json. `keys`: its keys besides the common ones. `rows`: its lists of
+    objects, each named by its path, such as `tables.costs`; an analysis has all of them in `tables`. `meaning`
+    describes the whole document."""
 
     keys: Mapping[str, Column] = field(default_factory=dict)
     rows: tuple[Rows, ...] = ()
@@ -45,8 +46,8 @@ class Document:
 
 
 def columns(text: str) -> dict[str, Column]:
-    """Columns by name from lines `NAMES | TYPE | MEANING`: names with blanks between, the type with perhaps a unit
-    behind a comma, a meaning that may be missing or go on in lines without `|`."""
+    """Parses lines `NAMES | TYPE | MEANING` to columns by name. Blanks separate names; a unit may follow the type after
+    a comma. The meaning is optional and may continue on lines without `|`."""
     found: dict[str, Column] = {}
     lines: list[str] = []
     for line in filter(None, map(str.strip, text.splitlines())):
@@ -62,24 +63,24 @@ def columns(text: str) -> dict[str, Column]:
 
 
 def rows(name: str, meaning: str, text: str) -> Rows:
-    """A list of objects whose columns are those of `text`."""
+    """A list of objects with the columns that `text` declares; see `columns`."""
     return Rows(name, meaning, columns(text))
 
 
 def document(schema: int, command: str, **content: Any) -> str:
-    """The document that `command` prints: `schema` counts up when a key goes or means something else."""
+    """The document that `command` prints. `schema` increases when a key disappears or changes its meaning."""
     return text({"schema": schema, "command": command, "version": __version__, **content})
 
 
 def text(content: Any) -> str:
-    """`content` as strict JSON in ASCII: no character reaches a terminal that it would obey or hide."""
+    """`content` as strict JSON in ASCII, without control characters that a terminal would act on."""
     return json.dumps(plain(content), indent=1, allow_nan=False).replace("\x7f", "\\u007f")
 
 
 def plain(value: Any) -> Any:
-    """`value` as JSON holds it: numbers and arrays of NumPy as Python's, what is not finite as null, halves of
-    surrogate pairs, which UTF-8 does not have, escaped; what JSON does not know as its text."""
-    if hasattr(value, "tolist"):  # of NumPy, which is not imported for this
+    """`value` in types of JSON: NumPy's numbers and arrays become Python's, NaN and infinities null, other types text.
+    Lone surrogates, which UTF-8 cannot encode, are escaped."""
+    if hasattr(value, "tolist"):  # NumPy's, recognised without importing NumPy
         value = value.tolist()
     if value is None or isinstance(value, bool | int):
         return value

@@ -1,4 +1,4 @@
-"""Backends of a package of kernels that mirror each other function by function: a module for each."""
+"""Backends of a package of kernels: one module each, with the same functions."""
 
 from importlib import import_module
 
@@ -8,9 +8,9 @@ NAMES = ("reference", "native", "cupy")
 
 
 def backend(package: str, what: str, name: str):
-    """The module `name` of a package; `what` says in errors what it computes.
+    """Returns the module `name` of a package; errors name the computation by `what`.
 
-    Raises ChoiceError for an unknown name or a backend that cannot run here (its message says why).
+    Raises ChoiceError for an unknown name or a backend that cannot run here (the message says why).
     """
     if name not in NAMES:
         raise ChoiceError(f"unknown backend of {what} {name!r}; there are: {', '.join(NAMES)}")

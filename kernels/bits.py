@@ -1,7 +1,6 @@
-"""What "different" means for two arrays of floating-point numbers: their bits, units in the last place, and the
-published metrics.
+"""Compares arrays of floating-point numbers: by bits, by units in the last place, and by published metrics.
 
-Arrays of float32 and narrower types keep their type, all others are taken as float64.
+Arrays of float32, float16 and bfloat16 keep their type; all others are converted to float64.
 
 The metrics are those of Shanmugavelu et al. (arXiv 2408.05148), whose formulas leave some cases open. Here:
 
@@ -15,9 +14,9 @@ The metrics are those of Shanmugavelu et al. (arXiv 2408.05148), whose formulas 
 | A infinite, B finite | 1 | undefined | differs | counted |
 | NaN on one side, or other NaN bits | undefined | undefined | differs | undefined |
 
-Undefined terms are NaN, never enter a mean or a maximum, and are counted beside it. V_c and ULP are zero if
-and only if the bits are equal; V_s and V_ermv are not, which is why distinct bit patterns are reported
-beside them.
+Undefined terms are NaN; means and maxima leave them out, and their number is reported beside. V_c and ULP are zero if
+and only if the bits are equal. V_s and V_ermv can be zero for different bits, so reports add the number of distinct
+bit patterns.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
-# The types whose neighbours are counted by their own bits, and the words that hold these.
+# Types whose ULP distance is counted in their own bits, with the unsigned integers of the same width.
 WORDS = {
     np.dtype(np.float64): np.uint64,
     np.dtype(np.float32): np.uint32,
@@ -35,7 +34,7 @@ WORDS = {
 
 
 def floating(x: np.ndarray | float) -> np.ndarray:
-    """`x` in the type whose bits are looked at: its own, if it is an array of one of WORDS, else float64."""
+    """`x` in the type whose bits are compared: its own if it is an array of a type in WORDS, else float64."""
     return np.asarray(x, x.dtype if isinstance(x, np.ndarray) and x.dtype in WORDS else np.float64)
 
 
@@ -46,14 +45,15 @@ def words(x: np.ndarray | float) -> np.ndarray:
 
 
 def differ(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """Whether the bits differ, elementwise: bool, of the shape of `a` and `b`, which have one type."""
+    """Whether the bits differ, elementwise: bool, in the shape of `a` and `b`, which must have one type."""
     return words(a) != words(b)
 
 
 def ulp_distance(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """How many numbers of their type lie from `a` to `b`: float64, NaN where undefined, exact below 2**53.
+    """The distance from `a` to `b` in representable numbers of their type: float64, NaN where undefined, exact below
+    2**53.
 
-    -0.0 and +0.0 are neighbours, so that zero means equal bits.
+    -0.0 and +0.0 are neighbours, so a distance of zero means equal bits.
     """
     low, high = ranks(a), ranks(b)
     distance = np.where(low > high, low - high, high - low).astype(np.float64)
@@ -61,7 +61,7 @@ def ulp_distance(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
 
 
 def relative_difference(a: np.ndarray | float, b: np.ndarray | float) -> np.ndarray:
-    """|A - B| / |A| elementwise, in float64, the term of V_ermv; NaN where undefined."""
+    """The term of V_ermv, |A - B| / |A| elementwise in float64; NaN where undefined."""
     equal = ~differ(a, b)
     a, b = np.asarray(a, np.float64), np.asarray(b, np.float64)
     with np.errstate(all="ignore"):
@@ -70,8 +70,9 @@ def relative_difference(a: np.ndarray | float, b: np.ndarray | float) -> np.ndar
 
 
 def v_s(reference: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """V_s = 1 - |x / reference| elementwise, as (|reference| - |x|) / |reference|, whose numerator is exact
-    for near numbers; NaN where undefined. Blind to the sign, as published."""
+    """V_s = 1 - |x / reference| elementwise; NaN where undefined. It ignores the sign, as published.
+
+    Computed as (|reference| - |x|) / |reference|, whose numerator is exact for near numbers."""
     a, b = np.abs(np.asarray(reference, np.float64)), np.abs(np.asarray(x, np.float64))
     with np.errstate(all="ignore"):
         ratio = np.where(np.isinf(a) & np.isfinite(b), 1.0, (a - b) / a)
@@ -79,15 +80,15 @@ def v_s(reference: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def v_ermv(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Elementwise relative mean absolute variation of `b` against `a` over the last axis, and how many terms
-    were undefined and left out of the mean."""
+    """Elementwise relative mean absolute variation of `b` against `a` over the last axis, and the number of undefined
+    terms, which the mean leaves out."""
     terms = relative_difference(a, b)
     return mean(terms), np.isnan(terms).sum(axis=-1)
 
 
 def bound(trials: int, confidence: float = 0.95) -> float:
-    """What the probability p of a difference per trial stays below, when `trials` trials showed none: 1 - (1 -
-    confidence) ** (1 / trials), about 3 / trials at 95 %."""
+    """Upper confidence bound of the probability of a difference per trial, after `trials` trials without one:
+    1 - (1 - confidence) ** (1 / trials), about 3 / trials at 95 %."""
     return 1 - (1 - confidence) ** (1 / trials)
 
 
@@ -105,19 +106,19 @@ def largest(x: np.ndarray) -> np.ndarray:
 
 
 def ranks(x: np.ndarray | float) -> np.ndarray:
-    """Unsigned integers that grow with the number `x` stands for: 1 from each number of its type to the next. NaNs lie
-    outside of the infinities, by sign."""
+    """Maps numbers to unsigned integers in ascending order: neighbouring numbers of the type differ by 1. NaNs lie
+    beyond the infinity of their sign."""
     bits = words(x)
     sign = _sign(bits.dtype)
     return np.where(bits & sign, ~bits, bits | sign)
 
 
 def numbers(ranks: np.ndarray) -> np.ndarray:
-    """The float64 whose `ranks` these are."""
+    """The inverse of `ranks` for float64."""
     sign = _sign(ranks.dtype)
     return np.where(ranks & sign, ranks ^ sign, ~ranks).view(np.float64)
 
 
 def _sign(words: np.dtype) -> np.unsignedinteger:
-    """The word whose only bit is that of the sign."""
+    """The word in which the sign bit alone is set."""
     return words.type(1 << (8 * words.itemsize - 1))

@@ -1,9 +1,9 @@
-"""The floating-point environment of what keeps a promise: rounding to nearest, subnormals kept, nothing trapped.
+"""The floating-point environment in which guarantees hold: rounding to nearest, subnormals kept, no traps.
 
-A thread rounds, flushes subnormals and traps as the program, or a library that it has loaded, chose last:
-`torch.set_flush_denormal`, an object built with -ffast-math, fesetround, feenableexcept. All functions of
-`kernels._native` run in the default environment and give the caller its own back, with the flags that it had. Functions
-that round in NumPy or torch beside them are decorated: all variants of the registry, and the calls of reducers.
+The program or a library can change how a thread rounds, flushes subnormals and traps: `torch.set_flush_denormal`, an
+object built with -ffast-math, fesetround, feenableexcept. All functions of `kernels._native` run in the default
+environment and restore the caller's, including its flags. Functions that round in NumPy or torch are decorated by
+`guarded`: all variants of the registry, and the calls of reducers.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def guarded(function: F) -> F:
-    """Decorator: `function`, or a method, runs in the default environment, and its caller has its own afterwards.
+    """Decorator: runs a function or method in the default environment, then restores the caller's.
 
-    A call takes some tens of nanoseconds more. The work of other threads that `function` starts is not covered. A
-    function that was decorated before stays as it is.
+    A call takes some tens of nanoseconds more. Threads that `function` starts are not covered. A function that is
+    already decorated is returned as it is.
     """
     if isinstance(function, _native.guarded):
         return function
@@ -30,11 +30,11 @@ def guarded(function: F) -> F:
 
 
 def unguarded(function: F) -> F:
-    """What `guarded` decorated: it runs in the environment of the caller."""
+    """The function that `guarded` decorated; it runs in the caller's environment."""
     inner: F = function.__wrapped__  # type: ignore[attr-defined]
     return inner
 
 
 def reset() -> None:
-    """Give this thread the default environment, whatever it was; its flags stay."""
+    """Sets the default environment in this thread; its exception flags stay."""
     _native.set_default_environment()

@@ -1,11 +1,11 @@
-"""The four levels of promise about bits, and the error that a wrong choice raises."""
+"""The four guarantees about bits, and the error for a wrong choice."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Literal, get_args
 
-# Weakest first: each level keeps the promises of those before it.
+# Weakest first: each level includes the promises of the weaker ones.
 Level = Literal["none", "run", "layout", "exact"]
 LEVELS: tuple[str, ...] = get_args(Level)
 
@@ -16,9 +16,9 @@ MEANINGS = {
     "exact": "layout, and every global sum correctly rounded",
 }
 
-# What a level takes for granted: runs that differ in one of these may have other bits, and no promise is broken.
-# `exact` fixes every global sum on any machine with IEEE arithmetic, but not what is summed: products, stencils and
-# networks are computed by the same libraries as under `layout`.
+# The conditions of each level: runs that differ in one of these may have other bits without breaking the promise.
+# `exact` fixes every global sum on any machine with IEEE arithmetic, but not its terms: the same libraries compute
+# products, stencils and networks as under `layout`.
 SCOPE = {
     "none": (),
     "run": ("processor", "libraries", "settings", "threads"),
@@ -26,19 +26,19 @@ SCOPE = {
     "exact": ("processor", "libraries", "settings"),
 }
 WHY = {
-    "processor": "libraries choose their kernels, and with them the order of operations, by what the processor can do",
+    "processor": "libraries choose kernels, and with them the order of operations, by the processor's instruction sets",
     "libraries": "another version may compute in another order, and so may another version of these programs",
-    "settings": "variables make libraries choose other kernels on the same processor",
-    "threads": "a library that is not told a number of threads divides its work among as many as it finds",
+    "settings": "environment variables make libraries choose other kernels on the same processor",
+    "threads": "without a set number of threads, a library divides its work among all cores that it finds",
 }
 
 
 class ChoiceError(ValueError):
-    """A name, level or backend that cannot be chosen here; the message lists what can."""
+    """A name, level or backend that cannot be chosen here; the message lists the possible ones."""
 
 
 def known(what: str, name: str, names: Iterable[str]) -> str:
-    """`name` if it is one of `names`; raises ChoiceError that says what it was meant to be and lists them."""
+    """Returns `name` if it is one of `names`; else raises ChoiceError, which names `what` and lists `names`."""
     names = list(names)
     if name not in names:
         raise ChoiceError(
@@ -48,5 +48,5 @@ def known(what: str, name: str, names: Iterable[str]) -> str:
 
 
 def meets(level: str, asked: str) -> bool:
-    """Whether what promises `level` may serve where `asked` is asked for; ChoiceError for unknown levels."""
+    """Whether the guarantee `level` is at least `asked`; raises ChoiceError for unknown levels."""
     return LEVELS.index(known("guarantee", level, LEVELS)) >= LEVELS.index(known("guarantee", asked, LEVELS))

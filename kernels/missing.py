@@ -1,18 +1,18 @@
-"""Why a backend cannot run here: packages that are not installed."""
+"""Finds packages that a backend or command needs and that are not installed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from importlib.util import find_spec
 
-WHEELS = {  # of modules whose wheels have other names
+WHEELS = {  # by module, where the wheel has another name
     "psij": "psij-python",
     "cupy": "cupy-cuda12x",
 }
 
 
 def missing(*modules: str) -> Callable[[], str | None]:
-    """The question of `kernels.registry.variant`: None, or the wheels of those of `modules` that are absent."""
+    """Makes the `available` function of `kernels.registry.variant`: it returns None, or names the absent wheels."""
 
     def reason() -> str | None:
         absent = [WHEELS.get(name, name) for name in modules if not _is_here(name)]
@@ -26,7 +26,7 @@ def missing(*modules: str) -> Callable[[], str | None]:
 def _is_here(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 
@@ -36,8 +36,8 @@ OPTIONAL = (
 
 
 def not_installed(error: ModuleNotFoundError) -> str | None:
-    """What to install or build, in a sentence, where an import failed for want of a package of others or of our C++
-    kernels; None where it is another module of ours, or of a program of the user's own."""
+    """A sentence that says what to install or build after a failed import of an optional package or of our C++
+    kernels; None for any other module."""
     if error.name == "kernels._native":
         return str(error)
     name = (error.name or "").partition(".")[0]

@@ -1,6 +1,6 @@
-"""Reads arrays that numpy.save wrote, of unknown origin: no size is believed beyond the size of the file.
+"""Reads files of numpy.save from untrusted sources: a header cannot claim more bytes than the file has.
 
-NumPy makes room for what a header announces before it looks whether it is there, and reads a header of any length.
+NumPy allocates the size in the header before it reads the elements, and reads a header of any length.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LENGTH_BYTES = {1: 2, 2: 4, 3: 4}  # of the length of the header, by version of 
 
 @dataclass(frozen=True)
 class Header:
-    """What a header announces; `fortran`: the first index varies fastest."""
+    """Shape, order and type as a header states them; `fortran`: the first index varies fastest."""
 
     shape: tuple[int, ...]
     fortran: bool
@@ -39,13 +39,13 @@ class Header:
 
 
 def header(stream: BinaryIO) -> Header:
-    """The header at the beginning of `stream`, which is then read up to the elements.
+    """Reads the header at the beginning of `stream`; the elements follow at its position.
 
-    Raises ValueError for what numpy.save does not write, and for Python objects, which take code to be read.
+    Raises ValueError for files that numpy.save does not write, and for Python objects: loading them runs code.
     """
     begin = stream.read(8)
     if len(begin) < 8 or not begin.startswith(MAGIC) or begin[6] not in LENGTH_BYTES:
-        raise ValueError("it does not begin as what numpy.save writes")
+        raise ValueError("it does not begin like a file of numpy.save")
     width = LENGTH_BYTES[begin[6]]
     length = stream.read(width)
     announced = int.from_bytes(length, "little")
@@ -56,10 +56,10 @@ def header(stream: BinaryIO) -> Header:
         raise ValueError("it ends within its header")
     read = np.lib.format.read_array_header_1_0 if width == 2 else np.lib.format.read_array_header_2_0
     try:
-        with warnings.catch_warnings():  # NumPy's, that a header is of Python 2
+        with warnings.catch_warnings():  # NumPy warns of headers that Python 2 wrote
             warnings.simplefilter("ignore")
             checked = Header(*read(io.BytesIO(length + text)))
-    except Exception as error:  # the header is a Python literal, and what its parser raises is not documented
+    except Exception as error:  # the header is a Python literal; the errors of its parser are not documented
         raise ValueError(f"its header cannot be read ({type(error).__name__})") from error
     if any(type(n) is not int or n < 0 for n in checked.shape) or not checked.dtype.itemsize:
         raise ValueError(
@@ -71,9 +71,9 @@ def header(stream: BinaryIO) -> Header:
 
 
 def mapped(file: BinaryIO) -> np.ndarray:
-    """The array of an open regular `file`, mapped into memory, not read.
+    """Maps the array of an open regular `file` into memory, without reading it.
 
-    Raises ValueError as `header`, and where the file is shorter than the header announces.
+    Raises ValueError as `header` does, and where the file is shorter than its header states.
     """
     checked = header(file)
     begin, there = file.tell(), os.fstat(file.fileno()).st_size

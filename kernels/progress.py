@@ -1,4 +1,4 @@
-"""What of long work is done and what is left: a bar on a terminal, elsewhere a line every ten seconds."""
+"""Progress of long work: a bar on a terminal, elsewhere a line every ten seconds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ WIDTH = 40
 
 
 class Progress:
-    """Shows on `stream` (default: stderr) how far the work called `what` has come; nothing in the `first` seconds
-    where that is no terminal, and nothing at all where `quiet`. `last`: when any of them said something."""
+    """Shows the progress of the work called `what` on `stream` (default: stderr); nothing if `quiet`.
+
+    Where the stream is not a terminal, nothing appears in the `first` seconds. `last`: the time of the last output of
+    any Progress, in seconds of time.monotonic."""
 
     last = 0.0
 
@@ -27,7 +29,7 @@ class Progress:
         self._drawn = False
 
     def show(self, done: float, text: str) -> None:
-        """Say that the fraction `done`, 0 to 1, of the work is done, and in `text` what that is: `step 3/40`."""
+        """Shows the fraction `done` of the work, 0 to 1, and `text`, such as `step 3/40`, if it is time to."""
         now = time.monotonic()
         if self.quiet or now - self._shown < (REDRAW_S if self.terminal else LINE_S):
             return
@@ -43,7 +45,7 @@ class Progress:
         self.stream.flush()
 
     def clear(self) -> None:
-        """Wipe the bar, before other output."""
+        """Erases the bar, before other output."""
         if self._drawn:
             self.stream.write("\r\x1b[K")
             self.stream.flush()

@@ -1,4 +1,4 @@
-"""Numbers that a user gives, each with its range."""
+"""Ranges of numbers that a user may give."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from dataclasses import dataclass
 
 from kernels.guarantees import ChoiceError
 
-DIGITS = 400  # of one number; Python's own limit of 4,300 ends in an error of another kind
-SHOWN = 60  # characters of a mistake that a message repeats
+DIGITS = 400  # of one number, at most; beyond 4,300 Python raises an error of another kind
+SHOWN = 60  # characters of a wrong input that a message repeats
 SEEDS = 2**63 - 1
 
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `least` to `most`, of the type of `least`."""
+    """The numbers from `least` to `most`, both included, of the type of `least`."""
 
     least: float
     most: float
@@ -27,7 +27,7 @@ class Range:
         return isinstance(self.least, float)
 
     def read(self, text: str) -> float:
-        """The number that `text` is; raises ChoiceError, with the range, for what is none or outside."""
+        """Converts `text` to a number; raises ChoiceError, with the range, for other text and numbers outside."""
         try:
             value = (float if self.real else int)(text) if len(text) <= DIGITS else None
         except ValueError:
@@ -38,5 +38,5 @@ class Range:
 
 
 def cut(text: str) -> str:
-    """`text`, cut to a length that one reads."""
+    """`text`, cut to SHOWN characters and its length if it is longer."""
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 20]}... ({len(text)} characters)"

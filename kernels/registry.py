@@ -1,7 +1,7 @@
 """Variants of the operations, by (operation, name, backend).
 
-Importing a package of kernels (`kernels.sums`, `kernels.stencil`, ...) registers its variants. The command
-line's choices, `--list` and the documentation are made from what is registered, so they cannot drift.
+Importing a package of kernels (`kernels.sums`, `kernels.stencil`, ...) registers its variants. The choices of command
+lines, their lists and the documentation are made from the registry, so they agree.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kernels.guarantees import LEVELS, ChoiceError, known, meets
 
 @dataclass(frozen=True)
 class Variant:
-    """One implementation of an operation, with what it promises about its bits and why."""
+    """One implementation of an operation, with its guarantee and the reason for it."""
 
     operation: str
     name: str
@@ -32,7 +32,7 @@ class Variant:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """Names of the parameters that have defaults: what may be said beside the data (of which some may be None)."""
+        """Names of the parameters with a default other than None: the options, without the data."""
         signature = inspect.signature(self.function)
         return tuple(name for name, p in signature.parameters.items() if p.default not in (p.empty, None))
 

@@ -1,19 +1,20 @@
-"""The sizes of an array: how many numbers, the sum and the largest of their absolute values, and four sums with signs.
+"""The sizes of an array: the count of its numbers, the sum and the largest of their absolute values, and four signed
+sums.
 
-They say how far two arrays lie apart when the arrays themselves are gone. With d = a - b, element by element,
+From the sizes of two arrays follows how far the arrays are apart, without the arrays. With d = a - b, elementwise,
 
     |p_k(a) - p_k(b)| <= sum |d_i|                 for each of the four sums p_k
     E[(p_k(a) - p_k(b))^2] = sum d_i^2             over random signs, which a fixed hash stands for
 
-(Alon, Matias & Szegedy 1996). Up to KEPT numbers are kept as they are instead: p_k is number k.
+(Alon, Matias & Szegedy 1996). For arrays of up to KEPT numbers, p_k is number k itself.
 
-Sums keep their rounding errors: with n numbers and u = 2^-53 the error of p_k is at most u |p_k| + (n u / 8)^2 l1
-(Ogita, Rump & Oishi 2005), so below half an ulp of p_k and far below one of l1. `sizes` computes in C++, `defined` in
-NumPy; both give the same bits on every machine.
+Signed sums are compensated: with n numbers and u = 2^-53 the error of p_k is at most u |p_k| + (n u / 8)^2 l1 (Ogita,
+Rump & Oishi 2005): half an ulp of p_k, and a part far below an ulp of l1. `sizes` computes in C++, `defined` in NumPy;
+both give the same bits on every machine.
 
 A complex number counts as two. Integers above 2^53 are rounded to float64. Where a number is NaN, l1 and largest are
-NaN; where one is infinite and none NaN, both are infinite. Where l1 is not finite, the sums with signs of more than
-KEPT numbers are NaN.
+NaN; where one is infinite and none NaN, both are infinite. Where l1 is not finite, the signed sums of more than KEPT
+numbers are NaN.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import math
 
 import numpy as np
 
-KEPT = 4  # numbers up to which an array is kept whole
+KEPT = 4  # arrays of at most so many numbers are kept whole
 COLUMNS = ("l1", "largest", "p0", "p1", "p2", "p3")
 LANES, BLOCK = 8, 64
 # Unit roundoffs by type. A long double is recorded as float64.
@@ -46,7 +47,7 @@ def sizes(arrays: np.ndarray) -> tuple[int, np.ndarray] | None:
 
 
 def defined(arrays: np.ndarray) -> tuple[int, np.ndarray] | None:
-    """As `sizes`, computed by NumPy one row of lanes after the other: what defines it."""
+    """The definition of `sizes` in NumPy, one row of lanes after the other."""
     rows = numbers(arrays)
     if rows is None:
         return None
@@ -74,12 +75,12 @@ def numbers(arrays: np.ndarray) -> np.ndarray | None:
 
 @functools.cache
 def dtype_name(dtype: np.dtype) -> str:
-    """`dtype.name`, which NumPy puts together anew each time."""
+    """`dtype.name`, cached: NumPy builds the text at each call."""
     return dtype.name
 
 
 def signs(count: int, k: int) -> np.ndarray:
-    """The signs, float64 (count,), by which sum `k` adds `count` numbers."""
+    """The signs of `count` numbers in the signed sum `k`: float64 (count,)."""
     i = np.arange(count)
     words = _mixed(4 * (i // BLOCK).astype(np.uint64) + np.uint64(k))
     bits = words >> (8 * (i % LANES) + i % BLOCK // LANES).astype(np.uint64) & np.uint64(1)
@@ -118,7 +119,7 @@ def _defined(row: np.ndarray) -> list[float]:
 
 
 def _together(l1: float, size: np.ndarray) -> tuple[float, float]:
-    """(l1, largest), both NaN where a number is."""
+    """(l1, largest), both NaN where a number is NaN."""
     return (np.nan, np.nan) if np.isnan(size).any() else (l1, float(size.max(initial=0.0)))
 
 

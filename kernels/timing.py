@@ -1,4 +1,4 @@
-"""How long calls take: times of a few, calls in turn, their median, and the interval of it."""
+"""Times calls: repeated calls of one function, functions in turn, and the median with its interval."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ from kernels.progress import Progress
 
 T = TypeVar("T")
 
-FEWEST = 6  # calls: the fewest whose range holds the median of all calls with 95 %
+FEWEST = 6  # calls: the fewest whose range contains the median of the distribution with 95 %
 MOST = 31
-ENOUGH_S = 0.1  # spent on the calls of one thing, where FEWEST take less
-GIVE_UP_S = 30.0  # after which no more calls are made, even if there are fewer than FEWEST
+ENOUGH_S = 0.1  # timed calls go on for this long, where FEWEST take less
+GIVE_UP_S = 30.0  # no call starts after this time, even if there are fewer than FEWEST
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, list[float]]:
-    """What the first call returns, and the times of the others in seconds: the first also loads libraries and starts
-    threads. 6 to 31 times, by how long they take; fewer, at least one, where that would be longer than 30 s."""
+    """Returns the result of a first call, and the times of further calls in seconds. The first call is not timed: it
+    also loads libraries and starts threads.
+
+    6 to 31 calls are timed, depending on their duration; at least one, where 6 would take longer than 30 s."""
     value = call()
     seconds: list[float] = []
     begun = time.perf_counter()
@@ -37,9 +39,9 @@ def timed(call: Callable[[], Any]) -> tuple[Any, list[float]]:
 def in_turn(
     variants: Mapping[str, Callable[[], T]], rounds: int, quiet: bool = False, what: str = "benchmark"
 ) -> dict[str, list[T]]:
-    """Call every function of `variants` once per round, each round in another order; {name: results}.
+    """Calls every function of `variants` once per round, each round starting with another; returns {name: results}.
 
-    Neighbours in time share the machine's mood, so ratios are taken within a round. The first round warms up
+    Calls close in time see the same load of the machine, so compute ratios within a round. The first round warms up
     and does not count. Unless `quiet`, shows progress of `what` on stderr, between the calls.
     """
     results: dict[str, list[T]] = {name: [] for name in variants}
@@ -56,9 +58,10 @@ def in_turn(
 
 
 def median_interval(seconds: Sequence[float]) -> tuple[float, float, float] | tuple[float, None, None]:
-    """The median of a sample, and the order statistics between which the median of its distribution lies with at least
-    95 %, whatever the distribution (Conover, Practical Nonparametric Statistics, section 3.2); None for these where
-    there are fewer than 6. ValueError where there is nothing."""
+    """The median of a sample, and the ends of an interval for the median of its distribution, of at least 95 %.
+
+    The ends are order statistics; they hold for every distribution (Conover, Practical Nonparametric Statistics,
+    section 3.2). They are None for fewer than 6 values. Raises ValueError for an empty sample."""
     if not seconds:
         raise ValueError("no times: nothing has a median")
     ordered, n = sorted(seconds), len(seconds)

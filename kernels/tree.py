@@ -1,7 +1,8 @@
-"""The tree of a sum: which partial sums are added to which. As data, as text, and what follows from its shape.
+"""The tree of a sum, which states the partial sums that are added to each other: as data, as text, its depth and its
+error bound.
 
-A tree is as deep as n where terms are added one after the other, so nothing here recurses; nor may `==` be used
-on deep trees (Python compares nested tuples by recursion): see `same`.
+A tree of n terms added one after the other has depth n - 1, so no function here recurses. Do not compare deep trees
+with `==`, which recurses in Python; see `same`.
 """
 
 from __future__ import annotations
@@ -24,13 +25,17 @@ ORDER_FREE, COMPENSATED = "order-free", "compensated"
 
 @dataclass(frozen=True)
 class NoOrder:
-    """The sum is more than a tree of rounded additions.
+    """A sum that is more than a tree of rounded additions.
 
-    `kind` is 'order-free' when no order shows (exact, binned and fixed-point sums), 'compensated' when rounding
-    errors are carried along but the order still shows in the bits. `parts` are the trees that are known: usually
-    the single terms, as M hides no unit that is kept apart; the partial sums of blocks, where only these are
-    combined so; the one tree of a sum like Kahan's, whose correction drowns in M as the units do. `rounded`: the type
-    to which an order-free sum rounds the exact sum of its terms once; empty where it does not, or is not known to.
+    `kind` is 'order-free' when the order does not change the bits (exact, binned and fixed-point sums). It is
+    'compensated' when rounding errors are carried along and the order still changes the bits.
+
+    `parts` are the known trees. Usually they are the single terms, since the large number M of the discovery hides no
+    term that is kept separately. They are partial sums of blocks where only these are combined in this way. A sum like
+    Kahan's has one tree, since M absorbs its correction as it absorbs the units.
+
+    `rounded` is the type to which an order-free sum rounds the exact sum of its terms, once; empty where it does not,
+    or where this is unknown.
     """
 
     kind: str
@@ -38,7 +43,7 @@ class NoOrder:
     rounded: str = field(default="", compare=False)
 
     def __str__(self) -> str:
-        """What is known of the sum, in a sentence."""
+        """A sentence that describes the sum."""
         count = len(self.parts)
         what = f"{count} {'partial sums' if any(isinstance(part, tuple) for part in self.parts) else 'terms'}"
         if self.kind == ORDER_FREE and self.rounded:
@@ -64,7 +69,7 @@ def _children_first(tree: Tree) -> list[Tree]:
 
 
 def fold(tree: Tree, leaf: Callable[[int], Any], node: Callable[[list[Any]], Any]) -> Any:
-    """What comes out of the root: `leaf(index)` at the leaves, `node(values of the children)` above."""
+    """The value of the root: evaluates `leaf(index)` at the leaves, `node(values of the children)` above."""
     values: list[Any] = []
     for part in _children_first(tree):
         if isinstance(part, tuple):
@@ -77,8 +82,8 @@ def fold(tree: Tree, leaf: Callable[[int], Any], node: Callable[[list[Any]], Any
 
 
 def expression(tree: Tree | NoOrder) -> str:
-    """The tree as text that Python evaluates: '((x[0] + x[1]) + x[2])'; 'add(...)' for terms added at once. Of a sum
-    without an order what is known of it, in a sentence, and the partial sums whose order is known."""
+    """The tree as a Python expression: '((x[0] + x[1]) + x[2])'; 'add(...)' for terms added at once. For a sum without
+    an order, a sentence and the partial sums whose order is known."""
     if isinstance(tree, NoOrder):
         known = [expression(part) for part in tree.parts if isinstance(part, tuple)]
         return f"{tree}: {', '.join(known)}" if known else str(tree)
@@ -101,9 +106,9 @@ def expression(tree: Tree | NoOrder) -> str:
 
 
 def canonical(tree: Tree) -> Tree:
-    """The same sum with the operands of every node in the order of their least index.
+    """The same sum with the operands of every node sorted by their least index.
 
-    Addition commutes, so no value tells left from right: trees are compared in this form.
+    Addition commutes, so values do not distinguish left from right: trees are compared in this form.
     """
 
     def node(children: list[tuple[int, Tree]]) -> tuple[int, Tree]:
@@ -115,12 +120,12 @@ def canonical(tree: Tree) -> Tree:
 
 
 def same(a: Tree, b: Tree) -> bool:
-    """Whether two trees are the same additions, whatever stands left and right."""
+    """Whether two trees have the same additions, where left and right operands may be swapped."""
     return expression(canonical(a)) == expression(canonical(b))
 
 
 def nodes(tree: Tree) -> list[tuple[Tree, ...]]:
-    """All additions, each after those whose results it adds."""
+    """All additions, operands before the nodes that add them."""
     return [part for part in _children_first(tree) if isinstance(part, tuple)]
 
 
@@ -130,13 +135,13 @@ def leaves(tree: Tree) -> list[int]:
 
 
 def depth(tree: Tree) -> int:
-    """Most additions that one term goes through."""
+    """The largest number of additions between a term and the root."""
     most: int = fold(tree, lambda index: 0, lambda children: 1 + max(children))
     return most
 
 
 def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, float]:
-    """The sum of x (n,) by the tree, rounded to x's type at each addition, and a bound of its error.
+    """The sum of x (n,) by the tree, rounded to x's type at each addition, and a bound on its error.
 
     The bound is u times the sum of the magnitudes of all partial sums, u half a unit in the last place of 1
     (Higham, Accuracy and Stability of Numerical Algorithms, 2nd ed., (4.3)); it is itself rounded. Raises
@@ -160,13 +165,14 @@ def evaluate(tree: Tree, x: np.ndarray) -> tuple[np.floating, float]:
 
 
 def error_bound(additions: int, x: np.ndarray) -> float:
-    """How far a sum of x (n,) can be off, to first order, if no term goes through more additions: k u sum|x|.
+    """First-order bound on the error of a sum of x (n,): `additions` times u times sum|x|.
 
-    `additions` is the `depth` of a tree, or n - 1 for any order (Higham 2002, section 4.2). u is that of x's type.
+    `additions` is the `depth` of the tree, or n - 1 for any order (Higham 2002, section 4.2). u is the unit roundoff
+    of x's type.
     """
     return additions * unit_roundoff(x.dtype) * math.fsum(np.abs(x).tolist())
 
 
 def unit_roundoff(dtype: DTypeLike) -> float:
-    """Half of the distance from 1 to the next number."""
+    """Half the distance from 1 to the next larger number of the type."""
     return float(ml_dtypes.finfo(dtype).eps) / 2

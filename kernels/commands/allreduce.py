@@ -1,4 +1,4 @@
-"""`python -m kernels.allreduce`: orderings, accumulations and wires, what they promise, what the schedules do."""
+"""`python -m kernels.allreduce`: orderings, accumulations and wires, their guarantees, and what the schedules do."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernels.commands.parser import Parser
 from kernels.guarantees import ChoiceError
 from kernels.wires import LOSSY, SUMMARIES
 
-# Commands of modules that load MPI, which must not happen for the sake of the others: by name, where and what it is.
+# Commands whose modules load MPI, imported only when called: {name: (module, help)}.
 UNDER_MPI: dict[str, tuple[str, str]] = {
     "identify": (
         "kernels.commands.identify",
@@ -60,9 +60,8 @@ DOCUMENTS = {
 
 
 def table(quiet: bool = False, verbose: bool = False) -> str:
-    """Name, guarantee, what it does, why it promises that, and parameters with their defaults, of every ordering; name,
-    guarantee and what partial sums are of every accumulation; the wires. `quiet`: names and guarantees alone;
-    `verbose`: also what a schedule depends on."""
+    """The list of orderings, accumulations and wires as text: name, guarantee, summary; for orderings also the reason
+    and the parameters. `quiet`: names and guarantees alone; `verbose`: also what a schedule depends on."""
     width = max(20, *(len(o.name) + 2 for o in orderings()))
     lines = [f"{'ordering':<{width}}{'guarantee':<11}{'' if quiet else 'what it does'}".rstrip()]
     for o in orderings():
@@ -80,19 +79,19 @@ def table(quiet: bool = False, verbose: bool = False) -> str:
             text = [""]
         lines.append(f"{o.name:<{width}}{o.guarantee:<11}{text[0]}".rstrip())
         lines += [f"{'':<{width + 11}}{more}" for more in text[1:]]
-    what = "" if quiet else "what partial sums are, by any ordering with a schedule"
+    what = "" if quiet else "type of partial sums, for any ordering with a schedule"
     lines.append(f"{'accumulation':<{width}}{'guarantee':<11}{what}".rstrip())
     lines += [
         f"{name:<{width}}{a.guarantee or '':<11}{'' if quiet else a.summary}".rstrip()
         for name, a in ACCUMULATIONS.items()
     ]
-    encoded = {"wire": "how a message is encoded, by any ordering with a schedule"} | SUMMARIES | LOSSY
+    encoded = {"wire": "encoding of messages, for any ordering with a schedule"} | SUMMARIES | LOSSY
     lines += [name if quiet else f"{name:<{width + 11}}{text}" for name, text in encoded.items()]
     return "\n".join(lines)
 
 
 def entry(o: Ordering) -> dict:
-    """An ordering as JSON has it."""
+    """The row of an ordering in the JSON document."""
     return {
         "name": o.name,
         "guarantee": o.guarantee,
@@ -106,7 +105,7 @@ def entry(o: Ordering) -> dict:
 
 
 def entries() -> dict:
-    """All orderings, accumulations and wires as JSON has them."""
+    """The lists of the JSON document: orderings, accumulations and wires."""
     held = [{"name": name} | vars(kind) for name, kind in ACCUMULATIONS.items()]
     wires = [{"name": name, "summary": summary} for name, summary in (SUMMARIES | LOSSY).items()]
     return {"orderings": [entry(o) for o in orderings()], "accumulations": held, "wires": wires}
@@ -120,18 +119,18 @@ def _list(args: argparse.Namespace) -> int:
 
 
 def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> argparse.ArgumentParser:
-    """The arguments of all commands; of those under MPI only of the one that is called."""
+    """The parser of all commands. A command that needs MPI gets its arguments only if it is `command`."""
     top = Parser(prog=prog, description=__doc__)
     add_version(top)
     top.set_defaults(run=_list, json=False, quiet=False, verbose=False)
     commands = top.add_subparsers(metavar="COMMAND")
     shown = commands.add_parser(
         "list",
-        help="all orderings, accumulations and wires, what they promise and why (default)",
+        help="all orderings, accumulations and wires, with their guarantees and the reasons (default)",
         epilog="example: python -m kernels.allreduce list --json",
     )
     add_json(shown)
-    add_loudness(shown, "names and guarantees alone", "also on what each schedule depends")
+    add_loudness(shown, "names and guarantees alone", "also what each schedule depends on")
     for module in (tree, cost, draw, properties, pack):
         module.register(commands)
     for name, (of_mpi, what) in UNDER_MPI.items():
@@ -144,7 +143,7 @@ def parser(command: str | None, prog: str = "python -m kernels.allreduce") -> ar
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels.allreduce") -> int:
-    """Run one command; returns the exit code. `prog` is what the user typed before the command."""
+    """Runs one command; returns the exit code. `prog`: the words that the user typed before the command."""
     argv = sys.argv[1:] if argv is None else argv
     command = argv[0] if argv else None
     top = parser(command, prog)
@@ -162,7 +161,7 @@ def main(argv: list[str] | None = None, prog: str = "python -m kernels.allreduce
 
 
 def _speaks(command: str | None) -> bool:
-    """Whether this process tells of a mistake that every rank of a command under MPI finds."""
+    """Whether this process prints the error: under MPI every rank finds it and rank 0 alone prints."""
     if command not in (*UNDER_MPI, "properties"):
         return True
     from mpi4py import MPI

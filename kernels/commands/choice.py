@@ -1,4 +1,4 @@
-"""What the commands share: the arguments that say which ordering on which ranks, and the schedule they stand for."""
+"""Arguments that several commands share: an ordering and its ranks, and the schedule that they select."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from kernels.commands.parser import Number
 from kernels.guarantees import ChoiceError
 from kernels.ranges import cut
 
-RANKS = 256  # at most: the whole of a schedule grows with their square
+RANKS = 256  # at most: the size of a schedule grows with their square
 PARTS = 2**18  # ranks times chunks, at most
 LISTED = 65536  # numbers between commas, at most
-LENGTH = Number(0, 2**40)  # elements of a vector that nobody makes
+LENGTH = Number(0, 2**40)  # elements of a vector that is never allocated
 NUMBER = Number(0, 2**31 - 1)
 
 
@@ -32,7 +32,7 @@ def numbers(text: str) -> tuple[int, ...]:
 
 
 def add_ranks(parser: argparse.ArgumentParser) -> None:
-    """The ranks, and what is known of them and of the vector."""
+    """Adds the options for the number of ranks, their nodes, and the owners of blocks."""
     parser.add_argument(
         "-n", "--ranks", type=Number(1, RANKS), default=4, help="%(type)s (default: %(default)s)"
     )
@@ -51,15 +51,17 @@ def add_ranks(parser: argparse.ArgumentParser) -> None:
 
 
 def add_schedule(parser: argparse.ArgumentParser) -> None:
-    """One ordering, and all that its schedule depends on."""
+    """Adds the arguments for one ordering, and everything that its schedule depends on."""
     parser.add_argument(
         "ordering",
         metavar="NAME",
-        help="one of `list`, maybe with parameters and an accumulation: k-nomial:k=4, 'ring:start=1 in exact'",
+        help="an ordering of `list`, with optional parameters and accumulation: k-nomial:k=4, 'ring:start=1 in exact'",
     )
     add_ranks(parser)
     parser.add_argument(
-        "--length", type=LENGTH, help="elements of the vector (default: as many as ranks or chunks)"
+        "--length",
+        type=LENGTH,
+        help="elements of the vector (default: the number of ranks or of chunks, whichever is larger)",
     )
     parser.add_argument(
         "--short", action="store_true", help="the variant for short vectors, of orderings that have one"
@@ -72,7 +74,7 @@ def add_schedule(parser: argparse.ArgumentParser) -> None:
 def context(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
     """The node of every rank and the owner of every block, as given or by default.
 
-    Raises ChoiceError for impossible ones.
+    Raises ChoiceError if there is not one node per rank, or an owner is not a rank.
     """
     size = args.ranks
     nodes = args.nodes or tuple(2 * rank // size for rank in range(size))
@@ -87,7 +89,7 @@ def context(args: argparse.Namespace) -> dict[str, tuple[int, ...]]:
 
 
 def fitting(args: argparse.Namespace, reduction: Reduction) -> dict[str, tuple[int, ...]]:
-    """`context`, without nodes that nobody gave where a file of links says which there are."""
+    """`context`, but without the default nodes if the reduction reads its nodes from a file of links."""
     known = context(args)
     if args.nodes is None and reduction.needs_links:
         del known["nodes"]
@@ -95,7 +97,7 @@ def fitting(args: argparse.Namespace, reduction: Reduction) -> dict[str, tuple[i
 
 
 def chosen(args: argparse.Namespace) -> tuple[Reduction, Schedule]:
-    """The reduction and the schedule that the arguments name; raises ChoiceError where there is none."""
+    """The reduction and the schedule that the arguments name; raises ChoiceError if there is no such schedule."""
     reduction = Reduction.named(args.ordering)
     entry = reduction.entry
     around = fitting(args, reduction)
@@ -105,10 +107,14 @@ def chosen(args: argparse.Namespace) -> tuple[Reduction, Schedule]:
             raise ChoiceError(f"--{option}: {entry.name!r} does not depend on it; these do: {having}")
     if args.short and not entry.short:
         having = ", ".join(o.name for o in orderings() if o.short)
-        raise ChoiceError(f"--short: {entry.name!r} has one schedule for all lengths; two have: {having}")
+        raise ChoiceError(
+            f"--short: {entry.name!r} has one schedule for all lengths; these have two: {having}"
+        )
     if args.order is not None:
         if entry.name != "arrival":
-            raise ChoiceError(f"--order is for arrival: {entry.name!r} has an order of its own")
+            raise ChoiceError(
+                f"--order is only for the ordering arrival; {entry.name!r} fixes its order itself"
+            )
         try:
             return reduction, in_order(args.ranks, args.order)
         except ValueError as error:
@@ -122,18 +128,18 @@ def chosen(args: argparse.Namespace) -> tuple[Reduction, Schedule]:
 
 
 def feasible(ordering: Ordering, schedule: Schedule) -> Schedule:
-    """The schedule; raises ChoiceError where its chunks are too many to go through them all."""
+    """Returns `schedule`; raises ChoiceError if it has more than PARTS chunks over all ranks."""
     most = PARTS // schedule.size
     if schedule.chunks > most:
         raise ChoiceError(
-            f"ordering {ordering.name!r} cuts the vector into {schedule.chunks} chunks: at most {most} can be "
-            f"followed on {schedule.size} ranks; choose fewer segments"
+            f"ordering {ordering.name!r} cuts the vector into {schedule.chunks} chunks: at most {most} are "
+            f"possible on {schedule.size} ranks; choose fewer segments"
         )
     return schedule
 
 
 def length(args: argparse.Namespace, schedule: Schedule) -> int:
-    """Elements of the vector; raises ChoiceError for an element beyond."""
+    """The number of elements of the vector; raises ChoiceError if --element is outside."""
     n = max(schedule.size, schedule.chunks) if args.length is None else args.length
     if args.element is not None and not 0 <= args.element < n:
         allowed = f"choose 0 ... {n - 1}, or another --length" if n else "choose a --length of 1 or more"

@@ -1,4 +1,4 @@
-"""`python -m kernels.contract`: products whose bits do not depend on a cut, and certificates of what does."""
+"""`python -m kernels.contract`: products whose bits do not depend on cuts, and certificates of changes in bits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DOCUMENTS = {
                 "the variants of each operation",
                 """
             operation variant backend guarantee why | text
-            parameters | list of text | that it takes beside the data
+            parameters | list of text | options, besides the data
             unavailable | text? | why it cannot run here
             """,
             ),
@@ -54,7 +54,7 @@ DOCUMENTS = {
             trials | integer
             differ | integer | trials
             ulp | number, ULP | the largest distance
-            bound | number | of the probability of a difference in a trial, 95 %; null where one differed
+            bound | number | upper 95 % bound on the probability of a difference in a trial; null after a difference
             """,
             ),
         ),
@@ -66,7 +66,7 @@ DOCUMENTS = {
 
 
 def entries() -> list[dict[str, Any]]:
-    """Every variant as JSON has it."""
+    """The rows of the JSON document: every variant."""
     return [
         {
             "operation": v.operation, "variant": v.name, "backend": v.backend, "guarantee": v.guarantee, "why": v.why,
@@ -78,7 +78,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def listing(quiet: bool = False, verbose: bool = False) -> str:
-    """Operations and variants, with their promises and, unless `quiet`, the reasons; `verbose`: and parameters."""
+    """The list of operations and variants with guarantees; `quiet`: without reasons; `verbose`: with parameters."""
     lines = []
     for row in entries():
         begin = f"{row['operation']:<20}{row['variant']:<14}{row['guarantee']:<8}"
@@ -93,7 +93,8 @@ def listing(quiet: bool = False, verbose: bool = False) -> str:
 
 
 def table(certificates: list[Certificate], verbose: bool = False) -> str:
-    """A line per operation and variant, `verbose`: and per change: how many trials differed, by type and threads."""
+    """A table of the trials that differed, by type and threads: a line per operation and variant, if `verbose` also
+    per change."""
     columns = [(dtype, threads) for dtype in TYPES for threads in THREADS]
     heads = "".join(f"{f'{dtype} t{threads}':>13}" for dtype, threads in columns)
     lines = [f"{'operation':<24}{'variant':<8}{heads}{'ulp':>9}{'bound':>8}   changed by"]
@@ -117,7 +118,7 @@ def table(certificates: list[Certificate], verbose: bool = False) -> str:
 
 
 def summary(certificates: list[Certificate]) -> str:
-    """One line: how many certificates fail, by variant."""
+    """A line with the number of certificates with a difference, by variant."""
     parts = []
     for variant in dict.fromkeys(c.variant for c in certificates):
         mine = [c for c in certificates if c.variant == variant]
@@ -134,25 +135,29 @@ def parser(prog: str = "python -m kernels.contract") -> argparse.ArgumentParser:
     add_version(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
     shown = commands.add_parser(
-        "list", help="every operation by every variant, its promise and why (default)"
+        "list", help="every variant of every operation, with its guarantee and the reason (default)"
     )
     add_json(shown)
-    add_loudness(shown, "without the reasons", "also the parameters that each takes")
+    add_loudness(shown, "without the reasons", "also the parameters of each variant")
     certified = commands.add_parser(
         "certify",
         help="which bits change when dims that are not summed are cut",
         description="Cuts dims that are not summed, moves operands in memory, changes threads, and counts the trials "
-        "in which a bit differs from the whole. Exit code 3: a variant of ours, which promises that none does, did.",
+        "in which a bit differs from the whole. Exit code 3: a bit differed in the variant own, which promises equal "
+        "bits.",
     )
     certified.add_argument(
-        "--what", metavar="OPERATION", action="append", help="only these, several times (default: all)"
+        "--what",
+        metavar="OPERATION",
+        action="append",
+        help="only this operation; can be repeated (default: all)",
     )
     certified.add_argument("--variant", choices=("own", "torch"), help="only this one (default: both)")
     certified.add_argument(
-        "--deck", choices=DECKS, default="S", help="how many trials, how large (default: S)"
+        "--deck", choices=DECKS, default="S", help="number of trials and largest dim (default: S)"
     )
     certified.add_argument(
-        "--seed", type=Number(0, SEEDS), default=0, help="of all that is random: %(type)s (default: 0)"
+        "--seed", type=Number(0, SEEDS), default=0, help="seed of all random numbers: %(type)s (default: 0)"
     )
     add_json(certified)
     add_loudness(certified, "the last line alone, no progress", "a line for each change")
@@ -161,7 +166,7 @@ def parser(prog: str = "python -m kernels.contract") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels.contract") -> int:
-    """Run one command; returns the exit code. `prog` is what the user typed before the command."""
+    """Runs one command; returns the exit code. `prog`: the words that the user typed before the command."""
     top = parser(prog)
     try:
         args = top.parse_args(argv)

@@ -1,4 +1,4 @@
-"""`cost`: what the schedules cost, as a table."""
+"""`cost`: messages, bytes, additions and modelled time of schedules, as a table."""
 
 from __future__ import annotations
 
@@ -53,9 +53,8 @@ def rows(
 ) -> list[dict[str, Any]]:
     """Counts and modelled time of one all-reduce of n elements, a row per ordering and accumulation.
 
-    `times` are the arguments of `Cost.seconds`; `placed` is the node of every rank where messages between nodes are
-    counted for themselves; `context` is that of `Ordering.schedule`. Additions and time are those of the busiest rank,
-    round by round.
+    `times`: arguments of `Cost.seconds`. `placed`: the node of every rank, to count messages between nodes separately.
+    `context`: arguments of `Ordering.schedule`. Additions and time are those of the busiest rank, round by round.
     """
     listed = []
     for reduction in chosen:
@@ -67,8 +66,8 @@ def rows(
 
 
 def table(listed: list[dict[str, Any]], verbose: bool = False, placed: bool = False) -> str:
-    """A line for each of `rows`; `verbose`: also what the busiest rank sends or receives; `placed`: also the bytes that
-    go from node to node, and those of the busiest node's link."""
+    """The table with a line for each of `rows`. `verbose`: also messages and bytes of the busiest rank. `placed`: also
+    the bytes between nodes, and the bytes over the link of the busiest node."""
     width = max(20, *(len(row["ordering"]) + 2 for row in listed))
     lines = [
         f"{'ordering':<{width}}{'rounds':>7}{'messages':>10}{'bytes sent':>14}{'additions':>12}{'time (us)':>12}"
@@ -88,15 +87,15 @@ def table(listed: list[dict[str, Any]], verbose: bool = False, placed: bool = Fa
 
 
 def register(commands) -> None:
-    """Add the command `cost`."""
+    """Adds the command `cost`."""
     parser = commands.add_parser(
         "cost",
         help="messages, bytes, additions and modelled time of the schedules",
-        description="Counts what the schedules do. Additions and time are those of the busiest rank, round by round. "
-        "Bytes are those of partial sums as an accumulation holds them, then of the rounded total; what ranks agree on "
-        "before is left out. The defaults of --alpha, --beta and --gamma are a fast network's. With --nodes, messages "
-        "between nodes are counted for themselves: the ranks of a node share its link, of --alpha-across and "
-        "--beta-across.",
+        description="Counts messages, bytes and additions of schedules. Additions and time are those of the busiest "
+        "rank, round by round. Bytes are those of partial sums in the type of the accumulation, then of the rounded "
+        "total; messages by which ranks agree beforehand are left out. The defaults of --alpha, --beta and --gamma "
+        "describe a fast network. With --nodes, messages between nodes are counted separately: the ranks of a node "
+        "share its link, with the costs --alpha-across and --beta-across.",
         epilog="example: python -m kernels.allreduce cost -n 64 --length 3",
     )
     parser.add_argument(
@@ -144,7 +143,9 @@ def _run(args: argparse.Namespace) -> int:
             )
     for option in ("alpha_across", "beta_across"):
         if getattr(args, option) is not None and not args.nodes:
-            raise ChoiceError(f"--{option.replace('_', '-')} needs --nodes: without it all ranks are on one")
+            raise ChoiceError(
+                f"--{option.replace('_', '-')} needs --nodes: without it all ranks are on one node"
+            )
     across = [
         inside if given is None else given
         for given, inside in ((args.alpha_across, args.alpha), (args.beta_across, args.beta))

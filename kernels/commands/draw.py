@@ -1,4 +1,4 @@
-"""`draw`: a picture of an ordering."""
+"""`draw`: a picture of an ordering's trees and schedule."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from kernels.guarantees import ChoiceError
 
 
 def register(commands) -> None:
-    """Add the command `draw`."""
+    """Adds the command `draw`."""
     parser = commands.add_parser(
         "draw",
         help="a picture (SVG) of an ordering's trees and schedule",
-        description="Draws the trees by which the elements of the vector are summed, as rank 0 evaluates them, and the "
-        f"schedule: who sends which chunk to whom and adds what, round by round. Up to {LEAVES} terms in a tree and "
-        f"{RANKS} ranks in a schedule.",
+        description="Draws the trees that sum the elements of the vector, as rank 0 evaluates them, and the schedule: "
+        f"which rank sends which chunk to which rank, and adds it, round by round. At most {LEAVES} terms in a tree "
+        f"and {RANKS} ranks in a schedule.",
         epilog="example: python -m kernels.allreduce draw ring -n 8 -o ring.svg",
     )
     choice.add_schedule(parser)
-    parser.add_argument("--what", choices=KINDS, default="both", help="(default: %(default)s)")
-    parser.add_argument("--element", type=choice.LENGTH, help="whose tree to draw (default: all that differ)")
+    parser.add_argument("--what", choices=KINDS, default="both", help="part to draw (default: %(default)s)")
     parser.add_argument(
-        "-o", "--output", metavar="FILE.svg", help="- for standard output (default: NAME-RANKS.svg)"
+        "--element", type=choice.LENGTH, help="element whose tree to draw (default: all different trees)"
+    )
+    parser.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE.svg",
+        help="file to write; - for standard output (default: NAME-RANKS.svg)",
     )
     add_loudness(parser, "without the name of the file", "also the numbers of rounds, ranks and chunks")
     parser.set_defaults(run=_run)

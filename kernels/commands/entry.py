@@ -1,4 +1,4 @@
-"""Exit codes that a shell can believe, whatever becomes of the terminal, pipe or file that a command prints to."""
+"""Correct exit codes for commands, even if the terminal, pipe or file that they print to fails."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ P = ParamSpec("P")
 
 
 def command_line(main: Callable[P, int]) -> Callable[P, int]:
-    """Decorate the `main` of a command line, which returns the exit code.
+    """Decorates the `main` of a command line, which returns the exit code.
 
-    A reader of the output that leaves, such as `head`, changes nothing: the command goes on, what it prints from then
-    on is dropped, and its exit code is the same. Output that cannot be written for another reason, such as a full
-    disk, is named on standard error, and 0 becomes 1. Ctrl-C ends in one line and 130, a package that is not installed
-    in one line and 2. Inside another such `main`, or where sys.stdout was replaced, the streams stay as they are."""
+    If the reader of the output leaves, as `head` does, the command goes on: its further output is dropped and its exit
+    code is the same. If output cannot be written for another reason, such as a full disk, standard error says so and
+    exit code 0 becomes 1. Ctrl-C ends with one line and exit code 130, a missing package with one line and exit code 2.
+    Inside another such `main`, or where sys.stdout was replaced, the streams stay as they are."""
 
     @wraps(main)
     def run(*args: P.args, **kwargs: P.kwargs) -> int:
@@ -53,7 +53,7 @@ def command_line(main: Callable[P, int]) -> Callable[P, int]:
                 sys.stdout.flush()
                 if out.lost is not None:
                     print(f"standard output cannot be written: {out.lost.strerror}; the output of this command is "
-                          "not whole: free space, or write elsewhere, and repeat it", file=sys.stderr)  # fmt: skip
+                          "incomplete: free space, or write elsewhere, and repeat it", file=sys.stderr)  # fmt: skip
                     code, ended = code or FAILED, None
             if ended is not None:
                 raise ended
@@ -63,8 +63,7 @@ def command_line(main: Callable[P, int]) -> Callable[P, int]:
 
 
 class _Descriptor(io.FileIO):
-    """A file descriptor that is written to as long as that is possible; `lost` is the error that ended it, other than
-    that the reader has left."""
+    """A file descriptor that drops output once writing fails. `lost`: the error, unless the reader has left."""
 
     lost: OSError | None = None
 
@@ -74,14 +73,14 @@ class _Descriptor(io.FileIO):
         try:
             while left:
                 written = super().write(left)
-                if written is None:  # of a descriptor that does not block
+                if written is None:  # a non-blocking descriptor is full
                     select.select([], [self.fileno()], [])
                 else:
                     left = left[written:]
         except OSError as error:
             if error.errno not in GONE and not (error.errno == errno.EIO and self.isatty()):
                 self.lost = error
-            sink = os.open(os.devnull, os.O_WRONLY)  # for children and libraries, too
+            sink = os.open(os.devnull, os.O_WRONLY)  # child processes and libraries write to it, too
             os.dup2(sink, self.fileno())
             os.close(sink)
         return size
@@ -89,8 +88,10 @@ class _Descriptor(io.FileIO):
 
 @contextmanager
 def _own_streams() -> Iterator[_Descriptor | None]:
-    """Inside, sys.stdout and sys.stderr outlive their readers; yields what stdout writes to, or None where they are
-    not the streams that this process was started with. Those that it was started without are the null device."""
+    """A context in which sys.stdout and sys.stderr survive the loss of their readers; yields the descriptor of stdout.
+
+    Yields None, and changes nothing, if they are not the streams with which this process started. A closed standard
+    stream becomes the null device."""
     before = sys.stdout, sys.stderr
     if any(stream is not None and stream is not own
            for stream, own in zip(before, (sys.__stdout__, sys.__stderr__), strict=True)):  # fmt: skip

@@ -1,4 +1,4 @@
-"""`identify`: what the MPI library's all-reduce is, as a table and as JSON, and whether what is forced is what ran."""
+"""`identify`: the ordering of the MPI library's all-reduce, as a table and as JSON, compared with a forced one."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ from kernels.guarantees import ChoiceError, known
 
 DTYPES = ("float64", "float32")
 CALLS = ("blocking", "persistent")
-WIDTH = 84  # of the last column, where it is wrapped
-SHOWN = 6  # trees of a length, and pairs of orderings inside and across nodes, that are printed
+WIDTH = 84  # of the last column, in characters
+SHOWN = 6  # printed trees of a length, and printed pairs of orderings inside and across nodes
 EXIT_BROKEN = 3
 SCHEMA = 1
-LENGTH = Number(0, 2**26)  # elements of a vector, which every rank makes many of
+LENGTH = Number(0, 2**26)  # elements of a vector; every rank allocates many vectors
 
 
 def report(findings: Sequence[Finding], forces: Sequence[Forced], nodes: Sequence[int]) -> str:
-    """The table, and under each length what else there is to say; `nodes`: that of each rank."""
+    """The table of findings, with further lines under each length. `nodes`: the node of each rank."""
     lines = [f"{'length':>10}  {'repeats':<8}{'ranks':<8}bits of"]
-    listed: dict[tuple[str, ...], int] = {}  # the length at which a list of orderings stands
+    listed: dict[tuple[str, ...], int] = {}  # the length at which a list of orderings was printed
     for f in findings:
         if f.length == 0:
             lines.append(f"{0:>10}  {'-':<8}{'-':<8}nothing: there is nothing to add")
@@ -57,32 +57,32 @@ def report(findings: Sequence[Finding], forces: Sequence[Forced], nodes: Sequenc
 
 
 def conclusion(findings: Sequence[Finding], nodes: Sequence[int]) -> str:
-    """What the table comes to, in one line, and what would tell more."""
-    told = [f for f in findings if f.length]
-    if not told:
+    """A sentence that sums up the table, with advice how to learn more."""
+    nonempty = [f for f in findings if f.length]
+    if not nonempty:
         return "Nothing was added, so nothing is known of the order: give a --length above 0."
-    if not all(f.repeats for f in told):
-        return "The library adds in no fixed order: the same numbers have other sums from call to call."
-    if not all(f.ranks_agree for f in told):
-        return "The library's ranks add in orders of their own: they hold different bits."
+    if not all(f.repeats for f in nonempty):
+        return "The library adds in no fixed order: the sums of the same numbers differ from call to call."
+    if not all(f.ranks_agree for f in nonempty):
+        return "Each rank of the library adds in another order: ranks hold different bits."
     if len(nodes) == 2:
-        return "The library's bits repeat; two ranks have only one sum: start 5 or 6 to learn in which order it adds."
+        return "The library's bits repeat; two ranks have only one possible sum: start 5 or 6 to learn the order."
     parts = []
-    for name, lengths in named(told).items():
+    for name, lengths in named(nonempty).items():
         span = f"{lengths[0]}" if len(lengths) == 1 else f"{lengths[0]} to {lengths[-1]}"
         plural = "" if lengths == [1] else "s"
         parts.append(f"{name or 'an order without a name here (--tree shows it)'} for {span} element{plural}")
     text = f"The library adds in a fixed order on {len(nodes)} ranks: {', '.join(parts)}."
-    alike = max(len(f.orderings) for f in told)
-    more = " Start 5 or 6 ranks: they tell more of them apart." if len(nodes) < 5 else ""
+    alike = max(len(f.orderings) for f in nonempty)
+    more = " Start 5 or 6 ranks to distinguish more of them." if len(nodes) < 5 else ""
     return text + (
         f" Up to {alike} orderings have these bits here, and the first is named.{more}" if alike > 1 else ""
     )
 
 
 def named(findings: Sequence[Finding]) -> dict[str, list[int]]:
-    """{ordering: the lengths that it is named for}: of several that have the bits of a length, the one that has those
-    of the most lengths. Empty for an order that is none of ours."""
+    """{ordering: lengths}: for each length, the ordering that has its bits. Of several, the one that has the bits of
+    the most lengths. The name is empty for an unknown order."""
     orderings = {
         f.length: f.orderings or ["inside and across nodes" if f.over_nodes else ""]
         for f in findings
@@ -97,22 +97,22 @@ def named(findings: Sequence[Finding]) -> dict[str, list[int]]:
 
 def _class_text(f: Finding, nodes: Sequence[int]) -> list[str]:
     if not f.repeats:
-        return ["no ordering: the same numbers have other sums from call to call"]
+        return ["no ordering: the sums of the same numbers differ from call to call"]
     if not f.recognised:
         parts = (
             len(f.trees) > 1 and not f.more_trees and all(one.orderings or one.over_nodes for one in f.trees)
         )
-        return ["one ordering for some elements, another for others"] if parts else ["no ordering of ours"]
+        return ["one ordering for some elements, another for others"] if parts else ["no known ordering"]
     texts = _texts(f.orderings, f.over_nodes, nodes)
     if not f.ranks_agree:
-        return _wrapped(f"no ordering: each rank adds in an order of its own, rank 0 in that of {texts[0]}")
+        return _wrapped(f"no ordering: each rank adds in another order, rank 0 in that of {texts[0]}")
     if len(nodes) == 2:
-        return ["any ordering: two ranks have only one sum"]
+        return ["any ordering: two ranks have only one possible sum"]
     return [line for i, text in enumerate(texts) for line in _wrapped(f"{'or ' if i else ''}{text}")]
 
 
 def _texts(orderings: Sequence[str], over_nodes: Sequence[OverNodes], nodes: Sequence[int]) -> list[str]:
-    """Each way to make some additions: by one ordering, by one inside nodes and one across them."""
+    """A line for all matching orderings, then one for each pair of orderings inside and across nodes."""
     texts = [_same(orderings)] if orderings else []
     texts += [_over_nodes_text(both, nodes) for both in over_nodes[:SHOWN]]
     if more := len(over_nodes[SHOWN:]):
@@ -174,13 +174,13 @@ def parser_of(words: Sequence[str], prog: str) -> tuple[argparse.ArgumentParser,
 
 
 def register(commands) -> None:
-    """Add the command `identify`."""
+    """Adds the command `identify`."""
     parser = commands.add_parser(
         "identify",
         help="under mpirun: which ordering the MPI library's own all-reduce is, by its bits",
-        description="Under mpirun: all-reduces random numbers by the MPI library and tells which ordering has its "
-        "bits, for each length; whether they repeat and all ranks hold the same; and whether an algorithm that a "
-        "variable forces is the one that ran. Exit code 3 if bits do not repeat or differ between ranks.",
+        description="Under mpirun: all-reduces random numbers by the MPI library and prints, for each length, which "
+        "ordering has the same bits, whether they repeat, and whether all ranks hold the same. If a variable forces "
+        "an algorithm, prints whether it ran. Exit code 3 if bits do not repeat or differ between ranks.",
         epilog="example: mpirun -n 6 fpna identify --length 1 1000 --tree",
     )
     parser.add_argument(
@@ -202,9 +202,9 @@ def register(commands) -> None:
     parser.add_argument(
         "--tree",
         action="store_true",
-        help="show the tree as discovered (else only where no ordering has the bits)",
+        help="show the discovered tree (default: only where no ordering has the bits)",
     )
-    parser.add_argument("--json", metavar="FILE", help="write everything there as well")
+    parser.add_argument("--json", metavar="FILE", help="also write all findings to this file")
     add_loudness(parser, "the table alone", "as --tree")
     parser.set_defaults(run=_run)
 
@@ -272,7 +272,7 @@ def _measure(args: argparse.Namespace, comm, version: str, before: dict | None, 
 
 
 def _require_writable(comm, file: str | None) -> None:
-    """ChoiceError on every rank where rank 0 cannot write: before the time is spent."""
+    """Raises ChoiceError on every rank if rank 0 cannot write `file`, before the measurement."""
     problem = None
     if file and comm.rank == 0:
         try:

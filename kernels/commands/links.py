@@ -1,4 +1,4 @@
-"""`links`: measures under mpirun what passes between every two nodes or ranks, and packs spanning trees into it."""
+"""`links`: measures rates between every two nodes or ranks under mpirun, and packs spanning trees into the links."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ REPEATS = Number(1, 1000)
 
 
 def register(commands) -> None:
-    """Add the command `links`."""
+    """Adds the command `links`."""
     parser = commands.add_parser(
         "links",
         help="under mpirun: rates between every two nodes or ranks, and spanning trees packed into them",
-        description="Under mpirun: measures rate and latency between every two nodes, in both directions at once and "
-        "one pair after the other, and what passes the port of every node; packs spanning trees into them. Takes some "
-        "1 s for each pair, more where links are slow. Needs SciPy on rank 0.",
+        description="Under mpirun: measures rate and latency between every two nodes, in both directions at once, one "
+        "pair after the other, and the rate of every node's port; then packs spanning trees into the links. Takes "
+        "about 1 s for each pair, more where links are slow. Needs SciPy on rank 0.",
         epilog="example: mpirun -n 8 python -m kernels.allreduce links --write links.json",
     )
     parser.add_argument("--of", help="nodes or ranks (default: nodes, where there are several)")
@@ -31,7 +31,7 @@ def register(commands) -> None:
         "--repeats",
         type=REPEATS,
         default=5,
-        help="of each measurement, of which the best counts (default: %(default)s)",
+        help="repeats of each measurement; the best counts (default: %(default)s)",
     )
     add_packing(parser)
     add_json(parser)
@@ -50,7 +50,9 @@ def _run(args: argparse.Namespace) -> int:
         several = len(set(nodes_of(comm))) > 1
         of = known("--of", args.of, rates.OF) if args.of else ("nodes" if several else "ranks")
         if comm.size == 1 or (of == "nodes" and not several):
-            raise ChoiceError(f"links: there is one of the {of}, and so no link; launch more by mpirun -n")
+            raise ChoiceError(
+                f"links: the number of {of} is one, so there is no link; launch more by mpirun -n"
+            )
         _require(comm, args.write)
     except ChoiceError:
         if comm.rank:
@@ -61,7 +63,7 @@ def _run(args: argparse.Namespace) -> int:
         if comm.rank == 0:
             _report(args, pack(found, args.slack))
         return comm.bcast(0, 0)
-    except BaseException:  # the other ranks may be anywhere, and would wait for this one
+    except BaseException:  # the other ranks would wait for this one
         traceback.print_exc()
         sys.stderr.flush()
         comm.Abort(1)
@@ -69,7 +71,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def _require(comm, file: str | None) -> None:
-    """ChoiceError on every rank where rank 0 has no SciPy or cannot write: before the time is spent."""
+    """Raises ChoiceError on every rank if rank 0 has no SciPy or cannot write `file`, before the measurement."""
     problem = None
     if comm.rank == 0:
         try:
@@ -93,7 +95,7 @@ def _report(args: argparse.Namespace, linked: files.Linked) -> None:
         print(table(linked.links))
         if args.verbose:
             for u, row in enumerate(linked.links.latencies):
-                told = ", ".join(f"{1e6 * seconds:.0f}" for seconds in row)
-                print(f"latencies from {u}, us: {told}")
+                texts = ", ".join(f"{1e6 * seconds:.0f}" for seconds in row)
+                print(f"latencies from {u}, us: {texts}")
         print()
     print(summary(linked, args.quiet, args.verbose), flush=True)

@@ -1,4 +1,4 @@
-"""The options that command lines of all rooms share: the version, a document for programs, how much is told."""
+"""The options that command lines of all packages share: --version, --json, --quiet and --verbose."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from kernels import VERSION
 
 
 def add_version(parser: argparse._ActionsContainer) -> None:
-    """The option `--version`."""
+    """Adds the option `--version`."""
     parser.add_argument("--version", action="version", version=VERSION, help="print the version, then stop")
 
 
 def add_json(parser: argparse._ActionsContainer) -> None:
-    """The option `--json`: one document on standard output, and nothing else there."""
+    """Adds the option `--json`: standard output is one JSON document."""
     parser.add_argument(
         "--json", action="store_true", help="print one JSON document (reference: JSON documents)"
     )
 
 
 def add_loudness(parser: argparse._ActionsContainer, quiet: str, verbose: str | None = None) -> None:
-    """The options `--quiet` and `--verbose`, of which one can be given; the texts say what each leaves or adds."""
+    """Adds the exclusive options `--quiet` and `--verbose`; the texts say what each leaves out or adds."""
     group = parser.add_mutually_exclusive_group()
     group.add_argument("--quiet", action="store_true", help=quiet)
     if verbose:

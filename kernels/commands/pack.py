@@ -1,4 +1,4 @@
-"""`pack`: spanning trees for links that were measured, or written down by hand."""
+"""`pack`: packs spanning trees into links from a file of `links`, or one written by hand."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ SHOWN = 16  # vertices of a table, trees of a list
 
 _PACKED = Document(
     columns("""
-        of | text | what is linked: `ranks` or `nodes`
+        of | text | ends of the links: `ranks` or `nodes`
         hosts | list of text
         rates | list of list of number | bytes per second from the row's to the column's
-        latencies | list of list of number | seconds; empty where they are not known
-        ports | list of object | `vertices` that share one, and its `rate`
+        latencies | list of list of number | seconds; empty where unknown
+        ports | list of object | `vertices` that share a port, and its `rate`
         rate | number | bytes of a vector per second along these trees
-        bound | number | the same along any trees
+        bound | number | upper bound of this rate for any trees
     """),
     (
         rows(
@@ -41,28 +41,30 @@ DOCUMENTS = {"kernels allreduce pack": _PACKED, "kernels allreduce links": _PACK
 
 
 def add_packing(parser: argparse.ArgumentParser) -> None:
-    """What can be asked for of a packing, and where it goes."""
+    """Adds the options of a packing: its slack, and the file to write."""
     parser.add_argument(
         "--slack",
         type=Number(0.0, 0.9),
         default=SLACK,
-        help="part of the rate that may be given up for lower and fewer trees (default: %(default)s)",
+        help="fraction of the rate that lower and fewer trees may cost (default: %(default)s)",
     )
-    parser.add_argument("--write", metavar="FILE", help="write links and packing there, for trees:links=FILE")
+    parser.add_argument(
+        "--write", metavar="FILE", help="write links and packing to this file, for trees:links=FILE"
+    )
 
 
 def register(commands) -> None:
-    """Add the command `pack`."""
+    """Adds the command `pack`."""
     parser = commands.add_parser(
         "pack",
         help="spanning trees packed into links, for the ordering trees",
-        description="Packs spanning trees into the links of a file: how much of a vector goes along which tree, so "
-        "that links and ports carry as much as they can. The file is one of `links`, or written by hand: a JSON object "
-        "with `rates`, a table of bytes per second from vertex to vertex, 0 for no link; maybe `ports`, a list of "
+        description="Packs spanning trees into the links of a file: finds trees, and the share of a vector for each, "
+        "that use links and ports best. The command `links` writes such a file, or you write it: a JSON object with "
+        "`rates`, a table of bytes per second from vertex to vertex, 0 for no link; optionally `ports`, a list of "
         "{vertices, rate}, and `of`, ranks or nodes. Needs SciPy.",
         epilog="example: python -m kernels.allreduce pack links.json --slack 0 --write packed.json",
     )
-    parser.add_argument("links", metavar="FILE", help="of links")
+    parser.add_argument("links", metavar="FILE", help="file of links")
     add_packing(parser)
     add_json(parser)
     add_loudness(parser, "the rate alone", "also the links, and all trees")
@@ -83,7 +85,7 @@ def _run(args: argparse.Namespace) -> int:
 
 
 def table(links: Links) -> str:
-    """Rates from row to column in MB/s, and those of ports."""
+    """The table of rates from row to column in MB/s, and the rates of ports."""
     shown = range(min(links.vertices, SHOWN))
     lines = [
         f"MB/s from row to column, {links.of}"
@@ -101,7 +103,7 @@ def table(links: Links) -> str:
 
 
 def summary(linked: Linked, quiet: bool = False, verbose: bool = False) -> str:
-    """How fast a vector goes along the packing, the bound, and the trees."""
+    """The rate of the packing, its upper bound, and the trees, as text."""
     packing = linked.packing
     assert packing is not None
     count = packing.vertices
@@ -129,7 +131,7 @@ def summary(linked: Linked, quiet: bool = False, verbose: bool = False) -> str:
 
 
 def as_document(command: str, linked: Linked) -> str:
-    """Links and packing for programs."""
+    """The JSON document of links and packing."""
     packing = linked.packing
     assert packing is not None
     ports: Sequence[dict[str, Any]] = [{"vertices": p.vertices, "rate": p.rate} for p in linked.links.ports]

@@ -1,4 +1,4 @@
-"""A parser whose mistakes are one line, and the numbers among its arguments."""
+"""An argument parser that reports mistakes in one line, and a type for numbers with a range."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from kernels.ranges import Range
 
 
 class Parser(argparse.ArgumentParser):
-    """As argparse's, but a mistake is a ChoiceError, which commands print as one line with exit code 2."""
+    """An ArgumentParser that raises ChoiceError for a mistake; commands print it as one line, with exit code 2."""
 
     def error(self, message: str):
         raise ChoiceError(message)
 
 
 class Number(Range):
-    """A range as the `type` of an argument; in its help `%(type)s`."""
+    """A range as the `type` of an argument; `%(type)s` in its help prints the range."""
 
     def __call__(self, text: str) -> float:
         try:

@@ -1,4 +1,4 @@
-"""`properties`: measures under mpirun what the bits of every ordering depend on, and compares with what is declared."""
+"""`properties`: measures under mpirun what the bits of every ordering depend on, and compares with its declaration."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ DOCUMENTS = {
     "kernels allreduce properties": Document(
         columns("""
             verdict | text | `PASS` or `FAIL`
-            measured | text | on what
-            broken | list of text | promises that were not kept
+            measured | text | MPI library, ranks, types, lengths and seeds of the measurement
+            broken | list of text | broken promises
         """),
         (
             rows(
@@ -46,8 +46,8 @@ DOCUMENTS = {
                 "a row per ordering",
                 """
             ordering | text
-            guarantee | text | as declared
-            shown | text
+            guarantee | text | declared
+            shown | text | guarantee that the measurement supports
             depends_on counterexamples | list of text
             """,
             ),
@@ -57,32 +57,39 @@ DOCUMENTS = {
 
 
 def register(commands) -> None:
-    """Add `properties` to the subcommands."""
+    """Adds the command `properties`."""
     parser = commands.add_parser(
         "properties",
         help="measure under mpirun what the bits of every ordering depend on",
-        description="Measures what the bits of orderings depend on, on sub-communicators of the ranks it is launched "
-        f"with, and compares with what they declare. Exit code {EXIT_BROKEN}: a promise was not kept.",
+        description="Measures what the bits of orderings depend on, on sub-communicators of the launched ranks, and "
+        f"compares with the declared guarantees. Exit code {EXIT_BROKEN}: an ordering broke its promise.",
     )
     parser.add_argument(
         "--orderings",
         help="names, with or without accumulation, separated by commas: ring,direct in exact (default: all)",
     )
     parser.add_argument("--dtype", help=f"of {', '.join(DTYPES)} (default: all)")
-    parser.add_argument("--seeds", type=numbers, metavar="1,2", help="of the data (default: 1,2)")
+    parser.add_argument("--seeds", type=numbers, metavar="1,2", help="seeds of the data (default: 1,2)")
     parser.add_argument(
-        "--ranks", type=numbers, metavar="2,8", help="(default: those of 1,2,3,4,5,7,8 that fit)"
+        "--ranks",
+        type=numbers,
+        metavar="2,8",
+        help="numbers of ranks (default: those of 1,2,3,4,5,7,8 that fit)",
     )
-    parser.add_argument("--lengths", help=f"of the vector (default: {','.join(LENGTHS)})")
-    parser.add_argument("--show", action="store_true", help="two sums that differ for every `yes`")
-    parser.add_argument("--write", metavar="FILE", help="also put the table between this library's markers")
+    parser.add_argument("--lengths", help=f"lengths of the vector (default: {','.join(LENGTHS)})")
+    parser.add_argument("--show", action="store_true", help="print two different sums for every `yes`")
+    parser.add_argument(
+        "--write",
+        metavar="FILE",
+        help="also write the table into this file, between the markers of this MPI library",
+    )
     add_json(parser)
     add_loudness(parser, "verdict and broken promises alone, no progress", "as --show")
     parser.set_defaults(run=run)
 
 
 def run(args) -> int:
-    """Measure, print on rank 0, and return the exit code, on every rank the same. Collective over all ranks."""
+    """Measures, prints on rank 0, and returns the same exit code on every rank. Collective over all ranks."""
     from mpi4py import MPI  # starts MPI
 
     from kernels.allreduce.instruments.measuring import caption, measure, version
@@ -99,7 +106,7 @@ def run(args) -> int:
         observations = measure(world, tried, dtypes, seeds, lengths, sizes, quiet=args.quiet)
         code = report(args, choice[0], version(), caption(*choice), observations) if world.rank == 0 else None
         return world.bcast(code, 0)
-    except BaseException:  # the other ranks may be anywhere, and would wait for this one
+    except BaseException:  # the other ranks would wait for this one
         traceback.print_exc()
         sys.stderr.flush()
         world.Abort(1)
@@ -107,10 +114,12 @@ def run(args) -> int:
 
 
 def understood(args, version: str, size: int) -> tuple:
-    """Orderings, dtypes, seeds, lengths and numbers of ranks to try. ChoiceError for what cannot be."""
+    """Orderings, dtypes, seeds, lengths and numbers of ranks to try. Raises ChoiceError for impossible ones."""
     if args.write:
         if args.orderings or args.dtype or args.seeds or args.ranks or args.lengths:
-            raise ChoiceError("--write records the whole measurement: leave out what reduces it")
+            raise ChoiceError(
+                "--write records the whole measurement: leave out --orderings, --dtype, --seeds, --ranks and --lengths"
+            )
         write(args.write, version, None)
     tried = [Reduction.named(name) for name in (labels(args.orderings) if args.orderings else every())]
     dtypes = [known("dtype", dtype, DTYPES) for dtype in (args.dtype or ",".join(DTYPES)).split(",")]
@@ -128,7 +137,7 @@ def understood(args, version: str, size: int) -> tuple:
 
 
 def write(file: str, version: str, content: str | None) -> None:
-    """Put the table between the markers of its library; without content only see that there are any."""
+    """Writes `content` between the markers of the library `version`; for None only checks that the file has markers."""
     try:
         text = Path(file).read_text()
     except OSError as error:
@@ -142,7 +151,7 @@ def write(file: str, version: str, content: str | None) -> None:
 
 
 def report(args, tried: Sequence[Reduction], version: str, caption: str, observations) -> int:
-    """Print the table and the verdict; write the table where asked to. The exit code."""
+    """Prints the table and the verdict, and writes the table if --write asks for it; returns the exit code."""
     differing = counterexamples(observations)
     text = table(tried, differing, caption)
     if args.write:

@@ -1,4 +1,4 @@
-"""`python -m kernels.sums`: the ways of adding numbers, their trees, worst orders of arrival, and what they give."""
+"""`python -m kernels.sums`: the ways of adding numbers, their trees, worst orders of arrival, and their results."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from kernels.sums.elements import ACCUMULATORS, vector
 from kernels.threads import MOST as MOST_THREADS
 from kernels.threads import cores
 
-TERMS = Number(1, 2**16)  # of a tree that is discovered: takes seconds, and memory for every term
-NUMBERS = Number(1, 10**8)  # of an array that is drawn
-ARRAY_BYTES = 2**33  # of one that is read
+TERMS = Number(1, 2**16)  # of a discovered tree: discovery takes seconds, and memory for every term
+NUMBERS = Number(1, 10**8)  # of an array of random numbers
+ARRAY_BYTES = 2**33  # of an array that is read, at most
 COUNTS = Number(1, 2**31 - 1)
 THREADS = Number(1, MOST_THREADS)
 DISTRIBUTIONS = {
@@ -39,7 +39,7 @@ DISTRIBUTIONS = {
     "centred": lambda rng, n: rng.random(n) - 0.5,
     "lognormal": lambda rng, n: rng.lognormal(0.0, 2.0, n),
 }
-PARAMETERS = ("block", "items", "grid", "threads", "seed", "resident")  # of variants, beside the data
+PARAMETERS = ("block", "items", "grid", "threads", "seed", "resident")  # options of variants
 
 DOCUMENTS = {
     "kernels sums list": Document(
@@ -49,7 +49,7 @@ DOCUMENTS = {
                 "the ways of adding",
                 """
             operation order backend guarantee why | text
-            parameters | list of text | that it takes beside the data
+            parameters | list of text | options, besides the data
             unavailable | text? | why it cannot run here
             """,
             ),
@@ -64,8 +64,8 @@ DOCUMENTS = {
             reason | text? | why there is no tree
             depth | integer?
             expression | text?
-            declared | boolean | there is a declared tree
-            as_promised | boolean?
+            declared | boolean | the variant declares a tree
+            as_promised | boolean | the discovery contradicts neither the guarantee nor the declared tree
         """)
     ),
     "kernels sums worst": Document(
@@ -73,12 +73,12 @@ DOCUMENTS = {
             order source dtype | text
             terms together tried | integer
             bound | number
-            files | list of text | that were written
+            files | list of text | written files
         """),
         (
             rows(
                 "tables.sums",
-                "the sums that were found",
+                "the lowest and highest sums",
                 """
             what how | text
             sum off of_bound | number
@@ -103,7 +103,7 @@ DOCUMENTS = {
             ulps bound | number, ULP
             median_s low_s high_s | number, s
             calls | integer?
-            refused | text? | why it was not added
+            refused | text? | why the variant did not add
             """,
             ),
         ),
@@ -115,13 +115,13 @@ DOCUMENTS = {
 
 
 def _operations() -> list[str]:
-    """Those of this package: others may be registered beside."""
+    """The operations of this package; other packages register theirs in the same registry."""
     return [name for name in ("sum", "dot", "norm") if name in operations()]
 
 
 def table(quiet: bool = False, verbose: bool = False) -> str:
-    """What can be added how, with which promise, and what cannot run here. `quiet`: without the reasons; `verbose`:
-    with the parameters that each way takes."""
+    """The list of variants with their guarantees, and which cannot run here. `quiet`: without the reasons; `verbose`:
+    with the parameters of each variant."""
     lines, absent = [], {}
     for operation in _operations():
         lines += [
@@ -144,7 +144,7 @@ def table(quiet: bool = False, verbose: bool = False) -> str:
 
 
 def entries() -> list[dict[str, Any]]:
-    """Every variant as JSON has it."""
+    """The rows of the JSON document: every variant."""
     return [
         {
             "operation": v.operation, "order": v.name, "backend": v.backend, "guarantee": v.guarantee, "why": v.why,
@@ -159,7 +159,7 @@ def entries() -> list[dict[str, Any]]:
 
 
 def _taken(variant: Variant, given: dict) -> dict:
-    """What is given on the command line, if the variant takes it."""
+    """Returns the options `given` on the command line; raises ChoiceError for one that the variant does not take."""
     for name in given:
         if name not in variant.parameters:
             known = ", ".join(f"--{p}" for p in variant.parameters if p in PARAMETERS) or "none"
@@ -173,7 +173,7 @@ def _taken(variant: Variant, given: dict) -> dict:
 
 
 def searched(name: str, x: np.ndarray, seed: int, given: dict) -> tuple[np.ndarray, worst.Extremes]:
-    """The terms that arrive, and how far orders of their arrival drive the sum."""
+    """The terms that arrive, and the extreme sums over orders of their arrival."""
     shape = {key: value for key, value in given.items() if key in ("block", "items", "grid")}
     if name == "ao" and shape:
         raise ChoiceError(
@@ -184,7 +184,7 @@ def searched(name: str, x: np.ndarray, seed: int, given: dict) -> tuple[np.ndarr
 
 
 def worst_rows(extremes: worst.Extremes) -> list[dict[str, Any]]:
-    """Sums far down and far up, beside random orders and the exact value."""
+    """The rows of the table: exact value, lowest and highest sums found, and those of random orders."""
     random = f"{len(extremes.random)} orders"
     found = [
         ("exact", extremes.exact, ""),
@@ -208,7 +208,7 @@ def worst_rows(extremes: worst.Extremes) -> list[dict[str, Any]]:
 def worst_text(
     name: str, terms: np.ndarray, source: str, extremes: worst.Extremes, quiet: bool = False
 ) -> str:
-    """What was found, the bound, and, unless `quiet`, how sure that is."""
+    """The table of sums and the bound as text; unless `quiet`, also the number of sums tried."""
     unit = emulated.UNITS[name]
     what = "partial sums" if name == "spa" else "elements"
     together = f", {unit} arriving together" if unit > 1 else ""
@@ -228,7 +228,7 @@ def worst_text(
 
 
 def save_orders(extremes: worst.Extremes, prefix: str) -> list[str]:
-    """Write both orders; the names of the files."""
+    """Writes the orders of the lowest and the highest sum; returns the names of the files."""
     files = []
     try:
         for which, extreme in (("lowest", extremes.lowest), ("highest", extremes.highest)):
@@ -243,7 +243,7 @@ def save_orders(extremes: worst.Extremes, prefix: str) -> list[str]:
 
 
 def numbers(args: argparse.Namespace) -> tuple[np.ndarray, str]:
-    """The array to add, and where it is from."""
+    """The array to add, and a text that names its source."""
     if (args.file is None) == (args.distribution is None):
         raise ChoiceError(f"name a FILE.npy or a --distribution, not {'both' if args.file else 'neither'}")
     if args.file is None:
@@ -254,16 +254,16 @@ def numbers(args: argparse.Namespace) -> tuple[np.ndarray, str]:
         return vector(x if args.dtype is None else x.astype(_dtype(args.dtype))), args.file
     except (OSError, ValueError, TypeError) as error:
         raise ChoiceError(
-            f"{args.file} is no one-dimensional array of numbers from numpy.save: {error}"
+            f"{args.file} is not a one-dimensional array of numbers from numpy.save: {error}"
         ) from None
 
 
 def _read(path: str) -> np.ndarray:
-    """The array in a regular file: opening a fifo waits for ever, and reading a device never ends."""
+    """Reads the array of a regular file; refuses others: opening a fifo may wait, and reading a device may not end."""
     with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
         status = os.fstat(file.fileno())
         if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is no regular file")
+            raise ValueError("it is not a regular file")
         if status.st_size > ARRAY_BYTES:
             raise ValueError(f"it has {status.st_size} bytes, and at most {ARRAY_BYTES} are read")
         return np.array(npy.mapped(file))
@@ -280,10 +280,10 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND")
 
     shown = commands.add_parser(
-        "list", help="every way of adding numbers, what it promises and why (default)"
+        "list", help="every way of adding numbers, with its guarantee and the reason (default)"
     )
     add_json(shown)
-    add_loudness(shown, "without the reasons", "also the parameters that each takes")
+    add_loudness(shown, "without the reasons", "also the parameters of each variant")
 
     shape = Parser(add_help=False)
     group = shape.add_argument_group("launch shape (of the orders with thread blocks)")
@@ -300,46 +300,52 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     tree = commands.add_parser(
         "tree",
         parents=[shape],
-        help="the order in which a variant adds, found from its values alone",
-        description="Finds the order in which a variant adds n terms, from nothing but the values it returns, and "
-        "compares it with the order that it declares. Prints an expression for few terms, an outline for many, "
-        "where what is alike is shown once. Exit code 3: it is not what the variant declares.",
+        help="the order in which a variant adds, discovered from its results alone",
+        description="Discovers the order in which a variant adds n terms from its results alone, and compares it with "
+        "the declared order. Prints an expression for few terms and an outline for many, which shows equal subtrees "
+        "once. Exit code 3: the discovered order is not the declared one.",
     )
     tree.add_argument("variant", help="name of an order: see `list`")
     tree.add_argument("-n", type=TERMS, default=12, help="terms: %(type)s (default: 12)")
     tree.add_argument("--operation", choices=("sum", "dot"), default="sum")
-    tree.add_argument("--backend", help="where an order has several (default: the first that can run here)")
-    tree.add_argument("--dtype", choices=ACCUMULATORS, default="float64", help="of the elements")
-    tree.add_argument("--threads", type=THREADS, help="of OpenMP: %(type)s (default: 1)")
     tree.add_argument(
-        "--seed", type=Number(0, SEEDS), help="of the emulated order of arrival: %(type)s (default: 0)"
+        "--backend", help="backend, where an order has several (default: the first that can run here)"
+    )
+    tree.add_argument("--dtype", choices=ACCUMULATORS, default="float64", help="type of the elements")
+    tree.add_argument("--threads", type=THREADS, help="threads of OpenMP: %(type)s (default: 1)")
+    tree.add_argument(
+        "--seed", type=Number(0, SEEDS), help="seed of the emulated order of arrival: %(type)s (default: 0)"
     )
     tree.add_argument(
         "--resident",
         type=Number(0, COUNTS.most),
         help="units in flight at once in the emulation: %(type)s (default: 0, all)",
     )
-    tree.add_argument("--expression", action="store_true", help="in full, however many terms")
+    tree.add_argument(
+        "--expression", action="store_true", help="print the full expression for any number of terms"
+    )
     add_json(tree)
-    add_loudness(tree, "the tree alone, unless it is not what is declared", "as --expression")
+    add_loudness(tree, "the tree alone, unless it is not the declared one", "as --expression")
 
     data = Parser(add_help=False)
     data.add_argument("file", nargs="?", metavar="FILE.npy", help="a one-dimensional array")
     data.add_argument("--distribution", choices=DISTRIBUTIONS, help="random numbers in place of a file")
     data.add_argument(
-        "-n", type=NUMBERS, default=100_000, help="how many of them: %(type)s (default: 100000)"
+        "-n", type=NUMBERS, default=100_000, help="count of random numbers: %(type)s (default: 100000)"
     )
     data.add_argument(
-        "--seed", type=Number(0, SEEDS), default=0, help="of all that is random: %(type)s (default: 0)"
+        "--seed", type=Number(0, SEEDS), default=0, help="seed of all random numbers: %(type)s (default: 0)"
     )
-    data.add_argument("--dtype", choices=ACCUMULATORS, help="to convert to (default: the file's, or float64)")
+    data.add_argument(
+        "--dtype", choices=ACCUMULATORS, help="type to convert to (default: the file's, or float64)"
+    )
 
     search = commands.add_parser(
         "worst",
         parents=[data, shape],
         help="how far orders of arrival can drive an atomic sum",
-        description="Searches orders of arrival that drive the sum furthest down and up. What is found is a lower "
-        "bound of the true worst case.",
+        description="Searches for orders of arrival that drive the sum furthest down and up. The true worst case is at "
+        "least as bad.",
     )
     search.add_argument(
         "--order",
@@ -357,7 +363,7 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
     compared = commands.add_parser(
         "compare", parents=[data], help="one array by every variant: value, bits, distance from exact, time"
     )
-    compared.add_argument("--threads", type=THREADS, help="of OpenMP: %(type)s (default: OpenMP's)")
+    compared.add_argument("--threads", type=THREADS, help="threads of OpenMP: %(type)s (default: OpenMP's)")
     add_json(compared)
     add_loudness(compared, "the table alone, no progress", "also what cannot run here, and why")
     return top
@@ -365,12 +371,12 @@ def parser(prog: str = "python -m kernels.sums") -> argparse.ArgumentParser:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "python -m kernels.sums") -> int:
-    """Run one command; returns the exit code. `prog` is what the user typed before the command."""
+    """Runs one command; returns the exit code. `prog`: the words that the user typed before the command."""
     top = parser(prog)
     try:
         args = top.parse_args(argv)
         return COMMANDS[args.command or "list"](args, top.prog)
-    except ValueError as error:  # ChoiceError is one, and what kernels say of wrong parameters
+    except ValueError as error:  # ChoiceError is one; kernels raise others for wrong parameters
         print(f"{top.prog}: {error}", file=sys.stderr)
         return 2
 

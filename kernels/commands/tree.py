@@ -1,4 +1,4 @@
-"""`tree`: the expression by which one element is summed."""
+"""`tree`: the expression that sums one element."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ DOCUMENTS = {
 
 
 def register(commands) -> None:
-    """Add the command `tree`."""
+    """Adds the command `tree`."""
     parser = commands.add_parser(
         "tree",
-        help="the expression by which one element is summed",
-        description="Prints the expression that sums one element; x[i] is the contribution of rank i or, of "
-        "orderings over blocks, of block i.",
+        help="the expression that sums one element",
+        description="Prints the expression that sums one element. x[i] is the contribution of rank i, or of block i "
+        "for orderings over blocks.",
         epilog="example: python -m kernels.allreduce tree ring -n 4 --element 1",
     )
     choice.add_schedule(parser)
     parser.add_argument(
-        "--element", type=choice.LENGTH, default=0, help="of the vector (default: %(default)s)"
+        "--element", type=choice.LENGTH, default=0, help="element of the vector (default: %(default)s)"
     )
     add_json(parser)
-    add_loudness(parser, "the expression alone", "also the depth, what is promised, and why")
+    add_loudness(parser, "the expression alone", "also the depth, the guarantee, and the reason")
     parser.set_defaults(run=_run)
 
 

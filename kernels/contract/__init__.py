@@ -1,4 +1,4 @@
-"""Products whose bits depend on the contracted length alone: not on how the other dims are cut, nor on threads.
+"""Products whose bits depend on the contracted length alone: neither cuts of the other dims nor threads change them.
 
     c = matmul(a, b)                                   # (..., rows, depth), (..., depth, columns)
     c = matmul(a, b, out, variant="torch", threads=2)
@@ -8,20 +8,20 @@
     s = rowsum(x, dims=(0, 1))
     y, lse = attention(q, k, v, causal=True)            # q, k, v (samples, heads, tokens, ...)
     gq, gk, gv = attention_backward(gy, q, k, v, y, lse, causal=True)
-    z = flat(torch.sigmoid, x)                          # functions of torch, element by element
+    z = flat(torch.sigmoid, x)                          # functions of torch, elementwise
     g = matmul(a.T, b, blocks=[32, 32, 16])             # chains over blocks of k, added by the tree of block-tree
 
-    get("matmul", "own")(a, b, out=None, threads=1)     # by kernels.registry; all have own, torch, reference
-    get("pointwise", "own")(torch.sigmoid, x)           # own, torch
+    get("matmul", "own")(a, b, out=None, threads=1)     # by kernels.registry; each has own, torch and reference
+    get("pointwise", "own")(torch.sigmoid, x)           # pointwise has own and torch
 
-Operands are arrays of NumPy or tensors of torch on the CPU, float32 or float64, all of one type, strided as they like:
-a transposed operand is a view and never copied. The result is `out`, which may have any strides, or a new array of the
-kind of the first operand. Tensors are taken as numbers: nothing is recorded for a gradient. `flat` takes tensors alone.
+Operands are arrays of NumPy or tensors of torch on the CPU, float32 or float64, all of one type, with any strides: a
+transposed operand is a view and is not copied. The result is `out`, which may have any strides, or a new array of the
+kind of the first operand. Operations on tensors are not recorded for gradients. `flat` accepts only tensors.
 
-**The chain.** An element over K products is s(0) + s(1) + ... from the left, where s(p) is the chain
-s = fma(a[k], b[k], s) from +0.0 over the k of piece p, ascending; a piece has 256 products, the last what is left.
-K = 0 gives +0.0. A NaN is always the one without sign and payload. Rounding is to nearest and subnormals are kept,
-whatever the thread had chosen. See docs/explanation/contract.md.
+**The chain.** An element over K products is s(0) + s(1) + ... from the left. s(p) is the chain s = fma(a[k], b[k], s)
+from +0.0 over the k of piece p, ascending. A piece has 256 products, the last piece the rest. K = 0 gives +0.0. Every
+NaN of a result is the one without sign and payload. Rounding is to nearest and subnormals are kept, whatever the
+settings of the thread are. See docs/explanation/contract.md.
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-_variant = cache(get)  # a small product is shorter than the search
+_variant = cache(get)  # a search in the registry takes longer than a small product
 
 
 def matmul(a: Array, b: Array, out: Array | None = None, *, variant: str = "own", **options: Any) -> Array:
-    """The product of matrices by the variant of that name, with its options (`threads=1`); see the module."""
+    """The product of matrices by the variant of that name, with its options (`threads=1`); shapes as in the module."""
     return _variant("matmul", variant)(a, b, out, **options)
 
 
@@ -74,7 +74,7 @@ def conv_input(
     variant: str = "own",
     **options: Any,
 ) -> Array:
-    """The gradient of images of spatial shape `size`, from that of the output of `conv` with the same options."""
+    """The gradient of images of spatial shape `size`, from the gradient of the output of `conv` with these options."""
     return _variant("conv_input", variant)(gradient, w, size, out, **options)
 
 
@@ -87,7 +87,8 @@ def conv_weight(
     variant: str = "own",
     **options: Any,
 ) -> Array:
-    """The gradient of weights with a window of shape `size`, from that of the output of `conv` with these options."""
+    """The gradient of weights with a window of shape `size`, from the gradient of the output of `conv` with these
+    options."""
     return _variant("conv_weight", variant)(x, gradient, size, out, **options)
 
 
@@ -120,5 +121,6 @@ def attention_backward(
     variant: str = "own",
     **options: Any,
 ) -> tuple[Array, Array, Array]:
-    """The gradients of q, k and v from that of the result of `attention`, and from what it returned; its options."""
+    """The gradients of q, k and v, from the gradient of attention's result and the two arrays that `attention`
+    returned; options as there."""
     return _variant("attention_backward", variant)(gradient, q, k, v, out, logsumexp, **options)

@@ -1,4 +1,4 @@
-"""What is certified: operations with operands drawn at random, and the dims of their results that can be cut."""
+"""The cases of a certificate: operations with random operands, and the dims of their results that can be cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Operands = Sequence[Any]
 
 @dataclass(frozen=True)
 class Cut:
-    """How operands are cut so that a dim of the result is: `take(operands, low, high)` is what the part needs."""
+    """A cut of the result in `dim`: `take(operands, low, high)` returns the operands of the part low to high - 1."""
 
     dim: int  # of the result
     take: Callable[[Operands, int, int], Operands]
@@ -28,7 +28,7 @@ class Cut:
 
 @dataclass(frozen=True)
 class Case:
-    """An operation by one variant. `run(operands, threads)`; `draw(sizes, dtype)` makes operands."""
+    """An operation by one variant: `run(operands, threads)` computes it, `draw(sizes, dtype)` makes random operands."""
 
     operation: str
     variant: str
@@ -54,7 +54,7 @@ class Sizes:
 
 
 def along(result: int, *dims: int | None) -> Cut:
-    """Operand k is cut in dim dims[k], None: it is needed whole."""
+    """A cut of dim `result` that cuts operand k in dim dims[k]; None keeps the operand whole."""
 
     def take(operands: Operands, low: int, high: int) -> Operands:
         return [
@@ -66,7 +66,7 @@ def along(result: int, *dims: int | None) -> Cut:
 
 
 def cases() -> list[Case]:
-    """All cases: ours first, then what torch does itself."""
+    """All cases: those with variants own and torch first, then torch's normalisations."""
     both = [
         case for make in (products, attentions, pointwise) for name in ("own", "torch") for case in make(name)
     ]
@@ -114,7 +114,7 @@ def products(variant: str) -> list[Case]:
     in_batch = {"batch": along(0, 0, 0), "rows": along(1, 1, None), "columns": along(2, None, 2)}
     space = Cut(
         2, lambda xs, low, high: [xs[0][:, :, low : high + 2], xs[1]]
-    )  # a 3x3 window sees two rows more
+    )  # a 3x3 window needs two more rows
     of_images = {"batch": along(0, 0, None), "channels": along(1, None, 0), "space": space}
     of_weights = {"outputs": along(0, None, 1), "inputs": along(1, 1, None)}
     return [
@@ -136,7 +136,7 @@ def products(variant: str) -> list[Case]:
 
 
 def attentions(variant: str) -> list[Case]:
-    """Attention of tokens that see those before them, and its gradients, joined, by the variant of that name."""
+    """Causal attention and its concatenated gradients by the variant of that name."""
     forward, backward = get("attention", variant), get("attention_backward", variant)
 
     def heads(s: Sizes, dtype: torch.dtype) -> Operands:
@@ -166,11 +166,11 @@ def attentions(variant: str) -> list[Case]:
     ]
 
 
-# ---- element by element
+# ---- elementwise
 
 
 def functions() -> dict[str, tuple[int, Callable]]:
-    """Names, numbers of operands, and functions of torch that models apply element by element."""
+    """{name: (number of operands, function)} of torch's elementwise functions that models use."""
     import torch
 
     F, aten = torch.nn.functional, torch.ops.aten
@@ -203,7 +203,7 @@ def functions() -> dict[str, tuple[int, Callable]]:
 
 
 def pointwise(variant: str) -> list[Case]:
-    """The functions by torch alone, or through `flat`."""
+    """The elementwise functions, by torch alone or through `flat`."""
 
     def case(name: str, count: int, function: Callable) -> Case:
         def run(operands: Operands, threads: int) -> torch.Tensor:
@@ -223,7 +223,7 @@ def pointwise(variant: str) -> list[Case]:
 
 
 def rowwise() -> list[Case]:
-    """What torch normalises."""
+    """Softmax, log-softmax and layer norm by torch."""
     import torch
 
     F = torch.nn.functional

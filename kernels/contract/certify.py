@@ -1,9 +1,9 @@
-"""Invariance certificates: whether the bits of a result change when dims that are not summed are cut, operands lie at
-other addresses, or other threads compute.
+"""Invariance certificates: whether the bits of a result change with cuts of dims that are not summed, with addresses of
+operands, or with the number of threads.
 
-A trial draws sizes, operands and a part of one dim, computes the whole and the part, and compares the bits that both
-have. Where no trial differs, the probability of a difference in a trial is below 1 - 0.05^(1 / trials) with 95 %
-(`kernels.bits.bound`), for sizes and operands that are drawn like these.
+A trial draws sizes, operands and a part of one dim, computes the whole and the part, and compares the elements that
+both have. Where no trial differs, the probability of a difference in a trial is below 1 - 0.05^(1 / trials) with 95 %
+(`kernels.bits.bound`), for sizes and operands from the same distributions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ OFFSETS = (0, 4, 16, 64)  # bytes from a multiple of 64, rounded up to whole ele
 
 @dataclass(frozen=True)
 class Deck:
-    """How many trials a certificate takes, and the most elements of a dim."""
+    """The number of trials of a certificate, and the largest length of a dim."""
 
     trials: int
     most: int
@@ -39,7 +39,7 @@ DECKS = {"S": Deck(12, 160), "M": Deck(100, 256)}
 
 @dataclass
 class Certificate:
-    """What the trials of one change to one operation showed."""
+    """The results of the trials of one change to one operation."""
 
     operation: str
     variant: str
@@ -58,12 +58,12 @@ class Certificate:
             self.ulp = max(self.ulp, float(bits.largest(bits.ulp_distance(whole, part).reshape(-1))))
 
     def entry(self) -> dict[str, Any]:
-        """As JSON has it; `bound` is None where a trial differed."""
+        """The row of the JSON document; `bound` is None where a trial differed."""
         return {**vars(self), "bound": None if self.differ else bits.bound(self.trials)}
 
 
 def certify(cases: Iterable[Case], deck: Deck, seed: int = 0) -> Iterable[list[Certificate]]:
-    """The certificates of case after case: every change, type and number of threads."""
+    """Yields the certificates of each case: one for every change, type and number of threads."""
     import torch
 
     for case in cases:
@@ -84,7 +84,7 @@ def certify(cases: Iterable[Case], deck: Deck, seed: int = 0) -> Iterable[list[C
 def _trial(
     case: Case, operands: Any, changed: str, threads: int, rng: np.random.Generator, offset: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The same elements of the whole and of what was changed."""
+    """(elements of the whole, the same elements computed with the change)."""
     whole = case.run([placed(x, 0) for x in operands], threads)
     if changed == "threads":
         return whole.numpy(), case.run([placed(x, 0) for x in operands], 1).numpy()
@@ -99,7 +99,8 @@ def _trial(
 
 
 def placed(x: torch.Tensor, offset: int) -> torch.Tensor:
-    """A copy without gaps whose first element lies so many bytes after a multiple of 64, in the order of its dims."""
+    """A copy without gaps, with the same order of dims in memory, that begins `offset` bytes after a multiple of 64.
+    `offset` is rounded up to whole elements."""
     import torch
 
     order = sorted(range(x.ndim), key=x.stride, reverse=True)

@@ -1,7 +1,7 @@
 """Products on a GPU, in CUDA C++ (kernels/cuda/contract.cu): the bits of `native`.
 
-Operands are CuPy's arrays in the memory of one device; those with gaps are copied first. The result is a new array; a
-call returns when its work is queued on the current stream. Tables, made on the host, say where elements lie.
+Operands are arrays of CuPy on one device; arrays with gaps are copied first. The result is a new array; a call returns
+when its work is queued on the current stream. Tables, made on the host, contain the offsets of elements.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kernels.sums.cupy import missing, plain
 if TYPE_CHECKING:
     import cupy
 
-NUMBERS = {"float64": "double", "float32": "float"}  # in C++
+NUMBERS = {"float64": "double", "float32": "float"}  # {dtype: type in C++}
 TILE, THREADS = 64, 256  # as in kernels/cuda/contract.cu
 BLOCKS = 1 << 20  # at most; a block then has several tiles
 
@@ -44,7 +44,7 @@ def matmul(a: cupy.ndarray, b: cupy.ndarray) -> cupy.ndarray:
 
 @promised("conv", "own", backend="cupy", available=missing)
 def conv(x: cupy.ndarray, w: cupy.ndarray, **moves: Unpack[Moves]) -> cupy.ndarray:
-    """As `native`: channels and places of the window, ascending; zeros outside are terms as others."""
+    """As `native`: channels and places of the window, ascending; zeros outside count as terms."""
     x, w = operands("conv", x=x, w=w)
     of, shape = shapes.convolution(x.shape, w.shape, moves)
     outputs, channels = w.shape[0] // of.groups, w.shape[1]
@@ -64,9 +64,9 @@ def conv(x: cupy.ndarray, w: cupy.ndarray, **moves: Unpack[Moves]) -> cupy.ndarr
 def conv_input(
     gradient: cupy.ndarray, w: cupy.ndarray, size: Sequence[int], **moves: Unpack[Moves]
 ) -> cupy.ndarray:
-    """As `native`: output channels and those places of the window that lie on an element, ascending.
+    """As `native`: output channels and the places of the window that cover an element, ascending.
 
-    Elements that equal places lie on, `stride` apart, are the columns of one product.
+    Elements that the same places cover are `stride` apart; they are the columns of one product.
     """
     y, w = operands("conv_input", gradient=gradient, w=w)
     of, shape = shapes.input_gradient(y.shape, w.shape, size, moves)
@@ -114,11 +114,11 @@ def conv_weight(
     return w
 
 
-# ---- where elements lie
+# ---- offsets of elements
 
 
 def _sum(*tables: np.ndarray) -> np.ndarray:
-    """All sums of an element of each table, the last one running fastest."""
+    """All sums of one element from each table; the last table varies fastest."""
     total = np.zeros(1, np.int64)
     for table in tables:
         total = (total[:, None] + np.asarray(table, np.int64)).reshape(-1)
@@ -126,17 +126,17 @@ def _sum(*tables: np.ndarray) -> np.ndarray:
 
 
 def _grid(*dims: tuple[int, int]) -> np.ndarray:
-    """Offsets in a grid of dims (length, step), the last one running fastest."""
+    """Offsets in a grid of dims (length, step); the last dim varies fastest."""
     return _sum(*(np.arange(n) * step for n, step in dims))
 
 
 def _strides(shape: Shape) -> tuple[int, ...]:
-    """Steps of a contiguous array, in elements."""
+    """Strides of a contiguous array, in elements."""
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
 def _batches(shape: Shape, whole: Shape) -> np.ndarray:
-    """Where the matrices of a contiguous operand begin, for all leading dims of the result."""
+    """Offsets of the matrices of a contiguous operand, for all leading dims of the result."""
     lead = (1,) * (len(whole) - len(shape)) + shape
     steps = _strides(lead)
     return _grid(*((n, steps[d] if lead[d] > 1 else 0) for d, n in enumerate(whole[:-2])))
@@ -149,7 +149,7 @@ def _taps(of: Window) -> np.ndarray:
 
 
 def _reach(of: Window, taps: np.ndarray, stride: Shape, positions: Shape, size: Shape) -> tuple[Shape, Shape]:
-    """Zeros that are seen before and after images of this size, by these taps from these positions."""
+    """The zeros that the window reads before and after images of this size, by these taps from these positions."""
     if not len(taps) or 0 in positions:
         return (0,) * len(size), (0,) * len(size)
     last = taps.max(axis=0) + (np.array(positions) - 1) * stride - (np.array(size) - 1)
@@ -172,12 +172,12 @@ class _Padded:
             self.array[(slice(None), slice(None), *inner)] = x
 
     def positions(self, shape: Shape, stride: Shape) -> np.ndarray:
-        """Of windows, for all samples and positions of an output of this shape."""
+        """Offsets of windows, for all samples and positions of an output of this shape."""
         dims = ((n, s * t) for n, s, t in zip(shape[2:], stride, self.step, strict=True))
         return _grid((shape[0], self.sample), *dims)
 
     def elements(self, channels: int, taps: np.ndarray) -> np.ndarray:
-        """Of a window, by channel and tap."""
+        """Offsets inside a window, by channel and tap."""
         return _sum(np.arange(channels) * self.channel, (taps + self.low) @ np.array(self.step, np.int64))
 
 
@@ -185,7 +185,7 @@ class _Padded:
 
 
 def operands(what: str, **arrays: cupy.ndarray) -> list[cupy.ndarray]:
-    """Contiguous arrays of one type on the device; TypeError for others."""
+    """Returns the operands as contiguous arrays; raises TypeError unless they are arrays of CuPy, of one type."""
     import cupy as xp
 
     for name, x in arrays.items():
@@ -211,7 +211,8 @@ def new(like: cupy.ndarray, shape: Shape) -> cupy.ndarray:
 
 
 def _multiply(a, a_where, b, b_where, c, c_where) -> None:
-    """Queue products. `where`: tables of batches, of lines (of c: rows, columns), and along k."""
+    """Queues products. `a_where`, `b_where`: tables of offsets by batch, row or column, and k; `c_where`: by batch, row
+    and column."""
     import cupy as xp
 
     batches, rows, columns, depth = len(c_where[0]), len(c_where[1]), len(c_where[2]), len(a_where[2])

@@ -1,8 +1,8 @@
 """Attention on a GPU, in CUDA C++ (kernels/cuda/attention.cu): the bits of `native`.
 
-Operands are CuPy's arrays in the memory of one device; those with gaps are copied first. Results are new arrays; a call
-returns when its work is queued on the current stream. The gradients of keys and values compute the weights again, so
-that no matrix of them is stored.
+Operands are arrays of CuPy on one device; arrays with gaps are copied first. Results are new arrays; a call returns
+when its work is queued on the current stream. The gradients of keys and values compute the weights again, so the matrix
+of weights is never stored.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     import cupy
 
 THREADS = 128  # as in kernels/cuda/attention.cu
-BLOCKS = 1024  # at most; a block then has several rows. Each has memory for the weights of a row
+BLOCKS = 1024  # at most; a block then takes several rows. Each block has memory for the weights of a row
 
 
 @promised("attention", "own", backend="cupy", available=missing, why=WHY)
 def attention(
     q: cupy.ndarray, k: cupy.ndarray, v: cupy.ndarray, **how: Unpack[How]
 ) -> tuple[cupy.ndarray, cupy.ndarray]:
-    """As `native`: a block has a query, and one thread adds an element of the result."""
+    """As `native`: a block takes a query, and one thread adds an element of the result."""
     of = fitted(operands, q, k, v, **how)
     out, logs = new(of.q, of.shape), new(of.q, of.rows)
     _rows("attention_forward", logs.size, of.k.shape[2], _arguments(of), out, logs)
@@ -45,7 +45,7 @@ def attention_backward(
     logsumexp: cupy.ndarray,
     **how: Unpack[How],
 ) -> tuple[cupy.ndarray, cupy.ndarray, cupy.ndarray]:
-    """As `native`: a block has a query, then a key; one thread adds an element of a gradient."""
+    """As `native`: a block takes a query, then a key; one thread adds an element of a gradient."""
     of = fitted(operands, q, k, v, **how)
     heads = _arguments(of)
     q, k, v = of.q, of.k, of.v
@@ -69,14 +69,14 @@ def attention_backward(
 
 
 def _arguments(of: Heads) -> tuple:
-    """Those that all kernels begin with, of contiguous operands."""
+    """The leading arguments that all kernels share; operands are contiguous."""
     sizes = (*of.rows, of.k.shape[2], of.q.shape[3], of.v.shape[3])
     mask, steps = (of.q, (0,) * 4) if of.mask is None else (of.mask, _steps(of.mask.shape))
     return *sizes, int(of.causal), of.scale, of.q, of.k, of.v, mask, int(of.mask is not None), *steps
 
 
 def _steps(shape: Shape) -> Shape:
-    """Steps of a contiguous mask of this shape in the dims of scores; 0 in those along which it is broadcast."""
+    """Strides of a contiguous mask of this shape in the four dims of scores; 0 in broadcast dims."""
     found, step = [], 1
     for n in reversed((1,) * (4 - len(shape)) + shape):
         found.append(step if n > 1 else 0)
@@ -85,7 +85,7 @@ def _steps(shape: Shape) -> Shape:
 
 
 def _rows(name: str, rows: int, elements: int, heads: tuple, *arrays: cupy.ndarray) -> None:
-    """Queue a kernel whose blocks have rows, and `elements` numbers of memory each."""
+    """Queues a kernel over `rows` rows; each of its blocks has memory for `elements` numbers."""
     if not rows:
         return
     blocks = min(BLOCKS, rows)

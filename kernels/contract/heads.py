@@ -1,4 +1,4 @@
-"""What attention accepts: queries, keys and values of heads, checked once for all variants."""
+"""Operands of attention: checks queries, keys, values and options, once for all variants."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from kernels.contract.shapes import Shape
 
 
 class How(TypedDict, total=False):
-    """Options: query i sees keys 0 to i alone (`causal`); the factor of scores, 1 / sqrt(depth) unless given; what is
-    added to them, broadcast to (samples, heads, queries, keys); the share of weights that are dropped, 0 alone."""
+    """Options of attention.
+
+    `causal`: query i sees only keys 0 to i. `scale`: factor of the scores, 1 / sqrt(depth) by default. `mask`: added to
+    the scores, broadcast to (samples, heads, queries, keys). `dropout`: must be 0.
+    """
 
     causal: bool
     scale: float | None
@@ -42,11 +45,11 @@ class Heads:
 
     @property
     def shape(self) -> Shape:
-        """(samples, heads, queries, width): that of the result."""
+        """(samples, heads, queries, width): the shape of the result."""
         return (*self.rows, self.v.shape[3])
 
     def given(self, gradient: Any, out: Any, logsumexp: Any) -> list[np.ndarray]:
-        """As arrays what the backward pass takes beside q, k and v; ValueError unless type and shape are right."""
+        """Returns the other operands of the backward pass as arrays; raises ValueError for a wrong type or shape."""
         arrays = {
             name: array_of(x, "attention", name)
             for name, x in (("gradient", gradient), ("out", out), ("logsumexp", logsumexp))
@@ -56,8 +59,9 @@ class Heads:
 
 
 def heads_of(q: Any, k: Any, v: Any, **how: Unpack[How]) -> Heads:
-    """The operands as arrays in the same memory, the mask (samples, heads, queries, keys); TypeError and ValueError for
-    such as do not fit each other."""
+    """The operands as arrays in the same memory, with the mask broadcast to (samples, heads, queries, keys).
+
+    Raises TypeError and ValueError for operands that do not fit each other."""
     of = fitted(_in_memory, q, k, v, **how)
     return of if of.mask is None else replace(of, mask=np.broadcast_to(of.mask, scores_shape(of.q, of.k)))
 
@@ -66,7 +70,7 @@ def _in_memory(what: str, **arrays: Any) -> list[np.ndarray]:
     return [array_of(x, what, name) for name, x in arrays.items()]
 
 
-# ---- what arrays of NumPy and of CuPy have alike: shapes and types
+# ---- checks of shapes and types, for arrays of NumPy and of CuPy
 
 
 def fitted(
@@ -80,8 +84,9 @@ def fitted(
     mask: Any = None,
     dropout: float = 0.0,
 ) -> Heads:
-    """What `arrays_of("attention", q=..., k=..., v=...)` gives, with the mask as it was given; TypeError and ValueError
-    for operands that do not fit each other."""
+    """The operands that `arrays_of("attention", q=..., k=..., v=...)` returns; the mask keeps its shape.
+
+    Raises TypeError and ValueError for operands that do not fit each other."""
     named = {"q": q, "k": k, "v": v} | ({} if mask is None else {"mask": mask})
     q, k, v, *masks = arrays_of("attention", **named)
     added = masks[0] if masks else None
@@ -91,9 +96,9 @@ def fitted(
 
 
 def check_fit(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> None:
-    """TypeError and ValueError for operands that do not fit each other, and for dropout; `mask` may be None."""
+    """Raises TypeError or ValueError for operands that do not fit each other, and for dropout; `mask` may be None."""
     if dropout:
-        raise ValueError(f"attention: dropout {dropout}: only 0 is computed here; drop weights outside")
+        raise ValueError(f"attention: dropout {dropout}: only 0 is supported; drop weights outside")
     if not q.dtype == k.dtype == v.dtype:
         raise TypeError(
             f"attention: q, k and v are of {q.dtype}, {k.dtype} and {v.dtype}: give them one type"
@@ -117,7 +122,7 @@ def check_fit(q: Any, k: Any, v: Any, mask: Any, dropout: float) -> None:
 
 
 def check_given(q: Any, v: Any, **arrays: Any) -> None:
-    """ValueError unless the gradient, out and logsumexp have the type and the shapes that the forward pass gives."""
+    """Raises ValueError unless gradient, out and logsumexp have the type and shapes of the forward pass's results."""
     for name, array in arrays.items():
         shape = q.shape[:3] if name == "logsumexp" else (*q.shape[:3], v.shape[3])
         if array.shape != shape or array.dtype != q.dtype:
@@ -127,5 +132,5 @@ def check_given(q: Any, v: Any, **arrays: Any) -> None:
 
 
 def scores_shape(q: Any, k: Any) -> Shape:
-    """(samples, heads, queries, keys)."""
+    """The shape of the scores: (samples, heads, queries, keys)."""
     return (*q.shape[:3], k.shape[2])

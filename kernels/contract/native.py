@@ -1,7 +1,7 @@
 """Products in C++: chains of fused multiply-adds, packed panels, tiles in registers (kernels/native/contract.hpp).
 
-`threads`: of OpenMP, 0 for its default; `level`: an instruction set of LEVELS, None for the best that this processor
-has. Neither enters the bits.
+`threads`: threads of OpenMP, 0 for its default; `level`: an instruction set of LEVELS, None for the best of this
+processor. Neither changes bits.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ def matmul(
     threads: int = 1,
     level: str | None = None,
 ) -> Array:
-    """c[i, j] = the sum over k, ascending, of a[i, k] b[k, j]: fixed by the number of k alone.
+    """c[i, j] = the sum over k, ascending, of a[i, k] b[k, j]: the number of k alone determines the order.
 
-    `blocks`: lengths of blocks of k. Each has such a sum, and the tree of `block-tree` adds these: fixed by the
-    lengths. Zeros have no sign then.
+    `blocks`: lengths of blocks of k. Each block has such a sum, and the tree of `block-tree` adds the sums of blocks:
+    the lengths alone determine the order. Every zero is then +0.0.
     """
     x, y, shape = matrices(a, b)
     team, at = checked(threads), level_number(level)
@@ -62,13 +62,13 @@ def rowsum(
     threads: int = 1,
     level: str | None = None,
 ) -> Array:
-    """The sum over these dims, in row-major order of their elements: fixed by their number alone.
+    """The sum over these dims, in row-major order of their elements: their number alone determines the order.
 
-    Up to 256 terms are added one by one to +0.0; of more, pieces of 256 are summed, and then these sums in the same
-    way. Up to 65536 terms that is the product with ones.
+    Up to 256 terms are added one by one to +0.0. More terms are summed in pieces of 256, and the sums of pieces are
+    added in the same way. For up to 65536 terms this has the bits of the product with ones.
 
-    `blocks`: lengths of blocks of the first of these dims. Each has such a sum, and the tree of `block-tree` adds
-    these, or they are kept `apart`: (blocks, *shape).
+    `blocks`: lengths of blocks of the first of these dims. Each block has such a sum. The tree of `block-tree` adds
+    them, or the result keeps them `apart`: (blocks, *shape).
     """
     xs, turned, n = summed(x, dims)
     shape, terms = turned.shape[:n], turned.shape[n:]
@@ -97,7 +97,8 @@ def conv(
     **moves: Unpack[Moves],
 ) -> Array:
     """y[n, o, p] = the sum over channels c and places t of the window, ascending, of w[o, c, t] x[n, c, p stride +
-    t dilation - padding]: fixed by the channels of a group and the window, since zeros outside are terms as others."""
+    t dilation - padding]. Zeros outside count as terms, so the channels of a group and the window alone determine the
+    order."""
     xs, ws = pair("conv", x, w, ("x", "w"))
     of, shape = convolution(xs.shape, ws.shape, moves)
     run = _runner(of, threads, level)
@@ -115,11 +116,10 @@ def conv_input(
     level: str | None = None,
     **moves: Unpack[Moves],
 ) -> Array:
-    """The gradient of images of spatial shape `size`, which is the transposed convolution of `gradient` too.
+    """The gradient of images of spatial shape `size`; also the transposed convolution of `gradient`.
 
-    Each element is the sum over output channels and, ascending, over those places of the window that lie on it when
-    the window stands at a whole number of strides: fixed by its own place. Positions beyond the output are zeros, and
-    terms as others.
+    Each element is the sum over output channels and over the places of the window that cover it at a whole number of
+    strides, ascending. The element's own place determines the order. Positions beyond the output count as zero terms.
     """
     ys, ws = pair("conv_input", gradient, w, ("gradient", "w"))
     of, shape = input_gradient(ys.shape, ws.shape, size, moves)
@@ -141,9 +141,9 @@ def conv_weight(
 ) -> Array:
     """The gradient of weights, whose window has the spatial shape `size`.
 
-    Each element is the sum over samples and positions of the output, ascending in this order: fixed by their number.
-    Whoever cuts samples or positions cuts the sum. `blocks`: lengths of blocks of samples; each has such a sum, and
-    the tree of `block-tree` adds these.
+    Each element is the sum over samples and positions of the output, ascending; their number determines the order. A
+    cut of samples or positions cuts the sum. `blocks`: lengths of blocks of samples; each block has such a sum, and the
+    tree of `block-tree` adds them.
     """
     xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
     of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
@@ -152,7 +152,7 @@ def conv_weight(
 
 
 def _runner(of: Window, threads: int, level: str | None, blocks: Sequence[int] = ()) -> Callable[..., None]:
-    """The kernel of C++ for a window: (what is written, x, w, y), of images with up to three spatial dims."""
+    """The C++ kernel for a window, called with (name of the result, x, w, y), for up to three spatial dims."""
     front = 3 - len(of.size)
 
     def three(dims: tuple[int, ...], fill: int) -> tuple[int, ...]:
@@ -175,5 +175,5 @@ def _runner(of: Window, threads: int, level: str | None, blocks: Sequence[int] =
 
 
 def _whole(w: np.ndarray) -> np.ndarray:
-    """Weights without gaps, as the kernel walks through them: they are few."""
+    """Contiguous weights, as the kernel reads them; the copy is small."""
     return np.ascontiguousarray(w)

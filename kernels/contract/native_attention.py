@@ -1,6 +1,6 @@
 """Attention in C++ (kernels/native/contract_attention.hpp): the bits of a head depend on its own q, k and v alone.
 
-`threads` and `level` as in `kernels.contract.native`; neither enters the bits.
+`threads` and `level` as in `kernels.contract.native`; neither changes bits.
 """
 
 from __future__ import annotations
@@ -17,17 +17,15 @@ from kernels.contract.promises import promised
 from kernels.contract.shapes import Shape
 from kernels.threads import checked
 
-WHY = (
-    "a head by itself: chains of fused multiply-adds, and an exponential of our own, the same in all vectors"
-)
+WHY = "each head alone: chains of fused multiply-adds, and an exponential of our own, equal for all vector widths"
 
 
 @promised("attention", "own", backend="native", why=WHY)
 def attention(
     q: Array, k: Array, v: Array, *, threads: int = 1, level: str | None = None, **how: Unpack[How]
 ) -> tuple[Array, Array]:
-    """softmax(scale q k^T + mask) v, and the logarithms of the sums of exponentials: fixed by queries, keys, depth and
-    width, since no sum has terms of two heads."""
+    """softmax(scale q k^T + mask) v, and the logarithms of the sums of exponentials. No sum has terms of two heads, so
+    the numbers of queries and keys, depth and width alone determine the order."""
     of = heads_of(q, k, v, **how)
     out = _joined(of.shape, of.q.dtype)
     logs = np.empty(of.rows, of.q.dtype)
@@ -50,7 +48,7 @@ def attention_backward(
     level: str | None = None,
     **how: Unpack[How],
 ) -> tuple[Array, Array, Array]:
-    """The gradients of q, k and v (Dao et al. 2022, FlashAttention, algorithm 4): fixed as `attention` is."""
+    """The gradients of q, k and v (Dao et al. 2022, FlashAttention, algorithm 4), with the guarantee of `attention`."""
     of = heads_of(q, k, v, **how)
     gradients, outs, logs = of.given(gradient, out, logsumexp)
     arrays = [of.q, of.k, of.v, outs, gradients, *(_joined(x.shape, x.dtype) for x in (of.q, of.k, of.v))]
@@ -67,6 +65,6 @@ def attention_backward(
 
 
 def _joined(shape: Shape, dtype: np.dtype) -> np.ndarray:
-    """A new array of this shape, in memory (samples, rows, heads, width), as models join heads."""
+    """A new array of this shape with the memory order (samples, rows, heads, width), in which models join heads."""
     samples, heads, rows, width = shape
     return np.empty((samples, rows, heads, width), dtype).transpose(0, 2, 1, 3)

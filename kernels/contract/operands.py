@@ -1,4 +1,4 @@
-"""What products accept: arrays of NumPy and tensors of torch on the CPU, by the memory that they have."""
+"""Operands of products: converts arrays of NumPy and tensors of torch on the CPU to arrays in the same memory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TYPES = ("float32", "float64")
 def array_of(x: Any, what: str, name: str) -> np.ndarray:
     """`x` as an array of NumPy in the same memory: an array, or a tensor on the CPU, of float32 or float64.
 
-    Only what is misaligned or of foreign byte order is copied. TypeError for all else, with operation and name.
+    Copies only misaligned arrays and foreign byte orders. Raises TypeError, with operation and name, for others.
     """
     x = _memory(x, what, name)
     return x if _plain(x) else x.astype(x.dtype.newbyteorder("="), order="C")
@@ -36,7 +36,7 @@ def pair(what: str, a: Any, b: Any, names: tuple[str, str] = ("a", "b")) -> tupl
 
 
 def matrices(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, Shape]:
-    """Both operands of a product, with equal leading dims, by strides of 0 if need be, and its shape."""
+    """Both operands of a product, their leading dims broadcast by strides of 0, and the product's shape."""
     x, y = pair("matmul", a, b)
     shape = product(x.shape, y.shape)
     if x.shape[:-2] != y.shape[:-2]:
@@ -46,7 +46,7 @@ def matrices(a: Any, b: Any) -> tuple[np.ndarray, np.ndarray, Shape]:
 
 
 def summed(x: Any, dims: int | Sequence[int]) -> tuple[np.ndarray, np.ndarray, int]:
-    """x, the same with its dims in the order (dims that stay, dims that are summed), and how many stay."""
+    """(x, x with the summed dims moved last, the number of dims that stay)."""
     xs = array_of(x, "rowsum", "x")
     left, gone = stay(xs.shape, dims)
     return xs, xs.transpose(*left, *gone), len(left)
@@ -61,11 +61,10 @@ def written(
     out: Array | None,
     gaps: bool = True,
 ) -> Array:
-    """What `compute(target)` writes into its target of this shape: `out`, or a new array of the kind of `given`.
+    """Calls `compute(target)` for a target of this shape; returns `out`, or a new array of the kind of `given`.
 
-    An `out` that may share memory with an operand is written when all is computed, and so is one that is not contiguous
-    unless there may be `gaps`. Raises TypeError and ValueError for
-    one that cannot hold the result.
+    `compute` writes into a temporary array, copied to `out` at the end, if `out` may share memory with an operand, or
+    is not contiguous and `gaps` is False. Raises TypeError and ValueError for an `out` that cannot hold the result.
     """
     dtype = operands[0].dtype
     if out is None:
@@ -89,7 +88,7 @@ def written(
 
 
 def like(x: np.ndarray, given: Array) -> Array:
-    """`x` as what was given: an array, or a tensor in the same memory."""
+    """`x` as the kind of `given`: an array, or a tensor in the same memory."""
     if isinstance(given, np.ndarray):
         return x
     import torch
@@ -98,12 +97,12 @@ def like(x: np.ndarray, given: Array) -> Array:
 
 
 def _memory(x: Any, what: str, name: str) -> np.ndarray:
-    """The same memory as an array of NumPy; called for every operand of every product, so that it must be quick."""
+    """An array of NumPy in the same memory; fast, since every operand of every product passes here."""
     if isinstance(x, np.ndarray):
         memory = x
     else:
         try:
-            memory = x.numpy()  # a tensor on the CPU that needs no gradient, as most
+            memory = x.numpy()  # works for a tensor on the CPU without gradient, the usual case
         except (AttributeError, TypeError, RuntimeError):
             memory = _of_tensor(x, what, name)
     if memory.dtype.char not in "fd":
@@ -119,7 +118,7 @@ def _of_tensor(x: Any, what: str, name: str) -> np.ndarray:
         )
     if device.type != "cpu":
         raise TypeError(
-            f"{what}: {name} is on {device}: only tensors on cpu are taken; `.cpu()` copies one there"
+            f"{what}: {name} is on {device}: only tensors on cpu are accepted; `.cpu()` copies one there"
         )
     try:
         return x.detach().numpy()
@@ -129,5 +128,5 @@ def _of_tensor(x: Any, what: str, name: str) -> np.ndarray:
 
 
 def _plain(x: np.ndarray) -> bool:
-    """Whether every element is a number of this machine, at a multiple of its size from the first."""
+    """Whether the array is aligned and has this machine's byte order."""
     return x.flags.aligned and x.dtype.isnative

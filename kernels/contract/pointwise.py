@@ -1,8 +1,8 @@
-"""Functions of torch, element by element, whose bits do not depend on how an array is cut.
+"""Elementwise functions of torch whose bits do not depend on cuts of an array.
 
-Many have a vector body and a scalar tail whose last bits differ, so that an element's bits depend on where it lies: in
-the tail of an array, of a thread's part of it, or of a row of a strided view. `flat` leaves no tails: one thread gets
-contiguous elements in one dim, filled up to a multiple of 64. Measured, not promised by torch: see
+Many functions have a vector loop and a scalar tail whose last bits differ, so an element's bits depend on its place: in
+the tail of an array, of a thread's part, or of a row of a strided view. `flat` avoids tails: one thread computes
+contiguous elements in one dim, padded to a multiple of 64. This is measured, not promised by torch: see
 `python -m kernels.contract certify`.
 """
 
@@ -26,14 +26,14 @@ FILL = 64  # elements; 16 are not enough: torch's loops take several vectors at 
     "own",
     backend="torch",
     guarantee="layout",
-    why="torch's function on contiguous elements filled up to a multiple of 64, by one thread: no element is in a tail",
+    why="torch's function on contiguous elements padded to a multiple of 64, by one thread: no element is in a tail",
     available=missing("torch"),
 )
 def flat(function: Callable, *arrays: torch.Tensor) -> Any:
-    """`function(*arrays)` of tensors on the CPU that can be broadcast; the function is elementwise.
+    """`function(*arrays)` for an elementwise function of tensors on the CPU that can be broadcast.
 
-    Returns a tensor of the broadcast shape, or a tuple of such where the function does. TypeError for what is no tensor
-    on the CPU.
+    Returns a tensor of the broadcast shape, or a tuple of them if the function does. Raises TypeError for any other
+    operand.
     """
     import torch
 
@@ -53,7 +53,7 @@ def flat(function: Callable, *arrays: torch.Tensor) -> Any:
 
 
 def _filled(x: torch.Tensor, n: int) -> torch.Tensor:
-    """The elements of x in row-major order, and then ones up to a multiple of FILL: a view if nothing need be added."""
+    """The elements of x in row-major order, padded by ones to a multiple of FILL; a view of x if nothing is added."""
     if n % FILL == 0:
         return x.reshape(-1)
     filled = x.new_ones(n + -n % FILL)
@@ -66,9 +66,9 @@ def _filled(x: torch.Tensor, n: int) -> torch.Tensor:
     "torch",
     backend="torch",
     guarantee="run",
-    why="a library computes the last elements of an array, of a thread or of a strided row in another way than others",
+    why="a library computes the last elements of an array, of a thread or of a strided row by other code than the rest",
     available=missing("torch"),
 )
 def library(function: Callable, *arrays: torch.Tensor) -> Any:
-    """`function(*arrays)` as it is."""
+    """`function(*arrays)` without changes."""
     return function(*arrays)

@@ -1,4 +1,4 @@
-"""The variants of products by name: what each promises, and why its bits do or do not depend on a cut."""
+"""The variants of products by name: the guarantee of each, and why its bits depend on cuts or do not."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROMISES = {
     ),
     "own": Promise(
         "layout",
-        "every element is a chain of fused multiply-adds in pieces of 256, which its contracted length alone fixes",
+        "every element is a chain of fused multiply-adds in pieces of 256: its contracted length alone fixes the order",
     ),
     "torch": Promise(
         "run",
@@ -31,7 +31,7 @@ PROMISES = {
     ),
     "torch-blocks": Promise(
         "layout",
-        "torch multiplies blocks of one shape, filled up with zeros, by one thread; holds for cuts between blocks",
+        "torch multiplies blocks of one shape, padded with zeros, by one thread; holds for cuts between blocks",
     ),
 }
 
@@ -44,7 +44,7 @@ def promised(
     why: str | None = None,
     available: Callable[[], str | None] | None = None,
 ) -> Callable[[Callable], Callable]:
-    """Decorator: register a function as the variant of that name, `why`: for a reason of its own; see
+    """Decorator that registers a function as the variant of that name; `why` replaces the reason in PROMISES. See
     `kernels.registry.variant`."""
     promise = PROMISES[known("variant of a product", name, PROMISES)]
     return variant(

@@ -25,8 +25,8 @@ def fma(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> np.ndarray:
     with np.errstate(all="ignore"):
         p = a * b  # exact
         s = p + c
-        # The error of s is Knuth's TwoSum. Where there is one and the last bit of s is 0, the neighbour on its side
-        # stands for what lies between: rounded to odd, so that rounding to float32 is right (Boldo & Melquiond 2008).
+        # Round to odd, so that rounding to float32 is correct (Boldo & Melquiond 2008): where s has an error, by
+        # Knuth's TwoSum, and an even last bit, take its neighbour on the side of the error.
         t = s - p
         error = (p - (s - t)) + (c - t)
         even = s.view(np.int64) % 2 == 0
@@ -48,7 +48,7 @@ def _by_fractions(a: float, b: float, c: float) -> float:
 
 
 def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The sums over the first dim of the products of `a` and `b`, which are broadcast: pieces of 256, in order."""
+    """The sums over the first dim of the products of `a` and `b`, broadcast: in pieces of 256, in order."""
     shape = np.broadcast_shapes(a.shape[1:], b.shape[1:])
     total = np.zeros(shape, a.dtype)
     for first in range(0, len(a), PIECE):
@@ -62,7 +62,7 @@ def chain(a: np.ndarray, b: np.ndarray) -> np.ndarray:
 
 @promised("matmul", "reference", backend="reference")
 def matmul(a: Array, b: Array, out: Array | None = None, *, blocks: Sequence[int] | None = None) -> Array:
-    """c[i, j] = the chain of a[i, k] b[k, j] over k, or the tree of those of blocks."""
+    """c[i, j] = the chain of a[i, k] b[k, j] over k, or the tree of the chains of blocks."""
     x, y, shape = matrices(a, b)
 
     def compute(c: np.ndarray) -> None:
@@ -76,8 +76,8 @@ def matmul(a: Array, b: Array, out: Array | None = None, *, blocks: Sequence[int
 def rowsum(
     x: Array, dims: int | Sequence[int], out: Array | None = None, *, blocks: Sequence[int] | None = None
 ) -> Array:
-    """Up to 256 terms one by one; of more, pieces of 256, then their sums in the same way; or the tree of those of
-    blocks."""
+    """Adds up to 256 terms one by one; more in pieces of 256, then the sums of pieces in the same way. `blocks`: the
+    tree of such sums of blocks."""
     xs, turned, n = summed(x, dims)
     shape, terms = turned.shape[:n], turned.shape[n:]
 
@@ -102,8 +102,8 @@ def _ordered(rows: np.ndarray) -> np.ndarray:
 def _over_blocks(
     what: str, blocks: Sequence[int] | None, n: int, over: Callable[[slice], np.ndarray]
 ) -> np.ndarray:
-    """What `over` gives for all n, or for each block, added by the tree: for s = 1, 2, 4, ... p[i] += p[i + s] where i
-    is a multiple of 2 s. Zeros then have no sign."""
+    """`over` of all n, or of each block, added by the tree: for s = 1, 2, 4, ... p[i] += p[i + s] where i is a multiple
+    of 2 s. Every zero of the tree is +0.0."""
     until = ends(what, blocks, n)
     sums = [over(slice(begin, end)) for begin, end in zip([0, *until[:-1]], until, strict=True)]
     while len(sums) > 1:
@@ -135,8 +135,8 @@ def conv(x: Array, w: Array, out: Array | None = None, **moves: Unpack[Moves]) -
 def conv_input(
     gradient: Array, w: Array, size: Sequence[int], out: Array | None = None, **moves: Unpack[Moves]
 ) -> Array:
-    """For each element of x the chain over the output channels of its group and the places of the window that can lie
-    on it."""
+    """For each element of x the chain over the output channels of its group and the places of the window that can
+    cover it."""
     ys, ws = pair("conv_input", gradient, w, ("gradient", "w"))
     of, shape = input_gradient(ys.shape, ws.shape, size, moves)
 
@@ -167,7 +167,7 @@ def conv_weight(
     blocks: Sequence[int] | None = None,
     **moves: Unpack[Moves],
 ) -> Array:
-    """For each weight the chain over samples and positions of the output, ascending, or the tree of those of blocks."""
+    """For each weight the chain over samples and positions of the output, ascending, or the tree of blocks' chains."""
     xs, ys = pair("conv_weight", x, gradient, ("x", "gradient"))
     of, shape = weight_gradient(xs.shape, ys.shape, size, moves)
 
@@ -188,7 +188,7 @@ def conv_weight(
 
 
 def _group(channel: int, channels: int, others: int, groups: int) -> range:
-    """Of the channels of the other side those of the group of this one."""
+    """The channels of the other side that are in the group of `channel`."""
     many = others // groups
     group = channel // (channels // groups)
     return range(group * many, (group + 1) * many)

@@ -16,19 +16,19 @@ from kernels.contract.operands import Array, like
 from kernels.contract.promises import promised
 from kernels.contract.reference import PIECE, chain, fma
 
-SUMS = 16  # sum t of a row has its elements t, t + 16, ...
+SUMS = 16  # partial sum t of a row adds its elements t, t + 16, ...
 
 
 @dataclass(frozen=True)
 class Series:
-    """Constants of the exponential and the logarithm of a type: degrees, ln 2 in two parts, and where e^x ends."""
+    """Constants of the exponential and the logarithm for a type: degrees, ln 2 in two parts, and the range of e^x."""
 
-    whole: type  # integers of as many bits
+    whole: type  # integers of the same width
     mantissa: int
     bias: int
     exp: int
     log: int
-    shift: float  # x + shift has no places after the point
+    shift: float  # adding it rounds to an integer
     log2_e: str
     ln2: str
     ln2_rest: str
@@ -48,14 +48,14 @@ SERIES = {
 def exponential(x: np.ndarray) -> np.ndarray:
     """e^x: +0 below `low`, e^high above `high`.
 
-    With n the whole number next to x / ln 2 and r = x - n ln 2 it is 2^n times the polynomial of Taylor in r, by
+    With n the integer nearest to x / ln 2 and r = x - n ln 2, the result is 2^n times the Taylor polynomial in r, by
     Horner's rule.
     """
     s, of = SERIES[x.dtype.name], x.dtype.type
     with np.errstate(all="ignore"):
         most = np.where(x > of(s.high), of(s.high), x)
         shifted = _fused(most, _constant(s.log2_e, of), of(s.shift))
-        n = of(s.shift) - shifted  # its sign turned
+        n = of(s.shift) - shifted  # negated
         r = _fused(n, _constant(s.ln2_rest, of), _fused(n, _constant(s.ln2, of), most))
         total = np.full(x.shape, of(1) / of(math.factorial(s.exp)))
         for k in range(s.exp - 1, -1, -1):
@@ -65,8 +65,8 @@ def exponential(x: np.ndarray) -> np.ndarray:
 
 
 def logarithm(x: np.ndarray) -> np.ndarray:
-    """log x of x >= 1, finite: with x = 2^e f, f in [sqrt(1/2), sqrt(2)) and s = (f - 1) / (f + 1) it is
-    e ln 2 + 2 s (1 + s^2 / 3 + s^4 / 5 + ...)."""
+    """log x for finite x >= 1: e ln 2 + 2 s (1 + s^2 / 3 + s^4 / 5 + ...), where x = 2^e f, f in
+    [sqrt(1/2), sqrt(2)), and s = (f - 1) / (f + 1)."""
     c, of = SERIES[x.dtype.name], x.dtype.type
     bits: np.ndarray = x.view(c.whole)
     exponent = (bits - c.whole(c.root)) >> c.mantissa
@@ -82,7 +82,7 @@ def logarithm(x: np.ndarray) -> np.ndarray:
 
 @promised("attention", "reference", backend="reference")
 def attention(q: Array, k: Array, v: Array, **how: Unpack[How]) -> tuple[Array, Array]:
-    """Head by head and query by query: scores, their exponentials without the largest, chains of these and values."""
+    """For each head and query: scores, exponentials of scores minus their largest, and chains of these with values."""
     of = heads_of(q, k, v, **how)
     out, logs = np.zeros(of.shape, of.q.dtype), np.full(of.rows, -np.inf, of.q.dtype)
     for at in np.ndindex(*of.rows):
@@ -104,7 +104,8 @@ def attention(q: Array, k: Array, v: Array, **how: Unpack[How]) -> tuple[Array, 
 def attention_backward(
     gradient: Array, q: Array, k: Array, v: Array, out: Array, logsumexp: Array, **how: Unpack[How]
 ) -> tuple[Array, Array, Array]:
-    """Weights p from logsumexp, their gradients p (gradient v - gradient out), chains of both over keys and queries."""
+    """Weights p from logsumexp, their gradients p (gradient v - gradient out), and chains of both over keys and
+    queries."""
     of = heads_of(q, k, v, **how)
     gradients, outs, logs = of.given(gradient, out, logsumexp)
     found = [np.zeros(x.shape, x.dtype) for x in (of.q, of.k, of.v)]
@@ -155,7 +156,7 @@ def _scores(of: Heads, b: int, h: int, i: int) -> np.ndarray:
 
 
 def _by_parts(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The sum of products in SUMS chains, joined by halves: t and t + 8, then t and t + 4, ..."""
+    """The sum of products in SUMS chains, added in halves: t and t + 8, then t and t + 4, ..."""
     sums = np.zeros(SUMS, a.dtype)
     for first in range(0, len(a), SUMS):
         x, y = a[first : first + SUMS], b[first : first + SUMS]

@@ -1,4 +1,4 @@
-"""Shapes of operands, and what is said of those that do not fit."""
+"""Shapes of operands and results, and the errors for shapes that do not fit."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Moves(TypedDict, total=False):
 def product(a: Shape, b: Shape) -> Shape:
     """The shape of the product of a (..., rows, depth) and b (..., depth, columns), leading dims broadcast as by NumPy.
 
-    Raises ValueError for shapes that do not fit, as all functions here.
+    Raises ValueError for shapes that do not fit.
     """
     if len(a) < 2 or len(b) < 2:
         raise ValueError(
@@ -42,7 +42,7 @@ def product(a: Shape, b: Shape) -> Shape:
 
 
 def stay(x: Shape, dims: int | Sequence[int]) -> tuple[list[int], list[int]]:
-    """Which dims stay and which are summed, both ascending; ValueError for such that x has not, or named twice."""
+    """(dims that stay, dims that are summed), ascending; raises ValueError for a dim that x lacks or a repeated one."""
     each = [dims] if isinstance(dims, int) else list(dims)
     n = len(x)
     if any(not -n <= d < n for d in each) or len({d % n for d in each}) < len(each):
@@ -54,7 +54,7 @@ def stay(x: Shape, dims: int | Sequence[int]) -> tuple[list[int], list[int]]:
 
 
 def ends(what: str, blocks: Sequence[int] | None, n: int) -> list[int]:
-    """Where blocks of these lengths end, which make up n; of None one block. ValueError where they do not."""
+    """The ends of blocks of these lengths, or of one block for None; raises ValueError unless the lengths add to n."""
     if blocks is None:
         return [n]
     found = list(accumulate(blocks))
@@ -72,11 +72,11 @@ class Window:
     size: tuple[int, ...]
     stride: tuple[int, ...]
     dilation: tuple[int, ...]
-    padding: tuple[tuple[int, int], ...]  # zeros before and after; negative ones leave elements out
+    padding: tuple[tuple[int, int], ...]  # zeros before and after; a negative number removes elements
     groups: int
 
     def positions(self, image: Sequence[int]) -> tuple[int, ...]:
-        """The spatial shape of the output for that of an image; ValueError where the window does not fit in."""
+        """The output's spatial shape for the image's; raises ValueError where the window is larger than the image."""
         found = []
         for dim, n in enumerate(image):
             low, high = self.padding[dim]
@@ -91,7 +91,7 @@ class Window:
 
 
 def window(size: Sequence[int], moves: Moves) -> Window:
-    """The window of this spatial shape; ValueError for moves that do not fit to it, TypeError for unknown ones."""
+    """The window of this spatial shape; raises ValueError for moves that do not fit it, TypeError for unknown ones."""
     if unknown := sorted(set(moves) - set(Moves.__annotations__)):
         raise TypeError(f"conv: unknown {unknown[0]!r}: choose from {', '.join(Moves.__annotations__)}")
     n, padding = len(size), moves.get("padding", 0)
@@ -111,7 +111,7 @@ def window(size: Sequence[int], moves: Moves) -> Window:
 
 
 def convolution(x: Shape, w: Shape, moves: Moves) -> tuple[Window, Shape]:
-    """The window and the shape of the output, of images (samples, channels, *spatial) and weights (output channels,
+    """The window and the shape of the output, for images (samples, channels, *spatial) and weights (output channels,
     channels of a group, *window)."""
     _images("x", x, len(w) - 2)
     of = window(w[2:], moves)
@@ -124,7 +124,7 @@ def convolution(x: Shape, w: Shape, moves: Moves) -> tuple[Window, Shape]:
 
 
 def input_gradient(gradient: Shape, w: Shape, size: Sequence[int], moves: Moves) -> tuple[Window, Shape]:
-    """The window and the shape of images of spatial shape `size`, of the gradient of the output and weights."""
+    """The window, and the shape of images of spatial shape `size`, for a gradient of the output and weights."""
     _images("gradient", gradient, len(w) - 2)
     of = window(w[2:], moves)
     if len(size) != len(w) - 2:
@@ -139,7 +139,7 @@ def input_gradient(gradient: Shape, w: Shape, size: Sequence[int], moves: Moves)
 
 
 def weight_gradient(x: Shape, gradient: Shape, size: Sequence[int], moves: Moves) -> tuple[Window, Shape]:
-    """The window of spatial shape `size` and the shape of weights, of images and the gradient of the output."""
+    """The window of spatial shape `size`, and the shape of weights, for images and the gradient of the output."""
     _images("x", x, len(size))
     _images("gradient", gradient, len(size))
     of = window(size, moves)

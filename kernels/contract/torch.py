@@ -1,4 +1,4 @@
-"""Products by torch: as it likes, and in blocks of one shape."""
+"""Products by torch: its own kernels for whole operands, and blocks of one shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BLOCK = (32, 64)  # rows and columns of a block of a product
 
 @contextmanager
 def in_threads(threads: int) -> Iterator[None]:
-    """torch computes in so many threads (0: as many as there are cores) inside."""
+    """A context in which torch computes with so many threads; 0: one per core."""
     import torch
 
     before, team = torch.get_num_threads(), checked(threads) or cores()
@@ -35,7 +35,7 @@ def in_threads(threads: int) -> Iterator[None]:
 
 @promised("matmul", "torch", backend="torch", available=missing("torch"))
 def matmul(a: Array, b: Array, out: Array | None = None, *, threads: int = 1) -> Array:
-    """torch.matmul: the order of the sums is that of its BLAS for these sizes."""
+    """torch.matmul: its BLAS chooses the order of sums by the sizes."""
     x, y, shape = matrices(a, b)
     return written("matmul", _computed(threads, lambda t: t.matmul(*tensors(x, y))), shape, (x, y), a, out)
 
@@ -44,10 +44,10 @@ def matmul(a: Array, b: Array, out: Array | None = None, *, threads: int = 1) ->
 def matmul_blocks(
     a: Array, b: Array, out: Array | None = None, *, threads: int = 1, block: tuple[int, int] = BLOCK
 ) -> Array:
-    """torch.mm of blocks of so many rows and columns, filled up with zeros: what a block holds fixes its bits.
+    """torch.mm of blocks of so many rows and columns, padded with zeros: the content of a block determines its bits.
 
-    `threads` is not used: one computes a block. Blocks begin at the first row and column, so that only cuts between
-    blocks keep the bits.
+    `threads` is checked but not used: one thread computes. Blocks begin at the first row and column, so only cuts
+    between blocks keep the bits.
     """
     x, y, shape = matrices(a, b)
     checked(threads)
@@ -74,7 +74,7 @@ def matmul_blocks(
 
 @promised("rowsum", "torch", backend="torch", available=missing("torch"))
 def rowsum(x: Array, dims: int | Sequence[int], out: Array | None = None, *, threads: int = 1) -> Array:
-    """torch.sum: in vectors and threads as it likes."""
+    """torch.sum: torch chooses vectors and threads."""
     xs, turned, n = summed(x, dims)
     shape = turned.shape[:n]
     every = (dims,) if isinstance(dims, int) else tuple(dims)
@@ -83,7 +83,7 @@ def rowsum(x: Array, dims: int | Sequence[int], out: Array | None = None, *, thr
 
 @promised("conv", "torch", backend="torch", available=missing("torch"))
 def conv(x: Array, w: Array, out: Array | None = None, *, threads: int = 1, **moves: Unpack[Moves]) -> Array:
-    """torch's convolution of images that are padded before."""
+    """torch's convolution of padded images."""
     xs, ws = pair("conv", x, w, ("x", "w"))
     of, shape = convolution(xs.shape, ws.shape, moves)
 
@@ -139,11 +139,11 @@ def conv_weight(
     return written("conv_weight", _computed(threads, compute), shape, (xs, ys), x, out)
 
 
-# ---- what they share
+# ---- shared by all variants
 
 
 def _computed(threads: int, compute: Callable[[Any], Any]) -> Callable[[np.ndarray], None]:
-    """What writes into its target what `compute(torch)` returns in so many threads."""
+    """A function that writes the result of `compute(torch)`, with so many threads, into its target."""
 
     def into(target: np.ndarray) -> None:
         import torch
@@ -155,7 +155,7 @@ def _computed(threads: int, compute: Callable[[Any], Any]) -> Callable[[np.ndarr
 
 
 def tensors(*arrays: np.ndarray) -> list[Any]:
-    """Tensors in the same memory; what torch cannot stride over, and what is read-only, is copied."""
+    """Tensors in the same memory; arrays with negative strides, and read-only ones, are copied."""
     import torch
 
     def possible(x: np.ndarray) -> bool:
@@ -173,13 +173,13 @@ def _function(torch: Any, of: Window) -> Any:
 
 
 def _padded(torch: Any, image: Any, of: Window, sign: int = 1) -> Any:
-    """Images with their zeros, or with -1 without them; torch's own padding is the same on both sides."""
+    """Pads images with zeros, or with `sign` -1 removes them; torch's own padding is the same on both sides."""
     sides = [sign * side for pair in reversed(of.padding) for side in pair]
     return torch.nn.functional.pad(image, sides) if any(sides) else image
 
 
 def _backward(torch: Any, of: Window, image: Any, weights: Any, gradient: Any, which: int) -> Any:
-    """The gradient of images (0) or weights (1), alone: padding is put on before, and taken off again."""
+    """The gradient of images (`which` 0) or weights (1): pads images first and removes the padding at the end."""
     padded = _padded(torch, image, of)
     wanted = [which == 0, which == 1, False]
     none = [0] * len(of.size)

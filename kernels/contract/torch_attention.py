@@ -1,4 +1,4 @@
-"""Attention by torch's kernel for processors, which cuts tokens by the number of samples, heads and threads."""
+"""Attention by torch's CPU kernel, which cuts tokens by the number of samples, heads and threads."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _square(of: Heads) -> Heads:
     if of.q.shape[3] != of.v.shape[3]:
         raise ValueError(
             f"attention: q has depth {of.q.shape[3]} and v width {of.v.shape[3]}: torch's kernel needs them equal; "
-            "take variant own"
+            "use the variant own"
         )
     return of
 

@@ -1,8 +1,8 @@
 """Order-free accumulators: sums whose bits do not depend on the order of the additions.
 
-Superaccumulator: every sum correctly rounded, 560 bytes each. Limbs: sums of float32 in as few words as the range of
-all their terms needs, mostly 8 or 16 bytes, correctly rounded as well. Both combine by integer SUM, in any order.
-`kernels.exact.reference` has the superaccumulator in plain NumPy.
+Superaccumulator: correctly rounded sums in 560 bytes each. Limbs: correctly rounded sums of float32 in the fewest words
+for the range of all terms, mostly 8 or 16 bytes. Both combine by integer SUM, in any order. `kernels.exact.reference`
+implements the superaccumulator in plain NumPy.
 """
 
 from kernels.exact.limbs import Limbs, range_of

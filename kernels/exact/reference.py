@@ -1,7 +1,7 @@
-"""Order-free accumulators and sums in NumPy and Python integers: short, slow, and what the C++ is tested against.
+"""Order-free accumulators and sums in NumPy and Python integers: short, slow, the reference for tests of the C++.
 
-The arithmetic is integer arithmetic throughout, so nothing here depends on an order or on rounding modes.
-Shapes and meaning of the words are in `kernels.exact`.
+All arithmetic on sums is integer arithmetic, so results do not depend on the order or on rounding modes.
+`kernels.exact.superaccumulator` describes the words.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ DIGITS = {np.dtype(np.float64): (53, -1074), np.dtype(np.float32): (24, -149)}  
 
 
 def carry(words: np.ndarray) -> None:
-    """Bring chunks 0 ... 65 into [0, 2**32), the sign into chunk 66: each value has one such form."""
+    """Normalises in place: chunks 0 ... 65 in [0, 2**32), the sign in chunk 66. Each value has one such form."""
     for i in range(CHUNKS - 1):
         words[..., i + 1] += words[..., i] >> 32
         words[..., i] &= 0xFFFFFFFF
 
 
 def add(words: np.ndarray, x: np.ndarray) -> None:
-    """Add float64 `x` (k, *shape) over axis 0 to contiguous `words` (*shape, WORDS), in place."""
+    """Adds float64 `x` (k, *shape) over axis 0 to contiguous `words` (*shape, WORDS), in place."""
     x = np.ascontiguousarray(x)
     flat = words.reshape(-1, WORDS)
     columns = np.arange(len(flat))
@@ -61,7 +61,7 @@ def _deposit(words: np.ndarray, bits: np.ndarray, column: np.ndarray) -> None:
 
 
 def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
-    """Add the products of float64 `a` and `b` (n,) to `words` (WORDS,), each as p = fl(ab) and fl(ab - p)."""
+    """Adds the products of float64 `a` and `b` (n,) to `words` (WORDS,), each as p = fl(ab) and fl(ab - p)."""
     with np.errstate(all="ignore"):
         p = a * b
     add(words, p)
@@ -71,7 +71,7 @@ def add_products(words: np.ndarray, a: np.ndarray, b: np.ndarray) -> None:
 
 
 def _error(a: float, b: float, p: float) -> float:
-    """What fma(a, b, -p) gives; 0 where p is a NaN or an infinity, which then is all there is to add."""
+    """fma(a, b, -p); 0 where p is a NaN or an infinity."""
     return float(Fraction(a) * Fraction(b) - Fraction(p)) if math.isfinite(p) else 0.0
 
 
@@ -107,10 +107,10 @@ def nearest(integer: int, exponent: int, dtype=np.float64) -> float:
 
 
 def order_free_sum(name: str, x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
-    """The sum of `x`, or of the products of `x` and `y` (n,), that is called `binned`, `fixed-point` or `exact`.
+    """The `binned`, `fixed-point` or `exact` sum of `x`, or of the products of `x` and `y` (n,).
 
-    Every term is rounded to a multiple of one unit, ties to even, and the sum of these to float64 for float64,
-    to float32 for narrower types. `exact` has the unit of which all numbers are multiples.
+    Every term is rounded to a multiple of one unit, ties to even. Their sum is rounded to float64 for float64, to
+    float32 for narrower types. The unit of `exact` divides all numbers.
     """
     wide = x.dtype == np.float64
     dtype: np.dtype = np.dtype(np.float64 if wide else np.float32)

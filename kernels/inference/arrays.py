@@ -1,4 +1,4 @@
-"""What backends take: contiguous float32 arrays of samples."""
+"""Inputs of backends: contiguous float32 arrays of samples."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import numpy as np
 
 
 def batch_of(x: np.ndarray, sample: tuple[int, ...], batched: bool = True) -> np.ndarray:
-    """x as contiguous float32 `(batch, *sample)`; without `batched` x is one sample.
+    """x as contiguous float32 `(batch, *sample)`; without `batched`, x is one sample.
 
-    Raises TypeError for another type (a conversion would hide another input), ValueError for another shape.
+    Raises TypeError for another type, since a conversion would change the input silently, and ValueError for another
+    shape.
     """
     if not isinstance(x, np.ndarray) or x.dtype != np.float32:
         kind = f"an array of {x.dtype}" if isinstance(x, np.ndarray) else type(x).__name__

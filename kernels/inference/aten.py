@@ -1,4 +1,4 @@
-"""What each operation of ATen is in a graph of ours; `b` is the `capture.Builder`, `node` that of torch's program."""
+"""Translates operations of ATen to nodes of a graph; `b`: the `capture.Builder`, `node`: a node of torch's program."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from kernels.inference.graph import MAPS
 
-# Data movement, which may be done once and for all on what does not depend on the input.
+# Data movement, which is folded at capture where it does not depend on the input.
 MOVES = {
     "view", "reshape", "flatten", "unsqueeze", "squeeze", "t", "transpose", "permute", "slice", "select",
     "expand", "clone", "contiguous", "alias", "detach", "detach_", "lift_fresh_copy", "zeros", "ones",
@@ -19,7 +19,7 @@ ATEN: dict[str, Callable] = {}
 
 
 def aten(*names: str) -> Callable:
-    """Decorator: the function translates these operations, by `NAME.OVERLOAD`."""
+    """Decorator that registers a function as the translation of these operations, given as `NAME.OVERLOAD`."""
 
     def register(function):
         ATEN.update({f"aten.{name}": function for name in names})
@@ -47,14 +47,14 @@ def _reshape(b, node, x, *_, **__):
     "expand.default",
     "expand_as.default",
 )
-def _same(b, node, x, *_, **__):  # `expand`: whoever reads it broadcasts by itself
+def _same(b, node, x, *_, **__):  # `expand`: the nodes that read it broadcast it themselves
     b.names[node.name] = b.value(node, x, broadcast=True)
 
 
 @aten("slice.Tensor")
 def _slice(b, node, x, *_):
     if node.meta["val"].shape != x.meta["val"].shape:
-        raise b.refusal(node, "a part of an axis; only the whole")
+        raise b.refusal(node, "a part of an axis; only whole axes are supported")
     b.names[node.name] = b.value(node, x)
 
 
@@ -122,7 +122,9 @@ def _map(name):
 
 
 for _name in MAPS:
-    aten(f"{_name}.default")(_map(_name))  # none in place: later readers would see another value
+    aten(f"{_name}.default")(
+        _map(_name)
+    )  # no in-place operations: nodes that read the operand later would see another value
 
 
 def _combine(name, turned):
@@ -159,12 +161,12 @@ def _maximum(b, node, x, other):
 def _clamp_min(b, node, x, least=None, most=None, *, min=None, max=None):
     least, most = least if min is None else min, most if max is None else max
     if most is not None or least is None:
-        raise b.refusal(node, "a largest value; only a least one")
+        raise b.refusal(node, "an upper limit; only a lower one is supported")
     _combine("maximum", "maximum")(b, node, x, least)
 
 
 def _last(b, node, x, dims):
-    """Raises Unsupported unless the last axis alone is meant."""
+    """Raises Unsupported unless `dims` is the last axis alone."""
     rank = x.meta["val"].dim()
     dims = [dims] if isinstance(dims, int) else dims
     for d in dims or []:
@@ -174,7 +176,7 @@ def _last(b, node, x, dims):
 
 
 def _keep(b, node, name, x, inner):
-    """Emit a reduction of the last axis, which stays with length 1, and drop it where the program does."""
+    """Emits a reduction of the last axis, which stays with length 1."""
     shape = b.shapes[b.value(node, x)]
     kept = b.emit(node, name, [b.value(node, x)], shape=(*shape[:-1], 1), name=inner)
     return kept
@@ -229,7 +231,7 @@ def _cat(b, node, parts, dim=0):
 @aten("index_select.default")
 def _index_select(b, node, x, dim, index):
     if b.axis(node, dim, x.meta["val"].dim()) != 0:
-        raise b.refusal(node, "another axis than the first of a sample")
+        raise b.refusal(node, "an axis other than the first of a sample")
     b.emit(node, "gather", [b.value(node, x)], constants={"index": b.constant(node, index, np.int64)})
 
 

@@ -1,9 +1,9 @@
-"""Graphs from networks written in torch, by way of torch.export.
+"""Captures graphs from networks in torch by torch.export.
 
     graph = capture(forward, weights, (28, 28))
 
-`forward(tensors, x)` is written in torch: `tensors` in the order of `weights`, x `(batch, *sample)`. The batch stays
-open; shapes in the graph are those of one sample. What couples samples, and what no operation here stands for, raises
+`forward(tensors, x)` uses torch: `tensors` in the order of `weights`, x `(batch, *sample)`. The batch size stays open;
+shapes in the graph are those of one sample. An operation that couples samples, or that `static` lacks, raises
 `Unsupported` with the ATen operation, the node and the line of the source.
 """
 
@@ -32,7 +32,7 @@ def capture(
 def graph_of(
     program: Any, sample: tuple[int, ...], batched: bool, weights: Sequence[np.ndarray] = ()
 ) -> Graph:
-    """The graph of a program that `export` made; with `weights` of these instead of those that it was made with."""
+    """The graph of a program from `export`; `weights` replace the weights with which it was exported."""
     import torch
 
     builder = Builder(batched)
@@ -79,13 +79,13 @@ def export(
         ]
         where = f"{frames[-1].filename}:{frames[-1].lineno}: {frames[-1].line}" if frames else "no line known"
         raise Unsupported(
-            f"forward decides by the values of its input ({where}): a static network takes the same way with all inputs"
+            f"forward branches on the values of its input ({where}): a static network needs one path for all inputs"
         ) from None
     except UserError as error:
         if error.error_type is not UserErrorType.CONSTRAINT_VIOLATION:
             raise
         raise Unsupported(
-            "forward makes the number of samples a fixed one, as len(x) does: take x.shape[0], which stays open"
+            "forward fixes the number of samples, as len(x) does: use x.shape[0], which stays open"
         ) from None
 
 
@@ -108,7 +108,7 @@ def as_module(forward: Callable, weights: Mapping[str, np.ndarray]):
 
 
 def named_forward(function: Callable) -> Callable:
-    """The same function under the name `forward`: torch.export keeps the lines of functions of that name alone."""
+    """The function, renamed `forward`: torch.export keeps source lines only for functions of that name."""
     if not isinstance(function, FunctionType) or function.__name__ == "forward":
         return function
     code = function.__code__.replace(co_name="forward")
@@ -118,13 +118,13 @@ def named_forward(function: Callable) -> Callable:
 
 
 class Builder:
-    """Nodes of a program, added one by one."""
+    """Builds a graph from the nodes of a program, one by one."""
 
     def __init__(self, batched: bool):
         self.batched = batched
         self.nodes: list[Node] = []
-        self.names: dict[str, str] = {}  # of a node of the program: that of the node here which has its value
-        self.tensors: dict[str, Any] = {}  # what does not depend on the input
+        self.names: dict[str, str] = {}  # {node of the program: node of the graph with its value}
+        self.tensors: dict[str, Any] = {}  # values that do not depend on the input
         self.constants: dict[str, np.ndarray] = {}
         self.shapes: dict[str, tuple[int, ...]] = {}
         self.batch: object = None
@@ -137,7 +137,7 @@ class Builder:
 
     def finish(self, result) -> Graph:
         if result.name not in self.names:
-            raise Unsupported("the result does not depend on the input: nothing is to be scheduled")
+            raise Unsupported("the result does not depend on the input: there is nothing to schedule")
         name, shape = self.names[result.name], self.shape_of(result)
         if self.shapes[name] != shape:
             raise self.refusal(result, f"an expanded result: {self.shapes[name]} to {shape}")
@@ -146,22 +146,22 @@ class Builder:
         return Graph(self.input, self.sample, name, self.nodes, constants, self.batched)
 
     def add(self, node) -> None:
-        """Translate a node of the program, or fold it where the input does not enter it."""
+        """Translates a node of the program, or folds it if it does not depend on the input."""
         name, value = str(node.target), node.meta.get("val")
         if not hasattr(value, "dtype") and not isinstance(value, (tuple, list)):
-            return  # the number of samples, and what is concluded about it: shapes here are those of one sample
+            return  # the number of samples and values from it: shapes here are those of one sample
         if not any(n.name in self.names for n in node.all_input_nodes):
             if name.split(".")[1] not in MOVES:
-                raise self.refusal(node, "arithmetic on weights alone; do it before")
+                raise self.refusal(node, "arithmetic on weights alone; compute it before")
             self.tensors[node.name] = node.target(
                 *(self._plain(a) for a in node.args), **{k: self._plain(a) for k, a in node.kwargs.items()}
             )
             return
         translate = ATEN.get(name)
         if translate is None:
-            raise self.refusal(node, "no operation of `static`")
+            raise self.refusal(node, "not an operation of `static`")
         if str(value.dtype) != "torch.float32":
-            raise self.refusal(node, f"a result of {value.dtype}; `static` has float32 alone")
+            raise self.refusal(node, f"a result of {value.dtype}; `static` supports only float32")
         translate(self, node, *node.args, **node.kwargs)
 
     def _plain(self, argument):
@@ -170,7 +170,7 @@ class Builder:
         return self.tensors[argument.name] if hasattr(argument, "all_input_nodes") else argument
 
     def shape_of(self, node) -> tuple[int, ...]:
-        """Of one sample of a node of the program; raises Unsupported where the batch is not its first axis alone."""
+        """The shape of one sample of a node; raises Unsupported unless the batch is its first axis and no other."""
         shape = node.meta["val"].shape
         if self.batched:
             if not len(shape) or str(shape[0]) != str(self.batch):
@@ -183,7 +183,7 @@ class Builder:
         return tuple(shape)
 
     def axis(self, node, dim: int, rank: int) -> int:
-        """An axis of a sample, counted from 0; `rank`: axes of the array. Raises Unsupported for that of the batch."""
+        """The axis of a sample, from 0, for axis `dim` of an array of `rank` axes; raises Unsupported for the batch."""
         dim = dim % rank
         if self.batched and dim == 0:
             raise self.refusal(node, "it works along the batch: samples are coupled")
@@ -192,23 +192,25 @@ class Builder:
     def refusal(self, node, why: str) -> Unsupported:
         known = ", ".join(sorted({name.split(".")[1] for name in ATEN}))
         return Unsupported(
-            f"{node.target} (node {node.name!r}, {line(node)}): {why}. `static` knows of ATen: {known}"
+            f"{node.target} (node {node.name!r}, {line(node)}): {why}. `static` supports these of ATen: {known}"
         )
 
     def value(self, node, argument, broadcast: bool = False) -> str:
-        """The node here that has the value of an argument of `node`, which depends on the input.
+        """The name of the graph's node with the value of an argument of `node`; the argument depends on the input.
 
-        Raises Unsupported for an expanded one unless `broadcast`: whether `node` broadcasts by itself.
+        Raises Unsupported for an expanded argument, unless `node` itself broadcasts (`broadcast`).
         """
         if getattr(argument, "name", None) not in self.names:
             raise self.refusal(node, f"{argument} does not depend on the input, where it must")
         name = self.names[argument.name]
         if not broadcast and self.shapes[name] != self.shape_of(argument):
-            raise self.refusal(node, f"{argument} is expanded; only arithmetic with two operands takes that")
+            raise self.refusal(
+                node, f"{argument} is expanded; only arithmetic with two operands supports this"
+            )
         return name
 
     def constant(self, node, argument, kind=np.float32) -> str:
-        """The name of an argument that does not depend on the input, as a constant."""
+        """Stores an argument that does not depend on the input as a constant; returns its name."""
         if getattr(argument, "name", None) not in self.tensors:
             raise self.refusal(node, f"{argument} depends on the input, where it must not")
         array = np.ascontiguousarray(self.tensors[argument.name].numpy())
@@ -234,25 +236,25 @@ class Builder:
 
 
 def of_torch(file: str) -> bool:
-    """Whether a file of a stack belongs to torch, which names its own from its directory on."""
+    """Whether a file in a stack trace belongs to torch; torch names its files relative to its directory."""
     import torch
 
     return file.startswith("torch/") or Path(torch.__file__).parent in Path(file).parents
 
 
 def only_result(results: Sequence[Any]) -> Any:
-    """The node of the one result of a program; raises Unsupported where `forward` returns others."""
+    """The node of a program's single result; raises Unsupported where `forward` returns anything else."""
     if len(results) == 1 and hasattr(results[0], "meta"):
         return results[0]
     kinds = ["a tensor" if hasattr(each, "meta") else repr(each) for each in results]
     raise Unsupported(
-        f"forward returns {' and '.join(kinds) or 'nothing'}, and a static network has one result, a tensor: "
-        "return that alone"
+        f"forward returns {' and '.join(kinds) or 'nothing'}, but a static network has one result, a tensor: "
+        "return only that"
     )
 
 
 def line(node) -> str:
-    """The line of the source that a node comes from, the innermost outside torch, as `FILE:LINE: text`."""
+    """The innermost source line outside torch that made a node, as `FILE:LINE: text`."""
     trace = [part for part in node.meta.get("stack_trace", "").splitlines() if part.strip()]
     for k in range(len(trace) - 1, -1, -1):
         if trace[k].strip().startswith("File "):

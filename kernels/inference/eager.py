@@ -1,4 +1,4 @@
-"""torch itself, operation by operation: what the other backends are compared with."""
+"""torch in eager mode, operation by operation: the baseline of the other backends."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def compile(
     threads: int = 1,
     batched: bool = True,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """`forward` under torch.inference_mode, with so many threads during a call.
+    """`forward` under torch.inference_mode, with `threads` threads during a call.
 
-    A sample's bits depend on the batch it is in and on the number of threads. Input and weights are copied to
-    addresses that are multiples of 64 bytes, as some kernels depend on that too.
+    A sample's bits depend on its batch and on the number of threads. Input and weights are copied to addresses that are
+    multiples of 64 bytes, since the bits of some kernels depend on addresses too.
     """
     import torch
 

@@ -17,12 +17,12 @@ REDUCTIONS = ("sum", "mean", "norm", "max")
 
 
 class Unsupported(ChoiceError):
-    """A network that has something which `static` lacks; the message says what, where, and what there is."""
+    """An operation that `static` does not support; the message names it, its place, and the supported ones."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """One operation: `operation` of the nodes `inputs` and of constants, by role; `shape` is that of one sample."""
+    """One operation on the nodes `inputs` and on `constants`, by role; `shape` is that of one sample."""
 
     name: str
     operation: str
@@ -35,10 +35,10 @@ class Node:
 
 @dataclass
 class Graph:
-    """Nodes in an order in which they can be computed, and the constants that they name.
+    """Nodes in an order in which they can be computed, and their constants by name.
 
-    The node `input` is given; `output` is the name of the node that is the result. `batched`: whether arrays have a
-    leading axis of samples; without it the whole input is one sample.
+    `input` names the input, `output` the node of the result. `batched`: arrays have a leading axis of samples; without
+    it the whole input is one sample.
     """
 
     input: str
@@ -54,5 +54,5 @@ class Graph:
 
 
 def elements(shape: tuple[int, ...]) -> int:
-    """Of an array of that shape."""
+    """The number of elements of an array of that shape."""
     return math.prod(shape)

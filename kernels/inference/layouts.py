@@ -1,4 +1,4 @@
-"""Layouts: where the elements of a value lie, and how one layout is copied into another."""
+"""Layouts: the places of a value's elements in memory, and copies between layouts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ import numpy as np
 from kernels.inference.graph import elements
 from kernels.inference.schedule import ALIGNED, Buffer, rounded
 
-PANELS = (32, 16, 8)  # columns of weights that lie together
+PANELS = (32, 16, 8)  # columns of weights in one panel
 
 
 @dataclass(frozen=True)
 class Value:
-    """Where the value of a node lies: `shape` of a sample, elements from row to row.
+    """The layout of a node's value: `shape` of a sample, `pitch` elements from row to row.
 
-    `pixels`: a sample (channels, height, width) with a row per pixel and a column per channel; else a row per index of
-    all axes but the last.
+    `pixels`: a sample (channels, height, width) has a row per pixel and a column per channel. Otherwise it has a row
+    per index of all axes but the last.
     """
 
     buffer: Buffer
@@ -35,12 +35,12 @@ class Value:
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last, in sixteens."""
+        """Elements from the first to the last, rounded up to a multiple of 16."""
         return rounded(self.rows * self.pitch)
 
 
 def panels(columns: int) -> list[tuple[int, int]]:
-    """(first, end) of the panels that so many columns are cut into, widest first: 32, 16 or 8 columns each."""
+    """(first, end) of the panels of 32, 16 or 8 columns that make up `columns`, widest first."""
     cuts = []
     begin = 0
     while begin < columns:
@@ -61,7 +61,7 @@ def steps(value: Value) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
 
 
 def joined(n, a, y) -> list[int]:
-    """[lengths, steps, steps] of three axes, with the axes joined that follow one another in both layouts."""
+    """[lengths, steps, steps] of three axes, after joining axes that are adjacent in both layouts."""
     axes = sorted((axis for axis in zip(n, a, y, strict=True) if axis[0] > 1), key=lambda axis: -axis[2])
     merged: list[tuple[int, int, int]] = []
     for length, i, j in axes:
@@ -73,7 +73,7 @@ def joined(n, a, y) -> list[int]:
 
 
 def aligned(pieces: list[np.ndarray]) -> np.ndarray:
-    """The pieces one after another, the first at an address that is a multiple of 64."""
+    """The pieces in one array, one after another, at an address that is a multiple of 64."""
     size = sum(piece.size for piece in pieces)
     memory = np.zeros(size + ALIGNED, np.float32)
     begin = -memory.ctypes.data // 4 % ALIGNED

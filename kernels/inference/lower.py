@@ -1,4 +1,4 @@
-"""From a graph to a schedule: layouts, kernels, packed weights."""
+"""Lowers a graph to a schedule: layouts, kernels, packed weights."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kernels.inference.layouts import Value, aligned, joined, panels, steps
 from kernels.inference.schedule import Buffer, Kernel, Schedule, place_buffers, rounded
 
 TILE = 16  # samples whose rows share a pass over the weights of a linear layer
-LANES = 8  # columns of what is computed come in eights
+LANES = 8  # results have a multiple of 8 columns in memory
 FUNCTIONS, PAIR_CODES, REDUCTION_CODES, MODES = (
     {name: k for k, name in enumerate(_native.STATIC[key])}
     for key in ("functions", "pairs", "reductions", "modes")
@@ -21,7 +21,7 @@ TURNED = {"sub": "rsub", "rsub": "sub", "div": "rdiv", "rdiv": "div"}
 
 
 def plan(graph: Graph, tile: int = TILE) -> Schedule:
-    """The schedule of a graph; `tile` is the number of samples at once where a layer profits from several."""
+    """The schedule of a graph; `tile`: samples per pass where a layer profits from several at once."""
     return Lowering(graph).run(tile)
 
 
@@ -57,10 +57,10 @@ class Lowering:
         return schedule
 
     def groups(self) -> bool:
-        """Number the groups; whether one takes the samples of a tile together.
+        """Numbers the groups of kernels; returns whether a group takes the samples of a tile together.
 
-        A layer that has one row per sample takes all rows of a tile at once; what follows goes with it, up to the next
-        kernel that has work enough in one sample.
+        A layer with one row per sample takes all rows of a tile at once. The kernels after it join its group, up to the
+        next kernel with enough work in one sample.
         """
         together, group = False, 1
         for k, kernel in enumerate(self.kernels):
@@ -74,20 +74,20 @@ class Lowering:
     # ---- buffers, constants, copies ----
 
     def dense(self, name: str, shape: Sequence[int]) -> Value:
-        """A value to be, whose rows follow one another without a gap."""
+        """A new value whose rows have no gaps between them."""
         shape = tuple(shape)
         columns = shape[-1] if shape else 1
         return Value(Buffer(name, elements(shape[:-1]), columns, columns), shape, columns)
 
     def like(self, name: str, shape: Sequence[int], pixels: bool = False, pitch: int = 0) -> Value:
-        """A value to be, in rows of whole eights, or of `pitch`; a single column has no gaps."""
+        """A new value with a pitch that is a multiple of 8, or `pitch`; a single column has no gaps."""
         value = Value(Buffer(name, 0, 0, 0), tuple(shape), 0, pixels)
         pitch = pitch or (1 if value.columns == 1 and not pixels else rounded(value.columns, LANES))
         buffer = Buffer(name, value.rows, value.columns, pitch)
         return Value(buffer, value.shape, pitch, pixels)
 
     def constant(self, array: np.ndarray) -> Buffer:
-        """Place an array among the constants, at a multiple of 64 bytes."""
+        """Appends an array to the constants, at a multiple of 64 bytes; returns its buffer."""
         flat = np.zeros(rounded(array.size), np.float32)
         flat[: array.size] = array.reshape(-1)
         at = self.lengths["pieces"]
@@ -110,7 +110,7 @@ class Lowering:
     def copy(
         self, source: Value, to: Value, text: str, canonical=False, edge=(0, 0), at=0, zero=False
     ) -> None:
-        """Copy a value into another layout: `edge` pixels inside the edges of `to`, `at` elements further."""
+        """Copies a value into the layout `to`, shifted by `edge` pixels from its edges and by `at` elements."""
         n, a = steps(source)
         _, y = steps(to)
         at += edge[0] * y[1] + edge[1] * y[2] if to.pixels else 0
@@ -118,7 +118,7 @@ class Lowering:
         self.emit("copy", text, [source], to, parameters)
 
     def flat(self, value: Value) -> Value:
-        """The value with its axes in order."""
+        """The value with its axes in row-major order; copies pixels."""
         return (
             value
             if not value.pixels
@@ -130,7 +130,7 @@ class Lowering:
         return to
 
     def wide(self, value: Value) -> Value:
-        """The value in the arena, with rows in eights if it has more than one column."""
+        """The value in the arena; with more than one column, its pitch is a multiple of 8."""
         if value.buffer.space == "arena" and (
             value.pitch % LANES == 0 or (value.columns == 1 == value.pitch)
         ):
@@ -146,7 +146,8 @@ class Lowering:
     # ---- sums of products ----
 
     def products(self, node: Node, x: Value, weight, bias, to: Value, runs, places, text, order) -> None:
-        """`weight` (columns, terms), `places` (terms,); a relu that alone reads the result goes along."""
+        """Emits sums of products of x with `weight` (columns, terms) at `places` (terms,); fuses a relu that is the
+        only reader of the result."""
         columns, terms = weight.shape
         padded = rounded(columns, LANES)
         users = self.graph.users(node.name)
@@ -241,7 +242,7 @@ class Lowering:
                   nodes=(node.name,), flops=elements(node.shape))  # fmt: skip
 
     def _operands(self, node: Node) -> tuple[str, Value, Value | Buffer, str]:
-        """(operation, first operand, second, mode) of a node with two: the first has the shape of the result."""
+        """(operation, first operand, second operand, mode) of a binary node; the first has the shape of the result."""
         operation, x = node.operation, self.source(node)
         if "other" in node.constants:
             constant, x = self.graph.constants[node.constants["other"]], self.wide(x)
@@ -301,7 +302,7 @@ class Lowering:
             if pixels:
                 n, a, y = (part.rows, 1, part.columns), (part.pitch, 0, 1), (to.pitch, 0, 1)
                 length = part.columns
-            else:  # what follows the axis is contiguous in the target
+            else:  # elements after the axis are contiguous in the target
                 inner, outer = elements(node.shape[axis + 1 :]), elements(node.shape[:axis])
                 if axis + 1 < len(node.shape) and part.pitch != part.columns:
                     part = self._copied(part, self.dense(part.buffer.name, part.shape), "compact")

@@ -1,4 +1,4 @@
-"""Networks as ONNX models, for the backends that read these."""
+"""Exports networks as ONNX models, for the backends that read them."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from kernels.inference.capture import export
 def exported(
     forward: Callable, weights: Mapping[str, np.ndarray], sample: tuple[int, ...], batched: bool
 ) -> bytes:
-    """The ONNX model of a network with an open batch, serialised; its weights are inside."""
+    """The serialised ONNX model of a network with an open batch size, weights included."""
     import torch
 
     with _quiet():
         program = torch.onnx.export(export(forward, weights, sample, batched), verbose=False)
-    assert program is not None  # it is for dynamo=False alone
+    assert program is not None  # None only for dynamo=False
     return program.model_proto.SerializeToString()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """Inside, the exporter neither prints its steps nor warns of packages that it could do more with."""
+    """A context in which the exporter prints no steps and no warnings of optional packages."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)

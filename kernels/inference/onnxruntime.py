@@ -1,4 +1,4 @@
-"""ONNX Runtime on the CPU, from what torch.onnx exports."""
+"""ONNX Runtime on the CPU, for models that torch.onnx exports."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def compile(
     threads: int = 1,
     batched: bool = True,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """A session with all optimisations and so many threads within an operation.
+    """A session with all optimisations, with `threads` threads within an operation.
 
-    What it optimises away changes bits, and so may the number of threads.
+    Its optimisations change bits, and the number of threads may change them.
     """
     import onnxruntime
 

@@ -1,4 +1,4 @@
-"""OpenVINO on the CPU, from what torch.onnx exports."""
+"""OpenVINO on the CPU, for models that torch.onnx exports."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def compile(
     threads: int = 1,
     batched: bool = True,
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """A model compiled for latency, in float32: on processors that have it, the default would be bfloat16."""
+    """A model compiled for latency, in float32; on processors with bfloat16, OpenVINO's default is bfloat16."""
     import openvino
 
     settings = {

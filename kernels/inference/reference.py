@@ -1,8 +1,8 @@
-"""The definition of `static` in NumPy: what every output is, and in which order its sum is added.
+"""The definition of `static` in NumPy: every output, and the order of its sum.
 
     outputs = evaluate(graph, x)
 
-float32 throughout; each product is rounded, then added, k ascending, beginning with the bias or +0.0. Slow: a NumPy
+float32 throughout. Each product is rounded, then added, k ascending, starting from the bias or +0.0. Slow: a NumPy
 operation per k. Every NaN of the result is the one without sign and payload.
 """
 
@@ -43,7 +43,7 @@ def linear(node: Node, x, weight, bias=None):
 
 
 def conv2d(node: Node, x, weight, bias=None):
-    """k = (channel, row, column) of the window, ascending; elements beyond the edge are +0.0 and take part."""
+    """k = (channel, row, column) of the window, ascending; elements beyond the edge are +0.0 and count as terms."""
     (down, right), (rows, columns) = node.attributes["stride"], node.shape[1:]
     (high, wide), (over, along) = node.attributes["dilation"], node.attributes["padding"]
     x = np.pad(x, ((0, 0), (0, 0), (over, over), (along, along)))
@@ -74,7 +74,7 @@ def larger(a, b):
 
 
 def max_pool2d(node: Node, x):
-    """The largest of a window, row by row; of equals the first, NaN where there is one."""
+    """The largest element of a window, row by row; the first of equals; NaN if the window has one."""
     parts = list(_windows(node, x))
     largest = parts[0]
     for part in parts[1:]:
@@ -92,7 +92,7 @@ def avg_pool2d(node: Node, x):
 
 
 def exponential(x):
-    """exp: n = x / log 2 to the nearest integer, a polynomial of the rest, times 2^n in two steps."""
+    """exp(x): a polynomial in x - n log 2, times 2^n in two steps, with n the integer nearest to x / log 2."""
     x = np.where(x > 89, np.float32(89), x)
     x = np.where(x < -104, np.float32(-104), x)
     integer = np.float32(12582912.0)
@@ -126,7 +126,7 @@ def tanh(x):
 
 
 def sigmoid(x):
-    """e / (1 + e) below zero, else 1 / (1 + e), of e = exp(-|x|)."""
+    """With e = exp(-|x|): e / (1 + e) for x below zero, else 1 / (1 + e)."""
     e = exponential(-np.abs(x))
     return np.where(x < 0, e, ONE) / (ONE + e)
 
@@ -150,7 +150,7 @@ def logarithm(x):
 
 
 def polynomial(x, first, *others):
-    """By Horner's rule, each product and each sum rounded."""
+    """A polynomial by Horner's rule; each product and each sum is rounded."""
     p = np.float32(first)
     for c in others:
         p = p * x + np.float32(c)
@@ -169,7 +169,7 @@ def _pair(f):
 
 
 def _reduce(node: Node, x):
-    """Over the last axis, ascending, from +0.0; `max` from the first."""
+    """A reduction of the last axis, ascending, from +0.0; `max` starts from the first element."""
     kind = node.operation
     total = x[..., 0] if kind == "max" else np.zeros(x.shape[:-1], np.float32)
     for k in range(x.shape[-1]):
@@ -181,7 +181,7 @@ def _reduce(node: Node, x):
 
 
 def index_add(node: Node, source, start_node=None, index=None, start=None):
-    """Rows of `source` by ascending place are added to where they begin."""
+    """Adds rows of `source` to the start value, by ascending place."""
     start = start if start_node is None else start_node
     out = np.broadcast_to(start, (len(source), *node.shape)).copy()
     for i, row in enumerate(index):

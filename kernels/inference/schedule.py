@@ -1,10 +1,10 @@
-"""A static schedule: kernels in their order, buffers at their places in one arena, and the order of every sum.
+"""A static schedule: the order of kernels, the places of buffers in one arena, and the order of every sum.
 
     schedule = plan(capture(forward, weights, sample))     # kernels.inference.lower, .capture
     print(schedule.describe())
     schedule.cost()                                        # flops and bytes per sample, bytes of weights
 
-Everything is fixed before the first sample comes: no size, address or number of threads decides anything later.
+Everything is fixed before the first sample: batch size, addresses and the number of threads change nothing later.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ ALIGNED = 16  # floats: buffers begin at multiples of 64 bytes
 CODES = {name: k for k, name in enumerate(_native.STATIC["codes"])}
 SPACES = {name: k for k, name in enumerate(_native.STATIC["spaces"])}
 LEVELS = tuple(_native.STATIC["levels"])  # instruction sets that this processor has, least first
-# For the price of a kernel: what is computed while a byte is read or written in the caches.
+# For the price of a kernel: operations in the time in which a byte is read or written in the caches.
 FLOPS_PER_BYTE = 1.0
 
 
-# Of each: (rows, columns) of outputs that are summed at once in registers, of narrow and of wide layers.
+# Per instruction set: (rows, columns) of outputs that are summed at once in registers, for narrow and for wide layers.
 REGISTERS = tuple(((one, lanes), (two, 2 * lanes)) for lanes, one, two in _native.STATIC["registers"])
 
 
 def rounded(n: int, multiple: int = ALIGNED) -> int:
-    """The least multiple that is not below n."""
+    """The smallest multiple of `multiple` that is at least n."""
     return -(-n // multiple) * multiple
 
 
 @dataclass
 class Buffer:
-    """A matrix of float32, `rows` rows of `columns` elements, `pitch` apart; one for every sample that is kept.
+    """A matrix of float32 for every sample that is kept: `rows` rows of `columns` elements, `pitch` apart.
 
-    `space`: arena, input, output or constants; `at`: its first element there; `step`: elements from the matrix of a
-    sample to that of the next, 0 where one place serves all samples in turn. In the arena the place is its own from the
-    kernel of number `first` to that of `last`.
+    `space`: arena, input, output or constants; `at`: its first element there. `step`: elements from the matrix of one
+    sample to that of the next; 0 where all samples use one place in turn. In the arena, the place is reserved from
+    kernel number `first` to kernel number `last`.
     """
 
     name: str
@@ -53,13 +53,13 @@ class Buffer:
 
     @property
     def size(self) -> int:
-        """Elements that a sample takes, and that kernels may read and write."""
+        """Elements per sample that kernels may read and write."""
         return rounded(self.rows * self.pitch)
 
 
 @dataclass
 class Kernel:
-    """One call of a kernel. `together`: once for all samples of a tile, else sample after sample."""
+    """One call of a kernel. `together`: one call for all samples of a tile; else one call per sample."""
 
     code: str
     text: str  # what it computes
@@ -74,19 +74,19 @@ class Kernel:
     together: bool = False
 
     def bytes(self) -> int:
-        """Read and written per sample, without weights."""
+        """Bytes read and written per sample, without weights."""
         return sum(4 * b.rows * b.columns for b in (*self.inputs, self.output) if b.space != "constants")
 
     def price(self, tile: int) -> float:
-        """Predicted time for `tile` samples, in times of a byte: that of its operations, or of all that it reads and
-        writes, whichever is longer. Weights are read once for each call; exp and a division count as one operation."""
+        """Predicted time for `tile` samples in units of the time per byte: that of its operations, or of its reads and
+        writes, whichever is longer. Weights are read once per call; exp and a division count as one operation."""
         moved = tile * self.bytes() + (1 if self.together else tile) * self.weights
         return max(tile * self.flops / FLOPS_PER_BYTE, moved)
 
 
 @dataclass
 class Schedule:
-    """Kernels, constants (float32, packed), tables of places (int64), and sizes in elements."""
+    """Kernels, packed constants (float32), tables of places (int64), and sizes in elements."""
 
     kernels: list[Kernel]
     constants: np.ndarray
@@ -99,7 +99,7 @@ class Schedule:
     buffers: list[Buffer] = field(default_factory=list)
 
     def program(self) -> np.ndarray:
-        """The kernels as kernels/native/static.cpp takes them: int64 (kernels, words)."""
+        """The kernels encoded for kernels/native/static.cpp: int64 (kernels, words)."""
         rows = np.zeros((len(self.kernels), _native.STATIC["words"]), np.int64)
         for row, kernel in zip(rows, self.kernels, strict=True):
             first, second = [*kernel.inputs, kernel.output][:2]
@@ -110,10 +110,10 @@ class Schedule:
         return rows
 
     def cost(self) -> dict[str, int]:
-        """Floating-point operations and bytes of a sample, bytes of the weights, and of an arena.
+        """Floating-point operations and bytes of a sample, bytes of the weights, and bytes of an arena.
 
-        A floor of the time of n samples: the longer of n * flops over the peak without fused operations, and
-        n * (bytes in + bytes out) + weights over the bandwidth.
+        A lower bound of the time of n samples is the larger of n * flops / peak without fused operations, and
+        (n * (bytes in + bytes out) + weights) / bandwidth.
         """
         return {
             "flops": sum(kernel.flops for kernel in self.kernels),
@@ -125,13 +125,13 @@ class Schedule:
         }
 
     def shares(self) -> list[float]:
-        """Of each kernel: its part of the predicted time of a tile."""
+        """The share of each kernel in the predicted time of a tile."""
         prices = [kernel.price(self.tile) for kernel in self.kernels]
         return [price / (sum(prices) or 1.0) for price in prices]
 
     def as_json(self) -> dict:
-        """The schedule as a document for programs; its schema is `miniapps.untrusted.schedule`. Buffers have numbers
-        of the kernel that writes them first, of the last that needs them, and of those between which they are kept."""
+        """The schedule as a JSON document; `miniapps.untrusted.schedule` has its schema. Each buffer has the numbers of
+        the kernel that writes it first, the last kernel that reads it, and those between which it is kept."""
         return {
             "sample": list(self.sample),
             "result": list(self.result),
@@ -176,7 +176,7 @@ class Schedule:
         }
 
     def describe(self) -> str:
-        """The schedule as a table: places are byte offsets in the arena of a thread."""
+        """The schedule as a table; places are byte offsets in the arena of a thread."""
         rows = [
             (
                 "kernel",
@@ -209,7 +209,7 @@ class Schedule:
         cost = self.cost()
         return "\n".join([
             *lines,
-            f"of a sample: {cost['flops']} flops, {cost['bytes']} bytes between kernels; weights {cost['weights']} "
+            f"per sample: {cost['flops']} flops, {cost['bytes']} bytes between kernels; weights {cost['weights']} "
             f"bytes; tile of {self.tile} samples in an arena of {cost['arena']} bytes per thread",
             f"outputs summed at once (rows x columns): {'; '.join(_registers())}",
         ])  # fmt: skip
@@ -236,10 +236,10 @@ def _place(buffer: Buffer) -> dict:
 
 
 def place_buffers(schedule: Schedule) -> None:
-    """Give every buffer of the arena its place: the lowest that is free while the buffer is needed.
+    """Places every buffer of the arena at the lowest offset that is free while the buffer is needed.
 
-    Buffers that a group of kernels hands to another hold all samples of a tile; those inside a group that works sample
-    after sample hold one. Sets `buffers`, `arena`, and `at` and `step` of the buffers.
+    Buffers between groups of kernels hold all samples of a tile. Buffers inside a group that works sample by sample
+    hold one. Sets `buffers` and `arena`, and `at`, `step`, `first` and `last` of the buffers.
     """
     kernels = schedule.kernels
     uses: dict[int, list[int]] = {}
@@ -254,7 +254,7 @@ def place_buffers(schedule: Schedule) -> None:
         first, last, buffer = of[0], of[-1], buffers[key]
         crossing = kernels[first].group != kernels[last].group
         buffer.step = buffer.size if crossing or kernels[first].together else 0
-        if crossing:  # other samples pass through the whole group before or after
+        if crossing:  # other samples pass through the whole group while this one waits
             first = min(k for k, other in enumerate(kernels) if other.group == kernels[first].group)
             last = max(k for k, other in enumerate(kernels) if other.group == kernels[last].group)
         length = buffer.size * (schedule.tile if buffer.step else 1)

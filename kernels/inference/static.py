@@ -1,4 +1,4 @@
-"""Our own engine: a schedule made once, C++ kernels that follow it, bits from weights and sample alone."""
+"""The suite's own engine: plans a schedule once and runs it by C++ kernels; weights and sample alone determine bits."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from kernels.threads import checked, cores
 
 
 class Static:
-    """A schedule ready to run: `network(x) -> y`, float32 `(batch, *sample)` to `(batch, *result)`.
+    """A network that is ready to run: `network(x) -> y`, float32 `(batch, *sample)` to `(batch, *result)`.
 
-    `threads` share the samples; `level` is an instruction set of `LEVELS`, None for the best that this processor has.
-    Neither enters the bits. May be called from several threads at once.
+    `threads` share the samples; `level` is an instruction set of `LEVELS`, None for the best of this processor. Neither
+    changes bits. May be called from several threads at once.
     """
 
     def __init__(
@@ -58,10 +58,12 @@ class Static:
         return y if schedule.batched else y[0]
 
     def load(self, weights: Mapping[str, np.ndarray]) -> None:
-        """Take other weights, of the same shapes, in milliseconds: nothing is exported again. No call may be under
-        way. Raises ValueError for other shapes."""
+        """Loads other weights of the same shapes without a new export. No call may be in progress. Raises ValueError
+        for other shapes."""
         if self._again is None:
-            raise ValueError("this network was made of a schedule alone: make another one of other weights")
+            raise ValueError(
+                "this network was built from a schedule alone: build another one for other weights"
+            )
         Static.__init__(self, self._again(list(weights.values())), self.threads, self._level(), self._again)
 
     def _level(self) -> str | None:
@@ -79,7 +81,7 @@ class Static:
     backend="native",
     guarantee="layout",
     why="every output adds over k ascending, each product rounded, then added; a vector holds many outputs and never "
-    "two terms of one, and exp, tanh and log are polynomials of its own",
+    "two terms of one; exp, tanh and log are the engine's own polynomials",
     available=missing("torch"),
 )
 def compile(
@@ -89,10 +91,10 @@ def compile(
     threads: int = 1,
     batched: bool = True,
 ) -> Static:
-    """Export `forward`, plan its schedule, pack its weights. Raises graph.Unsupported for what it has no kernel for.
+    """Exports `forward`, plans its schedule and packs its weights. Raises graph.Unsupported for missing operations.
 
     The bits of a sample's result depend on weights and sample alone: not on the batch, the place in it, threads,
-    addresses, or the width of vectors. torch is needed here and no more when the network runs.
+    addresses, or the width of vectors. Compilation needs torch; the network runs without it.
     """
     program = export(forward, weights, sample, batched)
     shapes = [np.shape(array) for array in weights.values()]

@@ -1,27 +1,27 @@
-"""AdaPrec (Oyama 2018): train a little with every wire from one state, predict, go on with the best gain per time.
+"""AdaPrec (Oyama 2018): tries every wire briefly from one state, predicts, and goes on with the best gain per time.
 
-A state machine that a training loop drives: it knows wires by name, seconds, losses and sums of learning rates, and no
-network.
+A state machine that a training loop drives. It knows wires by name, seconds, losses and sums of learning rates, but not
+the network.
 
     policy = AdaPrec(("float32", "fp8", "sign"), seconds=60.0)
     while (task := policy.task()) is not None:
-        load(task.begin)                        # a state that was kept; "" is the start of the run, kept too
+        load(task.begin)                        # a kept state; "" is the state at the start of the run
         seconds, losses, rates = train(task.wire, task.seconds, task.steps)
         keep(task.end)
         policy.done(seconds, losses, rates)
 
-The time is divided into segments. In each, every wire is tried from the state at its start, and the chosen one goes on
-from where its trial ended.
+The time is divided into segments. In each segment, every wire is tried from the state at the segment's start, and
+training goes on with the chosen wire from the end of its trial.
 
 | form | a trial is | score of a wire |
 |---|---|---|
 | `poster` | a share of the *steps* of a segment | (loss at its start - mean predicted for its end) / seconds |
 | `improved` | a share of the *seconds* of a segment | the same with mean + sigma |
 
-A loss that is no number is a step back: a wire is not chosen after such a trial, and a run returns to the start of the
-segment. For `improved` so is a loss above 1.1 times that at the start of the segment plus 0.02, and the wire is then
-banned for 1, 2, 4, ... segments; its losses should be of data that is held out. Every decision is from a clock, so that
-a run has no guarantee unless its `choices` are recorded and replayed.
+A loss that is NaN or infinite is a step back: a wire with such a trial is not chosen, and a run with such a loss
+returns to the start of the segment. For `improved`, a loss above 1.1 times the loss at the start of the segment plus
+0.02 is a step back too, and the wire is banned for 1, 2, 4, ... segments; the losses should be from held-out data.
+Decisions depend on a clock, so a run has no guarantee unless its `choices` are recorded and replayed.
 """
 
 from __future__ import annotations
@@ -37,15 +37,17 @@ from kernels.learning.curves import predict
 
 FORMS = ("poster", "improved")
 SEGMENTS = 12
-SHARE = 0.05  # of a segment that each trial takes
-TIMES, MORE = 1.1, 0.02  # a loss above TIMES x + MORE is a step back
-START = ""  # the state that a run begins with
+SHARE = 0.05  # of a segment, for each trial
+TIMES, MORE = 1.1, 0.02  # a loss above TIMES * (loss at the start) + MORE is a step back
+START = ""  # the state at the start of a run
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to train next: `wire`, for about `seconds`, and where `steps` is not 0 for no more steps than these, from
-    the state kept as `begin`; the state at the end is to be kept as `end`. `trial`: whether it is one."""
+    """The next training: `wire`, for about `seconds` and, if `steps` is not 0, at most so many steps.
+
+    It starts from the state kept as `begin`; the caller keeps the state at the end as `end`. `trial`: whether it is a
+    trial."""
 
     wire: str
     seconds: float
@@ -57,8 +59,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Decision:
-    """Of a segment: the wire chosen, and the score (loss per second) of every wire that was tried; NaN where its trial
-    was a step back."""
+    """The chosen wire of a segment, and the score (loss per second) of every tried wire; NaN after a step back."""
 
     segment: int
     wire: str
@@ -67,9 +68,10 @@ class Decision:
 
 @dataclass
 class AdaPrec:
-    """The policy over `wires` (at least one; the first is taken where there is no better reason) for `seconds` of
-    training. `steps`: of a segment, for the form `poster` alone, which `improved` does not look at. Raises ValueError
-    for what cannot be, ChoiceError for an unknown form."""
+    """The policy over `wires` (at least one; the first wins ties) for `seconds` of training.
+
+    `steps`: steps of a segment, only for the form `poster`. Raises ValueError for impossible values, ChoiceError for an
+    unknown form."""
 
     wires: Sequence[str]
     seconds: float
@@ -77,13 +79,13 @@ class AdaPrec:
     steps: int = 0
     segments: int = SEGMENTS
     share: float = SHARE
-    spent: float = field(default=0.0, init=False)  # seconds, trials among them
+    spent: float = field(default=0.0, init=False)  # seconds, with trials
     tried: float = field(default=0.0, init=False)  # seconds, of trials alone
-    state: str = field(default=START, init=False)  # what the run stands at
+    state: str = field(default=START, init=False)  # the current state of the run
     decisions: list[Decision] = field(default_factory=list, init=False)
     banned: dict[str, int] = field(
         default_factory=dict, init=False
-    )  # {wire: the first segment that it is back in}
+    )  # {wire: the first segment in which it is allowed again}
 
     def __post_init__(self) -> None:
         known("form", self.form, FORMS)
@@ -103,22 +105,22 @@ class AdaPrec:
         self._loss, self._rates = np.nan, 0.0  # at the state, where they are known
         self._bans: dict[str, int] = {}
         self._trials: dict[str, Trial] = {}
-        self._free: list[str] = []  # wires that are not banned from this segment
-        self._left: list[str] = []  # of these, those still to be tried
-        self._begin = START  # the state at the beginning of this segment, and what was known there
+        self._free: list[str] = []  # wires that are not banned in this segment
+        self._left: list[str] = []  # free wires without a trial so far
+        self._begin = START  # the state at the start of this segment; next its loss and sum of rates
         self._at_begin = (np.nan, 0.0)
         self._now: Task | None = None
 
     def task(self) -> Task | None:
-        """What is to be trained next; None when the time is over. The same until `done` is called."""
+        """The next training; None when the time is over. Returns the same task until `done` is called."""
         if self._now is None and self.seconds - self.spent > 1e-9 * self.seconds:
             self._now = self._next()
         return self._now
 
     def done(self, seconds: float, losses: ArrayLike, rates: ArrayLike) -> None:
-        """Say what became of the task: the seconds that it took, the losses (n,) that were measured in it, the last one
-        at its end, and the sums of learning rates (n,) since the start of the run at these places. Raises ValueError
-        for no losses, other numbers of rates, and seconds that are not above 0."""
+        """Reports the results of the current task: its seconds, its measured losses (n,), the last one at its end, and
+        the sums of learning rates (n,) since the start of the run at the same steps. Raises ValueError for no losses,
+        another number of rates, and seconds that are not above 0."""
         if self._now is None:
             raise ValueError("no task was given: call task() first")
         trial = Trial(float(seconds), np.asarray(losses, np.float64), np.asarray(rates, np.float64))
@@ -149,8 +151,8 @@ class AdaPrec:
         return self._rest()
 
     def _begin_segment(self) -> None:
-        """Which wires are to be tried: all that are not banned, unless there is one alone, or too little time left for
-        trials to pay."""
+        """Starts a segment: plans trials of all wires that are not banned. There are no trials for a single wire, or if
+        less than half a segment is left."""
         self._segment += 1
         self._begin, self._at_begin, self._trials = self.state, (self._loss, self._rates), {}
         free = [wire for wire in self.wires if self.banned.get(wire, 0) <= self._segment]
@@ -161,7 +163,7 @@ class AdaPrec:
         self._free = free
 
     def _rest(self) -> Task:
-        """What is left of the segment, with the wire of the best score, from where its trial ended."""
+        """The task for the rest of the segment, with the wire of the best score, from the end of its trial."""
         good = {wire: trial for wire, trial in self._trials.items() if not self._stepped_back(trial)}
         scores = {wire: self.score(trial) if wire in good else np.nan for wire, trial in self._trials.items()}
         if good:
@@ -175,7 +177,7 @@ class AdaPrec:
         steps = self.steps - self._trial_steps * (wire in good)
         other = (
             "segment b" if self._begin == "segment a" else "segment a"
-        )  # the one at the start may be needed again
+        )  # the state at the start of the segment may be needed again
         return self._task(wire, left, steps, begin, other, False)
 
     def _task(self, wire: str, seconds: float, steps: int, begin: str, end: str, trial: bool) -> Task:
@@ -191,7 +193,7 @@ class AdaPrec:
 
     @property
     def _left_of_segment(self) -> float:
-        """Seconds that the trials so far leave."""
+        """Seconds of the segment that the trials so far leave."""
         left = self._length - sum(trial.seconds for trial in self._trials.values())
         return min(left, self.seconds - self.spent)
 
@@ -200,7 +202,7 @@ class AdaPrec:
         return round(self.share * self.steps)
 
     def score(self, trial: Trial) -> float:
-        """What is to be gained per second by going on as in `trial` to the end of the segment."""
+        """The predicted decrease of the loss per second if training goes on as in `trial` to the segment's end."""
         loss, rates = self._at_begin
         x, y = np.append(rates, trial.rates), np.append(loss, trial.losses)
         if np.isnan(loss):  # nothing is known before the first trial
@@ -230,14 +232,14 @@ class AdaPrec:
 
 @dataclass(frozen=True)
 class Trial:
-    """What was measured while a wire was trained: seconds; losses and sums of learning rates (n,) float64."""
+    """Measurements of one training with a wire: seconds; losses and sums of learning rates (n,) float64."""
 
     seconds: float
     losses: np.ndarray
     rates: np.ndarray
 
     def check(self) -> None:
-        """Raise ValueError for what no training can report."""
+        """Raises ValueError for values that no training can report."""
         if self.losses.ndim != 1 or self.losses.shape != self.rates.shape or not len(self.losses):
             raise ValueError(
                 f"{self.losses.shape} losses at {self.rates.shape} sums of rates: give as many, at least one"

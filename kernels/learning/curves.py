@@ -1,4 +1,4 @@
-"""Learning curves predicted: models fitted by damped least squares, and weighted by how well they explain the points.
+"""Predicts learning curves: fits models by damped least squares and weights them by their BIC.
 
 | model | loss or accuracy at u | source |
 |---|---|---|
@@ -7,8 +7,8 @@
 | `log-power` | a / (1 + ((1 + u) / e^b)^c) | the same |
 | `ilog2` | c + a / log(2 + u) | the same |
 
-u = n x / x_n: the abscissa of n points, scaled so that the last lies at n. The caller chooses it: steps, or the sum of
-learning rates so far; docs/explanation/learning.md says how far from the truth either was.
+u = n x / x_n is the abscissa of n points, scaled so that the last point is at n. The caller chooses x: steps, or the
+sum of learning rates so far. docs/explanation/learning.md has the measured errors of both.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import ArrayLike
 
-FEWEST = 3  # points that a model can be fitted to
-ROUNDING = 1e-9  # of the range of a curve: what is closer to a model than that fits it exactly
+FEWEST = 3  # points, at least, for a fit
+ROUNDING = 1e-9  # of the range of a curve: smaller residuals count as an exact fit
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """Value and standard deviation at the place asked for; {model: weight}, of sum 1. Where no model could be fitted
-    (`failed`) the mean is the last value, sigma the standard deviation of the values, infinite for a single one, and
-    there are no weights; nor are there of a curve that is constant, which stays what it is."""
+    """Predicted value and standard deviation, and {model: weight} with sum 1.
+
+    If no model could be fitted (`failed`), the mean is the last value, and sigma the standard deviation of the values,
+    infinite for a single value; there are no weights. A constant curve continues unchanged, without weights."""
 
     mean: float
     sigma: float
@@ -37,15 +38,15 @@ class Prediction:
 
 @dataclass(frozen=True)
 class Model:
-    """A curve that is linear in its coefficients: `terms(u, shape)` (n, k) are multiplied by k of them. `starts` are
-    values of the parameters `shape` in which it is not linear, to begin from."""
+    """A curve that is linear in its k coefficients, which multiply `terms(u, shape)` (n, k). `starts`: start values of
+    the nonlinear parameters `shape`."""
 
     terms: Callable[[np.ndarray, np.ndarray], np.ndarray]
     starts: tuple[tuple[float, ...], ...]
 
     @property
     def parameters(self) -> int:
-        """How many numbers are fitted."""
+        """The number of fitted parameters."""
         shape = np.array(self.starts[0])
         return self.terms(np.ones(1), shape).shape[1] + len(shape)
 
@@ -69,8 +70,8 @@ MODELS = {
 def predict(x: ArrayLike, y: ArrayLike, at: float) -> Prediction:
     """The value of a learning curve at the abscissa `at`.
 
-    x: (n,) ascending, not negative; y: (n,); both float64. Every model with fewer parameters than points is fitted
-    (variable projection: Golub and Pereyra 1973; Levenberg and Marquardt on what is not linear), and weighs
+    x: (n,) ascending, not negative; y: (n,); both float64. Fits every model with fewer parameters than points (variable
+    projection: Golub and Pereyra 1973; Levenberg and Marquardt for the nonlinear parameters) and weights it by
     exp(-BIC / 2). The variance is that of the models about their mean, plus the mean of their residual variances.
     Raises ValueError for no points, other shapes, NaN or infinite numbers, an abscissa that falls or is below 0, and
     `at` before the last point.
@@ -101,7 +102,7 @@ def predict(x: ArrayLike, y: ArrayLike, at: float) -> Prediction:
 
 
 def checked(x: ArrayLike, y: ArrayLike, at: float) -> tuple[np.ndarray, np.ndarray]:
-    """x and y as float64; ValueError for what `predict` refuses."""
+    """x and y as float64; raises ValueError as `predict` does."""
     x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     if x.ndim != 1 or x.shape != y.shape or not len(x):
         raise ValueError(
@@ -111,11 +112,11 @@ def checked(x: ArrayLike, y: ArrayLike, at: float) -> tuple[np.ndarray, np.ndarr
         if not np.isfinite(numbers).all():
             where = int(np.flatnonzero(~np.isfinite(numbers))[0])
             raise ValueError(
-                f"{name}[{where}] of a learning curve is {numbers[where]}: leave such points out"
+                f"{name}[{where}] of a learning curve is {numbers[where]}: leave out such points"
             )
     if x[0] < 0 or (np.diff(x) < 0).any():
         raise ValueError(
-            "x of a learning curve must be 0 or more, and ascend: give the sum of what was done so far"
+            "x of a learning curve must be 0 or more, and ascend: give the steps, or the sum of learning rates, so far"
         )
     if at < x[-1]:
         raise ValueError(f"a learning curve can be predicted at {x[-1]} or later, not at {at}")
@@ -123,8 +124,7 @@ def checked(x: ArrayLike, y: ArrayLike, at: float) -> tuple[np.ndarray, np.ndarr
 
 
 def fitted(model: Model, u: np.ndarray, y: np.ndarray, place: float) -> tuple[float, float] | None:
-    """(value at `place`, sum of the squares of the residuals) of the model that fits y (n,) best; None where no fit is
-    finite."""
+    """Fits the model to y (n,): (value at `place`, sum of squared residuals); None where no fit is finite."""
     from scipy.optimize import least_squares
 
     def residuals(shape: np.ndarray) -> np.ndarray:
@@ -141,7 +141,7 @@ def fitted(model: Model, u: np.ndarray, y: np.ndarray, place: float) -> tuple[fl
         if len(best) and rss > 0:
             try:
                 fit = least_squares(residuals, best, method="lm", max_nfev=200)
-            except (ValueError, np.linalg.LinAlgError):  # it came to numbers that are not finite
+            except (ValueError, np.linalg.LinAlgError):  # NaN or infinite numbers in the fit
                 fit = None
             if fit is not None and 2 * fit.cost < rss:
                 best, rss = fit.x, 2 * float(fit.cost)
@@ -151,7 +151,7 @@ def fitted(model: Model, u: np.ndarray, y: np.ndarray, place: float) -> tuple[fl
 
 
 def coefficients(terms: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Those k by which terms (n, k) are closest to y (n,); NaN where terms are not finite."""
+    """The k coefficients of the least-squares fit of terms (n, k) to y (n,); NaN where terms are not finite."""
     if not np.isfinite(terms).all():
         return np.full(terms.shape[1], np.nan)
     return np.linalg.lstsq(terms, y, rcond=None)[0]

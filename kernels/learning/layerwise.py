@@ -15,7 +15,7 @@ BUCKETS = 10_000
 
 @dataclass(frozen=True)
 class Choice:
-    """The wire of each tensor by name, the bytes of all, the sum of their errors and what was allowed."""
+    """The wire of each tensor by name, the bytes of all tensors, the sum of their errors, and the allowed sum."""
 
     wires: tuple[str, ...]
     nbytes: int
@@ -27,16 +27,16 @@ def choose(
     names: Sequence[str], errors: ArrayLike, nbytes: ArrayLike, reference: str, alpha: float = 1.0,
     squared: bool = False, buckets: int = BUCKETS,
 ) -> Choice:  # fmt: skip
-    """The wires with the fewest bytes whose errors sum up to at most `alpha` times those of `reference`.
+    """The wires with the fewest bytes whose errors add up to at most `alpha` times those of `reference`.
 
-    names: of k candidates; errors (l, k) float64 >= 0 and nbytes (l, k) int64 >= 0: of each of l tensors on each wire.
-    `squared`: errors are squared first, so that large ones weigh more. Errors are counted in units of the allowed sum
-    over `buckets`, rounded up, so that the sum is kept; by dynamic programming D[l][e] = min_c D[l-1][e - err(l, c)] +
-    size(l, c). Where alpha is at least 1 the reference itself is a candidate, whatever the rounding. Of choices of as
-    many bytes the one of the least error is taken, then the first wire by `names`, from the last tensor on.
+    names: k candidates. errors (l, k) float64 >= 0 and nbytes (l, k) int64 >= 0: for each of l tensors on each wire.
+    `squared`: squares errors first, so that large ones weigh more. Errors are rounded up to units of the allowed sum /
+    `buckets`, so the limit holds. Dynamic programming: D[l][e] = min_c D[l-1][e - err(l, c)] + size(l, c). For alpha of
+    at least 1 the reference itself is always a candidate. Among choices of equal bytes the least error wins, then the
+    first wire in `names`, from the last tensor on.
 
-    Raises ChoiceError for an unknown reference, and where no choice keeps the sum; ValueError for other shapes, numbers
-    that are negative or not finite, alpha below 0 and fewer than 1 bucket.
+    Raises ChoiceError for an unknown reference, and where no choice keeps the limit; ValueError for other shapes,
+    numbers that are negative or not finite, alpha below 0 and fewer than 1 bucket.
     """
     known("reference", reference, names)
     errors, sizes = np.asarray(errors, np.float64), np.asarray(nbytes, np.int64)
@@ -46,7 +46,7 @@ def choose(
         )
     if not (np.isfinite(errors).all() and (errors >= 0).all() and (sizes >= 0).all()):
         raise ValueError(
-            "errors and bytes must be finite, and 0 or more: leave wires out that cannot carry a tensor"
+            "errors and bytes must be finite, and 0 or more: leave out wires that cannot carry a tensor"
         )
     if not (np.isfinite(alpha) and alpha >= 0 and buckets >= 1):
         raise ValueError(f"alpha {alpha} must be 0 or more and finite, buckets {buckets} 1 or more")
@@ -59,8 +59,8 @@ def choose(
         best = np.full(len(errors), column)
     if best is None:
         raise ChoiceError(
-            f"no choice of {', '.join(names)} has errors of {alpha:g} times those of {reference} in all: choose a "
-            "larger alpha, or offer a wire that loses less"
+            f"no choice of {', '.join(names)} has a total error of at most {alpha:g} times that of {reference}: choose "
+            "a larger alpha, or offer a wire with smaller errors"
         )
     return Choice(
         tuple(names[c] for c in best),
@@ -71,15 +71,14 @@ def choose(
 
 
 def in_buckets(errors: np.ndarray, allowed: float, buckets: int) -> np.ndarray:
-    """Errors (l, k) in units of `allowed` / `buckets`, rounded up: int64, more than `buckets` for what is too much."""
+    """Errors (l, k) in units of `allowed` / `buckets`, rounded up: int64, at most `buckets` + 1, which is too large."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         units = np.where(errors > 0, np.ceil(errors / allowed * buckets), 0.0)
     return np.minimum(units, buckets + 1).astype(np.int64)
 
 
 def least(units: np.ndarray, sizes: np.ndarray, buckets: int) -> np.ndarray | None:
-    """The wire (l,) int64 of each tensor with the fewest bytes in all and at most `buckets` units; None where there is
-    no such choice."""
+    """The wire of each tensor, int64 (l,): fewest bytes in total with at most `buckets` units; None if impossible."""
     endless = np.iinfo(np.int64).max // 2
     total = np.full(buckets + 1, endless)  # fewest bytes for exactly so many units
     total[0] = 0

@@ -2,8 +2,8 @@
 
     get("scatter_add", "sorted")(x, index, bins) -> out
 
-A guarantee here speaks of one process: `run` is the same bits whenever the same input is added, `layout` also
-when it is permuted, or added by another number of threads.
+A guarantee here is about one process. `run`: the same bits whenever the same input is added. `layout`: also when the
+input is permuted, or added by another number of threads.
 """
 
 from kernels.scatter import native, numpy, reference, torch

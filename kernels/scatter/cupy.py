@@ -1,8 +1,8 @@
 """Scatter-adds on a GPU, in CUDA C++ (kernels/cuda/scatter.cu).
 
-`x` and `index` are CuPy's arrays in the memory of one device; strided ones are copied first. float16 and bfloat16 may
-also come as uint16 arrays that hold their bits, with `dtype` naming the type. The result is CuPy's, on that device.
-The index is checked there before anything is added.
+`x` and `index` are arrays of CuPy on one device; strided ones are copied first. float16 and bfloat16 may also be given
+as uint16 arrays with their bits, with `dtype` naming the type. The result is an array of CuPy on the same device. The
+device checks the index before it adds.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ from kernels.sums.elements import accumulator
 if TYPE_CHECKING:
     import cupy
 
-INDICES = {"int32": "int", "int64": "long long"}  # in C++
+INDICES = {"int32": "int", "int64": "long long"}  # {dtype: type in C++}
 THREADS = 256
 BLOCKS = 1 << 14  # at most; threads then take several elements each
-EXACT_ROWS = 1 << 30  # what words take before they must be carried
-SCRATCH = 1 << 28  # bytes of superaccumulators at once: more cells take more passes over the input
+EXACT_ROWS = 1 << 30  # rows, at most, between two carries of the words
+SCRATCH = 1 << 28  # bytes of superaccumulators at once; for more cells the input is read several times
 
 
 @in_order("atomic", backend="cupy", available=missing)
 def atomic(x, index, bins: int, dtype=""):
-    """One `atomicAdd` per element: not fixed, the hardware serves them as they come."""
+    """One `atomicAdd` per element: the hardware chooses the order, so it is not fixed."""
     return queue_atomic(checked("atomic", x, index, bins, dtype))
 
 
 @in_order("sorted", backend="cupy", available=missing)
 def ordered(x, index, bins: int, dtype=""):
-    """A stable sort of the places by bin, then one thread per cell adds them by ascending place: fixed by the input.
+    """A stable sort of the places by bin, then one thread per cell adds them by ascending place: the input alone fixes
+    the order.
 
-    The bits of `reference`. A bin that holds much of the input is added by one thread, and slowly.
+    The bits are those of `reference`. One thread adds a bin, slowly if the bin has much of the input.
     """
     return queue_sorted(checked("sorted", x, index, bins, dtype))
 
@@ -47,14 +48,14 @@ def ordered(x, index, bins: int, dtype=""):
 def exact(x, index, bins: int, dtype=""):
     """A superaccumulator per cell, by integer atomics: one rounding at the end.
 
-    For float64 it takes 536 bytes per cell, for narrower types 80; above 256 MiB several passes are made.
+    Takes 536 bytes per cell for float64, 80 for narrower types; above 256 MiB it makes several passes.
     """
     return queue_exact(checked("exact", x, index, bins, dtype))
 
 
 @dataclass(frozen=True)
 class OnDevice:
-    """A scatter-add that fits, its index in range."""
+    """A checked scatter-add: types and shapes fit, and the index is in range."""
 
     x: cupy.ndarray  # (n,) or (n, columns)
     index: cupy.ndarray  # (n,) int32 or int64
@@ -78,21 +79,21 @@ class OnDevice:
         return accumulator(self.element)
 
     def launch(self, name: str, count: int, *arguments) -> None:
-        """Queue a kernel for `count` pieces of work; nothing for none."""
+        """Queues a kernel for `count` pieces of work, if there are any."""
         if count:
             macros = {"ELEMENT": ELEMENTS[self.element], "INDEX": INDICES[self.index.dtype.name]}
             blocks = min(BLOCKS, -(-count // THREADS))
             kernel("scatter", name, **macros)((blocks,), (THREADS,), arguments)
 
     def result(self, sums):
-        """The flat sums in the shape of the result."""
+        """The flat sums, reshaped to the result."""
         return sums.reshape(self.bins, *self.x.shape[1:])
 
 
 def checked(name: str, x, index, bins: int, dtype: str = "") -> OnDevice:
-    """The scatter-add of variant `name`, checked, which waits for the device.
+    """Checks the arguments of variant `name`; waits for the device to check the index.
 
-    Raises TypeError and ValueError for types and shapes that do not fit, IndexError for the first index that is not in
+    Raises TypeError and ValueError for types and shapes that do not fit, IndexError for the first index outside
     [0, bins).
     """
     import cupy as xp
@@ -116,7 +117,7 @@ def checked(name: str, x, index, bins: int, dtype: str = "") -> OnDevice:
 
 
 def queue_atomic(s: OnDevice):
-    """Queue `atomic` on the current stream; the result on the device."""
+    """Queues `atomic` on the current stream; returns the result on the device."""
     import cupy as xp
 
     with s.x.device:
@@ -126,7 +127,7 @@ def queue_atomic(s: OnDevice):
 
 
 def queue_sorted(s: OnDevice):
-    """Queue `sorted` on the current stream; the result on the device."""
+    """Queues `sorted` on the current stream; returns the result on the device."""
     import cupy as xp
 
     with s.x.device:
@@ -138,7 +139,7 @@ def queue_sorted(s: OnDevice):
 
 
 def queue_exact(s: OnDevice, scratch: int = SCRATCH):
-    """Queue `exact` on the current stream; the result on the device. `scratch`: bytes of superaccumulators at once."""
+    """Queues `exact` on the current stream; returns the result on the device. `scratch`: bytes of accumulators."""
     import cupy as xp
 
     with s.x.device:
@@ -156,5 +157,5 @@ def queue_exact(s: OnDevice, scratch: int = SCRATCH):
 
 
 def parts(count: int, at_most: int):
-    """(start, length) of consecutive parts."""
+    """(start, length) of consecutive parts of `count` elements, each of `at_most` or fewer."""
     return [(start, min(at_most, count - start)) for start in range(0, count, at_most)]

@@ -1,4 +1,4 @@
-"""What a scatter-add accepts, and what it says of the rest."""
+"""Operands of a scatter-add: checks types, shapes and the index, with the errors for those that do not fit."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class Scatter:
 
 
 def scatter(x, index, bins: int, variant: str, backend: str) -> Scatter:
-    """Check everything but the range of the index; `variant` and `backend` are what messages name.
+    """Checks all arguments except the range of the index; messages name `variant` and `backend`.
 
-    Arrays that are strided, misaligned or of foreign byte order are copied. Raises TypeError for other element
-    or index types, ValueError for shapes that do not fit and for `bins` below 0.
+    Copies arrays that are strided, misaligned or of foreign byte order. Raises TypeError for other element or index
+    types, ValueError for shapes that do not fit and for `bins` below 0.
     """
     x, index = np.asarray(x), np.asarray(index)
     check(x.dtype.name, x.shape, index.dtype.name, index.shape, bins, variant, backend)
@@ -42,7 +42,7 @@ def scatter(x, index, bins: int, variant: str, backend: str) -> Scatter:
 
 
 def check(x_type: str, x_shape, index_type: str, index_shape, bins: int, variant: str, backend: str) -> None:
-    """Raise as `scatter` does, from names of types and shapes alone: wherever the arrays are."""
+    """Raises as `scatter` does, from names of types and shapes alone, so arrays may be on any device."""
     where = f"scatter_add {variant!r} ({backend})"
     if x_type not in ACCUMULATORS:
         raise TypeError(f"{where} cannot add {x_type}: convert it to one of {', '.join(ACCUMULATORS)}")
@@ -66,21 +66,21 @@ def check(x_type: str, x_shape, index_type: str, index_shape, bins: int, variant
 
 
 def require_range(index: np.ndarray, bins: int) -> None:
-    """Raise IndexError for the first index outside [0, bins)."""
+    """Raises IndexError for the first index outside [0, bins)."""
     if len(index) and (index.min() < 0 or index.max() >= bins):
         position = int(np.argmax((index < 0) | (index >= bins)))
         raise out_of_range(int(index[position]), position, bins)
 
 
 def out_of_range(value: int, position: int, bins: int) -> IndexError:
-    """What is said of the first bad index. Negative ones do not count from the end."""
+    """The error for the first bad index. Negative indices do not count from the end."""
     allowed = f"0 ... {bins - 1}" if bins else "nothing, for there are no bins"
     wrapped = "; negative indices do not count from the end" if value < 0 else ""
     return IndexError(f"index[{position}] is {value}, but {bins} bins allow {allowed}{wrapped}")
 
 
 def _plain(a: np.ndarray) -> np.ndarray:
-    # newbyteorder("=") of a native type is a new object, which np.add.at does not know to be fast.
+    # newbyteorder("=") of a native type is a new object, for which np.add.at lacks its fast path.
     if not a.dtype.isnative:
         a = a.astype(a.dtype.newbyteorder("="))
     return np.require(a, requirements=["C", "A"])

@@ -1,4 +1,4 @@
-"""The GPU's atomic scatter-add in an order of arrival drawn from a seed: repeatable anywhere."""
+"""The GPU's atomic scatter-add on the CPU: a seed gives the order of arrival, so it repeats on any machine."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def atomic(
     resident: int = 0,
     start: np.ndarray | None = None,
 ) -> np.ndarray:
-    """One addition per element, warp by warp in the order of arrival that `seed` and `resident` make.
+    """One addition per element, warp by warp, in the order of arrival for `seed` and `resident`.
 
-    A warp is 32 consecutive elements (of rows: 32 rows), which arrive together and are added by ascending place; the
-    order is that of `kernels.sums.emulated.arrivals`. On a device chance decides; here the seed does. `start`: what the
-    sums begin with, +0.0 if not given.
+    A warp is 32 consecutive elements, or 32 rows. They arrive together and are added by ascending place; the order of
+    warps is that of `kernels.sums.emulated.arrivals`. On a device chance decides; here the seed does. `start`: initial
+    sums, +0.0 by default.
     """
     s = scatter(x, index, bins, "atomic", "emulated")
     require_range(s.index, s.bins)

@@ -1,7 +1,7 @@
 """Scatter-adds in C++.
 
-Every variant takes what the sums begin with as `start`, of the shape and type of the result, +0.0 if not given: one
-more element of each bin, the first. It is not changed.
+Every variant takes initial sums as `start`, of the shape and type of the result, +0.0 by default. They count as the
+first element of each bin; `start` is not changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kernels.threads import checked
 def atomic(
     x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """One `omp atomic` per element, by `threads` (0: OpenMP's default), interleaved by chance: not fixed."""
+    """One `omp atomic` per element, by `threads` (0: OpenMP's default) in random interleaving: not fixed."""
     return _run(_native.scatter_atomic, "atomic", x, index, bins, threads, start)
 
 
@@ -26,9 +26,9 @@ def atomic(
 def by_bin(
     x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """Sorted stably into ranges of bins by all threads, each range then added by one of them, by ascending i.
+    """All threads sort stably into ranges of bins; then one thread adds each range, by ascending i.
 
-    Fixed: a bin sees its elements in the order of the input, so that its bits are those of `reference`.
+    Fixed: a bin adds its elements in the order of the input, with the bits of `reference`.
     """
     return _run(_native.scatter_sorted, "sorted", x, index, bins, threads, start)
 
@@ -37,11 +37,11 @@ def by_bin(
 def exact(
     x: np.ndarray, index: np.ndarray, bins: int, threads: int = 0, start: np.ndarray | None = None
 ) -> np.ndarray:
-    """One or two limbs of 42 bits, or integers of 128 bits, where they can hold every bit; else sorted by bin into a
-    superaccumulator each.
+    """One or two limbs of 42 bits, or integers of 128 bits, where they can hold every bit; else a superaccumulator per
+    bin, after a sort by bin.
 
-    Correctly rounded, so that no order can show. A bin that received NaN or infinities has their sum by IEEE rules,
-    other bins know nothing of them. Zero is +0.0.
+    Correctly rounded, so the order does not change bits. A bin with NaN or infinities has their sum by IEEE rules; they
+    do not affect other bins. Zero is +0.0.
     """
     return _run(_native.scatter_exact, "exact", x, index, bins, threads, start)
 

@@ -1,4 +1,4 @@
-"""The scatter-adds of NumPy."""
+"""NumPy's scatter-adds."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from kernels.scatter.orders import in_order
 def library(x: np.ndarray, index: np.ndarray, bins: int) -> np.ndarray:
     """`np.bincount` with weights for float64, `np.add.at` for narrower types; rows column by column.
 
-    `bincount` accumulates in float64 whatever the weights are, so it serves float64 alone. Both walk the input
-    in one thread from its beginning.
+    `bincount` accumulates in float64 for any type of weights, so it is used for float64 alone. Both add in one thread,
+    by ascending place in the input.
     """
     s = scatter(x, index, bins, "numpy", "numpy")
     require_range(s.index, s.bins)

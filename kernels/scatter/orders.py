@@ -1,4 +1,4 @@
-"""The orders of a scatter-add, by name: what each promises, and why its order is or is not fixed."""
+"""The orders of a scatter-add by name: the guarantee of each, and why its order is fixed or not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ORDERS = {
     for order in (
         Order("reference", "run", "each bin from +0.0 by ascending place in the input"),
         Order("numpy", "run", "one thread, by ascending place in the input"),
-        Order("torch", "run", "index_add_ walks the index in one thread, by ascending place in the input"),
+        Order("torch", "run", "index_add_ adds in one thread, by ascending place in the input"),
         Order(
             "atomic",
             "none",
@@ -22,7 +22,7 @@ ORDERS = {
         Order(
             "sorted",
             "run",
-            "elements are sorted stably by bin and each bin is added by ascending place, whatever the threads",
+            "elements are sorted stably by bin and each bin is added by ascending place, for any number of threads",
         ),
         Order("exact", "exact", "integers hold every bit of every element; one rounding per bin at the end"),
     )
@@ -32,7 +32,7 @@ ORDERS = {
 def in_order(
     name: str, *, backend: str, available: Callable[[], str | None] | None = None
 ) -> Callable[[Callable], Callable]:
-    """Decorator: register a function as `scatter_add` in the order of that name; see `kernels.registry.variant`."""
+    """Decorator that registers a function as `scatter_add` in that order; see `kernels.registry.variant`."""
     order = ORDERS[known("order of additions", name, ORDERS)]
     return variant(
         "scatter_add",

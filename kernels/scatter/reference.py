@@ -10,7 +10,7 @@ from kernels.scatter.orders import in_order
 
 @in_order("reference", backend="reference")
 def ascending(x: np.ndarray, index: np.ndarray, bins: int) -> np.ndarray:
-    """out[index[i]] += x[i] from +0.0, by ascending i, one rounding per addition: fixed by the input alone."""
+    """out[index[i]] += x[i] from +0.0, by ascending i, one rounding per addition: the input alone fixes the order."""
     s = scatter(x, index, bins, "reference", "reference")
     require_range(s.index, s.bins)
     out = np.zeros(s.shape, dtype=s.accumulator)

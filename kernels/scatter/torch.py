@@ -1,4 +1,4 @@
-"""The scatter-add of torch, on the CPU."""
+"""torch's scatter-add on the CPU."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def _missing() -> str | None:
 
 @in_order("torch", backend="torch", available=_missing)
 def library(x: np.ndarray, index: np.ndarray, bins: int) -> np.ndarray:
-    """`torch.Tensor.index_add_`; float16 and bfloat16 are widened first, for it would accumulate in them."""
+    """`torch.Tensor.index_add_`; float16 and bfloat16 are widened first, since it would accumulate in these types."""
     import torch
 
     s = scatter(x, index, bins, "torch", "torch")

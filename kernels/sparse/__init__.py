@@ -3,8 +3,8 @@
     product = get("spmv", "csr")(Csr(indptr, indices, data, columns), threads=4)
     product(x, y)
 
-A guarantee here speaks of one process: `run` is the same bits whenever the same matrix is multiplied, `layout` also
-by another number of threads, and for a row that is stored elsewhere. See `kernels.sparse.ilu` for ILU(0).
+A guarantee here is about one process. `run`: the same bits whenever the same matrix is multiplied. `layout`: also with
+another number of threads, and for a row at another place in a matrix. See `kernels.sparse.ilu` for ILU(0).
 """
 
 from kernels.sparse import native, reference, scipy

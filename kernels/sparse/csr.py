@@ -1,4 +1,4 @@
-"""A sparse matrix by rows, in host memory, checked once."""
+"""A sparse matrix by rows (CSR) in host memory, checked once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ TYPES = ("float64", "float32")
 class Csr:
     """Rows of a sparse matrix: row i has entries indptr[i] ... indptr[i + 1] - 1, added in that order.
 
-    Which order that is, is the caller's: sorted by global column, a row is the same sum wherever it is stored. The
-    matrix may be the part of a larger one: `rows` then says to which place of y each row goes. Arrays must not be
-    changed as long as a product of the matrix is in use.
+    The caller chooses the order of entries: sorted by global column, a row is the same sum wherever it is stored. The
+    matrix may be part of a larger one: `rows` then has the place in y of each row. Arrays must not be changed while a
+    product of the matrix is in use.
 
-    Raises TypeError for other types of arrays, ValueError for arrays that do not fit each other, IndexError for a
-    column or a place that cannot be, naming the row.
+    Raises TypeError for other types of arrays, ValueError for arrays that do not fit each other, IndexError for an
+    impossible column or place, naming the row.
     """
 
     indptr: np.ndarray  # int64 (m + 1,)
@@ -45,7 +45,7 @@ class Csr:
 
     @property
     def nnz(self) -> int:
-        """Number of entries, zeros that are stored among them."""
+        """Number of entries, stored zeros included."""
         return len(self.data)
 
     @property
@@ -60,7 +60,7 @@ class Csr:
 
     @property
     def least(self) -> int:
-        """How many elements y has at least."""
+        """The least number of elements of y."""
         return self.m if self.rows is None else int(self.rows.max(initial=-1)) + 1
 
     def row_of_entries(self) -> np.ndarray:
@@ -68,7 +68,7 @@ class Csr:
         return np.repeat(np.arange(self.m), np.diff(self.indptr))
 
     def used_columns(self) -> int:
-        """How many columns have an entry."""
+        """The number of columns with an entry."""
         used = np.zeros(self.columns, bool)
         used[self.indices] = True
         return int(used.sum())
@@ -96,7 +96,7 @@ def _check_rows(a: Csr) -> None:
     if down.any():
         row = int(np.argmax(down))
         raise ValueError(
-            f"Csr: row {row} would have entries {a.indptr[row]} ... {a.indptr[row + 1]}: indptr must not fall"
+            f"Csr: row {row} would have entries {a.indptr[row]} ... {a.indptr[row + 1]}: indptr must not decrease"
         )
     for name in ("indices", "data"):
         count = len(getattr(a, name))

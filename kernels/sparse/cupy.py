@@ -1,7 +1,7 @@
 """Sparse matrix-vector products on a GPU, in CUDA C++ (kernels/cuda/spmv.cu).
 
-A planner copies the matrix to the current device. x and y are CuPy's vectors in the memory of that device; a product
-returns when its work is queued on the current stream.
+A planner copies the matrix to the current device. x and y are vectors of CuPy on that device; a product returns when
+its work is queued on the current stream.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from kernels.sparse.orders import in_order
 from kernels.sparse.product import Product
 from kernels.sums.cupy import missing
 
-NUMBERS = {"float64": "double", "float32": "float"}  # in C++
+NUMBERS = {"float64": "double", "float32": "float"}  # {dtype: type in C++}
 LANES, ROW_THREADS, PIECE_THREADS = 4, 256, 128  # as in kernels/cuda/spmv.cu
 BLOCKS = 1 << 16  # at most; threads then take several rows or entries each
-ITEMS = 15  # rows and entries of a piece: odd, so that threads meet in no bank of shared memory
-MOST_ITEMS = 48  # products of a block then fill 48 KiB of shared memory
+ITEMS = 15  # rows and entries of a piece: odd, so that threads have no bank conflicts in shared memory
+MOST_ITEMS = 48  # the products of a block then fill 48 KiB of shared memory
 
 
 @in_order("csr", backend="cupy", available=missing)
 def csr(matrix: Csr, threads: int = 1) -> Product:
-    """Four threads add a row, one for each lane of `reference`: fixed, and the bits of the CPU.
+    """Four threads add a row, one for each lane of `reference`: fixed, with the bits of the CPU.
 
-    `threads` is for other backends. A row that holds much of the matrix is added slowly, by four threads.
+    `threads` is for other backends. A row with much of the matrix is slow, since four threads add it.
     """
     a = _OnDevice(matrix)
 
@@ -38,10 +38,10 @@ def csr(matrix: Csr, threads: int = 1) -> Product:
 
 @in_order("merge", backend="cupy", available=missing)
 def merge(matrix: Csr, threads: int = 1, items: int = ITEMS) -> Product:
-    """Pieces of `items` rows and entries, one per thread, cut anywhere; those of a row are added in order.
+    """Pieces of `items` rows and entries, one per thread, cut anywhere; the pieces of a row are added in order.
 
-    Fixed by the matrix and `items` (1 ... 48): the bits of `native` with as many threads as there are pieces. The
-    pieces of one row are added by one thread. `threads` is for other backends.
+    The matrix and `items` (1 ... 48) fix the order: the bits are those of `native` with as many threads as there are
+    pieces. One thread adds the pieces of a row. `threads` is for other backends.
     """
     if not 1 <= operator.index(items) <= MOST_ITEMS:
         raise ValueError(f"spmv merge (cupy): items {items}: choose 1 ... {MOST_ITEMS}")
@@ -67,7 +67,7 @@ def merge(matrix: Csr, threads: int = 1, items: int = ITEMS) -> Product:
 
 @in_order("coo-atomic", backend="cupy", available=missing)
 def coo_atomic(matrix: Csr, threads: int = 1) -> Product:
-    """One `atomicAdd` per entry: not fixed, the hardware serves them as they come. `threads` is for other backends."""
+    """One `atomicAdd` per entry; the hardware chooses the order, so it is not fixed. `threads`: for other backends."""
     import cupy as xp
 
     a = _OnDevice(matrix)
@@ -88,14 +88,14 @@ class _OnDevice:
 
         self.matrix, self.m, self.nnz, self.dtype = matrix, matrix.m, matrix.nnz, matrix.dtype
         self.entries = tuple(xp.asarray(v) for v in (matrix.indptr, matrix.indices, matrix.data))
-        # `rows` and `mapped` of the kernels: without places an array that they will not look at.
+        # The arguments `rows` and `mapped` of the kernels: without places they do not read the array.
         self.places = (self.entries[1], 0) if matrix.rows is None else (xp.asarray(matrix.rows), 1)
 
     def kernel(self, name: str):
         return kernel("spmv", name, NUMBER=NUMBERS[self.dtype.name])
 
     def launch(self, name: str, count: int, *arguments) -> None:
-        """Queue a kernel for `count` threads; nothing for none."""
+        """Queues a kernel for `count` threads, if there are any."""
         if count:
             blocks = min(BLOCKS, -(-count // ROW_THREADS))
             self.kernel(name)((blocks,), (ROW_THREADS,), arguments)

@@ -1,4 +1,4 @@
-"""The GPU's atomic product by entries in an order of arrival drawn from a seed: repeatable anywhere."""
+"""The GPU's atomic product by entries on the CPU: a seed gives the order of arrival, so it repeats on any machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from kernels.sums.emulated import WARP, arrivals
 def coo(matrix: Csr, threads: int = 1, seed: int = 0, resident: int = 0) -> Product:
     """One addition per entry, warp by warp in an order of arrival; call k of the product draws one from (seed, k).
 
-    A warp is 32 consecutive entries, which arrive together and are added in ascending order; the order of warps is that
+    A warp is 32 consecutive entries. They arrive together and are added in ascending order; the order of warps is that
     of `kernels.sums.emulated.arrivals`, with `resident` warps in flight at once (0: all). On a device chance decides;
-    here the seed does: products that are planned and called alike give the same bits. One thread, whatever is asked
-    for. Raises ValueError for a seed outside [0, 2**64) and a negative `resident`.
+    here the seed does, so products with equal plans and calls give the same bits. Always uses one thread. Raises
+    ValueError for a seed outside [0, 2**64) and a negative `resident`.
     """
     arrivals(0, resident, seed)  # refuses both now, not at the first call
     places, warps, calls = coordinates(matrix), -(-matrix.nnz // WARP), 0

@@ -1,8 +1,8 @@
 """ILU(0) of the diagonal blocks of a sparse matrix: an incomplete factorisation without fill, block by block.
 
 L U = A at every entry that A has inside a block; entries between blocks are ignored (Meijerink & van der Vorst, 1977;
-Saad, Iterative Methods for Sparse Linear Systems, 2003, section 10.3.2). Rows are eliminated in their order, every
-block by one thread, so that the bits of a block depend on the block alone: the guarantee is `layout`.
+Saad, Iterative Methods for Sparse Linear Systems, 2003, section 10.3.2). One thread eliminates the rows of a block in
+their order, so the bits of a block depend on the block alone: the guarantee is `layout`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from kernels import _native
 from kernels.sparse.csr import Csr
 from kernels.threads import checked
 
-PROBLEMS = (  # from 1 on, as in kernels/native/ilu.cpp
-    "has no diagonal entry: store one, be it zero",
+PROBLEMS = (  # counted from 1, as in kernels/native/ilu.cpp
+    "has no diagonal entry: store one, even if it is zero",
     "has two entries in one column: add them first",
     "has an entry that is NaN or infinite",
-    "has a diagonal entry that is not above zero, so that no scaling makes all pivots positive",
-    "has no pivot that will do, however far the diagonal is scaled",
+    "has a diagonal entry that is not above zero, so no scaling makes all pivots positive",
+    "has no usable pivot for any scaling of the diagonal",
 )
 
 
 class FactorError(ValueError):
-    """A row whose block has no factors: `row` of the matrix, `why`."""
+    """The error for a block without factors: `row` of the matrix, and `why`."""
 
     def __init__(self, row: int, block: int, why: str):
         super().__init__(f"ILU(0): row {row} (block {block}) {why}")
@@ -36,7 +36,7 @@ class FactorError(ValueError):
 class Factors:
     """The factors of all blocks: L has ones on its diagonal, U has `pivots`.
 
-    Where a block's pivots would not do, its diagonal was scaled by 1 + shift first (Manteuffel, 1980).
+    If a block had unusable pivots, its diagonal was scaled by 1 + shift first (Manteuffel, 1980).
     """
 
     starts: np.ndarray  # int64 (blocks + 1,)
@@ -48,11 +48,11 @@ class Factors:
     threads: int
 
     def solve(self, r: np.ndarray, z: np.ndarray) -> None:
-        """z = U^-1 L^-1 r over the rows of the matrix; r and z may be one array, what is beyond the rows stays.
+        """z = U^-1 L^-1 r over the rows of the matrix; r and z may be one array; elements beyond the rows stay.
 
-        From each row are taken off first the products of all columns but the nearest to the diagonal, added as a row of
-        `csr`, then that of the nearest. A pivot is divided by as a product with its inverse. Raises TypeError and
-        ValueError for vectors that do not fit.
+        Each row first subtracts the products of all columns but the one nearest to the diagonal, added as a row of
+        `csr`, then the product of this column. Pivots divide by multiplication with their inverses. Raises TypeError
+        and ValueError for vectors that do not fit.
         """
         _check_vector("r", r, self.pivots)
         _check_vector("z", z, self.pivots)
@@ -66,24 +66,24 @@ class Factors:
 
     @property
     def nbytes(self) -> int:
-        """What must move at least in one `solve`: factors, inverse pivots, r and z once (a block stays in cache)."""
+        """The fewest bytes that one `solve` moves: factors, inverse pivots, r and z once (a block stays in cache)."""
         factors = sum(t.data.nbytes + t.indices.nbytes + t.indptr.nbytes for t in (self.lower, self.upper))
         return factors + 3 * self.pivots.nbytes
 
 
 def factor(matrix: Csr, starts: np.ndarray, threads: int = 1, positive: bool = False) -> Factors:
-    """Factor the blocks of rows starts[b] ... starts[b + 1] - 1 of `matrix`, entries in any order.
+    """Factors the blocks of rows starts[b] ... starts[b + 1] - 1 of `matrix`, entries in any order.
 
-    A pivot must be more than the rounding of its diagonal entry, and with `positive` above zero; else the diagonal of
-    its block is scaled by 1 + shift, with shift = 1e-3, 2e-3, 4e-3, ... until all are. `threads`: 0 is OpenMP's
-    default; blocks are shared among them, in `solve` too.
+    A pivot must exceed the rounding error of its diagonal entry and, with `positive`, be above zero. Otherwise the
+    diagonal of its block is scaled by 1 + shift, with shift = 1e-3, 2e-3, 4e-3, ... until all pivots are usable.
+    `threads` (0: OpenMP's default) share the blocks, in `solve` too.
 
-    Raises TypeError for `starts` of another type, ValueError for bounds that are none and for a matrix that has `rows`,
-    and FactorError, which names the row, for one that lacks a diagonal entry in a block, has a column twice, entries
-    that are not finite, or no pivots that do.
+    Raises TypeError for `starts` of another type, ValueError for wrong bounds and for a matrix that has `rows`.
+    FactorError names the row of a block that lacks a diagonal entry, has a column twice, has entries that are not
+    finite, or has no usable pivots.
     """
     if matrix.rows is not None:
-        raise ValueError("ILU(0): the matrix has `rows`, expected one that is stored whole")
+        raise ValueError("ILU(0): the matrix has `rows`: give a whole matrix, without `rows`")
     _check_starts(starts, matrix.m)
     threads = checked(threads)
     factors = _native.ilu_factor(matrix.indptr, matrix.indices, matrix.data, starts, positive, threads)

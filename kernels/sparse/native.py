@@ -13,26 +13,26 @@ from kernels.threads import checked
 
 @in_order("csr", backend="native")
 def csr(matrix: Csr, threads: int = 1) -> Product:
-    """Whole rows, dealt to `threads` (0: OpenMP's default) in runs of equal work.
+    """Whole rows, assigned to `threads` (0: OpenMP's default) in runs of equal work.
 
-    Fixed: a row is one sum, in the lanes of `reference`, so that threads do not enter the bits.
+    Fixed: a row is one sum in the lanes of `reference`, so threads do not change bits.
     """
     return _by_rows(_native.spmv_csr, "csr", matrix, threads)
 
 
 @in_order("merge", backend="native")
 def merge(matrix: Csr, threads: int = 1) -> Product:
-    """As many pieces of equal work as `threads` (0: OpenMP's default), cut anywhere, in the middle of rows too.
+    """One piece of equal work per thread (`threads`, 0: OpenMP's default), cut anywhere, also inside rows.
 
-    The pieces of a row are sums in lanes as in `csr`, added in their order (Merrill & Garland, SC 2016): a row
-    that is not cut has the bits of `csr`, one that is cut follows the number of pieces, but no chance.
+    The pieces of a row are sums in lanes as in `csr`, added in their order (Merrill & Garland, SC 2016). A row that is
+    not cut has the bits of `csr`; the bits of a cut row depend on the number of pieces, but not on chance.
     """
     return _by_rows(_native.spmv_merge, "merge", matrix, threads)
 
 
 @in_order("coo-atomic", backend="native")
 def coo_atomic(matrix: Csr, threads: int = 1) -> Product:
-    """One `omp atomic` per entry, by `threads` (0: OpenMP's default), interleaved by chance: not fixed."""
+    """One `omp atomic` per entry, by `threads` (0: OpenMP's default) in random interleaving: not fixed."""
     places, threads = coordinates(matrix), checked(threads)
 
     def multiply(x, y):
@@ -48,7 +48,7 @@ def coordinates(matrix: Csr) -> np.ndarray:
 
 
 def clear(matrix: Csr, y: np.ndarray) -> None:
-    """Write +0.0 to the places of the rows."""
+    """Writes +0.0 to the places of the rows."""
     y[slice(0, matrix.m) if matrix.rows is None else matrix.rows] = 0
 
 

@@ -1,4 +1,4 @@
-"""What a planner returns: y = A x for one matrix, with what it costs at least."""
+"""The product that a planner returns: y = A x for one matrix, with its least costs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from kernels.sparse.csr import Csr
 
 
 class Product:
-    """`product(x, y)` writes the rows of the matrix into y and leaves the rest of y alone.
+    """`product(x, y)` writes A x to the places of the matrix's rows in y, and does not change the rest of y.
 
-    x: at least `matrix.columns` elements, y: as many as the places of the rows ask for; vectors of the matrix' type in
-    the memory of the backend, which must not overlap. Raises TypeError and ValueError for others.
+    x: at least `matrix.columns` elements; y: at least `matrix.least`. Both are vectors of the matrix's type in the
+    memory of the backend, and must not overlap. Raises TypeError and ValueError for others.
     """
 
     def __init__(self, matrix: Csr, name: str, multiply: Callable, vector: type[np.ndarray] = np.ndarray):
@@ -31,12 +31,12 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """A multiplication and an addition for each entry."""
+        """Operations of one product: a multiplication and an addition for each entry."""
         return 2 * self.matrix.nnz
 
     @cached_property
     def nbytes(self) -> int:
-        """What must move at least: the matrix once, the elements of x that have a column once, y once."""
+        """The fewest bytes that one product moves: the matrix, the elements of x with an entry, and y, each once."""
         a = self.matrix
         places = 0 if a.rows is None else a.rows.nbytes
         vectors = (a.used_columns() + a.m) * a.dtype.itemsize
@@ -47,7 +47,7 @@ class Product:
             given = getattr(v, "dtype", None) or type(v).__name__
             raise TypeError(
                 f"spmv {self._name}: {what} is {given} of {type(v).__module__}, expected a"
-                f" {self._vector.__module__} array of {self._dtype}, as the matrix is"
+                f" {self._vector.__module__} array of {self._dtype}, the type of the matrix"
             )
         if v.ndim != 1 or len(v) < least or not v.flags.c_contiguous:
             raise ValueError(

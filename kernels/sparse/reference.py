@@ -13,10 +13,10 @@ LANES = 4  # as in kernels/native/entries.hpp and kernels/cuda/spmv.cu
 
 @in_order("csr", backend="reference")
 def csr(matrix: Csr, threads: int = 1) -> Product:
-    """Entry e of a row goes to lane e mod 4; the row is (l0 + l2) + (l1 + l3). Fixed by the row alone.
+    """Entry e of a row goes to lane e mod 4; the row is (l0 + l2) + (l1 + l3). The row alone fixes the order.
 
-    Every lane starts from +0.0 and takes its products, each rounded to the matrix' type, in ascending order. One
-    thread, whatever is asked for.
+    Every lane starts from +0.0 and adds its products, each rounded to the matrix's type, in ascending order. Always
+    uses one thread.
     """
 
     def multiply(x, y):
@@ -26,7 +26,7 @@ def csr(matrix: Csr, threads: int = 1) -> Product:
 
 
 def _row_sums(a: Csr, x: np.ndarray) -> np.ndarray:
-    """All rows side by side, entry after entry."""
+    """The sums of all rows; step k adds entry k of every row."""
     lanes = np.zeros((LANES, a.m), a.dtype)
     length = np.diff(a.indptr)
     rows = np.arange(a.m)

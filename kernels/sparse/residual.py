@@ -1,4 +1,4 @@
-"""Residuals b - A x with twice the digits of float64, by which solutions are judged."""
+"""Residuals b - A x with twice the digits of float64, to judge solutions."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ NO_ROWS = np.zeros(0, np.int32)
 
 
 def residual(matrix: Csr, x: np.ndarray, b: np.ndarray, r: np.ndarray, threads: int = 1) -> None:
-    """Write b - A x to the places of the rows in `r` (float64), each as if with twice the digits, rounded once.
+    """Writes b - A x to the places of the rows in `r` (float64), as if computed with twice the digits and rounded once.
 
-    x: at least `matrix.columns` elements, b: as many as `r` or more; vectors of the matrix' type, contiguous. Raises
-    TypeError and ValueError for others. Threads do not enter the bits (Ogita, Rump & Oishi 2005, Dot2).
+    x: at least `matrix.columns` elements; b and r: at least `matrix.least`. x and b have the matrix's type; all are
+    contiguous. Raises TypeError and ValueError for others. Threads do not change bits (Ogita, Rump & Oishi 2005, Dot2).
     """
     for name, vector, dtype, least in (
         ("x", x, matrix.dtype, matrix.columns),

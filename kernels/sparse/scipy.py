@@ -1,4 +1,4 @@
-"""The sparse matrix-vector product of SciPy."""
+"""SciPy's sparse matrix-vector product."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def _missing() -> str | None:
 def library(matrix: Csr, threads: int = 1) -> Product:
     """`csr_matvec`, the kernel of `csr_array @ x`, called without the allocation of a result.
 
-    Each row left to right, its first product added to +0.0, by one thread, whatever is asked for. With `rows` it
-    multiplies into a vector of its own, which is then copied to the places.
+    Adds each row left to right, from +0.0, always in one thread. With `rows` it multiplies into its own vector, then
+    copies to the places.
     """
-    from scipy.sparse import _sparsetools  # the public way allocates, which a peer that is timed must not
+    from scipy.sparse import _sparsetools  # the public function allocates, which would distort timings
 
     kernel, a = _sparsetools.csr_matvec, matrix
     wide = a.nnz > np.iinfo(np.int32).max

@@ -1,6 +1,6 @@
-"""Block stencils in CUDA C++ (kernels/cuda/stencil.cu): one thread block per block, the bits of `reference`.
+"""Block stencils in CUDA C++ (kernels/cuda/stencil.cu): one thread block per block, with the bits of `reference`.
 
-Fields are C-contiguous float64 arrays of CuPy. Calls return when the work is queued on the current stream.
+Fields are C-contiguous float64 arrays of CuPy. Calls return when their work is queued on the current stream.
 """
 
 import cupy as xp
@@ -14,7 +14,7 @@ COPY = 32
 
 
 def copy_runs(src, dst, runs) -> None:
-    """Copy strided runs; `runs`: int64 `(n, 5)` on the device, as in `reference.copy_runs`."""
+    """Copies strided runs; `runs`: int64 `(n, 5)` on the device, as in `reference.copy_runs`."""
     _require(src, "src")
     _require(dst, "dst")
     _require(runs, "runs", xp.int64)
@@ -62,7 +62,7 @@ def prolong_smooth(
     degree = _degree(coefficients, pad)
     _require_coarse(shape, e, e_pad, factor, degree, "e")
     if e_pad < (degree + 1) // factor + 2:
-        raise ValueError("e: the halo must reach what is interpolated")
+        raise ValueError("e: the halo must cover all interpolated points")
     _require(dots, "dots")
     if dots.shape != (shape[0], 3):
         raise ValueError("dots: expected (blocks, 3)")
@@ -87,7 +87,7 @@ def _launch(name: str, blocks: int, threads: int, *arguments) -> None:
 
 
 def _require(array, name: str, dtype=xp.float64) -> None:
-    """A kernel sees bare addresses: anything else than it expects would be read as something else."""
+    """Raises TypeError for another type or memory order: a kernel gets only addresses and would misread the data."""
     if not isinstance(array, xp.ndarray) or array.dtype != dtype or not array.flags.c_contiguous:
         given = f"{array.dtype} {type(array)}" if hasattr(array, "dtype") else f"{type(array)}"
         raise TypeError(f"{name}: expected a C-contiguous {xp.dtype(dtype)} array on the device, got {given}")

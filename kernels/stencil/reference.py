@@ -1,4 +1,4 @@
-"""Block stencils in plain NumPy: slow, and the definition of what the other backends must give, bit for bit."""
+"""Block stencils in plain NumPy: slow; the other backends must have the same bits."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ LANES = 64
 
 
 def interior(field, pad: int):
-    """The part of `(blocks, rows + 2 pad, columns + 2 pad)` without the halo: a view."""
+    """The field `(blocks, rows + 2 pad, columns + 2 pad)` without its halo: a view."""
     return field[:, pad : field.shape[1] - pad, pad : field.shape[2] - pad]
 
 
@@ -26,7 +26,7 @@ def lanes_sum(x):
 
 
 def copy_runs(src, dst, runs):
-    """Copy strided runs: rows of `runs` are (source offset, target offset, count, source stride, target stride)."""
+    """Copies strided runs: rows of `runs` are (source offset, target offset, count, source stride, target stride)."""
     source, target = src.reshape(-1), dst.reshape(-1)
     for a, b, count, step_a, step_b in runs:
         target[b : b + count * step_b : step_b] = source[a : a + count * step_a : step_a]
@@ -49,14 +49,16 @@ def minus_laplacian(field, inverse_h2):
 
 
 def poisson_residual(b, x, x_pad, r, r_pad, inverse_h2, threads=1):
-    """Interior of r = b + laplace(x), halo of x filled to 1."""
+    """Interior of r = b + laplace(x); the halo of x must be filled to depth 1."""
     interior(r, r_pad)[...] = b - minus_laplacian(interior(x, x_pad - 1), inverse_h2)
 
 
 def smooth(r, z, step, inverse_h2, coefficients):
-    """Chebyshev's semi-iteration for A z = r after its first `step`, which z has in it: one point less on every side
-    for each of `coefficients` (degree, 2), its factors of the last step and of the residual (Saad, Iterative Methods
-    for Sparse Linear Systems, 2003, algorithm 12.1).
+    """Chebyshev's semi-iteration for A z = r after its first `step`, which z contains (Saad, Iterative Methods for
+    Sparse Linear Systems, 2003, algorithm 12.1).
+
+    `coefficients` (degree, 2): factors of the last step and of the residual. The result is `degree` points smaller on
+    every side.
     """
     for keep, take in coefficients:
         r, step = r[:, 1:-1, 1:-1], step[:, 1:-1, 1:-1]
@@ -66,8 +68,8 @@ def smooth(r, z, step, inverse_h2, coefficients):
 
 
 def restricted(q, factor):
-    """Weighted averages around every factor-th point, the transpose of `interpolated` over factor^2; q has factor - 1
-    points around the block."""
+    """Weighted averages around every factor-th point: the transpose of `interpolated`, divided by factor^2. q has
+    factor - 1 points around the block."""
     weights = [min(k + 1, 2 * factor - 1 - k) for k in range(2 * factor - 1)]
     rows, columns = (n - 2 * (factor - 1) for n in q.shape[1:])
     down = q[:, 0:rows:factor]
@@ -80,8 +82,8 @@ def restricted(q, factor):
 
 
 def interpolated(e, pad, factor, margin):
-    """Bilinear interpolation of coarse points, of which every factor-th fine one is one, to the block and `margin`
-    points around it."""
+    """Bilinear interpolation of coarse points to the block and `margin` points around it; every factor-th fine point is
+    a coarse point."""
 
     def ends(n):
         at = np.arange(-margin, (n - 2 * pad) * factor + margin)
@@ -98,9 +100,9 @@ def smooth_restrict(
 ):
     """The way down of a V-cycle: z = S r with A = -laplace, and interior of coarse = averages of r - A z.
 
-    S is Chebyshev's semi-iteration of degree d = len(coefficients) from zero. r: halo filled to 2 d + 2, corners
-    included: each block computes its halo's share itself, and z holds d + 2 points around the block afterwards.
-    factor: fine points to a coarse one, at most d + 2; coarse point I is fine point factor I.
+    S is Chebyshev's semi-iteration of degree d = len(coefficients) from zero. r: halo filled to depth 2 d + 2, with
+    corners: each block smooths the points of its halo itself, and z then has d + 2 points around the block. factor:
+    fine points per coarse point in a dimension, at most d + 2; coarse point I is fine point factor I.
     """
     margin = len(coefficients) + 2
     right = interior(r, pad - margin - len(coefficients))
@@ -113,10 +115,10 @@ def smooth_restrict(
 def prolong_smooth(
     r, pad, z, e, e_pad, factor, u, u_pad, w, dots, inverse_h2, inverse_theta, coefficients, threads=1
 ):
-    """The way up of a V-cycle: z of `smooth_restrict` plus the interpolated e, smoothed once more: interior of u.
+    """The way up of a V-cycle: interior of u = z of `smooth_restrict` plus the interpolated e, smoothed once more.
 
-    Also w = A u, and dots[b] = (r, u), (w, u), (r, r) of block b in the lanes order. e: halo filled to
-    (d + 1) // factor + 2, corners included.
+    Also w = A u, and dots[b] = (r, u), (w, u), (r, r) of block b in the order of lanes. e: halo filled to depth
+    (d + 1) // factor + 2, with corners.
     """
     margin = len(coefficients) + 2
     z = interior(z, pad - margin) + interpolated(e, e_pad, factor, margin)
@@ -130,7 +132,7 @@ def prolong_smooth(
 
 
 def block_dots(a, a_pad, b, b_pad, out):
-    """out[k] = sum over the interior of block k of a*b, each product rounded, in the lanes order."""
+    """out[k] = sum over the interior of block k of a*b, each product rounded, in the order of lanes."""
     products = interior(a, a_pad) * interior(b, b_pad)
     for k, block in enumerate(products):
         out[k] = lanes_sum(block.reshape(-1))

@@ -1,4 +1,4 @@
-"""Variants on any backend as functions of a host array, for order discovery and comparisons."""
+"""Wraps variants of any backend as functions of a host array, for order discovery and comparisons."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from kernels.registry import Variant
 
 
 def black_box(variant: Variant, **parameters) -> Callable[[np.ndarray], float]:
-    """A variant of a sum or a dot product: NumPy array (n,) in, number out, whatever memory the variant works in.
+    """A variant of a sum or a dot product as a function of a NumPy array (n,) that returns a number.
 
-    The other factor of a dot product is ones. Raises ChoiceError for other operations: a norm's squares cannot
-    cancel, and order discovery needs terms that do.
+    The other factor of a dot product is ones. Raises ChoiceError for other operations: a norm's squares cannot cancel,
+    and order discovery needs terms that do.
     """
     if variant.operation not in ("sum", "dot"):
-        raise ChoiceError(f"{variant.operation} is no sum of signed terms: choose the operation sum or dot")
+        raise ChoiceError(
+            f"{variant.operation} is not a sum of signed terms: choose the operation sum or dot"
+        )
 
     def f(x: np.ndarray) -> float:
         factors = [x] if variant.operation == "sum" else [x, np.ones_like(x)]

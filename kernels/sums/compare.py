@@ -1,4 +1,4 @@
-"""One array by every variant: what each makes of it, how far that is off, and how long it takes."""
+"""Compares variants on one array: the sum of each, its error and its time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kernels.sums.trees import of_variant
 from kernels.timing import FEWEST, MOST, median_interval, timed
 from kernels.tree import evaluate
 
-BOUNDED = 20_000  # terms, at most, whose trees are walked for their bounds
+BOUNDED = 20_000  # terms, at most, of trees whose bounds are computed
 COLUMNS = ("order", "backend", "guarantee", "sum", "bits", "ulps", "bound", "median_s", "low_s", "high_s", "calls",
            "refused")  # fmt: skip
 
@@ -23,10 +23,10 @@ COLUMNS = ("order", "backend", "guarantee", "sum", "bits", "ulps", "bound", "med
 def compare(x: np.ndarray, threads: int = 0, quiet: bool = False) -> list[dict[str, Any]]:
     """The sums of x (n,) by every variant that can run here, in `threads` threads (0: OpenMP's default), a row each.
 
-    `order`, `backend`, `guarantee`, `sum`, `bits` (its hexadecimal text), `ulps` from the correctly rounded sum (0
-    where both are the same non-number; None where they lie infinitely apart), `bound` of these by the declared tree
-    (None: not known), `median_s` of `calls` timed calls in seconds, with its 95 % interval `low_s`, `high_s` (None: too
-    few calls); of a variant that does not take such numbers `refused` alone says why. Shows progress on stderr unless
+    Keys: `order`, `backend`, `guarantee`, `sum`, `bits` (hexadecimal text of the sum), `ulps` from the correctly
+    rounded sum (0 where both are the same infinity or NaN; None where only one is), `bound` on `ulps` from the declared
+    tree (None: unknown), `median_s` of `calls` timed calls in seconds, with its 95 % interval `low_s`, `high_s` (None:
+    too few calls). A variant that refuses the array has only the reason, in `refused`. Shows progress on stderr unless
     `quiet`.
     """
     kind = accumulator(x.dtype)
@@ -69,7 +69,7 @@ def correct(x: np.ndarray) -> np.floating:
 
 
 def table(rows: list[dict[str, Any]], x: np.ndarray, source: str, quiet: bool = False) -> str:
-    """What `compare` returned for x, which is from `source`, as text; `quiet`: without what the columns mean."""
+    """The rows of `compare` for x from `source` as a text table; `quiet`: without the explanation of the columns."""
     exact = correct(x)
     lines = [
         f"{len(x)} {x.dtype.name} ({source}); correctly rounded: {float(exact)!r}",
@@ -89,11 +89,11 @@ def table(rows: list[dict[str, Any]], x: np.ndarray, source: str, quiet: bool = 
     if quiet:
         return "\n".join(lines)
     lines.append(
-        "ULP off: numbers between this sum and the correctly rounded one. At most: what the partial sums of the"
+        "ULP off: distance of this sum from the correctly rounded one. At most: bound on the rounding errors of the"
     )
-    lines.append(f"declared tree can lose by rounding, in ULP; computed for up to {BOUNDED} terms.")
+    lines.append(f"declared tree, in ULP, for up to {BOUNDED} terms.")
     lines.append(
-        f"us: median of {FEWEST} to {MOST} calls, after a first one, and the interval that holds the median with 95 %"
+        f"us: median of {FEWEST} to {MOST} calls, after a first one, and a 95 % interval of the median"
     )
     return "\n".join(lines)
 
@@ -116,7 +116,7 @@ def _microseconds(row: dict[str, Any]) -> str:
 
 
 def _ulps(value: np.floating, exact: np.floating) -> int | None:
-    """How many numbers of the type lie between, counted with the sign of value - exact."""
+    """The distance in representable numbers, with the sign of value - exact."""
     if not (np.isfinite(value) and np.isfinite(exact)):
         return 0 if value == exact or (np.isnan(value) and np.isnan(exact)) else None
     kind = np.dtype(f"i{value.dtype.itemsize}")

@@ -388,7 +388,7 @@ def test_what_is_tried_can_be_chosen():
         ("--lengths 10000000000", "--lengths 10000000000: give numbers up to 100000000, p or p-1"),
         ("--write nowhere.md", "--write nowhere.md: No such file"),
         (f"--write {DOCS.with_name('sums.md')}", "no place for the table: write <!-- properties:mpich -->"),
-        (f"--write {DOCS} --seeds 1", "leave out what reduces it"),
+        (f"--write {DOCS} --seeds 1", "leave out --orderings"),
     ],
 )
 def test_what_cannot_be_tried_is_refused(arguments, message):

@@ -198,7 +198,7 @@ def test_without_a_depth_all_keys_weigh_the_same():
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        (dict(dropout=0.1), ValueError, "dropout 0.1: only 0 is computed"),
+        (dict(dropout=0.1), ValueError, "dropout 0.1: only 0 is supported"),
         (
             dict(mask=np.zeros((5, 7))),
             ValueError,
@@ -235,6 +235,6 @@ def test_the_backward_pass_names_what_does_not_fit(name):
 def test_torchs_kernel_refuses_a_width_of_its_own():
     _, q, k, v = heads(np.random.default_rng(0), np.float64, 1, 2, 5, 6, 4, 3)
     with pytest.raises(
-        ValueError, match="depth 4 and v width 3: torch's kernel needs them equal; take variant own"
+        ValueError, match="depth 4 and v width 3: torch's kernel needs them equal; use the variant own"
     ):
         attention(q, k, v, variant="torch")

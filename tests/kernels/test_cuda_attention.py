@@ -115,7 +115,7 @@ def test_what_no_kernel_takes_is_refused():
         gpu.attention(q, k, v.astype(np.float32))
     with pytest.raises(ValueError, match=r"mask of shape \(5, 7\) cannot be broadcast to \(1, 2, 5, 6\)"):
         gpu.attention(q, k, v, mask=cupy.asarray(np.zeros((5, 7))))
-    with pytest.raises(ValueError, match=r"dropout 0\.1: only 0 is computed"):
+    with pytest.raises(ValueError, match=r"dropout 0\.1: only 0 is supported"):
         gpu.attention(q, k, v, dropout=0.1)
     out, logs = gpu.attention(q, k, v)
     for i, name in enumerate(("gradient", "out", "logsumexp")):

@@ -307,7 +307,7 @@ def test_shapes_that_do_not_fit_are_refused():
         exact.add(exact.zeros((2,)), np.zeros((5, 3)))
     with pytest.raises(ValueError, match="one shape"):
         exact.add_products(exact.zeros(), np.zeros(3), np.zeros(4))
-    with pytest.raises(ValueError, match="the last dimension has 70"):
+    with pytest.raises(ValueError, match="the last dimension must be 70"):
         exact.carry(np.zeros((3, 5), dtype=np.int64))
     with pytest.raises(ValueError, match=r"\(2, 70\)"):
         exact.round(exact.zeros((3,)), out=np.zeros(2))

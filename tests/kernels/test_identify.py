@@ -1,4 +1,4 @@
-"""`identify` on made-up libraries: one that adds by a schedule, by none of ours, by chance, or differently by rank."""
+"""`identify` on simulated libraries: with a known schedule, an unknown one, random order, or another per rank."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_an_order_that_is_none_of_ours_is_shown_as_its_tree():
     finding = identify(Library(6, lambda v, call: left_to_right(v, order)), 4, names=candidates(6))
     assert finding.orderings == []
     text = report([finding], [], [0] * 6)
-    assert "no ordering of ours" in text
+    assert "no known ordering" in text
     assert "all elements: (((((x[0] + x[3]) + x[5]) + x[1]) + x[4]) + x[2])" in text
 
 
@@ -130,7 +130,7 @@ def test_sums_that_change_from_call_to_call_are_told_and_have_no_tree():
     )
     assert not finding.repeats and finding.orderings == []
     text = report([finding], [], [0] * 4)
-    assert "NO      agree   no ordering: the same numbers have other sums from call to call" in text
+    assert "NO      agree   no ordering: the sums of the same numbers differ from call to call" in text
     assert re.search("all elements: no order: .*does not repeat", text)
 
 
@@ -138,7 +138,7 @@ def test_ranks_with_different_bits_are_told():
     library = Library(4, by_schedule("linear"), others=(True, b"other bits"))
     finding = identify(library, 50, names=candidates(4))
     assert not finding.ranks_agree
-    assert "DIFFER  no ordering: each rank adds in an order of its own, rank 0 in that of" in report(
+    assert "DIFFER  no ordering: each rank adds in another order, rank 0 in that of" in report(
         [finding], [], [0] * 4
     )
 
@@ -155,7 +155,7 @@ def test_nothing_is_said_of_no_elements_and_two_ranks_have_one_sum():
     assert "nothing to add" in report([identify(Library(4, None), 0)], [], [0] * 4)
     two = identify(Library(2, by_schedule("ring")), 3, names=candidates(2))
     assert len(two.orderings) == len(candidates(2))
-    assert "two ranks have only one sum" in report([two], [], [0] * 2)
+    assert "two ranks have only one possible sum" in report([two], [], [0] * 2)
 
 
 @pytest.mark.parametrize("size", [2, 3, 5, 8])
@@ -322,7 +322,7 @@ def test_what_was_found_is_concluded_in_one_line():
     said = conclusion(known, [0] * 4)
     assert "fixed order on 4 ranks: ring for 1 to 1000 elements" in said and "Start 5 or 6 ranks" in said
     assert "Start" not in conclusion(known, [0] * 6)
-    assert "only one sum" in conclusion(known, [0, 0])
+    assert "only one possible sum" in conclusion(known, [0, 0])
     assert "no fixed order" in conclusion([*known, Finding(9, repeats=False)], [0] * 4)
     assert "different bits" in conclusion([Finding(9, ranks_agree=False)], [0] * 4)
     assert "without a name here" in conclusion([Finding(9)], [0] * 4)

@@ -230,7 +230,7 @@ HALVES = np.array([0, 10, 20])
             True,
             r"row 3 \(block 0\) has a diagonal entry that is not above zero",
         ),
-        (changed(sample(20), 0, 0, 0.0), False, r"row 0 \(block 0\) has no pivot that will do"),
+        (changed(sample(20), 0, 0, 0.0), False, r"row 0 \(block 0\) has no usable pivot"),
         (
             Csr(np.array([0, 3, *range(4, 23)]), np.r_[0, 5, 5, 1:20].astype(np.int32), np.ones(22), 20),
             False,

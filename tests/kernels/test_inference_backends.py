@@ -142,14 +142,20 @@ def cumulated(tensors, x):
             cumulated,
             r"aten.cumsum.default \(node 'cumsum', .*test_inference_backends.py:\d+: return x.cumsum\(1\)",
         ),
-        (cumulated, r"no operation of `static`. `static` knows of ATen: .*add, .*conv2d, .*softmax"),
+        (
+            cumulated,
+            r"not an operation of `static`. `static` supports these of ATen: .*add, .*conv2d, .*softmax",
+        ),
         (lambda tensors, x: x - x.mean(0, keepdim=True), "works along the batch"),
         (lambda tensors, x: torch.softmax(x, 0), "works along the batch"),
         (lambda tensors, x: torch.softmax(x, 1), "only the last one"),
         (lambda tensors, x: x.reshape(-1), "not the batch: samples are coupled"),
         (lambda tensors, x: F.dropout(x, 0.5, True), "dropout is for training"),
         (lambda tensors, x: x.double(), "aten"),
-        (chosen, r"decides by the values of its input \(.*test_inference_backends.py:\d+: if x.sum\(\) > 0:"),
+        (
+            chosen,
+            r"branches on the values of its input \(.*test_inference_backends.py:\d+: if x.sum\(\) > 0:",
+        ),
         (
             lambda tensors, x: x / x.shape[0],
             r"aten.div.Tensor \(node 'div', .*test_inference_backends.py:\d+",
@@ -158,7 +164,7 @@ def cumulated(tensors, x):
         (lambda tensors, x: x.max(1), r"aten.max.dim \(node 'max_1', .*test_inference_backends.py:\d+"),
         (
             lambda tensors, x: (x, x * 2),
-            "forward returns a tensor and a tensor, and a static network has one result",
+            "forward returns a tensor and a tensor, but a static network has one result",
         ),
         (lambda tensors, x: (x, None), "forward returns a tensor and None"),
         (lambda tensors, x: None, "forward returns None"),

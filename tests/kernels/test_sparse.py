@@ -299,7 +299,7 @@ def test_vectors_that_do_not_fit_are_refused(variant):
         with pytest.raises(ValueError, match=message):
             p(*wrong)
     for wrong in ((x.astype(np.float32), y), (x, y.astype(">f8")), (list(x), y)):
-        with pytest.raises(TypeError, match=where + ".* float64, as the matrix is"):
+        with pytest.raises(TypeError, match=where + ".* float64, the type of the matrix"):
             p(*wrong)
 
 

@@ -361,7 +361,7 @@ def test_npz_files_that_cannot_be_used_are_named(tmp_path):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("format.npy", b"nothing of NumPy")
         archive.writestr("data.npy", b"nothing of NumPy")
-    assert "array 'format': it does not begin as what numpy.save writes" in refusal(files.header, path)
+    assert "array 'format': it does not begin like a file of numpy.save" in refusal(files.header, path)
 
 
 @pytest.mark.parametrize(

@@ -334,7 +334,7 @@ def set_diagonal(problem, row, value):
         ("chebyshev", np.nan, "row 8 has nan on the diagonal"),
         ("chebyshev", -1.0, "row 8 has -1 on the diagonal, but chebyshev needs positive elements"),
         ("block-jacobi", np.nan, "row 8 has an entry that is NaN or infinite; correct the matrix"),
-        ("block-jacobi", 0.0, "row 8 has no pivot that will do"),
+        ("block-jacobi", 0.0, "row 8 has no usable pivot"),
         ("multigrid", -1.0, "row 8 has -1 on the diagonal, but multigrid needs positive elements"),
     ],
 )
