@@ -1,9 +1,8 @@
 """Sums and dot products on a GPU, in CUDA C++ (kernels/cuda) or by CuPy's own libraries.
 
-Arrays are CuPy's, one-dimensional, in the memory of one device; strided ones are copied first. float16 and bfloat16
-may also come as uint16 arrays that hold their bits, with `dtype` naming the type; CuPy has no bfloat16 of its own.
-`block`, `items` and `grid` are those of `kernels.sums.launch.shape` and fix the tree, whatever the device; they do not
-enter the bits of order-free sums.
+Arrays are one-dimensional, of CuPy, on one device; strided ones are copied first. float16 and bfloat16 may also be
+given as uint16 arrays with their bits, with `dtype` naming the type; CuPy has no bfloat16. `block`, `items` and `grid`
+(see `kernels.sums.launch.shape`) fix the tree on every device; they do not change the bits of order-free sums.
 """
 
 from __future__ import annotations
@@ -24,20 +23,25 @@ from kernels.sums.orders import in_order
 if TYPE_CHECKING:
     import cupy
 
-ELEMENTS = {"float64": "double", "float32": "float", "float16": "float16", "bfloat16": "bfloat16"}  # in C++
-CAPABILITY = 60  # the first with atomic additions of float64
-ORDER_FREE_ITEMS = 32  # elements per thread, at least: threads that end cost more here
+ELEMENTS = {
+    "float64": "double",
+    "float32": "float",
+    "float16": "float16",
+    "bfloat16": "bfloat16",
+}  # {dtype: type in C++}
+CAPABILITY = 60  # the lowest with atomic additions of float64
+ORDER_FREE_ITEMS = 32  # elements per thread, at least: the end of a thread costs more here
 MOST_ITEMS = 1024  # of one thread; more could overflow its sums
 CHUNK_UNIT = -1074  # of the superaccumulator on the device: chunk i counts multiples of 2**(32 i - 1074)
 NOT_A_NUMBER, PLUS_INF, MINUS_INF, INFINITIES = 1, 2, 4, 6  # flags
 
 
 def missing() -> str | None:
-    """Why no sum can run on a GPU here, or None."""
+    """The reason why sums cannot run on a GPU here, or None."""
     try:
         import cupy
     except ImportError as error:
-        return f"{error}; pip install cupy-cuda12x or cupy-cuda13x, as the driver is"
+        return f"{error}; pip install cupy-cuda12x or cupy-cuda13x, to match the driver"
     try:
         if not cupy.cuda.runtime.getDeviceCount():
             return "no CUDA device is visible to this process (see CUDA_VISIBLE_DEVICES)"
@@ -54,11 +58,11 @@ def missing() -> str | None:
 
 
 def _register(name: str, *operations: str) -> None:
-    """Which order that is, and whether it is fixed, `kernels.sums.orders` says."""
+    """Registers an order of `kernels.sums.orders`, which says what it is and whether it is fixed."""
 
     @in_order(name, *operations, backend="cupy", available=missing)
     def launched(x, y=None, block=launch.BLOCK, items=launch.ITEMS, grid=launch.GRID, dtype=""):
-        """The sum of x, or of its products with y, by one launch; the launch shape is its order."""
+        """The sum of x, or of its products with y, by one launch; the launch shape fixes the order."""
         result = queue(name, *_terms(x, y), block, items, grid, dtype).get()
         with np.errstate(all="ignore"):
             return np.cumsum(result)[-1] if name == "tprc" else result[0]  # by the host, left to right
@@ -78,7 +82,7 @@ _register("sp-neumaier", "sum")
 
 @in_order("cu", "sum", "dot", backend="cupy", available=missing)
 def cu(x, y=None, dtype=""):
-    """`cupy.sum` with CUB, `cupy.dot`, which is cuBLAS: documented to repeat on one device or kind of it.
+    """`cupy.sum` with CUB, or `cupy.dot`, which is cuBLAS: documented to repeat on one device or model of device.
 
     float16 and bfloat16 are widened to float32 first.
     """
@@ -87,7 +91,7 @@ def cu(x, y=None, dtype=""):
 
 
 def cu_queue(operation: str, arrays, dtype: str = ""):
-    """Queue CuPy's own `sum` or `dot`: its result on the device, without dimensions. Raises as `queue`."""
+    """Queues CuPy's own `sum` or `dot`; returns its result on the device, without dimensions. Raises as `queue`."""
     import cupy as xp
 
     arrays, element = operands(f"{operation} 'cu' (cupy)", arrays, dtype)
@@ -113,31 +117,29 @@ def _widened(x, element: str, xp):
 
 
 def _register_order_free(name: str) -> None:
-    """Of dot products both parts of TwoProduct are added, which hold a product of 2**-969 or more exactly."""
+    """Registers an order-free sum. Dot products add both parts of TwoProduct, which are exact from 2**-969 on."""
 
     @in_order(name, "sum", "dot", backend="cupy", available=missing)
     def order_free(x, y=None, block=launch.BLOCK, items=ORDER_FREE_ITEMS, grid=launch.GRID, dtype=""):
-        """The sum of x, or of its products with y, in units that every order adds up alike."""
+        """The sum of x, or of its products with y, in integers, whose sum is the same in every order."""
         return _rounded(queue_order_free(name, *_terms(x, y), block, items, grid, dtype))
 
 
 _register_order_free(
     "binned"
-)  # one pass: cut in registers, pieces too low dropped when a larger element comes
-_register_order_free("fixed-point")  # two passes, the first for the largest element, which fixes the unit
-_register_order_free(
-    "exact"
-)  # as `binned`; what would be dropped goes to a superaccumulator by integer atomics
+)  # one pass: cuts elements in registers, drops pieces that are too low when a larger element comes
+_register_order_free("fixed-point")  # two passes; the first finds the largest element, which fixes the unit
+_register_order_free("exact")  # as `binned`, but adds the low pieces to a superaccumulator by integer atomics
 
 
 # ---- launching
 
 
 def queue(name: str, operation: str, arrays, block: int, items: int, grid: int, dtype: str = "", out=None):
-    """Queue a sum on the current stream: its result on the device, `(1,)` of the accumulator's type.
+    """Queues a sum on the current stream; returns its result on the device, `(1,)` of the accumulator's type.
 
-    For `tprc` the result is the partial sums, `(blocks,)`. `out` takes the result; for `ao` and `spa` it must hold
-    +0.0. Raises TypeError and ValueError for arrays, types and shapes that no kernel takes.
+    For `tprc` the result is the partial sums, `(blocks,)`. `out` receives the result; for `ao` and `spa` it must be
+    +0.0 before. Raises TypeError and ValueError for arrays, types and shapes that no kernel takes.
     """
     import cupy as xp
 
@@ -158,7 +160,7 @@ def queue(name: str, operation: str, arrays, block: int, items: int, grid: int, 
 
 @dataclass(frozen=True)
 class Parts:
-    """An order-free sum on the device, not yet put together: int64 `words` as in `Result` of order_free.cu."""
+    """The parts of an order-free sum on the device: int64 `words` as in `Result` of order_free.cu."""
 
     words: cupy.ndarray
     width: int
@@ -169,7 +171,7 @@ class Parts:
 def queue_order_free(
     name: str, operation: str, arrays, block: int, items: int, grid: int, dtype: str = ""
 ) -> Parts:
-    """Queue an order-free sum on the current stream. Raises as `queue`."""
+    """Queues an order-free sum on the current stream. Raises as `queue`."""
     import cupy as xp
 
     arrays, element = operands(f"{operation} {name!r} (cupy)", arrays, dtype)
@@ -185,7 +187,7 @@ def queue_order_free(
         configuration, data = ((shape.blocks,), (shape.block,)), (*arrays, n, shape.segment)
         largest: tuple[cupy.ndarray, ...] = ()
         if name == "fixed-point":
-            largest = (xp.zeros(2, xp.uint32),)  # as guessed, as found
+            largest = (xp.zeros(2, xp.uint32),)  # (guess, true value)
             which = "largest_element" if operation == "sum" else "largest_product"
             kernel("order_free", which, ELEMENT=ELEMENTS[element])(*configuration, (*data, *largest))
         run = kernel("order_free", f"{operation}_{name.replace('-', '_')}", ELEMENT=ELEMENTS[element])
@@ -197,14 +199,14 @@ def queue_order_free(
 
 
 def exact_words(operation: str, arrays, dtype: str = "") -> np.ndarray:
-    """What `exact` rounds, as words of `kernels.exact`: int64 (WORDS,) on the host, to be added to those of others.
+    """The sum before rounding, as words of `kernels.exact`: int64 (WORDS,) on the host, which ranks can add up.
 
     Raises as `queue`.
     """
     parts = queue_order_free("exact", operation, arrays, launch.BLOCK, ORDER_FREE_ITEMS, launch.GRID, dtype)
     flags, total, exponent = _integer(parts)
     shift = exponent - LOWEST
-    total = total << shift if shift >= 0 else total >> -shift  # of the bits below none is set
+    total = total << shift if shift >= 0 else total >> -shift  # the dropped bits are zero
     words = np.zeros(WORDS, np.int64)
     for i in range(CHUNKS - 1):
         words[i] = total & 0xFFFFFFFF
@@ -215,7 +217,7 @@ def exact_words(operation: str, arrays, dtype: str = "") -> np.ndarray:
 
 
 def _integer(parts: Parts) -> tuple[int, int, int]:
-    """(flags, total, exponent): the sum of the numbers that are finite is total * 2**exponent."""
+    """(flags, total, exponent): the sum of the finite numbers is total * 2**exponent."""
     fold = parts.fold
     top, flags, *words = parts.words.get().tolist()
     low, high, chunks = words[:fold], words[fold : 2 * fold], words[2 * fold :]
@@ -238,7 +240,7 @@ def _rounded(parts: Parts) -> np.floating:
 
 
 def operands(what: str, arrays, dtype: str) -> tuple[list, str]:
-    """The arrays as kernels take them, contiguous and aligned, and the name of their elements' type."""
+    """The arrays, contiguous and aligned for kernels, and the name of their element type."""
     import cupy as xp
 
     types = {_element(what, x, dtype, xp) for x in arrays}
@@ -262,14 +264,15 @@ def _element(what: str, x, dtype: str, xp) -> str:
     element = type_name(x, dtype)
     if element not in ACCUMULATORS:
         raise TypeError(
-            f"{what}: cannot sum {element}: convert it to one of {', '.join(ACCUMULATORS)}, or pass the bits of the "
-            "last two as uint16 with dtype= naming the type"
+            f"{what}: cannot sum {element}: convert it to one of {', '.join(ACCUMULATORS)}, or pass the bits of "
+            "float16 and bfloat16 as uint16 with dtype= naming the type"
         )
     return element
 
 
 def type_name(x, dtype: str = "") -> str:
-    """The name of the type of elements: of the array, or `dtype` for bits in uint16 ("float64 as bfloat16" is none)."""
+    """The name of the element type: of the array, or `dtype` for bits in uint16. Other pairs give a name that no kernel
+    takes, such as "float64 as bfloat16"."""
     name = x.dtype.name
     if dtype in ("float16", "bfloat16") and name == "uint16":
         return dtype
@@ -277,20 +280,20 @@ def type_name(x, dtype: str = "") -> str:
 
 
 def plain(x):
-    """The array, contiguous and aligned: copied where it is not."""
+    """The array, copied if it is not contiguous and aligned."""
     import cupy as xp
 
     size = x.dtype.itemsize
-    if any(address % size for address in (x.data.ptr, *x.strides)):  # CuPy's kernels would stop: byte by byte
+    if any(address % size for address in (x.data.ptr, *x.strides)):  # CuPy's own copy fails here: copy bytes
         parts = xp.ndarray((*x.shape, size), xp.uint8, memptr=x.data, strides=(*x.strides, 1))
         return parts.copy().view(x.dtype).reshape(x.shape)
     return xp.ascontiguousarray(x)
 
 
 def _scratch():
-    """(ticket, chunks) in device memory, zero between launches: the ticket tells blocks which of them ends last.
+    """(ticket, chunks) in device memory, zero between launches; by the ticket a block knows whether it ends last.
 
-    One pair for each stream and thread, because launches that overlap must not share it.
+    One pair for each stream and thread, because overlapping launches must not share it.
     """
     import cupy as xp
 

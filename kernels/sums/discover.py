@@ -1,13 +1,13 @@
-"""Order discovery: the tree by which a sum adds, from the values it returns and nothing else.
+"""Order discovery: finds the tree by which a function adds, from its results alone.
 
-Put M, too large to notice a unit, at i and -M at j, and units everywhere else. A unit that meets one of the two
-before they meet each other is lost, the others are counted: f returns how many leaves lie outside the smallest
-subtree that holds both i and j. From such counts the tree follows (Xie, Gao, Wang and Xue, FPRev: Revealing the
-Order of Floating-Point Summation, USENIX ATC 2025). Against a leaf drawn at random, all others are asked; those
-with equal counts form a subtree beside the path from that leaf to the root, and are searched likewise. A random
-leaf, where the paper takes the first, makes that n log n counts on average, whatever the tree.
+Put a number M at i and -M at j, so large that adding a unit does not change it, and units everywhere else. A unit that
+is added to M or -M before these two meet is lost; f returns the number of the others: the leaves outside the smallest
+subtree that contains i and j. The tree follows from such counts (Xie, Gao, Wang and Xue, FPRev: Revealing the Order of
+Floating-Point Summation, USENIX ATC 2025). The search draws a random leaf and counts against all others. Leaves with
+equal counts form a subtree beside the path from the drawn leaf to the root, and are searched in the same way. The paper
+takes the first leaf; a random one needs n log n counts on average for any tree.
 
-Some sums have no such tree. What the counts look like then, and what `discover` makes of it, is under `NoOrder`.
+Some sums have no such tree; `kernels.tree.NoOrder` describes the results for these.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from kernels.progress import Progress
 from kernels.sums.elements import accumulator as accumulator_of
 from kernels.tree import COMPENSATED, ORDER_FREE, NoOrder, Tree, canonical, depth, evaluate, leaves, nodes
 
-# M and the unit. float16 has little range: its M drowns 2**14 units in a float32 accumulator. The others drown
-# any number of them in any accumulator there is, and leave room for products and for sums of M.
+# (M, unit). float16 has little range: its M absorbs 2**14 units in a float32 accumulator. The other M absorb any number
+# of units in any accumulator, and leave room for products and sums of M.
 MASKS = {
     "float64": (2.0**768, 1.0),
     "float32": (2.0**96, 1.0),
     "bfloat16": (2.0**96, 1.0),
     "float16": (2.0**15, 2.0**-24),
 }
-MOST_UNITS = {"float16": 2**14 - 1}  # that M drowns
-WIDER = {  # accumulators that may stand behind elements of a type
+MOST_UNITS = {"float16": 2**14 - 1}  # that M absorbs
+WIDER = {  # possible accumulators for elements of a type
     "float64": (np.float64, np.longdouble),
     "float32": (np.float32, np.float64),
     "bfloat16": (np.float32, ml_dtypes.bfloat16, np.float64),
     "float16": (np.float32, np.float16, np.float64),
 }
-CHECKS = 64  # counts, of pairs drawn at random, that are compared with the tree found
-PROBES = 16  # random arrays whose sums are compared with those of the tree found
+CHECKS = 64  # counts of random pairs that are compared with the discovered tree
+PROBES = 16  # random arrays whose sums are compared with those of the discovered tree
 ORDERS = 32  # permutations of an ill-conditioned array
-ILL_CONDITIONED = {  # two magnitudes beside 1, as far apart as an accumulator has digits
+ILL_CONDITIONED = {  # two magnitudes besides 1, farther apart than an accumulator has digits
     "float64": (2.0**200, 2.0**100),
     "float32": (2.0**70, 2.0**35),
     "bfloat16": (2.0**70, 2.0**35),
@@ -55,11 +55,11 @@ ILL_CONDITIONED = {  # two magnitudes beside 1, as far apart as an accumulator h
 
 
 class NotATree(ValueError):
-    """No order of additions explains the values of the function; the message says what contradicts what."""
+    """No order of additions explains the function's results; the message names the contradiction."""
 
 
 class DoesNotRepeat(NotATree):
-    """The same array has given different sums."""
+    """The function returned different sums for the same array."""
 
 
 def discover(
@@ -74,20 +74,21 @@ def discover(
 ) -> Tree | NoOrder:
     """The order in which `f` adds the n elements of an array; `f` takes a NumPy array (n,) and returns a number.
 
-    `dtype` of the elements: float64, float32, float16 or bfloat16. `precision`: the narrowest type in which f
-    holds partial sums and returns the total, by default that of the elements; naming a wider one saves counts,
-    since no more units are counted at once than it holds exactly. Left and right operands cannot be asking apart:
-    trees come with the least index first (`kernels.tree.canonical`), pairs or, where terms are added at once,
-    longer tuples. For a dot product wrap f with an array of ones; float16 elements in float64 accumulators
-    cannot be masked and look like a sum without order.
+    `dtype` of the elements: float64, float32, float16 or bfloat16. `precision`: the narrowest type in which f holds
+    partial sums and returns the total, by default the type of the elements. A wider one saves calls, since at most as
+    many units are counted at once as it holds exactly.
 
-    `comm`: all its ranks call `discover` with an `f` that adds over them, each given the whole array; what `f` returns
-    on rank 0 counts. `progress`: show on rank 0 how many sums were asked for, of about how many.
+    Results do not distinguish left from right operands: trees have the least index first (`kernels.tree.canonical`).
+    Nodes are pairs or, where terms are added at once, longer tuples. For a dot product wrap f with an array of ones.
+    float16 elements in float64 accumulators cannot be masked and look like a sum without order.
 
-    The result is tested: the counts of pairs drawn at random must agree, and where the tree is of pairs it must
-    give f's bits for random arrays, in one of the usual accumulators. Raises NotATree otherwise: a sum that does
-    not repeat (DoesNotRepeat), whose order depends on the values, or whose partial sums are of several types.
-    TypeError for other types of elements, ValueError for n < 1.
+    `comm`: all its ranks call `discover` with an `f` that adds over them; each is given the whole array, and the result
+    of rank 0 counts. `progress`: rank 0 shows the number of calls, and about how many are needed.
+
+    The result is tested: the counts of random pairs must agree, and a tree of pairs must have f's bits for random
+    arrays in one of the usual accumulators. Raises NotATree otherwise: for a sum that does not repeat (DoesNotRepeat),
+    whose order depends on the values, or whose partial sums have several types. Raises TypeError for other types of
+    elements, ValueError for n < 1.
     """
     if n < 1:
         raise ValueError(f"n = {n}: an order of additions needs at least one element")
@@ -113,7 +114,7 @@ def discover(
 def _asking(
     f: Callable[[np.ndarray], float], n: int, comm: Any, progress: bool
 ) -> Callable[[np.ndarray], float]:
-    """`f`, with the value of rank 0 on all ranks, and its calls shown."""
+    """`f`, with the result of rank 0 on all ranks, and progress of its calls on rank 0."""
     asking = f
     if progress and (comm is None or comm.rank == 0):
         expected, shown = CHECKS * 3 + 1.4 * n * math.log2(max(n, 2)), Progress("discover")
@@ -129,7 +130,7 @@ def _asking(
 
 
 class _Counts:
-    """Asks f. `inside(i, j)` is the number of leaves of the smallest subtree with i and j."""
+    """Calls f. `inside(i, j)` is the number of leaves of the smallest subtree with i and j."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class _Counts:
         self.large, self.unit = MASKS[dtype.name]
         digits = ml_dtypes.finfo(dtype if precision is None else precision).nmant + 1
         most = min(2**digits, MOST_UNITS.get(dtype.name, n), n)
-        self.masks = []  # units in a part of the elements at a time, if they are too many to count at once
+        self.masks = []  # each has units in a part of the elements, if there are too many to count at once
         for start in range(0, n, most):
             mask = np.zeros(n, dtype)
             mask[start : start + most] = self.unit
@@ -160,12 +161,12 @@ class _Counts:
             outside += float(self.f(x)) / self.unit
         if not math.isfinite(outside):
             raise NotATree(
-                f"with {large:g} at {i} and minus that at {j} the sum is {outside}: they are beyond the range of "
-                f"what f adds in; where that is not {self.dtype}, name it: discover(f, n, dtype=np.float32)"
+                f"with {large:g} at {i} and {-large:g} at {j} the sum is {outside}: they are beyond the range of "
+                f"the type in which f adds; if that is not {self.dtype}, name it: discover(f, n, dtype=np.float32)"
             )
         if not (outside.is_integer() and 0 <= outside <= self.n - 2):
             raise NotATree(
-                f"with {large:g} at {i}, minus that at {j} and {self.unit:g} elsewhere the sum is "
+                f"with {large:g} at {i}, {-large:g} at {j} and {self.unit:g} elsewhere the sum is "
                 f"{outside * self.unit:g}: expected a whole number of units from 0 to {self.n - 2}"
             )
         return self.n - int(outside)
@@ -181,8 +182,8 @@ class _Counts:
             first, again = self.inside(i, j), self.inside(i, j)
             if first != again:
                 raise DoesNotRepeat(
-                    f"asked twice about elements {i} and {j}, the sum put {first} and then {again} terms into "
-                    "their smallest subtree: it does not repeat, so it has no order to discover"
+                    f"two calls for elements {i} and {j} gave {first} and then {again} terms in their smallest "
+                    "subtree: the sum does not repeat, so it has no order to discover"
                 )
 
     def require_agreement(self, parts: tuple[Tree, ...]) -> None:
@@ -196,13 +197,13 @@ class _Counts:
                 )
 
     def cancelling(self) -> np.ndarray:
-        """Numbers that nearly cancel, shuffled: their sum shows the errors of the partial sums."""
+        """Shuffled numbers that nearly cancel: their sum shows the errors of the partial sums."""
         y = self.rng.standard_normal(self.n // 3)
         x = np.concatenate([y, -y, self.rng.standard_normal(self.n - 2 * len(y)) / 64])
         return self.rng.permutation(x).astype(self.dtype)
 
     def spread(self) -> np.ndarray:
-        """Numbers of all magnitudes, the large ones in pairs that cancel, shuffled: shows what drops small ones."""
+        """Shuffled numbers of all magnitudes, the large ones in pairs that cancel: shows whether f drops small ones."""
         info, pairs = ml_dtypes.finfo(self.dtype), self.n // 3
         magnitudes = np.sort(self.rng.uniform(info.minexp / 2, info.maxexp / 2, self.n - pairs))
         y = self.rng.choice([-1.0, 1.0], self.n - pairs) * np.exp2(magnitudes)
@@ -210,7 +211,7 @@ class _Counts:
 
 
 class _Sizes:
-    """The counts that trees imply; two leaves of different trees have in common the leaves of both."""
+    """The counts that trees imply; for two leaves of different trees, the leaves of both trees."""
 
     def __init__(self, parts: tuple[Tree, ...]):
         self.parent: list[int] = []  # by node, -1 for a root; children have higher numbers
@@ -248,7 +249,7 @@ class _Sizes:
 
 
 def _by_count(counts: _Counts, pivot: int, members: list[int]) -> dict[int, list[int]]:
-    """The members but the pivot, by the size of the smallest subtree with both; sizes ascending."""
+    """The members other than the pivot, grouped by the size of their smallest subtree with it; sizes ascending."""
     groups = defaultdict(list)
     for j in members:
         if j != pivot:
@@ -257,18 +258,18 @@ def _by_count(counts: _Counts, pivot: int, members: list[int]) -> dict[int, list
 
 
 def _subtrees(counts: _Counts, members: list[int], size: int) -> list[Tree]:
-    """The children of one node of `size` leaves, as far as they are made of these members."""
+    """The children of a node of `size` leaves that consist of these members."""
     subtrees = []
     while members:
         pivot = int(counts.rng.choice(members))
         groups = _by_count(counts, pivot, members)
-        members = groups.pop(size, [])  # they meet the pivot in the node itself: its other children
+        members = groups.pop(size, [])  # they meet the pivot in this node: its other children
         subtrees.append(_around(counts, pivot, groups))
     return subtrees
 
 
 def _around(counts: _Counts, pivot: int, groups: dict[int, list[int]]) -> Tree:
-    """The subtree of the pivot and all groups: from the leaf upwards, each group joins at one node."""
+    """The subtree of the pivot and all groups; from the leaf upwards, each group joins at one node."""
     tree: Tree = pivot
     reached = 1
     for size, group in groups.items():
@@ -283,7 +284,7 @@ def _around(counts: _Counts, pivot: int, groups: dict[int, list[int]]) -> Tree:
 
 
 def _search(counts: _Counts) -> list[Tree]:
-    """The tree of f, or several whose sums are combined otherwise."""
+    """The tree of f, or several trees whose sums are combined in a way that is no tree."""
     try:
         roots = _subtrees(counts, list(range(counts.n)), counts.n)
     except NotATree:
@@ -295,7 +296,7 @@ def _search(counts: _Counts) -> list[Tree]:
 
 
 def _parts(counts: _Counts) -> list[Tree] | None:
-    """Trees whose sums are combined so that M drowns none of them: pairs across count the leaves of both."""
+    """Trees whose sums are combined such that M absorbs none of them: pairs of two trees count the leaves of both."""
     everything = list(range(counts.n))
     groups = _by_count(counts, 0, everything)
     own = 1  # leaves in the tree of element 0: itself, and perhaps the first groups
@@ -315,7 +316,7 @@ def _parts(counts: _Counts) -> list[Tree] | None:
 
 
 def _forest(counts: _Counts, groups: dict[int, list[int]], own: int) -> list[Tree]:
-    """The trees, if that of element 0 has `own` leaves."""
+    """The trees, if the tree of element 0 has `own` leaves."""
     near = {size: group for size, group in groups.items() if size <= own}
     forest = [_around(counts, 0, near)]
     for size, members in groups.items():
@@ -334,9 +335,9 @@ def _forest(counts: _Counts, groups: dict[int, list[int]], own: int) -> list[Tre
 
 
 def _rounds_as(counts: _Counts, tree: Tree) -> bool:
-    """Whether f gives the bits of the tree; False if it carries errors along. Raises NotATree else."""
+    """Whether f has the bits of the tree; False if it carries errors along. Raises NotATree for neither."""
     if any(len(node) > 2 for node in nodes(tree)):
-        return True  # how several terms are added at once is f's affair
+        return True  # the tree does not say how f adds several terms at once
     arrays = [counts.cancelling() for _ in range(PROBES)]
     values = [float(counts.f(x.copy())) for x in arrays]
     for accumulator in WIDER[counts.dtype.name]:
@@ -359,8 +360,8 @@ def _rounds_as(counts: _Counts, tree: Tree) -> bool:
 
 
 def _rounded_to(counts: _Counts, parts: tuple[Tree, ...]) -> str:
-    """The type to which f rounds the exact sum once, the narrowest that explains its values; empty where none does, or
-    where the parts are sums themselves."""
+    """The narrowest type that explains f's results as exact sums rounded once; empty where none does, or where the
+    parts are sums themselves."""
     if any(isinstance(part, tuple) for part in parts):
         return ""
     arrays = [make() for make in (counts.cancelling, counts.spread) for _ in range(PROBES)]
@@ -372,8 +373,8 @@ def _rounded_to(counts: _Counts, parts: tuple[Tree, ...]) -> str:
 
 
 def _is_nearest(dtype: np.dtype, value: float, exact: Fraction) -> bool:
-    """Whether no number of the type is nearer to `exact` than `value`; the largest has as far to infinity as to the
-    next below."""
+    """Whether no number of the type is nearer to `exact` than `value`. Infinity counts as one spacing above the largest
+    number."""
     largest = Fraction(float(ml_dtypes.finfo(dtype).max))
     last = largest - Fraction(float(np.nextafter(ml_dtypes.finfo(dtype).max, dtype.type(0))))
     if math.isinf(value):
@@ -388,10 +389,10 @@ def _is_nearest(dtype: np.dtype, value: float, exact: Fraction) -> bool:
 
 
 def _keeps_units(counts: _Counts) -> bool:
-    """Whether no M hides a unit, or only one that is cut off far below the largest element, and all alike.
+    """Whether M hides no unit, or hides all of them only because M is far larger than needed.
 
-    Fixed-point and binned sums drop what is too small beside the largest of all elements, but keep units
-    that the least M to drown them in an accumulator would hide.
+    Fixed-point and binned sums drop elements that are too small beside the largest, but keep units beside the least M
+    that would absorb them in an accumulator.
     """
     if counts.n < 3:
         return False
@@ -405,7 +406,7 @@ def _keeps_units(counts: _Counts) -> bool:
 def _never_farther(counts: _Counts, tree: Tree) -> bool:
     """Whether f keeps terms that the tree loses, and is never farther from the exact sum than the tree.
 
-    The terms are one of 1 (1024 in float16) and else such as are lost if added to it one by one.
+    One term is 1 (1024 in float16); the others are so small that additions to it one by one lose them.
     """
     accumulator, large = accumulator_of(counts.dtype), 1024.0 if counts.dtype == np.float16 else 1.0
     lost = large * float(np.finfo(accumulator).eps) / 2

@@ -1,4 +1,4 @@
-"""The tree that is discovered of a variant beside the one that it declares, in words and for programs."""
+"""Compares the discovered tree of a variant with the one that it declares, as text and as JSON."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ WRITTEN_OUT = 16  # terms, at most, for a tree to be printed as an expression
 
 @dataclass(frozen=True)
 class Known:
-    """What discovery says of a variant: `found` is its tree, that it has none, or why nothing was found; `stated` the
-    tree that it declares."""
+    """The discovery of a variant: `found` is its tree, a NoOrder, or the error NotATree; `stated` is the declared tree,
+    or None."""
 
     variant: Variant
     n: int
@@ -34,26 +34,26 @@ class Known:
 
     @property
     def is_tree(self) -> bool:
-        """Whether there is an order, which can be written down."""
+        """Whether a tree was discovered."""
         return not isinstance(self.found, NotATree | NoOrder)
 
     @property
     def as_promised(self) -> bool:
-        """Whether that is what the variant promises and declares."""
-        if isinstance(self.found, NotATree):  # of a library it may well be no tree
+        """Whether the discovery agrees with the variant's guarantee and its declared tree."""
+        if isinstance(self.found, NotATree):  # a library need not add by a tree
             library = self.variant.name in NO_TREE and not isinstance(self.found, DoesNotRepeat)
             return library or not meets(self.variant.guarantee, "run")
         return isinstance(self.found, NoOrder) or self.stated is None or same(self.found, self.stated)
 
     def text(self, in_full: bool, quiet: bool = False) -> str:
-        """In words; `in_full`: the expression however long; `quiet`: without what is to be said of it."""
+        """The discovery as text. `in_full`: the expression for any number of terms; `quiet`: without remarks."""
         v = self.variant
         shape = "".join(f", {name} {value}" for name, value in self.parameters.items())
         head = f"{v.operation} {v.name!r} ({v.backend}) of {self.n} {self.dtype.name}{shape}"
         if isinstance(self.found, NotATree):
             lines = [f"{head}: no tree", *textwrap.wrap(f"{self.found}.", 118)]
             if not meets(v.guarantee, "run"):
-                lines.append(f"Nothing else is promised: {v.why}.")
+                lines.append(f"The variant promises no order: {v.why}.")
             return "\n".join(lines)
         if isinstance(self.found, NoOrder):
             return f"{head}: {self.found.kind}" + ("" if quiet else f"\n{_without_order(v, self.found)}")
@@ -62,12 +62,12 @@ class Known:
         if quiet and self.as_promised:
             return "\n".join(lines)
         if self.stated is None:
-            return "\n".join([*lines, f"None is declared: {NO_TREE.get(v.name, 'the hardware decides')}."])
+            return "\n".join([*lines, f"No tree is declared: {NO_TREE.get(v.name, 'the hardware decides')}."])
         declared = "This is the tree" if self.as_promised else "NOT THE TREE"
         return "\n".join([*lines, f"{declared} that the order declares."])
 
     def entry(self) -> dict[str, Any]:
-        """As JSON has it: `kind` is `tree`, `no tree`, or that of NoOrder."""
+        """The content of the JSON document: `kind` is `tree`, `no tree`, or the kind of NoOrder."""
         v = self.variant
         kind = "tree" if self.is_tree else "no tree" if isinstance(self.found, NotATree) else self.found.kind
         return {
@@ -81,7 +81,7 @@ class Known:
 
 
 def tree_of(variant: Variant, n: int, dtype: np.dtype, given: dict) -> Known:
-    """The tree that is discovered, beside the one that the variant declares."""
+    """Discovers the tree of a variant for n terms of `dtype`, and adds the declared one."""
     parameters = {"threads": 1} | given if "threads" in variant.parameters else given
     try:
         tree = discover(black_box(variant, **parameters), n, dtype, accumulator(dtype))
@@ -93,16 +93,18 @@ def tree_of(variant: Variant, n: int, dtype: np.dtype, given: dict) -> Known:
 
 def _without_order(variant: Variant, reason: NoOrder) -> str:
     if reason.kind == "order-free":
-        text = "Every permutation gives the same bits: no order shows"
+        text = "Every permutation gives the same bits: there is no order"
     else:
-        text = "Errors are carried along, so that it is more accurate than a tree, but permutations show in the bits"
+        text = (
+            "Errors are carried along, so it is more accurate than a tree, but permutations change the bits"
+        )
     parts = [part for part in reason.parts if isinstance(part, tuple)]
     lines = textwrap.wrap(f"{text}. {variant.why[0].upper()}{variant.why[1:]}.", 118)
     if parts:
         what = (
             "Its main sum"
             if len(reason.parts) == 1
-            else f"So are combined {len(reason.parts)} partial sums; the first"
+            else f"It combines {len(reason.parts)} partial sums in this way; the first"
         )
         lines += [f"{what}:", *(f"  {line}" for line in outline(parts[0]))]
     return "\n".join(lines)

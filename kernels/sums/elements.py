@@ -1,4 +1,4 @@
-"""What may be summed, what it is accumulated in, and how it is handed to C++."""
+"""Types of elements: their accumulators, checks, and conversions for C++."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def element(dtype) -> str:
 
 
 def accumulator(dtype) -> np.dtype:
-    """The type in which elements of `dtype` are added up, which is also that of their sum.
+    """The type in which elements of `dtype` are added, also the type of the sum.
 
     float64 for float64, float32 for float32, float16 and bfloat16. Raises TypeError for other types.
     """
@@ -32,10 +32,10 @@ def accumulator(dtype) -> np.dtype:
 
 
 def vector(x) -> np.ndarray:
-    """`x` (n,) as kernels want it: contiguous, aligned, of native byte order; copied where it is not.
+    """`x` (n,), contiguous, aligned and of native byte order; copied if it is not.
 
-    Copying first means that the order of additions goes by the index alone. Raises TypeError for an unknown
-    element type, ValueError for another number of dimensions than one.
+    After the copy the order of additions depends on the index alone. Raises TypeError for an unknown element type,
+    ValueError for a number of dimensions other than one.
     """
     x = np.asarray(x)
     element(x.dtype)
@@ -47,9 +47,9 @@ def vector(x) -> np.ndarray:
 
 
 def vectors(x, y) -> tuple[np.ndarray, np.ndarray]:
-    """The factors of a dot product, each as `vector` gives it.
+    """The factors of a dot product, each converted by `vector`.
 
-    Raises as `vector`, and TypeError for two types, ValueError for two lengths.
+    Raises as `vector`, TypeError for different types, and ValueError for different lengths.
     """
     x, y = vector(x), vector(y)
     if x.dtype != y.dtype:
@@ -60,14 +60,14 @@ def vectors(x, y) -> tuple[np.ndarray, np.ndarray]:
 
 
 def widened(x: np.ndarray) -> np.ndarray:
-    """A vector in the type of its accumulator, which holds all its values; itself where it has that type."""
+    """A vector in the type of its accumulator, without loss; `x` itself if it has that type."""
     return x.astype(accumulator(x.dtype), copy=False)
 
 
 def terms(x, y=None) -> tuple[np.ndarray, np.ndarray | None, str]:
-    """What C++ adds up, as it takes it: the elements of `x` or, where there is a `y`, the products of both.
+    """(x, y or None, name of the type), as C++ takes them: the elements of `x`, or the factors of products.
 
-    Elements of 16 bits go as uint16, with the name of their type. Raises as `vectors`.
+    Elements of 16 bits become uint16. Raises as `vectors`.
     """
     x, y = (vector(x), None) if y is None else vectors(x, y)
     name = element(x.dtype)

@@ -1,9 +1,8 @@
-"""The GPU's atomic sums in orders of arrival drawn from a seed: what scheduling does there, repeatable anywhere.
+"""The GPU's atomic sums on the CPU: a seed gives the order of arrival that scheduling gives there, on any machine.
 
-Units (32 consecutive elements of `ao`, as a warp; one partial sum of `spa`) are issued by ascending index,
-`resident` of them are in flight at once (0: all), and each time one of these, drawn at random, is served: added to
-the total, which starts from +0.0. The random numbers are those of splitmix64 started from the seed, so that a seed
-means the same order on every machine.
+Units are 32 consecutive elements of `ao`, as in a warp, or one partial sum of `spa`. They are issued by ascending
+index, with `resident` units in flight at once (0: all). In each step a random one of these is added to the total, which
+starts from +0.0. splitmix64 makes the random numbers from the seed, so a seed gives the same order on every machine.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ UNITS = {"ao": WARP, "spa": 1}  # numbers that arrive together
 def units(name: str, x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID) -> np.ndarray:
     """The numbers that `ao` or `spa` add one by one: the elements, or the partial sums of the blocks.
 
-    A vector of the accumulator's type; `UNITS[name]` consecutive ones arrive together. The launch shape is that of
+    A vector of the accumulator's type; `UNITS[name]` consecutive numbers arrive together. The launch shape is for
     `spa`. Raises ChoiceError for another name.
     """
     if known("emulated order of arrival", name, UNITS) == "ao":
@@ -37,7 +36,7 @@ def units(name: str, x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid
 
 
 def arrivals(units: int, resident: int = 0, seed: int = 0) -> np.ndarray:
-    """The order in which `units` units are served: a permutation, int64 (units,).
+    """The order in which `units` units are added: a permutation, int64 (units,).
 
     Raises ValueError for a negative `units` or `resident` and for a seed outside [0, 2**64).
     """
@@ -56,7 +55,7 @@ def samples(
     items: int = ITEMS,
     grid: int = GRID,
 ) -> np.ndarray:
-    """The sums of `x` in the orders of the seeds, by `ao` or `spa`: (seeds,) of the accumulator's type.
+    """The sums of `x` by `ao` or `spa`, one for the order of each seed: (seeds,) of the accumulator's type.
 
     Partial sums are computed once; `threads` share the samples. Raises as `units` and `arrivals`.
     """
@@ -70,7 +69,7 @@ def samples(
 
 @in_order("ao", "sum", backend="emulated")
 def ao(x: np.ndarray, seed: int = 0, resident: int = 0) -> np.floating:
-    """One addition per element, warp by warp in the order of arrival that `seed` and `resident` make.
+    """One addition per element, warp by warp, in the order of arrival for `seed` and `resident`.
 
     On a device chance decides; here the seed does.
     """
@@ -81,7 +80,7 @@ def ao(x: np.ndarray, seed: int = 0, resident: int = 0) -> np.floating:
 def spa(
     x: np.ndarray, block: int = BLOCK, items: int = ITEMS, grid: int = GRID, seed: int = 0, resident: int = 0
 ) -> np.floating:
-    """A tree in each block, then one addition per block, in the order of arrival that `seed` and `resident` make.
+    """A tree in each block, then one addition per block, in the order of arrival for `seed` and `resident`.
 
     On a device chance decides; here the seed does.
     """

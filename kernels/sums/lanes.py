@@ -1,4 +1,4 @@
-"""Lanes of a sum: into how many running sums its elements go in turn."""
+"""Lanes of a sum: the number of running sums to which elements go in turn."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from kernels.tree import Tree, canonical, fold
 
 
 def lanes(tree: Tree) -> int | None:
-    """How many lanes the sum of this tree has: elements l, l + lanes, l + 2 lanes, ... go into one running sum.
+    """The number of lanes of this tree: elements l, l + lanes, l + 2 lanes, ... are added in one running sum.
 
-    1 where it adds from left to right. None where running sums take elements at other distances, or where none takes
-    more than two: a tree of pairs has no lanes.
+    1 for a sum from left to right. None where running sums add elements at other distances, or where none adds more
+    than two: a tree of pairs has no lanes.
     """
     chains: list[list[int]] = []
 

@@ -1,4 +1,4 @@
-"""The launch shape of a sum on a GPU, which its twin on the CPU follows: it fixes the tree."""
+"""The launch shape of a sum on a GPU, also used by its twin on the CPU: it fixes the tree."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 BLOCK = 256  # threads of a block
 ITEMS = 8  # elements per thread, at least
-GRID = 4096  # blocks, at most: enough to fill any device, and the same for all of them
+GRID = 4096  # blocks, at most: enough for any device, and the same for all devices
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,9 @@ class Shape:
 def shape(n: int, block: int = BLOCK, items: int = ITEMS, grid: int = GRID) -> Shape:
     """The shape for `n` elements: at most `grid` blocks of `block` threads, `items` elements per thread or more.
 
-    It follows from the four numbers alone, never from the device. Segments are equal multiples of `block`, but
-    for the last; an empty array takes one block. Raises ValueError for a `block` that is not a power of two from
-    32 to 1024, and for `items` or `grid` below 1.
+    It depends on the four numbers alone, not on the device. Segments are equal multiples of `block`, except for the
+    last; an empty array has one block. Raises ValueError for a `block` that is not a power of two from 32 to 1024, and
+    for `items` or `grid` below 1.
     """
     if block not in (32, 64, 128, 256, 512, 1024):
         raise ValueError(f"block {block}: choose a power of two from 32 to 1024")

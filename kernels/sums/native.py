@@ -1,7 +1,7 @@
 """Sums and dot products in C++, each in the order that its name states.
 
-Vector width does not enter the bits, threads only those of `omp-*`. `threads`: of OpenMP, 0 for its default. A dot
-product adds the products, each rounded to the accumulator, in the order of the sum of that name.
+Vector width does not change bits; threads change only those of `omp-*`. `threads`: threads of OpenMP, 0 for its
+default. A dot product adds the products, each rounded to the accumulator, in the order of the sum of that name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK = 4096  # elements of a block of `block-tree`
 
 
 def total(function, x, y=None, *arguments) -> np.floating:
-    """What a function of C++ makes of the elements of `x`, or of its products with `y`: a number of the accumulator."""
+    """Calls a C++ function for the elements of `x`, or its products with `y`; returns a number of the accumulator."""
     factors = terms(x, y)
     return ACCUMULATORS[factors[-1]].type(function(*factors, *arguments))
 
@@ -26,39 +26,39 @@ def total(function, x, y=None, *arguments) -> np.floating:
 def partial_sums(x, y, segment: int, lanes: int, threads: int = 0) -> np.ndarray:
     """The sums of consecutive segments of the terms, each in `lanes` lanes: (segments,) of the accumulator's type.
 
-    At least one, which is 0.0 where there are no terms.
+    There is at least one; it is 0.0 without terms.
     """
     return _native.sum_partials(*terms(x, y), segment, lanes, checked(threads))
 
 
 def aligned_tree(p: np.ndarray) -> np.floating:
-    """p[i] += p[i + s] for s = 1, 2, 4, ... and i a multiple of 2 s: a number of the type of `p`, which is consumed."""
+    """p[i] += p[i + s] for s = 1, 2, 4, ... and i a multiple of 2 s; returns p[0] and overwrites `p`."""
     return p.dtype.type(_native.sum_aligned(p))
 
 
 @in_order("lanes", "sum", "dot", backend="native")
 def lanes(x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
-    """Lane l adds x[l], x[l+64], ... to +0.0, a binary tree the lanes: as a GPU block of 64 threads.
+    """Lane l adds x[l], x[l+64], ... to +0.0; a binary tree adds the lanes, as a GPU block of 64 threads does.
 
-    Fixed by the length. Summing parts apart is another order.
+    The length fixes the order. Sums of separate parts have another order.
     """
     return total(_native.sum_lanes, x, y, LANES)
 
 
 @in_order("pairwise", "sum", "dot", backend="native")
 def pairwise(x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
-    """Halves, cut at multiples of 64, down to runs of at most 1024 in 64 lanes; error grows with log n.
+    """Halves, cut at multiples of 64, down to runs of at most 1024 in 64 lanes; the error grows with log n.
 
-    The first half of n terms has ceil(floor(n/2) / 64) * 64. Fixed by the length, as `lanes`.
+    The first half of n terms has ceil(floor(n/2) / 64) * 64 terms. The length fixes the order.
     """
     return total(_native.sum_pairwise, x, y)
 
 
 @in_order("kahan", "sum", backend="native")
 def kahan(x: np.ndarray) -> np.floating:
-    """Left to right, the error of each addition taken from the next element (Kahan 1965).
+    """Left to right; the error of each addition is subtracted from the next element (Kahan 1965).
 
-    One thread, so it repeats; what is lost when an element exceeds the sum before it depends on the order.
+    One thread, so it repeats. Errors are lost where an element exceeds the sum before it, so the order changes bits.
     """
     return total(_native.sum_kahan, x)
 
@@ -67,7 +67,7 @@ def kahan(x: np.ndarray) -> np.floating:
 def neumaier(x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
     """Compensated, left to right (Neumaier 1974): as if with twice the digits, then rounded.
 
-    One thread, so it repeats; the sum of the errors is itself rounded, so that a permutation can show.
+    One thread, so it repeats. The sum of the errors is itself rounded, so a permutation can change bits.
     """
     return total(_native.sum_neumaier, x, y)
 
@@ -76,8 +76,8 @@ def neumaier(x: np.ndarray, y: np.ndarray | None = None) -> np.floating:
 def dot2(x: np.ndarray, y: np.ndarray) -> np.floating:
     """As if with twice the digits, then rounded (Ogita, Rump & Oishi 2005, algorithm 5.3, Dot2).
 
-    The errors of the products, by fused multiply-add, and of the additions are added up apart, left to right: one
-    thread, so it repeats, but their sum is itself rounded. Errors of products below the subnormals are lost.
+    The errors of the products, by fused multiply-add, and of the additions are added separately, left to right. One
+    thread, so it repeats; the sum of the errors is itself rounded. Errors of products below the subnormals are lost.
     """
     return total(_native.dot2, x, y)
 
@@ -86,30 +86,30 @@ def dot2(x: np.ndarray, y: np.ndarray) -> np.floating:
 def block_tree(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
     """An aligned binary tree over blocks of 4096 elements, each summed in 64 lanes.
 
-    Which elements meet is fixed by their index, so `threads`, which share the blocks, do not enter.
+    The index alone decides which elements meet, so `threads`, which share the blocks, do not change bits.
     """
     return aligned_tree(partial_sums(x, y, BLOCK, LANES, threads))
 
 
 @in_order("omp-reduction", "sum", "dot", backend="native")
 def omp_reduction(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
-    """`reduction(+)` of OpenMP: `threads` sum a part each in 64 lanes, the parts meet as they come.
+    """`reduction(+)` of OpenMP: each of `threads` sums a part in 64 lanes; the parts are combined as they end.
 
-    Not fixed: OpenMP does not say in which order the partial sums are combined, nor by how many threads.
+    Not fixed: OpenMP specifies neither the order in which partial sums are combined nor the number of threads.
     """
     return total(_native.sum_omp_reduction, x, y, checked(threads))
 
 
 @in_order("omp-ordered", "sum", "dot", backend="native")
 def omp_ordered(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
-    """`omp ordered`: `threads` equal parts, the first ones longer by one, in 64 lanes each, added left to right.
+    """`omp ordered`: `threads` parts of equal length (the first may have one more), in 64 lanes, added left to right.
 
-    Fixed by the length and the number of threads, along which the array is cut: another number gives other bits.
+    The length and the number of threads fix the order: another number of threads gives other bits.
     """
     return total(_native.sum_omp_ordered, x, y, checked(threads))
 
 
 @in_order("omp-atomic", "sum", "dot", backend="native")
 def omp_atomic(x: np.ndarray, y: np.ndarray | None = None, threads: int = 0) -> np.floating:
-    """One `omp atomic` per element, by `threads` interleaved by chance: not fixed."""
+    """One `omp atomic` per element, by `threads` in random interleaving: not fixed."""
     return total(_native.sum_omp_atomic, x, y, checked(threads))

@@ -1,6 +1,6 @@
-"""Norms: the square root of the dot product of a vector with itself, in every order that dot products have.
+"""Norms: the square root of the dot product of a vector with itself, in every order of dot products.
 
-Where the squares leave the range of the accumulator, the vector is scaled first, by a power of two, which is exact.
+Where the squares leave the range of the accumulator, the vector is scaled first by a power of two, which is exact.
 """
 
 from __future__ import annotations
@@ -16,24 +16,24 @@ from kernels.sums.orders import in_order
 
 
 def register() -> None:
-    """Register a norm for every dot product there is, in the same order: of the same name, backend and promise."""
+    """Registers a norm for every registered dot product, with the same name, backend and guarantee."""
     for dot in variants("dot"):
         in_order(dot.name, "norm", backend=dot.backend, available=dot.available)(norm_by(dot))
 
 
 def norm_by(dot: Variant):
-    """The norm whose sum of squares is that of a variant of `dot`, with the same parameters.
+    """The norm that computes its sum of squares by the variant `dot`, with the same parameters.
 
-    The dot product r = (x, x) of n elements is taken as it comes where n tiny/eps <= r < infinity (tiny and eps of
-    the accumulator): then what squares lost to underflow is below eps**2 r / 2. Otherwise x, in the type of its
-    accumulator, is brought by a power of two to where neither can happen to the largest element, and the dot product
-    is taken again. NaN gives the root of the NaN that the dot product makes of it, even beside infinities, so that its
-    bits promise what those of the dot product do; infinities give infinity, nothing 0.0.
+    The dot product r = (x, x) of n elements is used directly where n tiny/eps <= r < infinity (tiny and eps of the
+    accumulator): the squares' loss by underflow is then below eps**2 r / 2. Otherwise x, in the type of its
+    accumulator, is scaled by a power of two, so that the largest square neither overflows nor underflows, and the dot
+    product is computed again. For NaN the result is the root of the dot product's NaN, even beside infinities, so the
+    norm keeps the guarantee of the dot product. Infinities give infinity, an empty array 0.0.
 
-    The square root is correctly rounded. If the sum of squares is so too (`exact`, within the limits that its dot
-    product states), the norm is less than 1 unit in the last place from the true one.
+    The square root is correctly rounded. If the sum of squares is correctly rounded too (`exact`, within the limits of
+    its dot product), the norm is less than 1 unit in the last place from the true norm.
     """
-    function = inspect.unwrap(dot.function)  # so that messages name the norm alone
+    function = inspect.unwrap(dot.function)  # so that messages name only the norm
 
     def norm(x, *args, **kwargs) -> np.floating:
         square = function(x, x, *args, **kwargs)
@@ -60,7 +60,7 @@ def norm_by(dot: Variant):
         parameters=[p for p in signature.parameters.values() if p.name != "y"]
     )
     norm.__doc__ = (
-        f"The square root of `{dot.name}`'s (x, x), x being scaled first where its squares leave the range."
+        f"The square root of `{dot.name}`'s (x, x); x is scaled first where its squares leave the range."
     )
     return norm
 

@@ -1,7 +1,6 @@
-"""The orders in which numbers are added, by name: what each promises, and why its order is or is not fixed.
+"""The orders of additions by name: the guarantee of each, and why its order is fixed or not.
 
-An order may be implemented by several backends and for several operations (sum, dot product, norm); all of them
-make the same promise, which is stated here once.
+Several backends and operations (sum, dot product, norm) may implement an order; all have the guarantee stated here.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from kernels.registry import variant
 
 @dataclass(frozen=True)
 class Order:
-    """One way of adding up: its name, the level of its promise, and the reason in one line."""
+    """One way of adding: its name, its guarantee, and the reason in one line."""
 
     name: str
     guarantee: str
@@ -35,7 +34,7 @@ ORDERS = {
         Order(
             "torch",
             "run",
-            "cut among torch's threads and summed in vectors: repeats, but with other threads it may differ",
+            "divided among torch's threads and summed in vectors: repeats, but another number of threads may differ",
         ),
         Order(
             "lanes",
@@ -48,28 +47,28 @@ ORDERS = {
             "halves down to runs of 1024: the length fixes the order, a partition changes it",
         ),
         Order(
-            "kahan", "run", "left to right, each error given back to the next element: the order still enters"
+            "kahan",
+            "run",
+            "left to right, each error subtracted from the next element: the order still matters",
         ),
         Order(
             "neumaier",
             "run",
-            "left to right with the errors added up apart: more digits, but the order still enters",
+            "left to right with a separate sum of the errors: more digits, but the order still matters",
         ),
-        Order(
-            "dot2", "run", "left to right with the errors of products and sums apart: the order still enters"
-        ),
+        Order("dot2", "run", "left to right with a separate sum of all errors: the order still matters"),
         Order(
             "block-tree",
             "run",
             "blocks of 4096 in 64 lanes, an aligned binary tree over the blocks: the index fixes the order",
         ),
         Order(
-            "omp-ordered", "run", "threads sum a part each, the parts are added in the order of the threads"
+            "omp-ordered", "run", "each thread sums a part, the parts are added in the order of the threads"
         ),
         Order(
             "omp-reduction",
             "none",
-            "OpenMP leaves open in which order the threads' partial sums are combined",
+            "OpenMP does not specify the order in which the threads' partial sums are combined",
         ),
         Order(
             "omp-atomic", "none", "one atomic addition per element, in the order in which the threads arrive"
@@ -101,7 +100,7 @@ ORDERS = {
         Order(
             "sp-neumaier",
             "run",
-            "a tree in each thread block, the last block adds them left to right, errors apart",
+            "a tree in each thread block, the last block adds them left to right with a separate sum of the errors",
         ),
         Order("cu", "run", "CUB's reduction, called by CuPy: documented to repeat on one device"),
         Order(
@@ -112,7 +111,7 @@ ORDERS = {
         Order(
             "fixed-point",
             "layout",
-            "the largest exponent fixes the unit, each element is rounded to it by itself, integers are added",
+            "the largest exponent fixes the unit, each element alone is rounded to it, integers are added",
         ),
         Order(
             "exact", "exact", "a superaccumulator holds every bit of every element; one rounding at the end"
@@ -124,11 +123,10 @@ ORDERS = {
 def in_order(
     name: str, *operations: str, backend: str, available: Callable[[], str | None] | None = None
 ) -> Callable[[Callable], Callable]:
-    """Decorator: register a function as `operations` in the order of that name; see `kernels.registry.variant`.
+    """Decorator that registers a function as `operations` in that order; see `kernels.registry.variant`.
 
-    One that is a sum and a dot product takes `(x, y=None)`: it adds the elements of `x`, or its products with `y`.
-    A TypeError or ValueError that the function raises will begin with the operation, the order and the backend, where
-    it does not already.
+    A function for both sum and dot product takes `(x, y=None)`: it adds the elements of `x`, or its products with `y`.
+    The decorator prefixes the messages of TypeError and ValueError with operation, order and backend.
     """
     order = ORDERS[known("order of additions", name, ORDERS)]
 
@@ -149,7 +147,7 @@ def in_order(
 
 
 def _named(function: Callable, who: list[str]) -> Callable:
-    """`function`, whose errors begin with who raised them: the last of `who` where there is a `y`."""
+    """`function`, with a prefix of `who` in its errors: the last of `who` if there is a `y`."""
 
     @wraps(function)
     def named(*args, **kwargs):
@@ -158,7 +156,7 @@ def _named(function: Callable, who: list[str]) -> Callable:
         except (TypeError, ValueError) as error:
             mine = who[len(args) > 1 or "y" in kwargs] if len(who) > 1 else who[0]
             if type(error) not in (TypeError, ValueError) or str(error).startswith(mine):
-                raise  # a class of its own says enough, and may be made otherwise
+                raise  # a subclass has its own message and may need other arguments
             raise type(error)(f"{mine}{error}") from error
 
     return named

@@ -1,4 +1,4 @@
-"""A tree as an indented outline, in which what is alike is shown once: readable for thousands of terms."""
+"""A tree as an indented outline that shows equal subtrees once: readable for thousands of terms."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import NamedTuple
 
 from kernels.tree import NoOrder, Tree, canonical, fold
 
-SHOWN = 8  # operands, or groups of operands that are alike, of one node
+SHOWN = 8  # operands, or groups of equal operands, shown of one node
 
 
 class Part(NamedTuple):
-    """A subtree. Parts of one `shape` differ only by an offset of all indices; `first` is the least index."""
+    """A subtree. Parts with equal `shape` differ only by an offset of all indices; `first` is the least index."""
 
     shape: int
     first: int
@@ -21,8 +21,8 @@ class Part(NamedTuple):
 
 
 def outline(tree: Tree | NoOrder) -> list[str]:
-    """The lines of the outline. Operands come in the order of their least index: left and right do not matter. Of a sum
-    without an order what is known of it, and an outline of the partial sums whose order is known."""
+    """The lines of the outline, with operands in the order of their least index. For a sum without an order, a sentence
+    and an outline of the partial sums whose order is known."""
     if isinstance(tree, NoOrder):
         known = [part for part in tree.parts if isinstance(part, tuple)]
         lines = [line for part in known[:SHOWN] for line in _indented(outline(part))]
@@ -67,7 +67,7 @@ def _spine(part: Part) -> list[Part]:
             last = operands[-1]
             if (b.depth == 0) != (last.depth == 0):
                 break
-            if a.shape == b.shape != last.shape:  # a binary tree of its own
+            if a.shape == b.shape != last.shape:  # a separate binary tree
                 break
         operands.append(b)
         part = a
@@ -88,13 +88,13 @@ def _operands(how: str, operands: list[Part]) -> list[str]:
             lines.append(f"  ... {sum(map(len, hidden))} operands more, not shown")
         text = _group(group, "one by one" if how == "left to right" else how)
         if len(group) == 1 and group[0].size > 1 and len(text) == 1:
-            text = [f"({text[0]})"]  # a sum by itself
+            text = [f"({text[0]})"]  # a sum inside the sum
         lines += _indented(text)
     return lines
 
 
 def _group(group: list[Part], how: str) -> list[str]:
-    """Operands that are alike."""
+    """The lines for operands of equal shape."""
     if group[0].size == 1:
         return [_row(group, how)]
     if len(group) == 1:
@@ -112,7 +112,7 @@ def _places(group: list[Part]) -> str:
 
 
 def _groups(operands: list[Part]) -> list[list[Part]]:
-    """Consecutive operands of one shape; of single terms only those whose indices are evenly spaced."""
+    """Groups of consecutive operands of one shape; single terms form a group only with evenly spaced indices."""
     groups: list[list[Part]] = []
     for part in operands:
         last = groups[-1] if groups else []

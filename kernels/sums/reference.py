@@ -10,7 +10,7 @@ from kernels.sums.orders import in_order
 
 @in_order("reference", "sum", backend="reference")
 def left_to_right(x: np.ndarray) -> np.floating:
-    """Left to right from +0.0, one rounding per addition. Fixed by the order of the elements alone."""
+    """Left to right from +0.0, one rounding per addition. The order of the elements alone determines the bits."""
     x = widened(vector(x))
     with np.errstate(all="ignore"):
         return np.cumsum(x)[-1] + x.dtype.type(0) if len(x) else x.dtype.type(0)
@@ -18,7 +18,7 @@ def left_to_right(x: np.ndarray) -> np.floating:
 
 @in_order("reference", "dot", backend="reference")
 def dot_left_to_right(x: np.ndarray, y: np.ndarray) -> np.floating:
-    """The products, rounded, left to right from +0.0."""
+    """The rounded products, added left to right from +0.0."""
     x, y = vectors(x, y)
     with np.errstate(all="ignore"):
         return left_to_right(widened(x) * widened(y))

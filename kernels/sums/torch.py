@@ -1,4 +1,4 @@
-"""The sum and the dot product of torch, on the CPU; +0.0 is added, as in `kernels.sums.numpy`."""
+"""torch's sum and dot product on the CPU; they add +0.0, as in `kernels.sums.numpy`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _tensor(x: np.ndarray):
 
 @in_order("torch", "sum", backend="torch", available=_missing)
 def library(x: np.ndarray) -> np.floating:
-    """`torch.sum`: its order depends on torch's number of threads and on the width of vector registers.
+    """`torch.sum`: the order depends on torch's number of threads and on the width of vector registers.
 
     float16 and bfloat16 are summed with `dtype=float32`.
     """
@@ -38,9 +38,9 @@ def library(x: np.ndarray) -> np.floating:
 
 @in_order("torch", "dot", backend="torch", available=_missing)
 def dot_library(x: np.ndarray, y: np.ndarray) -> np.floating:
-    """`torch.dot`: that of the BLAS which torch was built with, cut among its threads.
+    """`torch.dot`: the dot product of torch's BLAS, which divides it among its threads.
 
-    float16 and bfloat16 are converted to float32 before.
+    float16 and bfloat16 are converted to float32 first.
     """
     x, y = (widened(v) for v in vectors(x, y))
     return x.dtype.type(_tensor(x).dot(_tensor(y)).item() + 0.0)

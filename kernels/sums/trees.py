@@ -1,7 +1,7 @@
-"""The tree that each order of additions states, from its definition: what `discover` should find.
+"""The declared tree of each order of additions, which `discover` should find.
 
-Plain definitions over lists of terms, which share nothing with the kernels but the launch shape. What adds nothing
-(the +0.0 from which a sum starts, lanes without elements) is no part of a tree.
+Plain definitions over lists of terms; they share only the launch shape with the kernels. The +0.0 at the start of a sum
+and lanes without elements are not part of a tree.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from kernels.tree import Tree
 
 WARP = 32  # elements of `ao` that arrive together
 LANES = 64
-RUN = 1024  # terms that `pairwise` does not halve further
+RUN = 1024  # terms, at most, that `pairwise` does not halve
 TREE_BLOCK = 4096  # terms of a block of `block-tree`
 
 NO_TREE = {
     "numpy": "the order is the library's own",
     "torch": "the order is the library's own",
     "cu": "the order is the library's own",
-    "kahan": "errors are carried along, so that a tree of rounded additions does not describe it",
-    "neumaier": "errors are added up apart, so that a tree of rounded additions does not describe it",
-    "dot2": "errors are added up apart, so that a tree of rounded additions does not describe it",
-    "sp-neumaier": "errors are added up apart, so that a tree of rounded additions does not describe it",
+    "kahan": "errors are carried along, so a tree of rounded additions does not describe it",
+    "neumaier": "errors are added separately, so a tree of rounded additions does not describe it",
+    "dot2": "errors are added separately, so a tree of rounded additions does not describe it",
+    "sp-neumaier": "errors are added separately, so a tree of rounded additions does not describe it",
     "omp-reduction": "chance decides",
     "omp-atomic": "chance decides",
-    "binned": "the order does not enter",
-    "fixed-point": "the order does not enter",
-    "exact": "the order does not enter",
+    "binned": "the order does not change the bits",
+    "fixed-point": "the order does not change the bits",
+    "exact": "the order does not change the bits",
 }
-"""Why an order states no tree."""
+"""Why an order declares no tree."""
 
 
 def declared(
@@ -49,12 +49,12 @@ def declared(
     threads: int = 1,
     order: Sequence[int] | np.ndarray | None = None,
 ) -> Tree | None:
-    """The tree by which the order `name` adds n terms, or None where it states none (`NO_TREE` says why).
+    """The tree by which the order `name` adds n terms, or None where it declares none (`NO_TREE` says why).
 
-    `block`, `items` and `grid` are those of the launch shape, `threads` (1 or more) that of `omp-ordered`;
-    orders that they do not concern ignore them. `order` is that of arrival for `ao` (of units of 32 elements)
-    and `spa` (of partial sums): without it they have no tree. Raises ChoiceError for an unknown name, ValueError
-    for n < 1, for a launch shape that cannot be, and for an `order` that is no permutation of the units.
+    `block`, `items` and `grid` are the launch shape; `threads` (1 or more) is for `omp-ordered`; other orders ignore
+    them. `order`: the order of arrival for `ao` (of units of 32 elements) and `spa` (of partial sums), which have no
+    tree without it. Raises ChoiceError for an unknown name, ValueError for n < 1, an impossible launch shape, and an
+    `order` that is not a permutation of the units.
     """
     known("order of additions", name, ORDERS)
     if n < 1:
@@ -92,9 +92,9 @@ def declared(
 
 
 def of_variant(variant: Variant, n: int, **parameters) -> Tree | None:
-    """The tree that a variant declares for n terms, called with these parameters; None where it declares none.
+    """The tree that a variant declares for n terms and these parameters; None where it declares none.
 
-    That of an emulated order of arrival follows from its seed. One thread is assumed where none are named.
+    The seed gives the tree of an emulated order of arrival. `threads` is 1 by default.
     """
     shape = {key: parameters[key] for key in ("block", "items", "grid") if key in parameters}
     order = None
@@ -105,12 +105,12 @@ def of_variant(variant: Variant, n: int, **parameters) -> Tree | None:
 
 
 def cut(terms: Sequence[Tree], length: int) -> list[Sequence[Tree]]:
-    """Consecutive parts of that length; the last may be shorter."""
+    """Consecutive parts of `length` terms; the last may be shorter."""
     return [terms[start : start + length] for start in range(0, len(terms), length)]
 
 
 def shares(terms: Sequence[Tree], threads: int) -> list[Sequence[Tree]]:
-    """Consecutive parts for so many threads, the first ones longer by one; those that get none are left out."""
+    """Consecutive parts for so many threads; the first ones may have one more term. Empty parts are left out."""
     least, longer = divmod(len(terms), threads)
     parts, start = [], 0
     for thread in range(threads):
@@ -121,11 +121,11 @@ def shares(terms: Sequence[Tree], threads: int) -> list[Sequence[Tree]]:
 
 
 def arranged(units: Sequence, order: Sequence[int] | np.ndarray) -> list:
-    """The units in an order of arrival; ValueError when it is no permutation of them."""
+    """The units in an order of arrival; raises ValueError if `order` is not a permutation of them."""
     order = [int(unit) for unit in order]
     if sorted(order) != list(range(len(units))):
         raise ValueError(
-            f"an order of arrival of {len(units)} units is a permutation of 0 ... {len(units) - 1}"
+            f"an order of arrival of {len(units)} units must be a permutation of 0 ... {len(units) - 1}"
         )
     return [units[unit] for unit in order]
 
@@ -149,14 +149,14 @@ def lanes(terms: Sequence[Tree], width: int) -> Tree:
 
 
 def aligned(terms: Sequence[Tree]) -> Tree:
-    """For s = 1, 2, 4, ...: t[i] += t[i + s] for i a multiple of 2s, i + s < len(t)."""
+    """The tree of t[i] += t[i + s] for s = 1, 2, 4, ... and i a multiple of 2s, i + s < len(t)."""
     while len(terms) > 1:
         terms = [left_to_right(pair) for pair in cut(terms, 2)]
     return terms[0]
 
 
 def pairwise(terms: Sequence[Tree]) -> Tree:
-    """Halves, the first of ceil(floor(n/2) / 64) * 64 terms, down to at most 1024 in 64 lanes."""
+    """Halves, the first with ceil(floor(n/2) / 64) * 64 terms, down to at most 1024 terms in 64 lanes."""
     n = len(terms)
     if n <= RUN:
         return lanes(terms, LANES)

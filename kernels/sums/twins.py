@@ -1,7 +1,7 @@
-"""The twins, in C++ on the CPU, of the GPU's deterministic sums: the same tree, hence the same bits.
+"""Twins of the GPU's deterministic sums in C++ on the CPU: the same trees, hence the same bits.
 
-The launch shape fixes the tree (`kernels.sums.launch`): thread blocks of `block` threads, at least `items` elements
-for each, at most `grid` blocks. `threads`, of OpenMP, share the blocks and do not enter.
+The launch shape fixes the tree (`kernels.sums.launch`): at most `grid` thread blocks of `block` threads, at least
+`items` elements per thread. `threads` of OpenMP share the blocks and do not change bits.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _register(name: str, operations: list[str], finish: Callable[[np.ndarray, in
         x: np.ndarray, y: np.ndarray | None = None, block: int = BLOCK, items: int = ITEMS, grid: int = GRID,
         threads: int = 0,
     ) -> np.floating:  # fmt: skip
-        """A tree in each block; what is made of the partial sums, by index, is fixed by the launch shape too."""
+        """A tree in each block, then a fixed order of the partial sums, by index; the launch shape fixes both."""
         return finish(partial_sums(x, y, block, items, grid, threads), block)
 
 

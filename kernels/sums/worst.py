@@ -1,13 +1,13 @@
-"""Worst orders: how far down and up can an order of arrival drive a sum that is added one by one?
+"""Worst orders: searches for orders of arrival that drive a sum, added one by one, furthest down and up.
 
-For `ao` the units that arrive are the elements, or 32 of them at a time as a warp; for `spa` the partial sums of the
-blocks. Trying all orders is out of the question (n! of them), so what is found bounds the true extremes from inside:
-no order of arrival is promised to stay within. The a-priori bound (n - 1) u sum|x| bounds them from outside.
+For `ao` the arriving units are the elements, or 32 of them at a time as a warp; for `spa` the partial sums of the
+blocks. There are n! orders, so a search cannot try all: the true extremes are at least as far as those found, and the
+a-priori bound (n - 1) u sum|x| limits them.
 
-What is tried: sorted orders of several kinds; plateaus, which keep the partial sum in one binade, where the
-rounding error of adding a given term is known beforehand, for all terms whose error goes the wanted way, and get
-the others over with near zero; and, step by step, the term of a window whose error goes furthest. The best of
-these is then improved by exchanging two units as long as that does not harm. Up to 7 units, all orders are tried.
+The search tries sorted orders of several kinds, plateaus, and step by step the term of a window with the largest error.
+A plateau keeps the partial sum in one binade, where the rounding error of adding a given term is known in advance, for
+all terms whose error has the wanted sign, and adds the other terms near zero. Then the best order is improved by
+exchanges of two units that do not harm. Up to 7 units, all orders are tried.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from kernels.sums.elements import accumulator, vector
 from kernels.tree import error_bound
 
 RANDOM_ORDERS = 32
-PERMUTED = 7  # units, at most, for all orders to be tried
+PERMUTED = 7  # units, at most, to try all orders
 EXCHANGES = 4000  # tried in each direction
-EXCHANGED = 2000  # units, at most, for exchanges to be tried
-STEPPED = 20_000  # units, at most, for the search step by step
+EXCHANGED = 2000  # units, at most, to try exchanges
+STEPPED = 20_000  # units, at most, to search step by step
 WINDOW = 32
-BINADES = 12  # of plateaus that are tried, down from the highest that can be reached
+BINADES = 12  # of tried plateaus, downwards from the highest reachable one
 
 
 @dataclass(frozen=True)
 class Extreme:
-    """The sum, the order of units (int64) that gives it, and how that was found."""
+    """An extreme sum, the order of units (int64) that gives it, and the method that found it."""
 
     value: np.floating
     order: np.ndarray
@@ -42,7 +42,8 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Extremes:
-    """`random` are the sums in random orders; `tried` counts all sums; `exact` and `bound` are float64."""
+    """The lowest and highest sum; `random`: sums in random orders; `tried`: the number of all sums; `exact` and `bound`
+    are float64."""
 
     lowest: Extreme
     highest: Extreme
@@ -53,7 +54,7 @@ class Extremes:
 
 
 def arranged(terms: np.ndarray, order: np.ndarray, unit: int = 1) -> np.ndarray:
-    """The terms in an order of arrival: `order` is of units of `unit` consecutive terms, the last may be shorter."""
+    """The terms in an order of arrival of units; a unit is `unit` consecutive terms, and the last may be shorter."""
     if unit == 1:
         return terms[order]
     index = (np.asarray(order)[:, None] * unit + np.arange(unit)).ravel()
@@ -61,7 +62,7 @@ def arranged(terms: np.ndarray, order: np.ndarray, unit: int = 1) -> np.ndarray:
 
 
 def in_order(terms: np.ndarray, order: np.ndarray, unit: int = 1) -> np.floating:
-    """The sum from +0.0 in an order of arrival, in the type of the accumulator: replays what `search` found."""
+    """The sum from +0.0 in an order of arrival, in the type of the accumulator: replays an order from `search`."""
     terms = vector(terms)
     kind = accumulator(terms.dtype)
     return _sum(arranged(terms.astype(kind, copy=False), order, unit))
@@ -74,11 +75,11 @@ def search(
     random_orders: int = RANDOM_ORDERS,
     exchanges: int = EXCHANGES,
 ) -> Extremes:
-    """Orders that drive the sum of `terms` (n,) furthest down and up, beside `random_orders` random ones.
+    """Searches orders that drive the sum of `terms` (n,) furthest down and up, beside `random_orders` random ones.
 
-    `unit` consecutive terms arrive together: 32 for `ao` as a GPU serves it. Elements and accumulators as for all
-    sums. The same arguments give the same result. At most `exchanges` exchanges are tried in each direction.
-    Raises ValueError for no terms and for terms that are not finite, TypeError for other types.
+    `unit` consecutive terms arrive together: 32 for `ao` on a GPU. Types are those of all sums. The same arguments give
+    the same result. At most `exchanges` exchanges are tried in each direction. Raises ValueError for no terms and for
+    terms that are not finite, TypeError for other types.
     """
     terms = vector(terms)
     terms = terms.astype(accumulator(terms.dtype), copy=False)
@@ -169,7 +170,7 @@ def _sorted_orders(x: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _plateaus(best: _Best) -> Iterator[tuple[str, np.ndarray]]:
-    """Orders that stay in one binade, on one side of zero, for the units whose errors go up there."""
+    """Yields (name, order) of plateaus: the sum stays in one binade for the units whose errors there are positive."""
     x = best.totals
     digits = np.finfo(best.rows.dtype).nmant
     for side in (1.0, -1.0):
@@ -185,9 +186,9 @@ def _plateaus(best: _Best) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def _plateau(x: np.ndarray, error: np.ndarray, height: float) -> np.ndarray:
-    """The unwanted near zero, up to the height, the wanted there, and down: an order of the units of totals x.
+    """An order of the units with totals x: unwanted units near zero, up to the height, wanted units there, then down.
 
-    Of wanted units those that gain least for their size make the way up and down.
+    The wanted units with the least gain for their size make the way up and down.
     """
     wanted = error > 0
     near, rest = _balanced(np.flatnonzero(~wanted), x)
@@ -201,7 +202,7 @@ def _plateau(x: np.ndarray, error: np.ndarray, height: float) -> np.ndarray:
 
 
 def _balanced(units: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The units by turns so that their sum stays near zero, as long as there are of both signs; and the rest."""
+    """The units with alternating signs, so that their sum stays near zero while both signs last; then the rest."""
     up, down = units[x[units] > 0], units[x[units] <= 0]
     risen, fallen = np.cumsum(x[up]), np.cumsum(-x[down])
     least = min(risen[-1] if len(up) else 0.0, fallen[-1] if len(down) else 0.0)
@@ -211,7 +212,7 @@ def _balanced(units: np.ndarray, x: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _step_by_step(best: _Best, order: np.ndarray) -> np.ndarray:
-    """Takes, of the next WINDOW units of an order, the one whose rounding errors go up most."""
+    """An order that takes, from the next WINDOW units, the one with the largest rounding errors upwards."""
     window, coming = list(order[:WINDOW]), iter(order[WINDOW:])
     totals = best.totals[window]
     lanes = np.empty((len(window), best.rows.shape[1] + 1), best.rows.dtype)  # the sum so far, and a unit
@@ -242,7 +243,7 @@ def _all_orders(best: _Best) -> None:
 
 
 def _exchange(best: _Best, exchanges: int, rng: np.random.Generator) -> None:
-    """Exchanges two units at random, keeping what does not lower the sum."""
+    """Exchanges two random units, and keeps exchanges that do not lower the sum."""
     order, value = best.order.copy(), best.value
     for i, j in rng.integers(best.units, size=(exchanges, 2)):
         order[i], order[j] = order[j], order[i]

@@ -1,18 +1,17 @@
-"""The audit of a case: the same call under other conditions, and what came of it.
+"""The audit of a case: repeats a call under changed conditions, and compares the results.
 
-| change | what is changed between calls | what else is held |
+| change | condition that changes between calls | fixed conditions |
 |---|---|---|
 | runs | nothing | the number of threads of every pool, 1 to 4 in turn |
-| threads | the number of threads of all pools, then of each alone | where runs with each of them agree |
-| batch | how many samples are in the batch: the result of the first one is compared | one thread |
-| position | where in the batch a sample is | one thread |
-| address | bytes that the storage of all inputs lies beyond a multiple of 64 | one thread |
-| mode | torch's deterministic algorithms are asked for | one thread; then runs and threads again |
-| process | a fresh process (by the one who calls) | one thread |
+| threads | the number of threads of all pools, then of each alone | tried only if runs with each number agree |
+| batch | the number of samples in the batch; compares the result of the first sample | one thread |
+| position | the position of a sample in the batch | one thread |
+| address | the offset of the storage of all inputs from a multiple of 64 bytes | one thread |
+| mode | torch's deterministic algorithms | one thread; then runs and threads again |
+| process | a fresh process (by the caller) | one thread |
 
-A change of algorithm, as by mode, is told apart from chance: `mode.algorithm` compares single calls by one thread. A
-call that fails under a condition costs that condition, which is named; a change of which nothing could be tried is
-`not_tried`, with the reason.
+`mode.algorithm` compares single calls by one thread, and so separates a change of algorithm from chance. A condition
+under which a call fails is named and left out. A change without any successful call is `not_tried`, with the reason.
 """
 
 from __future__ import annotations
@@ -31,17 +30,17 @@ from kernels.torchops.differences import Seen
 from kernels.torchops.pools import Pools, aside, unset
 from kernels.torchops.results import Result
 
-MOST_NAMES = 20  # results listed that cannot be compared
+MOST_NAMES = 20  # listed results that cannot be compared
 
 
 class Untried(Exception):
-    """Nothing of a change could be tried; the message says why."""
+    """No condition of a change could be tried; the message says why."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How much is tried. `runs`: calls with each number of `threads`; `batches`: sizes that are compared with the whole
-    batch; `positions`: at most so many; `offsets`: bytes; `timed`: calls whose median is the time of a mode."""
+    """The extent of an audit. `runs`: calls with each number of `threads`; `batches`: sizes compared with the whole
+    batch; `positions`: the most positions; `offsets`: in bytes; `timed`: calls whose median is the time of a mode."""
 
     runs: int = 12
     threads: tuple[int, ...] = (1, 2, 3, 4)
@@ -60,9 +59,10 @@ def audit(
     device: str = "cpu",
     ended: Callable[[float], None] | None = None,
 ) -> dict[str, Any]:
-    """What every change came to, by its name, and `digest`, that of the first call by one thread. A change that does
-    not belong to the case is left out: a batch where there is none, threads on a GPU. Raises what the first call raises
-    without torch's deterministic mode, and Nothing where it has no number to compare."""
+    """The findings of every change, by its name, and the `digest` of the first call by one thread.
+
+    Leaves out changes that do not apply to the case: a batch where there is none, threads on a GPU. Raises the error of
+    the first call without torch's deterministic mode, and Nothing where it has no number to compare."""
     calls = Calls(case, direction, device, name, seed, ended)
     host = device == "cpu"
     with deterministic(False):
@@ -89,14 +89,14 @@ def audit(
 
 
 def first_digest(case: Prepared, direction: str, name: str, seed: int, device: str = "cpu") -> str:
-    """The digest of the first call by one thread: what a fresh process compares."""
+    """The digest of the first call by one thread, which a fresh process compares."""
     with deterministic(False):
         return _begun(Calls(case, direction, device, name, seed))[0].digest()
 
 
 def _begun(calls: Calls) -> tuple[Result, Pools]:
-    """The first result by one thread, and the pools of threads that there are once everything is loaded. Raises Nothing
-    where there is no number in it."""
+    """The first result by one thread, and the pools of threads after all libraries are loaded. Raises Nothing where the
+    result has no number."""
     with Pools().held(1):
         calls.result()  # may load libraries, and with them pools
     pools = Pools()
@@ -106,19 +106,19 @@ def _begun(calls: Calls) -> tuple[Result, Pools]:
         left = "; ".join(f"{name}: {why}" for name, why in list(first.skipped.items())[:MOST_NAMES])
         raise Nothing(f"it returned {left or 'None, or nothing with a number'}")
     if not first.elements:
-        raise Nothing("all that it returned is empty")
+        raise Nothing("everything that it returned is empty")
     return first, pools
 
 
 def _tried(
     answer: dict[str, Any], failures: dict[str, str], change: str, probe: Callable[[], dict[str, Any]]
 ) -> None:
-    """Add what a change came to to `answer`, or to `failures` why it could not be tried."""
+    """Adds the findings of a change to `answer`, or to `failures` the reason why it could not be tried."""
     try:
         answer[change] = probe()
     except Untried as untried:
         failures[change] = str(untried)
-    except Exception as error:  # whatever a function raises of other inputs
+    except Exception as error:  # a function may raise any error for other inputs
         failures[change] = _message(error)
 
 
@@ -127,8 +127,8 @@ def _message(error: BaseException) -> str:
 
 
 def _races(calls: Calls, first: Result, plan: Plan, host: bool, pools: Pools) -> dict[str, Any]:
-    """Runs and threads, as the mode is now. Runs are compared at one number of threads each; the number itself is a
-    change only where every number repeats its own bits."""
+    """The findings of runs and threads in the current mode. Runs are compared for each number of threads separately;
+    numbers of threads are compared only if the runs of each number agree."""
     counts = plan.threads if host else (1,)
     worst, each = Seen(first), Seen(first)
     by: dict[str, int] = {}
@@ -159,7 +159,7 @@ def _races(calls: Calls, first: Result, plan: Plan, host: bool, pools: Pools) ->
 
 
 def _alone(calls: Calls, first: Result, counts: Sequence[int], pools: Pools) -> dict[str, int]:
-    """{pool: results with its numbers of threads, those of the others held at one}."""
+    """{pool: distinct results over its numbers of threads, with the other pools at one thread}."""
     alone: dict[str, int] = {}
     for pool in pools.all:
         seen = Seen(first)
@@ -167,14 +167,14 @@ def _alone(calls: Calls, first: Result, counts: Sequence[int], pools: Pools) -> 
             try:
                 with pools.held(count, pool.name):
                     seen.add(calls.result())
-            except Exception:  # named where all had as many
+            except Exception:  # `_races` reports it for all pools together
                 continue
         alone[pool.name] = seen.distinct
     return alone
 
 
 def _batch(calls: Calls, sizes: Sequence[int]) -> dict[str, Any]:
-    """The result of the first sample in batches of `sizes`, and in the whole."""
+    """Compares the result of the first sample in batches of `sizes` with that in the whole batch."""
     count = calls.samples
 
     def first_of(size: int) -> Result:
@@ -184,7 +184,7 @@ def _batch(calls: Calls, sizes: Sequence[int]) -> dict[str, Any]:
 
 
 def _position(calls: Calls, most: int) -> dict[str, Any]:
-    """The result of the first sample wherever it is in the whole batch."""
+    """Compares the results of the first sample at up to `most` positions in the whole batch."""
     count = calls.samples
 
     def at(place: int) -> Result:
@@ -199,7 +199,7 @@ def _addresses(calls: Calls, first: Result, offsets: Sequence[int]) -> dict[str,
 
 
 def _all(seen: Seen, probes: dict[str, Callable[[], Result]]) -> dict[str, Any]:
-    """What came of all probes; those that fail are named. Raises Untried where every one does."""
+    """The differences over all probes, and the names of failed ones. Raises Untried if every probe fails."""
     failed: dict[str, str] = {}
     for name, probe in probes.items():
         try:
@@ -207,14 +207,14 @@ def _all(seen: Seen, probes: dict[str, Callable[[], Result]]) -> dict[str, Any]:
         except Exception as error:
             failed[name] = _message(error)
     if len(failed) == len(probes):
-        raise Untried(next(iter(failed.values()), "there is one sample alone"))
+        raise Untried(next(iter(failed.values()), "there is only one sample"))
     skipped = dict(list(seen.first.skipped.items())[:MOST_NAMES])
     return seen.differences().as_dict() | {"failed": failed, "skipped": skipped}
 
 
 def _mode(calls: Calls, first: Result, plan: Plan, host: bool, pools: Pools) -> dict[str, Any]:
-    """What torch's deterministic mode does: throws, or runs and threads under it, whether one thread then has other
-    bits (another algorithm), and the times of both, by two threads."""
+    """The findings of torch's deterministic mode: its error, or runs and threads under it, whether one thread then has
+    other bits (another algorithm), and the times with and without it, by two threads."""
     pair = 2 if host else 1
     without = None
     try:
@@ -234,5 +234,5 @@ def _mode(calls: Calls, first: Result, plan: Plan, host: bool, pools: Pools) -> 
 
 
 def _seconds(calls: Calls, count: int) -> float:
-    """The median time of so many calls."""
+    """The median time of `count` calls, in seconds."""
     return statistics.median(calls.seconds() for _ in range(count))

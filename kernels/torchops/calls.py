@@ -1,4 +1,4 @@
-"""One call of a case: forward, or forward and backward, and its result taken apart."""
+"""One call of a case, forward or forward and backward, with its result as named arrays."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class Nothing(Exception):
 
 
 class Calls:
-    """Calls of one case with the numbers of one seed, on a device ("cpu", "cuda"). Raises what torch raises.
+    """Calls of one case with the numbers of one seed, on a device ("cpu", "cuda"). Errors of torch pass through.
 
-    After every call that has ended, `ended(seconds)` is called with its duration.
+    `ended(seconds)` is called after every call, with its duration.
     """
 
     def __init__(
@@ -46,33 +46,33 @@ class Calls:
 
     @property
     def samples(self) -> int:
-        """How many samples the batch has; 0 where there is none."""
+        """The number of samples in the batch; 0 where there is no batch."""
         return len(self.arguments[self.case.batch[0]]) if self.case.batch else 0
 
     def result(self, rows: np.ndarray | None = None, offset: int = 0) -> Result:
         """All results of a call on fresh copies of its inputs: outputs, or gradients for backward.
 
-        `rows`: the samples of the batch, in this order, instead of all; then backward differentiates with respect to
-        the batch alone, whose rows belong to samples. `offset`: bytes that the storage of every input lies beyond a
-        multiple of 64. Raises Nothing for backward of what has no gradient.
+        `rows`: the samples of the batch, in this order, instead of all; backward then differentiates with respect to
+        the arguments of the batch alone. `offset`: bytes from a multiple of 64 to the storage of every input. Raises
+        Nothing for backward without a gradient.
         """
         given, named = self._inputs(rows, offset)
         return self._compute(given, named, rows, offset)[0]
 
     def seconds(self) -> float:
-        """The time of a call, without the copies of its inputs."""
+        """The seconds of a call, without the copies of its inputs."""
         given, named = self._inputs(None, 0)
         return self._compute(given, named, None, 0)[1]
 
     def changed_inputs(self) -> list[int]:
-        """Which arguments a call writes to, as far as they hold numbers."""
+        """The numbers of the arguments that a call changes, as far as they hold numbers."""
         given, named = self._inputs(None, 0)
         before = [taken_apart(x).digest() for x in given]
         self._compute(given, named, None, 0)
         return [n for n, x in enumerate(given) if taken_apart(x).digest() != before[n]]
 
     def placed(self) -> bool:
-        """Whether any argument has an address that can be chosen."""
+        """Whether the address of any argument can be chosen."""
         return self.device == "cpu" and any(
             each.tensor.layout is torch.strided for each in self._inputs(None, 0)[1]
         )
@@ -86,8 +86,8 @@ class Calls:
         return given, named
 
     def _wanted(self, named: Sequence[Named], rows: np.ndarray | None) -> list[Named]:
-        """What is differentiated with respect to: of the arguments to differentiate, those that were given as ones that
-        require a gradient, or, where none was, all that can have one."""
+        """The tensors for which backward differentiates: of the arguments to differentiate, those that require a
+        gradient or, if none does, all that can have one."""
         case = self.case
         smooth = [
             each
@@ -103,11 +103,9 @@ class Calls:
     def _compute(
         self, given: list[Any], named: list[Named], rows: np.ndarray | None, offset: int
     ) -> tuple[Result, float]:
-        """The result of a call, and the seconds that it took."""
+        """The result of a call, and its seconds."""
         begin = time.perf_counter()
-        with (
-            torch.enable_grad()
-        ):  # as a plain call has it; nothing is recorded where no input requires a gradient
+        with torch.enable_grad():  # as in a plain call; nothing is recorded if no input requires a gradient
             output = self.case.call(*given)
             result = self._gradients(output, named, rows, offset) if self.backward else None
         if self.device == "cuda":
@@ -160,14 +158,14 @@ class Calls:
         return copies([as_tensors(array)], self.device, offset)[0][0]
 
     def _cotangent(self, number: int, output: torch.Tensor, rows: np.ndarray | None) -> np.ndarray:
-        """What is multiplied with an output: drawn once, of the shape that the whole batch has."""
+        """The cotangent of an output: drawn once, in the shape for the whole batch."""
         shape = tuple(output.shape)
         whole = (self.samples, *shape[1:]) if rows is not None else shape
         dtype = _numpy_type(output.dtype)
         if len(self._cotangents) == number:
             self._cotangents.append(np.asarray(self._draw.normal(whole, "float64"), dtype))
         drawn = self._cotangents[number] if number < len(self._cotangents) else None
-        if drawn is None or drawn.shape != whole:  # of results whose number or shape depends on the batch
+        if drawn is None or drawn.shape != whole:  # the number or shape of results depends on the batch
             again = Draw(f"{self._name} cotangent {number} {whole}", self._seed)
             drawn = np.asarray(again.normal(whole, "float64"), dtype)
         return drawn if rows is None else drawn[rows]
@@ -175,7 +173,7 @@ class Calls:
 
 @contextmanager
 def deterministic(on: bool):
-    """torch's deterministic algorithms, or those by default; the mode of before at the end."""
+    """A context with torch's deterministic algorithms, or with the default ones; restores the mode at the end."""
     before = torch.are_deterministic_algorithms_enabled()
     _use_deterministic(on)
     try:
@@ -185,8 +183,8 @@ def deterministic(on: bool):
 
 
 def _use_deterministic(on: bool) -> None:
-    """torch tells its compiler of it too, and loads that first, which takes as long as to load all else: not where it
-    is not there to be told, and is to be as it begins."""
+    """Sets the mode. torch sets it in its compiler too, and loads the compiler for that, which is slow: avoided if the
+    compiler is not loaded and the mode is its default."""
     if on or "torch._inductor.config" in sys.modules:
         torch.use_deterministic_algorithms(on)
     else:

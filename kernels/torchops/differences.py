@@ -1,4 +1,4 @@
-"""How far the results of calls lie apart: how many there are, and the published metrics against the first."""
+"""Differences between results: the number of distinct ones, and the published metrics against the first."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ import numpy as np
 from kernels import bits
 from kernels.torchops.results import Result, significant
 
-# Beyond this part of the largest element two results are called other values. Of sums that cancel it may be rounding.
+# Results that differ by more than this fraction of the largest element have other values. For sums that cancel it may
+# still be rounding.
 ROUNDING = {"float64": 1e-9, "float32": 1e-3, "float16": 0.1, "bfloat16": 0.1}
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What came of the same call, made `trials` times under other conditions.
+    """The differences between `trials` calls of one case under changed conditions.
 
-    `distinct`: results with other bits. Of these against the first: `v_c`, the largest part of elements whose bits
-    differ; `v_ermv`, the largest mean relative difference; `ulp`, the largest distance (None where undefined);
-    `values`: whether some differ by more than ROUNDING of the largest element, as where duplicates race for one place,
-    or where what was rounded is cancelled; `kinds`: whether names, types or shapes differ. `bound`: where nothing
-    differs, what the probability of a difference stays below at 95 %; else None.
+    `distinct`: the number of results with different bits. Against the first result: `v_c`, the largest fraction of
+    elements with different bits; `v_ermv`, the largest mean relative difference; `ulp`, the largest distance (None
+    where undefined). `values`: whether any differs by more than ROUNDING of the largest element, as after a race for
+    one place or after cancellation. `kinds`: whether names, types or shapes differ. `bound`: if nothing differs, the
+    95 % upper bound on the probability of a difference; else None.
     """
 
     trials: int
@@ -40,7 +41,7 @@ class Differences:
 
 
 class Seen:
-    """Results as they come: one of each is kept, and what they were."""
+    """Collects results: keeps one of each, and counts all."""
 
     def __init__(self, first: Result | None = None):
         self._results: dict[str, Result] = {}
@@ -49,7 +50,7 @@ class Seen:
             self.add(first)
 
     def add(self, result: Result) -> str:
-        """Count a result; its digest."""
+        """Counts a result; returns its digest."""
         key = result.digest()
         self._results.setdefault(key, result)
         self.trials += 1
@@ -64,13 +65,13 @@ class Seen:
         return next(iter(self._results.values()))
 
     def differences(self, trials: int | None = None) -> Differences:
-        """What came of all results so far, at least one; `trials`: how many there were, if some were not kept."""
+        """The differences of all results so far, at least one; `trials` replaces their number if some are missing."""
         first, *others = self._results.values()
         return measured(first, others, self.trials if trials is None else trials)
 
 
 def measured(first: Result, others: Iterable[Result], trials: int) -> Differences:
-    """The differences of results, all distinct, against the first of `trials`."""
+    """The differences of distinct results against the first, for `trials` calls."""
     v_c, v_ermv, ulp, values, kinds, count = 0.0, 0.0, 0.0, False, False, 1
     for other in others:
         count += 1
@@ -94,13 +95,13 @@ def measured(first: Result, others: Iterable[Result], trials: int) -> Difference
             if x.dtype in bits.WORDS:
                 ulp = _larger(ulp, bits.largest(bits.ulp_distance(x, y)))
             elif apart:
-                ulp = np.inf  # not counted of this type
+                ulp = np.inf  # not defined for this type
     bound = None if count > 1 else bits.bound(trials)
     return Differences(trials, count, v_c, v_ermv, ulp if np.isfinite(ulp) else None, values, kinds, bound)
 
 
 def _real(array: np.ndarray) -> np.ndarray | None:
-    """The real numbers of a floating-point array (n,), of a complex one both parts; None for other types."""
+    """The real numbers of a floating-point array (n,), both parts for a complex one; None for other types."""
     flat = array.reshape(-1)
     if flat.dtype.kind == "c":
         flat = flat.view(flat.real.dtype)

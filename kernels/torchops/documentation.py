@@ -1,4 +1,4 @@
-"""What the installed torch says of its deterministic mode: its documentation, as a table.
+"""Reads the documentation of the installed torch on its deterministic mode into a table.
 
 `torch.use_deterministic_algorithms.__doc__` has two lists: operations that "will act deterministically", and
 operations that "will throw". An entry is a name and conditions in words:
@@ -21,9 +21,9 @@ _MODE = re.compile(r"^\s*- ``(\w+)``\s*$")
 
 @dataclass(frozen=True)
 class Statement:
-    """One entry. `does`: "acts" deterministically or "throws" in the mode. `devices`: of "cpu" and "cuda"; all where it
-    names none. `backward`: of the gradient. `keywords`: values that an argument must have, by its name. `text`: all of
-    it, as written."""
+    """One entry. `does`: "acts" deterministically or "throws" in the mode. `devices`: of "cpu" and "cuda"; both if it
+    names none. `backward`: it is about the gradient. `keywords`: {argument: values that it must have}. `text`: the
+    whole entry."""
 
     operation: str
     does: str
@@ -37,14 +37,14 @@ class Statement:
 
 
 def installed() -> list[Statement]:
-    """What the torch that is installed states."""
+    """The statements of the installed torch."""
     import torch
 
     return statements(torch.use_deterministic_algorithms.__doc__ or "")
 
 
 def statements(text: str) -> list[Statement]:
-    """All entries of the documentation `text`. Raises ValueError where it has none: it is written otherwise then."""
+    """All entries of the documentation `text`. Raises ValueError if it has none, so its format has changed."""
     entries: list[tuple[str, str, str, list[str]]] = []
     does = ""
     open_entry = False
@@ -65,8 +65,8 @@ def statements(text: str) -> list[Statement]:
             open_entry = False
     if not entries:
         raise ValueError(
-            "torch.use_deterministic_algorithms.__doc__ has no list of operations that this reader knows: this torch "
-            "writes it otherwise; audit without its documentation (audit.documentation = no)"
+            "torch.use_deterministic_algorithms.__doc__ has no list of operations in a known format; audit without "
+            "the documentation of this torch (audit.documentation = no)"
         )
     return [_statement(*entry) for entry in entries]
 
@@ -85,7 +85,7 @@ def _statement(name: str, does: str, rest: str, modes: list[str]) -> Statement:
     return Statement(name, does, devices or ("cpu", "cuda"), backward, keywords, f"{name} {rest}".strip())
 
 
-# Conditions that are written in words, as factors of cases.
+# Conditions in words, as factors of cases.
 _IN_WORDS: dict[str, dict[str, tuple[str, ...]]] = {
     "indices output": {"indices": ("True",)},
     "``weights``": {"weights": ("True",)},

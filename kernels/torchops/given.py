@@ -1,7 +1,7 @@
-"""The arguments of a call, copied just as they are given: types, strides, offsets in their storage, and which share it.
+"""Copies the arguments of a call with their types, strides, offsets in storages, and shared storages.
 
-A call may write to its arguments and must not see what an earlier one wrote, so that every call gets copies. The
-beginning of each storage is held to an address.
+A call may write to its arguments and must not see the writes of an earlier call, so every call gets copies. Each
+storage begins at a chosen address.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import torch
 
 from kernels.torchops.cases.inputs import LINE
 
-COPIED = (torch.Tensor, torch.nn.Parameter)  # other classes of tensors copy themselves
+COPIED = (torch.Tensor, torch.nn.Parameter)  # other classes of tensors are copied by their clone()
 
 
 @dataclass(frozen=True)
 class Named:
-    """A tensor among the arguments of a call: `argument` has its number, `name` its place in it; `flagged`: whether it
-    was given as one that requires a gradient."""
+    """A tensor among the arguments of a call: `argument` is the number of its argument, `name` names its place there;
+    `flagged`: whether it was given with requires_grad."""
 
     name: str
     argument: int
@@ -31,10 +31,10 @@ class Named:
 
 
 def as_tensors(given: Any) -> Any:
-    """`given` with a tensor in place of every array of NumPy, in lists, tuples and dicts too, that shares its memory.
+    """`given` with a tensor in place of every array of NumPy, in the same memory, also in lists, tuples and dicts.
 
-    Strides of NumPy may be negative, which no tensor has: such an array is copied. Raises TypeError for an array of a
-    type that torch has not.
+    Arrays with negative strides, which tensors do not support, are copied. Raises TypeError for an array of a type that
+    torch lacks.
     """
     return _rebuilt(given, lambda x: _tensor(x) if isinstance(x, np.ndarray) else x)
 
@@ -48,8 +48,8 @@ def copies(
 ) -> tuple[list[Any], list[Named]]:
     """Copies of the arguments, and the tensors among them.
 
-    `offset`: bytes that every storage begins beyond a multiple of LINE (in host memory). `rows`: the samples that the
-    arguments `batch` have, in this order, instead of all. Raises ValueError where samples share memory.
+    `offset`: bytes from a multiple of LINE to every storage (in host memory). `rows`: the samples of the arguments
+    `batch`, in this order, instead of all. Raises ValueError where samples share memory.
     """
     storages: dict[int, Any] = {}
     named: list[Named] = []
@@ -77,7 +77,7 @@ def copies(
 
 
 def _rebuilt(given: Any, leaf: Any) -> Any:
-    """`given` with `leaf(x)` for every x in it that is in no list, tuple, dict or dataclass."""
+    """`given` with `leaf(x)` for every x in it that is not itself a list, tuple, dict or dataclass."""
     if type(given) in (list, tuple):
         return type(given)(_rebuilt(x, leaf) for x in given)
     if isinstance(given, tuple) and hasattr(given, "_fields"):
@@ -105,7 +105,7 @@ def _tensor(array: np.ndarray) -> torch.Tensor:
 
 
 def _writable(array: np.ndarray) -> np.ndarray:
-    """A copy of the memory that `array` reaches, from its first element on."""
+    """A copy of the memory from the first to the last element of `array`."""
     reach = 1 + sum(
         (n - 1) * step // array.itemsize for n, step in zip(array.shape, array.strides, strict=True) if n
     )
@@ -114,7 +114,7 @@ def _writable(array: np.ndarray) -> np.ndarray:
 
 
 def _twin(x: torch.Tensor, storages: dict[int, Any], device: str, offset: int) -> torch.Tensor:
-    """A copy of `x` in a storage of its own, which copies of tensors that share its storage share too."""
+    """A copy of `x` in a new storage; tensors that share a storage have copies that share one too."""
     if (
         type(x) not in COPIED
         or x.layout is not torch.strided
@@ -149,11 +149,11 @@ def _storage(given: Any, device: str, offset: int) -> Any:
 
 
 def _taken(twin: torch.Tensor, x: torch.Tensor, rows: np.ndarray, number: int) -> torch.Tensor:
-    """As many first samples of `twin` as there are `rows`, with the numbers of these samples of `x`."""
+    """The first len(rows) samples of `twin`, filled with the samples `rows` of `x`."""
     part = twin[: len(rows)]
     if part.stride()[0] == 0 or len(rows) == 0:  # all samples are the same memory
         return part
-    # What is expanded beside the samples is written to once.
+    # Expanded dims other than the samples' are written once.
     own = part[(slice(None), *(slice(0, 1) if step == 0 else slice(None) for step in part.stride()[1:]))]
     source = x.detach()[torch.from_numpy(np.ascontiguousarray(rows)).to(x.device)]
     source = source[tuple(slice(0, n) for n in own.shape)]
@@ -164,7 +164,7 @@ def _taken(twin: torch.Tensor, x: torch.Tensor, rows: np.ndarray, number: int) -
 
 
 def _overlaps(x: torch.Tensor) -> bool:
-    """Whether two elements may share memory, judged by strides."""
+    """Whether two elements may share memory, by their strides."""
     reach = 1
     for step, n in sorted((s, n) for s, n in zip(x.stride(), x.shape, strict=True) if n > 1):
         if step < reach:
@@ -176,5 +176,5 @@ def _overlaps(x: torch.Tensor) -> bool:
 def _deep(x: Any, memo: dict[int, Any]) -> Any:
     try:
         return copy.deepcopy(x, memo)
-    except Exception:  # what cannot be copied is given itself
+    except Exception:  # objects that cannot be copied are passed on
         return x

@@ -1,9 +1,9 @@
-"""A user's function under audit: `FILE.py:FUNCTION`, and what it does beside returning a result.
+"""A user's function under audit, `FILE.py:FUNCTION`, and its side effects.
 
-The file has, beside the function, `inputs(seed)`, which returns the tuple of arguments that the function is called
-with, and may have `batch`, a tuple of the numbers of those whose first axis counts independent samples. Arguments are
-tensors or arrays of NumPy, of any type, strides and offset, numbers, and lists, tuples and dicts of these. The file
-is run, as Python runs any; nothing of it is believed.
+Besides the function, the file has `inputs(seed)`, which returns the tuple of the function's arguments. It may have
+`batch`, a tuple with the numbers of the arguments whose first axis counts independent samples. Arguments are tensors or
+arrays of NumPy, of any type, strides and offset, numbers, and lists, tuples and dicts of these. The file runs as any
+Python file; all its values are checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from kernels.torchops.source import lacks, require, split_function
 
 WRITES = ("w", "a", "x", "+")
 STARTS_THREADS = "starts threads of its own"
-FOREIGN = frozenset(threading.enumerate())  # threads that were there before any function of a user's
+FOREIGN = frozenset(threading.enumerate())  # threads that existed before any user's function ran
 EVENTS = {
     "socket.connect": "connects to a network address",
     "subprocess.Popen": "starts a process",
@@ -45,7 +45,7 @@ EVENTS = {
     "os.mkdir": "makes a directory",
     "os.putenv": "sets an environment variable",
 }
-# What these do to files, processes and threads is how they compile; it is no effect of the function that they compile.
+# Compilers use files, processes and threads; these are not effects of the function that they compile.
 COMPILERS = (
     "torch._inductor",
     "torch._dynamo",
@@ -56,14 +56,14 @@ COMPILERS = (
     "jax",
     "jaxlib",
 )
-BYTECODE = "importlib._bootstrap_external"  # writes what Python has compiled of a module
+BYTECODE = "importlib._bootstrap_external"  # writes the bytecode of modules
 STANDARD = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), "<frozen ")
 INSTALLED = ("site-packages", "dist-packages")
 
 
 @contextmanager
 def importable(path: str) -> Iterator[None]:
-    """Let the file `path` import its neighbours, as a script may; at the end they are forgotten."""
+    """A context in which the file `path` can import modules beside it, as a script can; removes them at the end."""
     home = str(Path(path).resolve().parent)
     before, known_modules = list(sys.path), set(sys.modules)
     sys.path.insert(0, home)
@@ -78,15 +78,15 @@ def importable(path: str) -> Iterator[None]:
 
 
 def load(name: str, seed: int) -> Prepared:
-    """The case that FILE.py:FUNCTION is. Raises ChoiceError, which says what the file must have; the errors of the
-    file itself pass through. A `batch` that cannot be tried is among the `failures` of the case."""
+    """The case of FILE.py:FUNCTION. Raises ChoiceError, which says what the file must have; errors of the file itself
+    pass through. A `batch` that cannot be tried is among the `failures` of the case."""
     require(name)
     path, function = split_function(name)
     spec = importlib.util.spec_from_file_location("fpna_audited", path)
     assert spec is not None and spec.loader is not None  # a path that ends in .py has both
     module = importlib.util.module_from_spec(spec)
     sys.modules["fpna_audited"] = module
-    _put_back(_seeded(seed))  # Python and NumPy begin every process with numbers of their own
+    _put_back(_seeded(seed))  # Python and NumPy seed every process differently
     spec.loader.exec_module(module)
     for needed in (function, "inputs"):
         if not callable(getattr(module, needed, None)):
@@ -113,7 +113,7 @@ def _tensors(given: Any) -> list[torch.Tensor]:
 
 
 def _batch(given: Any, arguments: tuple[Any, ...]) -> tuple[tuple[int, ...], str]:
-    """The numbers of the arguments that have samples, or none and why these cannot be."""
+    """(numbers of the arguments with samples, ""), or ((), the reason why `batch` cannot be used)."""
     batch = (given,) if isinstance(given, int) and not isinstance(given, bool) else given
     if batch is None or (isinstance(batch, tuple | list) and not batch):
         return (), ""
@@ -134,7 +134,7 @@ def _batch(given: Any, arguments: tuple[Any, ...]) -> tuple[tuple[int, ...], str
 
 
 def batch_hint(case: Prepared) -> str:
-    """`batch = (0, 1)?` where arguments that are not said to have samples have as many rows as those that are."""
+    """A hint such as `batch = (0, 1)?`, if arguments outside the batch have as many rows as those in it; else empty."""
     if not case.batch:
         return ""
     count = len(case.tensors[case.batch[0]])
@@ -153,11 +153,11 @@ def batch_hint(case: Prepared) -> str:
 def looked_at(
     case: Prepared, direction: str, device: str, name: str, seed: int
 ) -> tuple[Prepared, dict[str, Any]]:
-    """The case as it is to be audited, and what one call does beside its result.
+    """The case to audit, and the side effects of one call.
 
-    `writes`: numbers of the arguments that it changes; `random`: the generators that it advances, which are then put
-    back before every call of the audit, so that what is left is the order of additions; `effects`: what else Python
-    saw; `settings`: what it left changed in torch.
+    `writes`: numbers of the arguments that it changes. `random`: the generators that it advances; the audit restores
+    them before every call, so random numbers cause no differences. `effects`: other effects that Python's audit events
+    show. `settings`: settings of torch that it leaves changed.
     """
     calls = Calls(case, direction, device, name, seed)
     effects: dict[str, None] = {}
@@ -185,7 +185,7 @@ def looked_at(
 
 
 def _seeded(seed: int) -> tuple[Any, Any, Any]:
-    """States of the global generators that are the same in every process."""
+    """States of the global generators, the same in every process."""
     torch_state = torch.Generator().manual_seed(seed).get_state()
     return torch_state, np.random.RandomState(seed % 2**32).get_state(), random.Random(seed).getstate()
 
@@ -201,7 +201,7 @@ def _put_back(kept: tuple[Any, Any, Any]) -> None:
 
 
 def _states() -> dict[str, Any]:
-    """The global generators, each as something that compares."""
+    """The states of the global generators, as comparable values."""
     numpy_state: Any = np.random.get_state()
     return {
         "torch": torch.get_rng_state().numpy().tobytes(),
@@ -225,9 +225,9 @@ _hooked = False
 
 @contextmanager
 def _watching(effects: dict[str, None]) -> Iterator[None]:
-    """Note in `effects` what Python's audit events tell of the calls within."""
+    """A context that records in `effects` what Python's audit events show."""
     global _hooked
-    if not _hooked:  # a hook stays for ever, so that there is one
+    if not _hooked:  # a hook cannot be removed, so add it once
         sys.addaudithook(lambda event, arguments: [watch(event, arguments) for watch in _watchers] and None)
         _hooked = True
 
@@ -261,8 +261,8 @@ def _watching(effects: dict[str, None]) -> Iterator[None]:
 
 
 def _by_compiler() -> bool:
-    """Whether what happens is a compiler at work, such as one that writes to its cache: no code outside of installed
-    packages is between the two. A function of the user's that compiled code calls is not."""
+    """Whether a compiler causes the current event, for example a write to its cache: the stack has only installed
+    packages between them. A user's function that compiled code calls does not count."""
     frame: FrameType | None = sys._getframe()
     while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back

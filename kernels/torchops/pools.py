@@ -1,7 +1,7 @@
-"""Pools of threads of this process: which there are, set together or one alone, and CPU time of threads in none.
+"""Pools of threads of this process: finds them, sets all or one of them, and measures CPU time of other threads.
 
-torch's threads are set by torch, OpenBLAS, MKL, BLIS and OpenMP libraries beside it by threadpoolctl, those of numba,
-numexpr and pyarrow by themselves, where the process has them. Other threads are seen at work by their CPU time alone.
+torch sets its own threads, threadpoolctl those of OpenBLAS, MKL, BLIS and other OpenMP libraries, and numba, numexpr
+and pyarrow set theirs, where the process has them. Work of other threads shows only in their CPU time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 APIS = {"openblas": "OpenBLAS", "mkl": "MKL", "blis": "BLIS", "openmp": "OpenMP", "flexiblas": "FlexiBLAS"}
-# What brings threads of its own that nobody can set once they have started.
+# Packages with threads whose number cannot be set once they have started.
 UNSET = (
     "jax",
     "tensorflow",
@@ -32,13 +32,13 @@ UNSET = (
     "paddle",
 )
 NO_LIBRARIES = "threads of BLAS and OpenMP libraries beside torch's: threadpoolctl is not installed"
-ASIDE_S = 30e-6  # CPU time of other threads in a call, from which on they count as having worked
-PROBES = 3  # calls, all of which must show it
+ASIDE_S = 30e-6  # CPU time of other threads in a call, from which they count as working
+PROBES = 3  # calls, all of which must exceed ASIDE_S
 
 
 @dataclass
 class Pool:
-    """One pool. `reached`: the counts that it had where it was asked for one, by what was asked."""
+    """One pool. `reached`: {requested number of threads: actual number}."""
 
     name: str
     set: Callable[[int], Any] = field(repr=False)
@@ -46,10 +46,10 @@ class Pool:
     reached: dict[int, int] = field(default_factory=dict)
 
     def hold(self, count: int) -> None:
-        """Set it to `count`, or as near as it can be."""
+        """Sets `count` threads, or the nearest possible number below."""
         try:
             self.set(count)
-        except ValueError:  # of numba, whose most are decided when it starts
+        except ValueError:  # numba fixes its largest number when it starts
             most = max((n for n in range(1, count) if self._takes(n)), default=self.get())
             self.set(most)
         self.reached[count] = self.get()
@@ -63,7 +63,7 @@ class Pool:
 
 
 class Pools:
-    """The pools that this process has now, `all` of them, torch's first; `lacking`: what cannot be looked for."""
+    """The pools that this process has now in `all`, torch's first; `lacking`: the pools that cannot be found."""
 
     def __init__(self) -> None:
         self.all = [Pool("torch", torch.set_num_threads, torch.get_num_threads)]
@@ -72,7 +72,7 @@ class Pools:
 
     @contextmanager
     def held(self, count: int, alone: str | None = None) -> Iterator[None]:
-        """All pools at `count` threads, or the one named `alone` and the others at 1; as before at the end."""
+        """A context with all pools at `count` threads, or only the pool `alone` and the others at 1."""
         before = [(pool, pool.get()) for pool in self.all]
         try:
             for pool in self.all:
@@ -83,12 +83,12 @@ class Pools:
                 pool.set(earlier)
 
     def varied(self) -> dict[str, list[int]]:
-        """{name: the counts of threads that it has had}; one alone where it could not be changed."""
+        """{pool: its numbers of threads so far}; a single number where it could not be changed."""
         return {pool.name: sorted(set(pool.reached.values())) for pool in self.all}
 
 
 def _libraries() -> tuple[list[Pool], str]:
-    """Libraries that threadpoolctl knows, without those that torch sets itself; or why there are none."""
+    """(pools of threadpoolctl without those that torch sets itself, ""), or ([], why there are none)."""
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:
@@ -113,7 +113,7 @@ def _libraries() -> tuple[list[Pool], str]:
 
 
 def _named(controller: Any) -> str:
-    """`OpenBLAS of numpy`: a library and the package that brings it, or its file."""
+    """A name such as `OpenBLAS of numpy`: the library and the package that contains it, or its file."""
     parts = Path(controller.filepath).parts
     at = max((n for n, part in enumerate(parts) if part in ("site-packages", "dist-packages")), default=-1)
     owner = parts[at + 1].removesuffix(".libs") if 0 <= at < len(parts) - 1 else parts[-1]
@@ -121,7 +121,7 @@ def _named(controller: Any) -> str:
 
 
 def _of_packages() -> Iterator[Pool]:
-    """Pools of packages that are imported and have begun them."""
+    """Pools of imported packages that have started them."""
     parallel = sys.modules.get("numba.np.ufunc.parallel")
     if getattr(parallel, "_is_initialized", False):
         numba = sys.modules["numba"]
@@ -133,9 +133,9 @@ def _of_packages() -> Iterator[Pool]:
 
 
 def aside(call: Callable[[], Any]) -> float:
-    """Seconds of CPU time that other threads of this process worked during `call`, the least of PROBES; 0.0 below
-    ASIDE_S. Call it with all pools held at one thread."""
-    time.sleep(0.01)  # those that worked before fall asleep
+    """CPU time of other threads of this process during `call`, in seconds, the least of PROBES; 0.0 below ASIDE_S. Call
+    it with all pools held at one thread."""
+    time.sleep(0.01)  # threads from earlier work fall asleep
     least = min(_aside(call) for _ in range(PROBES))
     return least if least >= ASIDE_S else 0.0
 
@@ -148,5 +148,5 @@ def _aside(call: Callable[[], Any]) -> float:
 
 
 def unset() -> list[str]:
-    """Packages in this process that bring threads which cannot be set."""
+    """Packages of this process whose threads cannot be set."""
     return [name for name in UNSET if name in sys.modules]

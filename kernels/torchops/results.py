@@ -1,6 +1,6 @@
-"""What a call returns, taken apart: every number in it by name, and what else it holds, which is not compared.
+"""Takes the result of a call apart: every number in it by name, and the parts that cannot be compared.
 
-{"y": tensor, "parts": [1.5, None]}      result['y'], result['parts'][0]; None holds no number
+{"y": tensor, "parts": [1.5, None]}      gives result['y'] and result['parts'][0]; None has no number
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ import ml_dtypes
 import numpy as np
 import torch
 
-DEEPEST = 32  # containers within each other
+DEEPEST = 32  # levels of nested containers, at most
 PLAIN = (bool, int, float, complex, str, bytes, np.generic, np.ndarray, torch.Tensor)
-PADDED = {80: 10}  # significant bytes of long double of x86, by bits; the others of an element are arbitrary
-# Parts of a sparse tensor, by layout; each says what the tensor stores.
+PADDED = {
+    80: 10
+}  # {bits: significant bytes} of x86's long double; the other bytes of an element are arbitrary
+# The arrays that a sparse tensor stores, by layout.
 STORED = {
     torch.sparse_coo: ("_indices", "_values"),
     torch.sparse_csr: ("crow_indices", "col_indices", "values"),
@@ -30,18 +32,18 @@ STORED = {
 
 @dataclass(frozen=True)
 class Result:
-    """`leaves`: arrays by name, copies; `skipped`: why what has another name is not compared."""
+    """`leaves`: {name: copied array}; `skipped`: {name: why this part is not compared}."""
 
     leaves: dict[str, np.ndarray]
     skipped: dict[str, str] = field(default_factory=dict)
 
     @property
     def elements(self) -> int:
-        """How many numbers are compared."""
+        """The number of compared numbers."""
         return sum(array.size for array in self.leaves.values())
 
     def digest(self) -> str:
-        """32 hex digits that two results share exactly if they have the same names, types, shapes and bits."""
+        """32 hex digits, equal for two results if and only if their names, types, shapes and bits are equal."""
         hashed = hashlib.blake2b(digest_size=16)
         for name, array in sorted(self.leaves.items()):
             hashed.update(f"{name} {array.dtype.name}{array.shape}".encode(errors="backslashreplace"))
@@ -49,8 +51,8 @@ class Result:
         return hashed.hexdigest()
 
     def row(self, place: int, count: int) -> Result:
-        """The sample at `place` of every leaf whose first axis counts `count` samples; the others are skipped. Raises
-        ValueError where no leaf does."""
+        """The sample at `place` of every leaf whose first axis has `count` samples; skips the others. Raises ValueError
+        if no leaf has."""
         rows = {n: np.array(x[place]) for n, x in self.leaves.items() if x.ndim and len(x) == count}
         if not rows:
             shapes = ", ".join(f"{n} has shape {x.shape}" for n, x in self.leaves.items())
@@ -62,7 +64,7 @@ class Result:
 
 
 def taken_apart(given: Any, name: str = "result") -> Result:
-    """The Result of what a call returned."""
+    """The Result of a call that returned `given`."""
     leaves: dict[str, np.ndarray] = {}
     skipped: dict[str, str] = {}
     for place, leaf in walk(given, name):
@@ -70,7 +72,7 @@ def taken_apart(given: Any, name: str = "result") -> Result:
             continue
         try:
             leaves |= dict(_arrays(place, leaf))
-        except Exception as error:  # of the type of another library
+        except Exception as error:  # a type of another library
             skipped[place] = (
                 f"{type(leaf).__name__}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
             )
@@ -78,8 +80,8 @@ def taken_apart(given: Any, name: str = "result") -> Result:
 
 
 def walk(given: Any, name: str, within: tuple[int, ...] = ()) -> Iterator[tuple[str, Any]]:
-    """(name, leaf) of all that is in containers: tuples, lists, mappings, dataclasses, of any nesting. A leaf is None,
-    one of PLAIN, an array of another library, or something else."""
+    """Yields (name, leaf) for all leaves of nested tuples, lists, mappings and dataclasses. A leaf is None, one of
+    PLAIN, an array of another library, or any other object."""
     if id(given) in within or len(within) > DEEPEST:
         yield name, Unknown("it contains itself, or is nested too deep")
         return
@@ -104,14 +106,14 @@ def walk(given: Any, name: str, within: tuple[int, ...] = ()) -> Iterator[tuple[
 
 @dataclass(frozen=True)
 class Unknown:
-    """Takes the place of something that has no end."""
+    """Replaces an object that contains itself or is nested too deep."""
 
     why: str
 
 
 def _arrays(name: str, leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """(name, array) of a leaf: of one that is sparse, each of the arrays that it stores. Raises TypeError, or what
-    another library raises, for what has no numbers."""
+    """Yields (name, array) of a leaf, for a sparse tensor each of its stored arrays. Raises TypeError, or an error of
+    another library, for a leaf without numbers."""
     if isinstance(leaf, torch.Tensor):
         yield from _of_tensor(name, leaf)
     elif isinstance(leaf, str | bytes):
@@ -129,7 +131,7 @@ def _arrays(name: str, leaf: Any) -> Iterator[tuple[str, np.ndarray]]:
     elif isinstance(leaf, float | complex | np.generic | np.ndarray) or hasattr(type(leaf), "__array__"):
         yield from _of_array(name, np.array(leaf, order="C"))
     else:
-        raise TypeError("no array, number, text or container of them")
+        raise TypeError("not an array, number, text or container of them")
 
 
 def _of_array(name: str, array: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -167,7 +169,7 @@ def _of_tensor(name: str, tensor: torch.Tensor) -> Iterator[tuple[str, np.ndarra
 
 
 def tensor_array(tensor: torch.Tensor) -> np.ndarray:
-    """A copy of a dense tensor as an array of the same shape and, with the help of ml_dtypes, type."""
+    """A copy of a dense tensor as an array of the same shape and type, which may be one of ml_dtypes."""
     tensor = tensor.detach().cpu().resolve_conj().resolve_neg()
     if tensor.dtype == torch.complex32:
         tensor = torch.view_as_real(tensor)
@@ -179,7 +181,7 @@ def tensor_array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def significant(array: np.ndarray) -> np.ndarray:
-    """The bytes of `array` that say anything, uint8 (elements, bytes of each)."""
+    """The significant bytes of `array`, without padding: uint8 (elements, bytes of each)."""
     plain: np.ndarray = np.array(array, order="C").reshape(-1)
     if plain.dtype.kind in "SU":
         return plain.view(np.uint8).reshape(plain.size, -1)

@@ -1,4 +1,4 @@
-"""FILE.py:FUNCTION, the name of a user's function, checked without running the file."""
+"""Checks FILE.py:FUNCTION, the name of a user's function, without running the file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def split_function(name: str) -> tuple[str, str]:
 
 
 def require(name: str) -> None:
-    """Raise ChoiceError unless the file of FILE.py:FUNCTION is there, is Python, and binds both names that it needs."""
+    """Raises ChoiceError unless the file of FILE.py:FUNCTION exists, is Python, and defines FUNCTION and `inputs`."""
     path, function = split_function(name)
     if not Path(path).is_file():
         raise ChoiceError(f"{name!r}: there is no file {path}")
@@ -35,15 +35,15 @@ def require(name: str) -> None:
 
 
 def lacks(path: str, needed: str, function: str) -> str:
-    """What to say of a file that has no function `needed`."""
+    """The message for a file without a function `needed`."""
     return (
         f"{path} has no function {needed!r}: it needs {function!r}, and inputs(seed), which returns the tuple of "
-        f"arrays that {function!r} is called with"
+        f"the arguments of {function!r}"
     )
 
 
 def _bound(tree: ast.AST) -> Iterator[str]:
-    """Names that definitions, assignments and imports bind anywhere in the file; `*` where an import brings any."""
+    """Names that definitions, assignments and imports bind anywhere in the file; `*` for an import of all names."""
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             yield node.name

@@ -1,7 +1,7 @@
-"""What was seen of an operation, and what torch's documentation states of it: the two against each other.
+"""Compares the audits of operations with the statements of torch's documentation.
 
-Every verdict is of the cases that were tried, on the device that there was, with the number of trials; what was not
-seen is not said to be absent. Works on the records of a certificate, without torch.
+Every verdict covers only the tried cases, on the audited device, with the number of trials; a difference that was not
+seen may still exist. Works on the records of a certificate, without torch.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Any
 
 from kernels.torchops.documentation import THROWS
 
-# Of a statement.
+# Verdicts on a statement.
 TRUE, FALSE, PARTLY, UNSEEN, UNTRIED = "true", "false", "partly", "not seen", "not tried"
 UNTESTABLE = "not testable here"  # it is about another device
-MISSING = "missing"  # what differs without a statement
-# Of a case that differs between runs.
+MISSING = "missing"  # a difference without a statement
+# The effect of the mode on a case that differs between runs.
 HELPS, THROWS_INSTEAD, DOES_NOT_HELP = "helps", "throws", "does not help"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a statement, or, with `does` None, of an operation that differs and has none.
+    """The verdict on a statement or, if `does` is None, on an operation that differs without a statement.
 
-    `trials`: calls of all its cases without the mode; `seen`: how many of the `cases` differ between runs. `mode`: what
-    the mode does to these. `why`: in words.
+    `trials`: calls of all its cases without the mode; `seen`: the number of `cases` that differ between runs. `mode`:
+    the effect of the mode on these. `why`: the reason in words.
     """
 
     operation: str
@@ -55,7 +55,7 @@ def applies(statement: dict[str, Any], case: dict[str, Any], device: str) -> boo
 
 
 def differs(case: dict[str, Any], change: str = "runs", mode: bool = False) -> bool:
-    """Whether a change made a difference to a case that was audited, with the mode or without."""
+    """Whether a change made a difference in an audited case, with the mode or without."""
     record = case["audit"] or {}
     if mode:
         record = record.get("mode", {})
@@ -68,7 +68,7 @@ def throws(case: dict[str, Any]) -> bool:
 
 
 def helped(case: dict[str, Any]) -> str:
-    """What the mode does to a case that differs between runs."""
+    """The effect of the mode on a case that differs between runs."""
     if throws(case):
         return THROWS_INSTEAD
     return DOES_NOT_HELP if differs(case, mode=True) else HELPS
@@ -77,7 +77,8 @@ def helped(case: dict[str, Any]) -> str:
 def verdicts(
     statements: Sequence[dict[str, Any]], cases: Sequence[dict[str, Any]], device: str
 ) -> list[Verdict]:
-    """Of every statement, then of every operation and direction that differs between runs, or throws, without one."""
+    """The verdicts on every statement, then on every operation and direction that differs between runs or throws
+    without a statement."""
     audited = [case for case in cases if case["audit"]]
     answer = [_of(statement, audited, device) for statement in statements]
     rest = [case for case in audited if not any(applies(s, case, device) for s in statements)]
@@ -129,14 +130,14 @@ def _trials(cases: Iterable[dict[str, Any]]) -> int:
 
 
 def _modes(cases: Iterable[dict[str, Any]]) -> str:
-    """What the mode does to them, in words: `helps`, or each with its number."""
+    """The effect of the mode on the cases, in words: `helps`, or each effect with its number of cases."""
     ways = [helped(case) for case in cases]
     counts = {way: ways.count(way) for way in dict.fromkeys(ways)}
     return next(iter(counts)) if len(counts) == 1 else ", ".join(f"{way} ({n})" for way, n in counts.items())
 
 
 def in_words(case: dict[str, Any]) -> list[str]:
-    """What was seen of a case, a sentence per finding: the same of a record and of the file that holds it."""
+    """The findings of a case, a sentence each; the same for a record and for the same record read from a file."""
     case = _in_order(case)
     name, audit, effects = case["name"], case["audit"], case.get("effects") or {}
     if audit is None:
@@ -145,13 +146,13 @@ def in_words(case: dict[str, Any]) -> list[str]:
     lines = [f"changes its argument {number}" for number in effects.get("writes", ())]
     if drawn := effects.get("random"):
         lines.append(
-            f"draws random numbers of {', '.join(drawn)}: the generators were put back before every call, so that they "
-            "are no part of what follows"
+            f"draws random numbers of {', '.join(drawn)}: the generators were restored before every call, so random "
+            "numbers cause none of the following differences"
         )
     lines += effects.get("effects", ())
     lines += [f"leaves torch's {setting} changed" for setting in effects.get("settings", ())]
     lines += [f"not compared: {part}: {why}" for part, why in (audit.get("skipped") or {}).items()]
-    alone = audit["runs"].get("by", {}).get("1", 1) > 1  # then no other change can be told from it
+    alone = audit["runs"].get("by", {}).get("1", 1) > 1  # then no other change can be judged
     pools = audit.get("pools") or {}
     for change, what in WHAT.items():
         if audit.get(change) is not None and (change == "runs" or not alone):
@@ -164,7 +165,9 @@ def in_words(case: dict[str, Any]) -> list[str]:
         left = [
             WHAT[c] for c in WHAT if c != "runs" and (c == "threads" or (alone and audit.get(c) is not None))
         ]
-        lines.append(f"differences {_listed(left, 'or')} cannot be told from these, and are not judged")
+        lines.append(
+            f"differences {_listed(left, 'or')} cannot be distinguished from these, and are not judged"
+        )
     lines += [f"not tried: {WHAT.get(c, c)}: {why}" for c, why in (audit.get("not_tried") or {}).items()]
     lines += _unvaried(audit, effects)
     mode = audit["mode"]
@@ -207,8 +210,8 @@ def _sentence(
     if by.get("1", 1) > 1:
         held = f"each pool ({', '.join(pools)})" if len(pools) > 1 else "torch's pool"
         return (
-            f"{text}, with one thread in {held}, too: so something else than the number of these threads. It may be "
-            "threads of its own, state or a generator of its own, a clock, or where its memory lies"
+            f"{text}, with one thread in {held}, too: the cause is not the number of these threads. It may be its own "
+            "threads, state or random generator, a clock, or the address of its memory"
         )
     if change == "runs" and "1" in by:
         racing = [count for count, distinct in by.items() if distinct > 1]
@@ -223,7 +226,7 @@ def _sentence(
 
 
 def _size(change: str, seen: dict[str, Any]) -> str:
-    """How far apart the results are, in words."""
+    """The size of the difference, in words."""
     if seen.get("kinds"):
         text = ", of other names, types or shapes"
     elif seen.get("values"):
@@ -247,7 +250,7 @@ def _failures(change: str, seen: dict[str, Any]) -> list[str]:
 
 
 def _unvaried(audit: dict[str, Any], effects: dict[str, Any]) -> list[str]:
-    """What could have mattered and was held, as far as it was seen."""
+    """Sentences about conditions that may matter and were not varied."""
     lines = []
     held = [name for name, counts in (audit.get("pools") or {}).items() if len(counts) < 2]
     if held:
@@ -271,7 +274,7 @@ def _unvaried(audit: dict[str, Any], effects: dict[str, Any]) -> list[str]:
 
 
 def _in_order(record: Any) -> Any:
-    """`record` with the keys of all dicts in order: numbers by size, torch before other names."""
+    """`record` with sorted keys in all dicts: numbers by size, torch before other names."""
     if isinstance(record, list | tuple):
         return [_in_order(each) for each in record]
     if not isinstance(record, dict):

@@ -1,15 +1,15 @@
-"""The process that audits: `python -m kernels.torchops.worker` answers a request per line, so that a case that
-crashes or hangs takes this process along and not the one who asked.
+"""The process that audits: `python -m kernels.torchops.worker` answers one request per line. A case that crashes or
+hangs ends this process, but not its caller.
 
     {"what": "audit", "case": {"operation": ..., "direction": ..., "factors": {...}}, "seed": 1, "device": "cpu",
      "runs": 12}
     {"what": "audit", "file": "mine.py:function", "direction": "forward", ...}       a user's function
     {"what": "digest", ...}                                                          the first call alone
 
-    ready                                                    first of all
-    {"calls": 12, "seconds": 3.1}                            at times, while it works: calls so far, and what they took
+    ready                                                    the first line
+    {"calls": 12, "seconds": 3.1}                            progress, at times: calls so far, and their seconds
     {"outcome": "done", "seconds": 0.2, "audit": {...}}      or "refused" with the "error" of torch or of the function,
-                                                             or "nothing", with why there is no number to compare
+                                                             or "nothing" with the reason why no number is compared
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from collections.abc import Callable
 from typing import Any
 
 DONE, REFUSED, NOTHING = "done", "refused", "nothing"
-TELL_S = 0.25  # between two lines of how far it is
+TELL_S = 0.25  # between two lines of progress
 
 Tell = Callable[[dict[str, Any]], None]
 
 
 def answer(request: dict[str, Any], tell: Tell = lambda line: None) -> dict[str, Any]:
-    """What a request comes to; errors of torch and of a user's function are answers too. `tell` hears how far it is."""
+    """Answers a request; errors of torch and of a user's function are answers too. `tell` receives progress."""
     from kernels.torchops.audit import Plan, audit, first_digest
     from kernels.torchops.calls import Nothing
-    from kernels.torchops.cases import find  # noqa: F401 - before a user's directory can hide what they import
+    from kernels.torchops.cases import find  # noqa: F401 - before a user's directory can shadow its imports
     from kernels.torchops.own import importable
     from kernels.torchops.results import taken_apart
 
@@ -53,13 +53,13 @@ def answer(request: dict[str, Any], tell: Tell = lambda line: None) -> dict[str,
         reply = {"outcome": DONE, "audit": record} | ({"effects": effects} if effects else {})
     except Nothing as nothing:
         reply = {"outcome": NOTHING, "error": str(nothing)}
-    except Exception as error:  # whatever a function under audit raises is the finding
+    except Exception as error:  # any error of a function under audit is a finding
         reply = {"outcome": REFUSED, "error": f"{type(error).__name__}: {' '.join(str(error).split())[:500]}"}
     return reply | {"seconds": time.perf_counter() - begin}
 
 
 def _progress(tell: Tell) -> Callable[[float], None]:
-    """What hears of every call that has ended, and tells of them at times."""
+    """A function to call after every call of the case; it sends progress to `tell` every TELL_S seconds."""
     calls, told, begin = 0, 0.0, time.perf_counter()
 
     def ended(_: float) -> None:
@@ -73,14 +73,14 @@ def _progress(tell: Tell) -> Callable[[float], None]:
 
 
 def _hint(record: dict[str, Any], hint: str) -> None:
-    """Add which other arguments may have samples to what failed, or lies far apart, with parts of a batch. Where no
-    part could be tried, the position says nothing either: what belongs to a sample may not have moved with it."""
+    """Adds a hint about arguments that may have samples to changes of the batch that failed or differ much. If no size
+    of the batch could be tried, positions are not judged either: parts of a sample may not have moved with it."""
     failed = record["not_tried"]
     if not hint:
         return
     if "batch" in failed and "position" in record:
         del record["position"]
-        failed["position"] = "no size of the batch could be tried, so that samples may not be independent"
+        failed["position"] = "no size of the batch could be tried, so samples may not be independent"
     for change in ("batch", "position"):
         if change in failed:
             failed[change] += f"; {hint}"
@@ -89,7 +89,7 @@ def _hint(record: dict[str, Any], hint: str) -> None:
 
 
 def _case(request: dict[str, Any]):
-    """(prepared, direction, name, effects, hint) of the case that is asked for."""
+    """(prepared, direction, name, effects, hint) of the requested case."""
     from kernels.torchops.cases import find
     from kernels.torchops.cases.inputs import Draw
     from kernels.torchops.cases.operation import Case
@@ -110,10 +110,10 @@ def _case(request: dict[str, Any]):
 
 
 def main() -> None:
-    """Answer requests until there are no more."""
+    """Answers requests until standard input ends."""
     replies = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what a function prints goes to the log
-    warnings.simplefilter("ignore")  # torch's own, of the deterministic mode and of types on their way out
+    os.dup2(2, 1)  # output of a function goes to the log
+    warnings.simplefilter("ignore")  # torch's own, about the deterministic mode and deprecated types
     import torch
 
     def tell(line: dict[str, Any]) -> None:
@@ -121,7 +121,7 @@ def main() -> None:
         replies.flush()
 
     torch.set_num_interop_threads(1)
-    replies.write("ready\n")  # imports take seconds, which belong to no request
+    replies.write("ready\n")  # imports take seconds, which do not count for a request
     replies.flush()
     for line in sys.stdin:
         tell(answer(json.loads(line), tell))

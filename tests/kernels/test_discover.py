@@ -283,7 +283,7 @@ def test_the_tree_of_an_injected_order_of_arrival_is_found(seed, resident):
 def test_wrong_declarations_are_refused():
     with pytest.raises(ChoiceError, match="unknown order of additions 'sptrr': choose one of reference"):
         declared("sptrr", 10)
-    with pytest.raises(ValueError, match=r"of 4 units is a permutation of 0 \.\.\. 3"):
+    with pytest.raises(ValueError, match=r"of 4 units must be a permutation of 0 \.\.\. 3"):
         declared("ao", 100, order=[0, 1, 2])
     with pytest.raises(ValueError, match="block 48: choose a power of two"):
         declared("sptr", 10, block=48)

@@ -98,7 +98,7 @@ def test_an_order_of_chance_breaks_a_promise_only_where_there_is_one(capsys, mon
     monkeypatch.setitem(registry.VARIANTS, ("sum", "spa", "moon"), chance)
     text = printed(capsys, "tree", "spa", "--backend", "moon", "-n", "50", code=code)
     assert "does not repeat" in " ".join(text.split())
-    assert ("Nothing else is promised: dice." in text) == (promise == "none")
+    assert ("The variant promises no order: dice." in text) == (promise == "none")
 
 
 def test_sums_without_a_tree_are_described(capsys):

@@ -1,6 +1,6 @@
-"""The operators that torch.library knows: rows added to bins, rows taken from a table, and indices checked.
+"""Operators registered in torch.library: add rows to bins, take rows from a table, check indices.
 
-`add_rows` and `take_rows` are each other's derivative, so that gradients of any order are sums of the same kind. To
+`add_rows` and `take_rows` are each other's derivative, so gradients of any order are sums of the same kind. For
 torch.compile each is one opaque call.
 """
 
@@ -18,13 +18,13 @@ from kernels.scatter.elements import out_of_range
 ORDERS = ("exact", "sorted", "atomic", "emulated")
 DEVICES = ("cpu", "cuda")
 INDICES = (torch.int64, torch.int32)
-WIDE = {torch.float64: torch.float64}  # what sums are accumulated in; of all other types float32
+WIDE = {torch.float64: torch.float64}  # {element type: accumulator}; float32 for all other types
 
 
 def checked_order(order: str) -> tuple[str, int]:
-    """The name of an order and its seed: `order` is one of ORDERS, or `emulated:SEED`.
+    """(name, seed) of `order`, which is one of ORDERS, or `emulated:SEED`.
 
-    Raises ChoiceError for another name, ValueError for a seed that is none.
+    Raises ChoiceError for another name, ValueError for a wrong seed.
     """
     name, colon, seed = order.partition(":")
     known("order of additions", name, ORDERS)
@@ -33,7 +33,7 @@ def checked_order(order: str) -> tuple[str, int]:
     return name, int(seed or 0)
 
 
-# ---- rows added to bins
+# ---- add rows to bins
 
 
 @torch.library.custom_op(
@@ -45,9 +45,8 @@ def checked_order(order: str) -> tuple[str, int]:
 def add_rows(start, index, rows, bins, order):
     """start[b] + the sum of rows[i] where index[i] is b, for every bin b: (bins, columns) from rows (n, columns).
 
-    `start`: (bins, columns), or None for +0.0. Half types are added in float32, start among them, and rounded at the
-    end. Raises IndexError for the first index that is not in [0, bins), TypeError for types and devices that it cannot
-    add on.
+    `start`: (bins, columns), or None for +0.0. Half types, with `start`, are added in float32 and rounded at the end.
+    Raises IndexError for the first index outside [0, bins), TypeError for unsupported types and devices.
     """
     if rows.device.type not in DEVICES:
         raise TypeError(f"fpna.torch: tensors on {rows.device.type}; it adds on {', '.join(DEVICES)}")
@@ -73,8 +72,8 @@ def _on_host(start, index, rows, bins, order) -> torch.Tensor:
     if name == "emulated":
         add, options = get("scatter_add", "atomic", "emulated"), {"seed": seed}
     else:
-        # `sorted` is seldom faster by a few threads than by one (docs/explanation/scatter.md), and slower where
-        # cores are busy.
+        # A few threads are seldom faster for `sorted` than one (docs/explanation/scatter.md), and slower where cores
+        # are busy.
         threads = 1 if name == "sorted" else torch.get_num_threads()
         add, options = get("scatter_add", name, "native"), {"threads": threads}
     return torch.from_numpy(add(_array(rows), index.numpy(), bins, start=begin, **options))
@@ -90,7 +89,7 @@ def _array(tensor: torch.Tensor) -> np.ndarray:
 
 
 def _on_device(start, index, rows, bins, order) -> torch.Tensor:
-    """By CuPy's kernels, on torch's stream and in its memory. `start` is copied in front of the rows."""
+    """Adds by CuPy's kernels, on torch's stream and in its memory; copies `start` in front of the rows."""
     import cupy
 
     name, _ = checked_order(order)
@@ -113,9 +112,9 @@ def _on_device(start, index, rows, bins, order) -> torch.Tensor:
 @torch.library.custom_op("fpna::scaled", mutates_args=(), schema="(Tensor x, float factor) -> Tensor")
 @guarded
 def scaled(x, factor):
-    """x * factor, rounded once to the type of x, half types by way of float32: as torch multiplies by a number.
+    """x * factor, rounded once to the type of x (half types in float32 first), as torch multiplies by a number.
 
-    On the host NumPy multiplies, since threads of torch have floating-point environments of their own.
+    On the host NumPy multiplies, since each thread of torch has its own floating-point environment.
     """
     if x.device.type != "cpu":
         return x * factor
@@ -130,20 +129,20 @@ def _(x, factor):
     return torch.empty_like(x)
 
 
-# ---- rows taken from a table
+# ---- take rows from a table
 
 
 @torch.library.custom_op(
     "fpna::take_rows", mutates_args=(), schema="(Tensor table, Tensor index, str order) -> Tensor"
 )
 def take_rows(table, index, order):
-    """table[index[i]] for every i: (n, columns) from a table (bins, columns); nothing is added.
+    """table[index[i]] for every i: (n, columns) from a table (bins, columns).
 
-    `order` is that of the gradient. Raises IndexError for the first index that is not in [0, bins).
+    `order` is the order of the gradient's sums. Raises IndexError for the first index outside [0, bins).
     """
     table, index = table.detach(), index.detach()
     bins, columns = table.shape
-    if table.is_cuda:  # there torch ends the process
+    if table.is_cuda:  # on CUDA a wrong index would end the process
         require_range(index, bins)
     try:
         taken = torch.index_select(table.reshape(-1) if columns == 1 else table, 0, index)
@@ -165,9 +164,9 @@ def _(table, index, order):
     "fpna::within", mutates_args=(), schema="(Tensor index, SymInt bins, bool wraps) -> Tensor"
 )
 def within(index, bins, wraps):
-    """A copy of `index` as int64, all of which is in [0, bins); `wraps`: -1 is the last bin, as in indexing.
+    """A copy of `index` as int64 in [0, bins); `wraps`: -1 is the last bin, as in indexing.
 
-    Raises IndexError for the first that is not, with its place.
+    Raises IndexError for the first index outside, with its place.
     """
     require_range(index, bins, -bins if wraps else 0)
     wide = index.to(torch.int64, copy=True)
@@ -181,7 +180,7 @@ def _(index, bins, wraps):
 
 @torch.library.custom_op("fpna::segments", mutates_args=(), schema="(Tensor offsets, SymInt n) -> Tensor")
 def segments(offsets, n):
-    """For each of n rows the number of its segment: segment b is rows offsets[b] up to offsets[b + 1]. int64 (n,).
+    """The segment of each of n rows, int64 (n,): segment b has the rows offsets[b] ... offsets[b + 1] - 1.
 
     Raises ValueError unless offsets ascend from 0 to n.
     """
@@ -197,7 +196,7 @@ def _(offsets, n):
 
 
 def require_range(index: torch.Tensor, bins: int, least: int = 0) -> None:
-    """Raise IndexError for the first element of `index` that is not in [least, bins)."""
+    """Raises IndexError for the first element of `index` outside [least, bins)."""
     if index.numel() == 0:
         return
     low, high = torch.aminmax(index)

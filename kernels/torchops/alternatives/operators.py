@@ -1,10 +1,10 @@
-"""Sums of PyTorch in a chosen order, forward and backward: what torch.index_add and its kin do, with a promise.
+"""Operators of PyTorch such as torch.index_add with a guarantee: sums in a chosen order, forward and backward.
 
-`order` is `exact` (correctly rounded) or `sorted` (by ascending place: guarantee `run`), the orders of kernels.scatter,
-where their reasons are; `atomic` and `emulated:SEED` promise nothing and show what chance does. It is that of the sums
-of the forward pass, of the backward pass, and of gradients of gradients.
+`order` is `exact` (correctly rounded) or `sorted` (by ascending place: guarantee `run`), as in kernels.scatter, which
+has the reasons. `atomic` and `emulated:SEED` promise nothing and show the effect of chance. The order holds for sums of
+the forward pass, of the backward pass, and of gradients of gradients.
 
-All are made of `add_rows` and `take_rows` (kernels/torchops/alternatives/opaque.py).
+All operators use `add_rows` and `take_rows` (kernels/torchops/alternatives/opaque.py).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def index_add(
 ) -> torch.Tensor:
     """torch.index_add: `alpha` times the slices of `source` along `dim` added to those of `input` at `index`.
 
-    `input` counts as one more addition to each of its elements, the first. Raises IndexError for the first index that
-    is out of range, as torch none is negative; TypeError and ValueError for types and shapes that do not fit.
+    `input` counts as the first term of each of its elements. Raises IndexError for the first index that is out of
+    range or, as in torch, negative; TypeError and ValueError for types and shapes that do not fit.
     """
     what = "index_add"
     dim, index = _along(what, input, dim, index, order)
@@ -47,7 +47,7 @@ def index_add(
 
 
 def index_select(input: torch.Tensor, dim: int, index: torch.Tensor, *, order: str = ORDER) -> torch.Tensor:
-    """torch.index_select, whose gradient adds in `order` what was taken more than once."""
+    """torch.index_select; where an index repeats, the gradient adds in `order`."""
     dim, index = _along("index_select", input, dim, index, order)
     whole = input.reshape(1) if input.ndim == 0 else input
     if input.ndim == 0 and len(index) != 1:
@@ -61,7 +61,7 @@ def scatter_add(
 ) -> torch.Tensor:
     """torch.scatter_add: src[i, j] added to input[index[i, j], j] (dim 0), for all places of `index`.
 
-    An index that is expanded along all other dimensions, as of messages of several features, adds whole rows.
+    An index that is expanded along all other dimensions, as for messages with several features, adds whole rows.
     Raises as `index_add`.
     """
     what = "scatter_add"
@@ -80,7 +80,7 @@ def scatter_add(
 
 
 def gather(input: torch.Tensor, dim: int, index: torch.Tensor, *, order: str = ORDER) -> torch.Tensor:
-    """torch.gather: input[index[i, j], j] (dim 0), whose gradient adds in `order` what was taken more than once."""
+    """torch.gather: input[index[i, j], j] (dim 0); where an index repeats, the gradient adds in `order`."""
     whole, places, dim = _elementwise("gather", input, index, dim, order)
     if _whole_rows(whole, places, dim):
         return _take(whole, dim, _one(places, dim), order).reshape(index.shape)
@@ -93,16 +93,16 @@ def embedding(
 ) -> torch.Tensor:
     """torch.nn.functional.embedding: rows of `weight` (rows, features) by an index of any shape.
 
-    The gradient of `weight` is added in `order`; row `padding_idx` takes no part in it. Raises ValueError for a table
-    that has not two dimensions, and for a `padding_idx` that is none of its rows.
+    The gradient of `weight` is added in `order`; row `padding_idx` has gradient zero. Raises ValueError for a table
+    without two dimensions, and for a `padding_idx` that is not a row of it.
     """
     if weight.ndim != 2:
         raise ValueError(
             f"fpna.torch.embedding: weight has shape {tuple(weight.shape)}; (rows, features) is expected"
         )
-    if padding_idx and not -len(weight) <= padding_idx < len(weight):  # torch takes 0 of no rows
+    if padding_idx and not -len(weight) <= padding_idx < len(weight):  # torch accepts 0 without rows
         raise ValueError(
-            f"fpna.torch.embedding: padding_idx {padding_idx} is none of the {len(weight)} rows of weight"
+            f"fpna.torch.embedding: padding_idx {padding_idx} is not one of the {len(weight)} rows of weight"
         )
     _, flat = _along("embedding", weight, 0, index.reshape(-1), order)
     taken = _take(weight, 0, flat, order)
@@ -122,13 +122,13 @@ def index_put(
 ) -> torch.Tensor:
     """torch.index_put(accumulate=True): `values` added at input[indices]; negative indices count from the end.
 
-    `indices`: one integer tensor or None (all of that dimension) for each of the first dimensions; masks are given as
+    `indices`: an integer tensor or None (all of that dimension) for each of the first dimensions; give a mask as
     `mask.nonzero(as_tuple=True)`. `values` may be broadcast. Raises as `index_add`.
     """
     what = "index_put"
     if not accumulate:
         raise ValueError(
-            f"fpna.torch.{what} adds: torch.index_put writes, where the last of several writers wins"
+            f"fpna.torch.{what} always adds: use torch.index_put to write, where the last of several writers wins"
         )
     _same_type(what, input, values)
     checked_order(order)
@@ -143,7 +143,7 @@ def index_put(
     places = _within(given[0], input.shape[dims[0]], True)
     for d, index in zip(dims[1:], given[1:], strict=True):
         places = places * input.shape[d] + _within(index, input.shape[d], True)
-    # Where input[indices] has its indexed dimensions: in the place of the first, if they are neighbours, else first.
+    # The place of the indexed dimensions in input[indices]: that of the first if they are neighbours, else the front.
     first = dims[0] if dims == list(range(dims[0], dims[-1] + 1)) else 0
     sizes = [input.shape[d] for d in rest]
     values = _expanded(values, (*sizes[:first], *shape, *sizes[first:]), order)
@@ -170,7 +170,7 @@ def sum(
     checked_order(order)
     _float("sum", x)
     named = () if dim is None else (dim,) if isinstance(dim, int) else tuple(dim)
-    dims = [_dimension("sum", x, d) for d in named or range(x.ndim)]  # dim=() names all, as to torch
+    dims = [_dimension("sum", x, d) for d in named or range(x.ndim)]  # dim=() means all, as in torch
     if len(set(dims)) < len(dims):
         raise ValueError(f"fpna.torch.sum: dim {dim} names a dimension twice")
     if x.ndim == 0:
@@ -212,13 +212,13 @@ def segment_sum(
     return _rows_added(None, index, x, empty.shape, order)
 
 
-# ---- what they are made of
+# ---- building blocks
 
 
 def _add(
     whole: torch.Tensor, dim: int, index: torch.Tensor, source: torch.Tensor, order: str
 ) -> torch.Tensor:
-    """Slices of `source` along `dim` added to those of `whole`."""
+    """The slices of `source` along `dim`, added to those of `whole`."""
     front = whole.movedim(dim, 0)
     return _rows_added(front, index, source.movedim(dim, 0), front.shape, order).movedim(0, dim)
 
@@ -257,7 +257,7 @@ def _whole_rows(whole: torch.Tensor, index: torch.Tensor, dim: int) -> bool:
 
 
 def _one(index: torch.Tensor, dim: int) -> torch.Tensor:
-    """The index along `dim` alone, of one that is the same along all others."""
+    """The index along `dim`, of an index that is constant along all other dimensions."""
     for d in reversed(range(index.ndim)):
         if d != dim:
             index = index.select(d, 0) if index.shape[d] else index.sum(d)
@@ -265,7 +265,7 @@ def _one(index: torch.Tensor, dim: int) -> torch.Tensor:
 
 
 def _within(index: torch.Tensor, bins: int, wraps: bool) -> torch.Tensor:
-    """`index` with all of it in [0, bins): itself where it is and one may look, else a checked copy."""
+    """`index`, checked to be in [0, bins): itself if its values may be read now, else a checked copy."""
     if not torch.compiler.is_compiling() and index.dtype == torch.int64 and index.numel():
         low, high = torch.aminmax(index)
         if low >= 0 and high < bins:
@@ -274,7 +274,7 @@ def _within(index: torch.Tensor, bins: int, wraps: bool) -> torch.Tensor:
 
 
 def _linear(whole: torch.Tensor, index: torch.Tensor, dim: int) -> torch.Tensor:
-    """Places in whole.reshape(-1) of the elements that `index` means along `dim`."""
+    """Places in whole.reshape(-1) of the elements that `index` selects along `dim`."""
     places: torch.Tensor | int = 0
     for d in range(whole.ndim):
         if d == dim:
@@ -287,13 +287,13 @@ def _linear(whole: torch.Tensor, index: torch.Tensor, dim: int) -> torch.Tensor:
     return places
 
 
-# ---- what is accepted
+# ---- checks
 
 
 def _along(
     what: str, input: torch.Tensor, dim: int, index: torch.Tensor, order: str
 ) -> tuple[int, torch.Tensor]:
-    """The dimension from the beginning, and the index as (n,)."""
+    """(dim counted from 0, index as (n,)), after checks."""
     checked_order(order)
     _float(what, input)
     index = _integers(what, index)
@@ -303,7 +303,8 @@ def _along(
 
 
 def _elementwise(what: str, input: torch.Tensor, index: torch.Tensor, dim: int, order: str):
-    """Input and index with the same number of dimensions, at least one, and the dimension from the beginning."""
+    """(input, index, dim), after checks: input and index have equally many dimensions, at least one; dim counts from
+    0."""
     checked_order(order)
     _float(what, input)
     index = _integers(what, index)
@@ -316,7 +317,7 @@ def _elementwise(what: str, input: torch.Tensor, index: torch.Tensor, dim: int, 
     if wrong:
         raise ValueError(
             f"fpna.torch.{what}: index has shape {tuple(index.shape)}; as many dimensions as the input of shape "
-            f"{tuple(whole.shape)} are expected, none longer but for dim {dim}"
+            f"{tuple(whole.shape)} are expected, none longer except dim {dim}"
         )
     return whole, index, dim
 

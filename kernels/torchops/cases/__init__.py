@@ -1,7 +1,7 @@
 """The operations under audit, a file per family; importing this package registers them."""
 
 from kernels.guarantees import known
-from kernels.torchops.cases import (  # noqa: F401 - which registers them
+from kernels.torchops.cases import (  # noqa: F401 - registers them
     attention,
     convolutions,
     decompositions,
@@ -27,6 +27,6 @@ def operations() -> list[Operation]:
 
 
 def find(name: str) -> Operation:
-    """The operation of that name; ChoiceError, which lists them, for another."""
+    """The operation of that name; raises ChoiceError, which lists all names, for another."""
     known("operation", name, REGISTERED)
     return REGISTERED[name]

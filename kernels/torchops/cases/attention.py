@@ -1,4 +1,4 @@
-"""Attention: products, a softmax, and products again, fused or apart."""
+"""Attention: products, a softmax, and products again, fused or separate."""
 
 import torch.nn.functional as F
 

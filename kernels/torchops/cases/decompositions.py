@@ -1,4 +1,4 @@
-"""Decompositions and solutions of dense systems, by LAPACK on a CPU."""
+"""Decompositions and solutions of dense systems; on a CPU by LAPACK."""
 
 import torch
 
@@ -8,7 +8,7 @@ EDGES = (32, 200)
 
 
 def well(draw, edge: int, symmetric: bool = False):
-    """A matrix far from singular, float64; with `symmetric` positive definite."""
+    """A well-conditioned matrix, float64 (edge, edge); `symmetric`: symmetric and positive definite."""
     a = draw.normal((edge, edge), "float64", 1.0 / edge**0.5)
     if symmetric:
         a = a @ a.T

@@ -1,4 +1,4 @@
-"""Element-wise functions: no sum, but other code for a vector's body and its rest, and for other alignments."""
+"""Elementwise functions: no sums, but separate code for whole vectors and the rest, and for other alignments."""
 
 import torch
 

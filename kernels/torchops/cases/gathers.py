@@ -1,4 +1,4 @@
-"""Operations that read where an index says: their gradients are scatter-adds."""
+"""Operations that read at the places of an index: their gradients are scatter-adds."""
 
 import torch
 from torch.nn.functional import embedding, embedding_bag
@@ -11,7 +11,7 @@ RATIOS = (0.1, 1.0)
 
 
 def table(draw, shape, ratio, dtype="float32"):
-    """What is read from: `ratio` x shape[0] rows."""
+    """A table to read from, with `ratio` * shape[0] rows."""
     return draw.normal((max(1, int(ratio * shape[0])), *shape[1:]), dtype)
 
 

@@ -1,7 +1,7 @@
-"""Inputs of cases: drawn by the name of the case and a seed, held in memory of any alignment.
+"""Inputs of cases, drawn from the name of the case and a seed.
 
-Numbers of a real sum are made to differ: a tensor of equal numbers, or of integers, can hide that its terms are added
-in another order, and equal gradients of duplicated indices have hidden real races.
+All numbers of a sum differ: a tensor of equal numbers, or of integers, can hide that its terms are added in another
+order, and equal gradients of repeated indices have hidden real races.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import hashlib
 import ml_dtypes  # noqa: F401 - registers the name bfloat16
 import numpy as np
 
-LINE = 64  # bytes: addresses are counted from a multiple of this, a cache line and the widest vector register
+LINE = 64  # bytes: addresses count from a multiple of a cache line, which is also the widest vector register
 
 
 class Draw:
@@ -30,11 +30,11 @@ class Draw:
         return (0.5 + self._rng.random(shape)).astype(dtype)
 
     def index(self, shape, bins: int) -> np.ndarray:
-        """int64, uniform in [0, bins), so that some come again."""
+        """int64, uniform in [0, bins), with repetitions."""
         return self._rng.integers(0, bins, shape)
 
     def permutation(self, count: int) -> np.ndarray:
-        """int64 (count,)."""
+        """A random permutation, int64 (count,)."""
         return self._rng.permutation(count)
 
     def binary(self, shape, probability: float) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Losses of a batch, summed."""
+"""Losses of a batch."""
 
 import torch
 import torch.nn.functional as F

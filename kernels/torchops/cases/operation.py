@@ -1,12 +1,12 @@
-"""Operations under audit: what is called, on which inputs, with which factors.
+"""Operations under audit: their functions, inputs and factors.
 
     @operation("index_add", shape=((1000,), (100, 100)), ratio=(0.1, 1.0))
     def index_add(draw, shape, ratio):
         ...
         return prepared(lambda x, index, source: x.index_add(0, index, source), x, index, source, differentiate=(0, 2))
 
-A case is an operation with one value of each factor, forward or backward. Its inputs are drawn by the name of the
-operation, its factors and a seed, never by who draws them.
+A case is an operation with one value of each factor, forward or backward. The name of the operation, its factors and a
+seed determine its inputs.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ DIRECTIONS = ("forward", "backward")
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a case calls. `tensors`: the arguments of `call`, in this order, NumPy arrays as torch tensors.
-    `differentiate`: those with respect to which backward differentiates. `batch`: those whose first axis counts samples
-    that do not depend on each other, as the first axis of the result does; empty where there is none. `failures`: why
-    a change cannot be tried, by the name of the change."""
+    """The call of a case. `tensors`: the arguments of `call`, in this order; NumPy arrays become torch tensors.
+
+    `differentiate`: numbers of the arguments for which backward differentiates. `batch`: numbers of the arguments whose
+    first axis counts independent samples, as the first axis of the result does; empty if there are none. `failures`:
+    {change: why it cannot be tried}."""
 
     call: Callable[..., Any]
     tensors: tuple[Any, ...]
@@ -36,14 +37,14 @@ class Prepared:
 
 
 def prepared(call: Callable[..., Any], *tensors: Any, differentiate=(), batch=()) -> Prepared:
-    """What `call(*tensors)` is, as a function of an operation returns it."""
+    """The Prepared of `call(*tensors)`, which the function of an operation returns."""
     return Prepared(call, tensors, tuple(differentiate), tuple(batch))
 
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation, and how its cases are made: `build(draw, **factors) -> Prepared`. `documented`: its names in
-    torch's documentation. `directions`: what is audited of it. `small`: its factors in a quick audit."""
+    """An operation; `build(draw, **factors) -> Prepared` makes a case. `documented`: its names in torch's
+    documentation. `directions`: the audited directions."""
 
     name: str
     build: Callable[..., Prepared] = field(repr=False)
@@ -52,7 +53,7 @@ class Operation:
     directions: tuple[str, ...]
 
     def cases(self) -> list[Case]:
-        """One for each combination of factors and direction."""
+        """A case for each combination of factors and direction."""
         combinations = itertools.product(*self.factors.values())
         return [
             Case(self.name, direction, dict(zip(self.factors, values, strict=True)))
@@ -71,7 +72,7 @@ class Case:
 
     @property
     def name(self) -> str:
-        """`index_add[shape=100x100 ratio=0.5] backward`, one of its own for every case."""
+        """The unique name of the case, such as `index_add[shape=100x100 ratio=0.5] backward`."""
         factors = " ".join(f"{key}={shown(value)}" for key, value in self.factors.items())
         return f"{self.operation}{f'[{factors}]' if factors else ''} {self.direction}"
 
@@ -87,8 +88,7 @@ REGISTERED: dict[str, Operation] = {}
 def operation(
     name: str, *, documented: tuple[str, ...] = (), directions: tuple[str, ...] = DIRECTIONS, **factors: Any
 ) -> Callable[[Callable[..., Prepared]], Callable[..., Prepared]]:
-    """Decorator that registers the function that prepares the cases of an operation. Raises ChoiceError for a name
-    that is taken."""
+    """Decorator that registers a function as the `build` of an operation. Raises ChoiceError for a registered name."""
     if name in REGISTERED:
         raise ChoiceError(f"operation {name!r} is registered already; give the other one another name")
 

@@ -1,4 +1,4 @@
-"""Pooling: of the largest, of the mean, and back."""
+"""Pooling by maximum and by mean, and unpooling."""
 
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +12,7 @@ SHAPES = {1: (16, 8, 256), 2: (16, 8, 24, 24), 3: (8, 4, 10, 10, 10)}
 
 
 def pooled(draw, function, axes: int):
-    """`function` of images of `axes` axes, its first result alone."""
+    """`function` of images with `axes` spatial axes."""
     return prepared(function, draw.normal(SHAPES[axes]), differentiate=(0,), batch=(0,))
 
 
@@ -57,7 +57,7 @@ def adaptive_max_pool2d(draw, size):
 
 
 def fractional(draw, function, axes: int, size: int):
-    """Fractional pooling with random cuts that are drawn here, not by torch."""
+    """Fractional pooling; its random cuts are drawn here, not by torch."""
     batch, channels = SHAPES[axes][:2]
     cuts = draw.positive((batch, channels, axes)) - 0.5
     return prepared(
@@ -80,7 +80,7 @@ def fractional_max_pool3d(draw, size):
 
 
 def unpooled(draw, axes: int, overlap: bool):
-    """Back to where the largest were; with `overlap` windows share places, so that several write to one."""
+    """Unpooling to the places of the maxima; with `overlap` windows share places, so several values go to one place."""
     pool = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[axes - 1]
     unpool: Callable[..., Any] = (F.max_unpool1d, F.max_unpool2d, F.max_unpool3d)[axes - 1]
     shape = SHAPES[axes]

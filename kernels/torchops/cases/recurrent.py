@@ -9,7 +9,7 @@ INNER = 24
 
 
 def cell(draw, kind: str, hidden: int):
-    """Batch first: a sample is a sequence."""
+    """A recurrent layer over a batch; a sample is a sequence."""
     gates = GATES[kind] * hidden
     weights = [
         draw.normal(shape, scale=0.2) for shape in ((gates, INNER), (gates, hidden), (gates,), (gates,))
@@ -19,7 +19,7 @@ def cell(draw, kind: str, hidden: int):
         start = torch.zeros(1, len(x), hidden, dtype=x.dtype, device=x.device)
         state = (start, start) if kind == "lstm" else start
         run = getattr(torch, "rnn_tanh" if kind == "rnn" else kind)
-        # As in training, without dropout: cuDNN computes no gradients of anything else.
+        # Training mode without dropout: cuDNN computes gradients only in training mode.
         return run(x, state, list(tensors), True, 1, 0.0, True, False, True)[0]
 
     return prepared(call, draw.normal((64, 8, INNER)), *weights, differentiate=(0, 1, 2, 3, 4), batch=(0,))

@@ -1,4 +1,4 @@
-"""Sums and what is made of sums: along all elements, along rows, along columns."""
+"""Sums and functions of sums: over all elements, along rows, along columns."""
 
 import torch
 
@@ -10,8 +10,8 @@ SHAPE = (64, 1500)
 
 
 def reduced(draw, function, dim, dtype="float32", shape=SHAPE, strided=False):
-    """`function(x, dim)` over all elements, or along an axis; along the last, rows are samples. `strided`: of a matrix
-    that is a transposed view."""
+    """`function(x, dim)` over all elements or along an axis; along the last axis, rows are samples. `strided`: the
+    matrix is a transposed view."""
     if strided:
         matrix = draw.normal(shape[::-1], dtype)
         if dim == "all":

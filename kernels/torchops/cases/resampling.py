@@ -1,4 +1,4 @@
-"""Images between their points, and beyond their edges."""
+"""Interpolation of images, and padding."""
 
 import torch.nn.functional as F
 

@@ -1,6 +1,6 @@
-"""Operations that add or write to places that an index names, where several elements may meet in one.
+"""Operations that add or write at the places of an index, where several elements may have one place.
 
-`ratio`: places of the result over elements of the input, as in arXiv 2408.05148: the smaller, the more meet.
+`ratio`: places of the result per element of the input, as in arXiv 2408.05148; a smaller ratio gives more collisions.
 """
 
 import torch
@@ -13,7 +13,7 @@ VECTOR, MATRIX = (50_000,), (500, 100)
 
 
 def bins_of(shape, ratio: float) -> int:
-    """Places along the first axis."""
+    """The number of places along the first axis."""
     return max(1, int(ratio * shape[0]))
 
 

@@ -1,4 +1,4 @@
-"""Orders and ranks of elements, with ties."""
+"""Sorting and selection of elements with ties."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Products with sparse matrices, and what makes these."""
+"""Sparse matrices: products and construction."""
 
 import torch
 
@@ -8,7 +8,7 @@ EDGE, NONZEROS = 2000, 40_000
 
 
 def entries(draw):
-    """Places (2, NONZEROS), some of them twice, and values."""
+    """Places (2, NONZEROS), with repetitions, and values."""
     return draw.index((2, NONZEROS), EDGE), draw.normal(NONZEROS)
 
 
@@ -27,7 +27,7 @@ def sparse_mm(draw, layout):
 @operation("coalesce", directions=("forward",))
 def coalesce(draw):
     where, values = entries(draw)
-    where = where // 20  # so that many places come again
+    where = where // 20  # so that many places repeat
 
     def call(i, v):
         return torch.sparse_coo_tensor(i, v, (EDGE, EDGE)).coalesce().values()
