@@ -8,10 +8,10 @@
     )
     f(partials, alpha=0.5, beta=0.1)
 
-Backends mirror each other: `reference` (plain NumPy, the oracle), `native` (C++ and OpenMP), `cupy` (CUDA C++ made for
-the steps); `xp` in each is the array module whose vectors it takes. Steps are element-wise with every operation rounded
-by itself, and a dot product is one partial sum per logical block in the fixed order of `kernels/native/lanes.hpp`: no
-bit depends on the layout, the number of threads or the backend.
+All backends have the same functions: `reference` (plain NumPy, the oracle of tests), `native` (C++ and OpenMP), `cupy`
+(CUDA C++ generated from the steps). `xp` in each is the array module of its vectors. Steps are elementwise, and every
+operation is rounded separately. A dot product is one partial sum per logical block, in the fixed order of
+`kernels/native/lanes.hpp`. So no bit depends on the layout, the number of threads or the backend.
 """
 
 from functools import partial

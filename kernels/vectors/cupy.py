@@ -1,6 +1,7 @@
-"""Fused vector updates in CUDA C++ made for the steps (kernels/cuda/vectors.cu): one launch, the bits of `reference`.
+"""Fused vector updates in CUDA C++ generated from the steps (kernels/cuda/vectors.cu): one launch, with the bits of
+`reference`.
 
-Vectors and partial sums are CuPy's. Calls return when the work is queued on the current stream.
+Vectors and partial sums are arrays of CuPy. Calls return when their work is queued on the current stream.
 """
 
 import cupy as xp
@@ -15,10 +16,10 @@ PIECE = 16 * LANES  # elements of a thread block where there are no dot products
 
 
 def fuse(vectors, steps: str, dots: str = "", starts=None, threads: int = 1) -> Fused:
-    """As `reference.fuse`; `starts` is of the host, `threads` are the CPU's."""
+    """As `reference.fuse`; `starts` is in host memory, `threads` is for other backends."""
     bound = bind(xp, vectors, steps, dots, starts, threads)
     blocks = bound.starts
-    if not bound.program.dots:  # any cut will do, and an even one is faster
+    if not bound.program.dots:  # any cut has the same bits, and an even one is faster
         blocks = np.append(np.arange(0, bound.n, PIECE), bound.n)
     count, blocks = len(blocks) - 1, xp.asarray(blocks)
     update, memory, none = kernel("vectors", "update", **macros(bound)), memories(bound).values(), xp.empty(0)

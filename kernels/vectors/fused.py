@@ -1,4 +1,4 @@
-"""What all backends of `fuse` share: vectors checked and bound at plan time, scalars and partial sums at each call."""
+"""Code that all backends of `fuse` share: checks vectors when planning, scalars and partial sums at each call."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ TYPES = (np.dtype(np.float64), np.dtype(np.float32))
 
 @dataclass(frozen=True)
 class Bound:
-    """A program and the vectors that it is for, all that is used of them checked."""
+    """A program with its checked vectors."""
 
     program: Program
-    arrays: dict[str, np.ndarray]  # those that the program uses, NumPy's or CuPy's
-    same: dict[str, int]  # address by name: names of equal address are one vector
-    starts: np.ndarray  # int64 (blocks + 1,), of the host
+    arrays: dict[str, np.ndarray]  # the vectors that the program uses, of NumPy or CuPy
+    same: dict[str, int]  # {name: address}; names with equal addresses are one vector
+    starts: np.ndarray  # int64 (blocks + 1,), in host memory
     dtype: np.dtype
     threads: int
     xp: ModuleType  # numpy or cupy
@@ -32,18 +32,18 @@ class Bound:
 
     @property
     def nbytes(self) -> int:
-        """Least traffic with memory: vectors read whose old elements are needed, vectors written."""
+        """The fewest bytes to move: vectors whose old elements are read, and vectors that are written."""
         written = {self.same[name] for name in self.program.targets}
         return self.n * self.dtype.itemsize * (len(self.program.read(self.same)) + len(written))
 
 
 class Fused:
-    """Steps and dot products, planned: `fused(partials, alpha=..., beta=...)` runs them.
+    """Planned steps and dot products: `fused(partials, alpha=..., beta=...)` runs them.
 
-    `partials` float64 (blocks, dots), C-contiguous, receives the dot products of every block; None where there are
-    none. Scalars are given by name, all of them. `nbytes` and `flops` are what a call must move and compute at least.
-    Not to be called by two threads at once. Raises TypeError for missing or unknown scalars and partial sums of
-    another type, ValueError for their shape.
+    `partials`, float64 (blocks, dots), C-contiguous, receives the dot products of every block; None if there are none.
+    Give all scalars by name. `nbytes` and `flops`: the fewest bytes and operations of a call. Two threads must not call
+    it at once. Raises TypeError for missing or unknown scalars and partial sums of another type, ValueError for their
+    shape.
     """
 
     def __init__(self, bound: Bound, run: Callable):
@@ -74,10 +74,10 @@ class Fused:
 
 
 def bind(xp, vectors, steps: str, dots: str, starts, threads: int) -> Bound:
-    """Check what `fuse` was given.
+    """Parses and checks the arguments of `fuse`.
 
-    vectors: one-dimensional, contiguous, float64 or float32, all alike, in memory of `xp`; those that no step uses are
-    not looked at. Raises ValueError and TypeError that name the step, dot product or vector.
+    vectors: one-dimensional, contiguous, float64 or float32, all of one type, arrays of `xp`. Vectors that no step uses
+    are not checked. Raises ValueError and TypeError that name the step, dot product or vector.
     """
     program = parse(steps, dots, vectors)
     arrays = {name: vectors[name] for name in program.vectors}
@@ -87,9 +87,7 @@ def bind(xp, vectors, steps: str, dots: str, starts, threads: int) -> Bound:
     dtype = next(iter(arrays.values())).dtype
     for name, array in arrays.items():
         if array.dtype != dtype:
-            raise TypeError(
-                f"vector {name!r}: {array.dtype}, but the others are {dtype}; use one type for all"
-            )
+            raise TypeError(f"vector {name!r}: {array.dtype}, but others are {dtype}; use one type for all")
         if array.ndim != 1 or not array.flags.c_contiguous:
             raise ValueError(f"vector {name!r}: expected one dimension, contiguous, got {array.shape}")
         if name in program.targets and not getattr(array.flags, "writeable", True):
@@ -115,14 +113,12 @@ def _checked_starts(starts, arrays) -> np.ndarray:
     if starts.dtype != np.int64 or starts.ndim != 1 or not len(starts):
         raise TypeError(f"starts: expected int64 (blocks + 1,), got {starts.dtype} {starts.shape}")
     if starts[0] != 0 or (np.diff(starts) < 0).any():
-        raise ValueError(
-            "starts: expected 0 first and then no descent, the last being the number of elements"
-        )
+        raise ValueError("starts: expected ascending numbers from 0 to the number of elements")
     return starts
 
 
 def _refuse_overlap(program: Program, same: dict[str, int], nbytes: int) -> None:
-    """A step at a time or a tile at a time would differ where a vector that is written overlaps another."""
+    """Raises ValueError if a written vector overlaps another: backends that go by step or by tile would then differ."""
     for target in program.targets:
         for name in program.vectors:
             if 0 < abs(same[target] - same[name]) < nbytes:

@@ -1,4 +1,4 @@
-"""The steps of fused vector updates as CUDA C++: the macros of kernels/cuda/vectors.cu."""
+"""Generates CUDA C++ from the steps of fused vector updates: the macros of kernels/cuda/vectors.cu."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ def memories(bound: Bound) -> dict[int, object]:
 
 
 def macros(bound: Bound) -> dict[str, str]:
-    """What `kernels.cuda.specialised("vectors", ...)` needs for a program bound to vectors.
+    """The macros for `kernels.cuda.kernel("vectors", "update", ...)`, for a program bound to vectors.
 
-    Element i of vector k is loaded into e{k} where its old value is needed, updated there, and stored where a step
-    writes it; c{t} is the coefficient of term t of the program, s{j} scalar j.
+    e{k} is element i of vector k: loaded if its old value is needed, updated, and stored if a step writes it. c{t} is
+    the coefficient of term t of the program, s{j} scalar j.
     """
     program, number = bound.program, TYPES[bound.dtype.name]
     place = {address: k for k, address in enumerate(memories(bound))}

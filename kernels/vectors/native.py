@@ -1,4 +1,5 @@
-"""Fused vector updates in C++ (kernels/native/vectors.cpp), tile by tile, threads over blocks; bits of `reference`."""
+"""Fused vector updates in C++ (kernels/native/vectors.cpp), by tiles, threads over blocks, with the bits of
+`reference`."""
 
 import numpy as xp
 

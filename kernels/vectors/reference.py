@@ -1,4 +1,4 @@
-"""Fused vector updates in plain NumPy: a step at a time, and the definition of what the other backends must give."""
+"""Fused vector updates in plain NumPy, step by step; the other backends must have the same bits."""
 
 import numpy as np
 
@@ -10,12 +10,13 @@ xp = np
 
 
 def fuse(vectors, steps: str, dots: str = "", starts=None, threads: int = 1) -> Fused:
-    """Steps on `vectors` (dict of names) and then the dot products of every block, planned.
+    """Plans steps on `vectors` ({name: array}), followed by the dot products of every block.
 
-    vectors: (at least starts[-1],) float64 or float32, all alike; elements beyond are not touched. `steps` and `dots`
-    are in the language of `kernels.vectors.steps`. starts: int64 (blocks + 1,), where each block of elements begins;
-    None is one block. A dot product adds the products in float64, also those of float32, in 64 lanes per block.
-    `threads` share the blocks and do not enter the bits. Raises ValueError and TypeError that name the step or vector.
+    vectors: at least starts[-1] elements, float64 or float32, all of one type; further elements are not touched.
+    `steps` and `dots` are in the language of `kernels.vectors.steps`. starts: int64 (blocks + 1,), the first element of
+    each block and the end; None is one block. A dot product adds the products in float64, also for float32, in 64 lanes
+    per block. `threads` share the blocks and do not change bits. Raises ValueError and TypeError that name the step or
+    vector.
     """
     bound = bind(xp, vectors, steps, dots, starts, threads)
     program, arrays = bound.program, bound.arrays

@@ -1,13 +1,13 @@
-"""The language of vector updates: text to data, once, for all backends.
+"""The language of vector updates: parses text to data for all backends.
 
-    steps = STEP ; STEP ...             run in this order: a later step sees the new values
+    steps = STEP ; STEP ...             run in this order; a later step reads the new values
     STEP  = TARGET = TERM + TERM - ...  1 to 4 terms; TARGET and VECTOR are names of vectors
     TERM  = [NUMBER* | SCALAR*] VECTOR [* VECTOR]
     dots  = VECTOR.VECTOR VECTOR.VECTOR ...     of the vectors as the steps leave them
 
-A name before a `*` that is not that of a vector is a scalar's. A term is evaluated from the left, and so is the sum;
-every product and every sum is rounded to the vectors' type, as is every scalar and number before. A minus belongs to
-the number or scalar: `r - alpha*s` is r + (-alpha)*s, `b - y` is b + (-1)*y.
+A name before a `*` that names no vector names a scalar. Terms and sums are evaluated from the left. Scalars and numbers
+are first rounded to the vectors' type, then every product and every sum. A minus belongs to the number or scalar:
+`r - alpha*s` is r + (-alpha)*s, `b - y` is b + (-1)*y.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
 
-MOST_TERMS = 4  # of a step: the C++ kernels are one for each number of them
+MOST_TERMS = 4  # of a step: C++ has a kernel for each number of terms
 NUMBER = r"(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 NAME = r"[A-Za-z_]\w*"
 TERM = re.compile(rf"\s*([-+])?\s*({NUMBER}|{NAME})\s*((?:\*\s*{NAME}\s*)*)")
@@ -29,7 +29,7 @@ GRAMMAR = "TARGET = TERM + TERM - ... with TERM = [NUMBER* or SCALAR*] VECTOR [*
 class Term:
     """(`by` * scalar) * vectors[0] * vectors[1]; scalar and second vector may be absent."""
 
-    by: float  # +1 or -1 where there is a scalar
+    by: float  # the number, or the sign of the scalar
     scalar: str | None
     vectors: tuple[str, ...]
 
@@ -71,8 +71,8 @@ class Program:
         return frozenset(step.target for step in self.steps)
 
     def read(self, same: Mapping[str, int]) -> set[int]:
-        """What must be read from memory: values of `same` (equal where two names are one vector) of the vectors
-        whose old elements are needed."""
+        """The vectors whose old elements are read from memory, as values of `same`, which is equal for two names of one
+        vector."""
         old: set[int] = set()
         written: set[int] = set()
         for step in self.steps:
@@ -82,7 +82,7 @@ class Program:
 
     @property
     def flops(self) -> int:
-        """Additions and multiplications per element; by 1 or -1 none."""
+        """Additions and multiplications per element; multiplications by 1 or -1 do not count."""
         of_steps = sum(
             len(step.terms) - 1 + sum(term.multiplications for term in step.terms) for step in self.steps
         )
@@ -120,7 +120,7 @@ def _step(text: str, vectors) -> Step:
         terms.append(_term(text, sign, first, others, vectors))
         at = term.end()
     if len(terms) > MOST_TERMS:
-        raise _wrong(text, f"it has {len(terms)} terms, at most {MOST_TERMS} are possible: use two steps")
+        raise _wrong(text, f"it has {len(terms)} terms, and at most {MOST_TERMS} are possible: use two steps")
     return Step(target, tuple(terms))
 
 
@@ -148,13 +148,15 @@ def _dot(text: str, vectors) -> tuple[str, str]:
         raise ValueError(f"dot product {text!r}: expected VECTOR.VECTOR, pairs separated by spaces")
     for name in (a, b):
         if name not in vectors:
-            raise ValueError(f"dot product {text!r}: {name!r} is no vector; there are: {', '.join(vectors)}")
+            raise ValueError(
+                f"dot product {text!r}: {name!r} is not a vector; there are: {', '.join(vectors)}"
+            )
     return a, b
 
 
 def _require_vector(text: str, name: str, vectors) -> None:
     if name not in vectors:
-        raise _wrong(text, f"{name!r} is no vector; there are: {', '.join(vectors)}")
+        raise _wrong(text, f"{name!r} is not a vector; there are: {', '.join(vectors)}")
 
 
 def _wrong(text: str, why: str) -> ValueError:

@@ -1,22 +1,22 @@
-"""The wire axis: how the words of a message are encoded on their way, whatever the ordering and the accumulation.
+"""Wires: the encodings of messages, independent of ordering and accumulation.
 
-Without loss, for the words of any accumulation (`packed`):
+Lossless, for the words of any accumulation (`packed`):
 
-| name | a message | bits |
+| name | message | bits |
 |---|---|---|
 | `as is` | the words themselves | those of the words |
-| `packed` | of every 64 words of 64 bits the bits that one of them needs, none lost | see kernels/native/packed.cpp |
+| `packed` | of every 64 words of 64 bits, the bits that any of them needs | see kernels/native/packed.cpp |
 
-With loss, for float32 elements (`codecs`, `cells`), in cells of at most 4096 elements, `codec(text)`:
+Lossy, for float32 elements (`codecs`, `cells`), in cells of at most 4096 elements, `codec(text)`:
 
-| name | an element | bits | head of a cell, bytes |
+| name | element | bits | head of a cell, bytes |
 |---|---|---|---|
 | `float32` | itself | 32 | 0 |
 | `float16`, `bfloat16` | cast, to nearest even | 16 | 0 |
 | `e4m3`, `e5m2` | cast, to nearest even | 8 | 0 |
 | `fp8` | as e5m2, but finite numbers saturate at 57344 | 8 | 0 |
 | `int8`, `int16` | an integer times a unit, a power of two | 8, 16 | 4: the unit |
-| `table:n=N` | sign, and which of 2^(N-1) percentiles of magnitudes | N | 2^N: the percentiles |
+| `table:n=N` | sign, and the number of one of 2^(N-1) percentiles of magnitudes | N | 2^N: the percentiles |
 | `sign` | sign | 1 | 8: means of the positive and of the negative elements |
 
 `scale=tensor` (of casts) and `scale=match` (of all) add 4 bytes to the head. `reference` defines every bit.

@@ -1,4 +1,4 @@
-"""Codecs: float32 elements to fewer bytes and back, cell by cell. `reference` defines their bits."""
+"""Codecs encode float32 elements in fewer bits and decode them, cell by cell. `reference` defines their bits."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ LOSSY = {
     "bfloat16": "Cast to 16 bits, 8 of them exponent.",
     "e4m3": "Cast to 8 bits, 4 of them exponent.",
     "e5m2": "Cast to 8 bits, 5 of them exponent.",
-    "fp8": "As e5m2, but finite numbers that are too large become the largest.",
+    "fp8": "As e5m2, but finite numbers that are too large become the largest finite number.",
     "int16": "Multiples of a power of two, from the largest magnitude of a cell.",
     "int8": "Multiples of a power of two, from the largest magnitude of a cell.",
     "table": "Sign, and the nearest of the percentiles of a cell's magnitudes, in n bits together.",
-    "sign": "Sign, for the mean of a cell's positive or negative elements.",
+    "sign": "Sign alone: elements become the mean of a cell's positive or negative elements.",
 }
 SCALES = ("none", "tensor", "match")
 TABLE_BITS = range(1, 9)
@@ -30,10 +30,10 @@ FLOAT32, UINT8 = np.dtype(np.float32), np.dtype(np.uint8)
 
 @dataclass(frozen=True)
 class Codec:
-    """A way to encode float32 elements, one of `codec`.
+    """A lossy encoding of float32 elements; `codec` makes it.
 
-    `bits` of an element and bytes of `head` are those of a cell that is not plain. Elements are float32 (n,), data
-    uint8 (nbytes(cells),), both contiguous and of any alignment; ValueError for others.
+    `bits` of an element and bytes of the `head`, for a cell that is not plain. Elements are float32 (n,), data uint8
+    (nbytes(cells),), both contiguous, with any alignment. Methods raise ValueError for others.
     """
 
     name: str
@@ -43,32 +43,32 @@ class Codec:
     head: int
 
     def offsets(self, cells: Cells) -> np.ndarray:
-        """Where the bytes of each cell begin, and where the last end: int64 (c + 1,)."""
+        """The offset of each cell's bytes, and the end of the last: int64 (c + 1,)."""
         m = np.diff(cells.starts)
         sizes = np.where(cells.plain, 4 * m, self.head + (self.bits * m + 7) // 8)
         return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
     def nbytes(self, cells: Cells) -> int:
-        """Bytes of all cells encoded."""
+        """Bytes of all encoded cells."""
         return int(self.offsets(cells)[-1])
 
     def encode(self, x: np.ndarray, cells: Cells, out: np.ndarray) -> None:
-        """Write the cells of x, encoded, to `out`."""
+        """Writes the encoded cells of x to `out`."""
         self._require(x, out)
         _native.encode_cells(*self._choice, x, cells.starts, cells.plain, out)
 
     def decode(self, data: np.ndarray, cells: Cells, out: np.ndarray) -> None:
-        """Write the elements that `data` stands for to `out`."""
+        """Writes the decoded elements of `data` to `out`."""
         self._require(out, data)
         _native.decode_cells(*self._choice, data, cells.starts, cells.plain, out)
 
     def decode_add(self, data: np.ndarray, cells: Cells, into: np.ndarray) -> None:
-        """Add the elements that `data` stands for to `into`, each sum rounded to float32."""
+        """Adds the decoded elements of `data` to `into`, each sum rounded to float32."""
         self._require(into, data)
         _native.decode_add_cells(*self._choice, data, cells.starts, cells.plain, into)
 
     def over(self, x: np.ndarray, cells: Cells) -> np.ndarray:
-        """What the elements x are after a message, float32 (n,)."""
+        """The elements x after encoding and decoding, float32 (n,)."""
         data, decoded = np.empty(self.nbytes(cells), UINT8), np.empty(cells.n, FLOAT32)
         self.encode(np.ascontiguousarray(x), cells, data)
         self.decode(data, cells, decoded)
@@ -90,9 +90,9 @@ class Codec:
 def codec(text: str) -> Codec:
     """The codec of a name and parameters: `fp8`, `table:n=4`, `e4m3:scale=tensor`.
 
-    `n`, of `table`: bits of an element, 1 to 8. `scale`: `tensor` (of casts) divides a cell by the power of two that
-    its largest magnitude asks for, so that the format's range is used; `match` multiplies what is decoded so that a
-    cell keeps its Euclidean length. Raises ChoiceError, listing what there is, for anything else.
+    `n`, of `table`: bits of an element, 1 to 8. `scale=tensor` (of casts) divides a cell by a power of two, chosen by
+    its largest magnitude, to use the format's range. `scale=match` scales the decoded cell to keep its Euclidean
+    length. Raises ChoiceError, which lists the choices, for any other text.
     """
     name, colon, rest = text.partition(":")
     known("wire", name, LOSSY)
@@ -107,7 +107,7 @@ def codec(text: str) -> Codec:
         key, _, value = part.partition("=")
         if not takes.get(key):
             listed = " and ".join(k for k, values in takes.items() if values)
-            raise ChoiceError(f"wire {text!r}: {part!r} is no parameter of {name}; it has {listed}")
+            raise ChoiceError(f"wire {text!r}: {part!r} is not a parameter of {name}; it has {listed}")
         if value not in takes[key]:
             raise ChoiceError(f"wire {text!r}: {key}: choose one of {', '.join(takes[key])}, not {value!r}")
         given[key] = value

@@ -1,6 +1,6 @@
-"""Codecs on a GPU, in CUDA C++ made for the codec (kernels/cuda/wires.cu): the bits of `reference`.
+"""Codecs on a GPU, in CUDA C++ compiled for each codec (kernels/cuda/wires.cu), with the bits of `reference`.
 
-Calls return when the work is queued on the current stream.
+Calls return when their work is queued on the current stream.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from kernels.wires.cells import Cells
 from kernels.wires.codecs import Codec
 from kernels.wires.reference import FORMATS, INTEGERS
 
-THREADS = 256  # of a block, which has a cell
+THREADS = 256  # of a block; a block takes a cell
 TYPES = {name: f"Cast<As{name.capitalize()}>" for name in FORMATS}
 TYPES |= {name: f"Whole<{bits}>" for name, bits in INTEGERS.items()} | {"sign": "Sign"}
 
 
 class Planned:
-    """A codec for the cells of one vector, what it needs of these being on the device; see `Codec`.
+    """A codec with the cells of one vector on the device; see `Codec`.
 
-    Elements are CuPy's float32 (n,), data uint8 (nbytes,), both contiguous. Raises ValueError for others.
+    Elements are float32 (n,), data uint8 (nbytes,), both contiguous arrays of CuPy. Raises ValueError for others.
     """
 
     def __init__(self, codec: Codec, cells: Cells):
@@ -34,15 +34,15 @@ class Planned:
         self._array = cupy.ndarray
 
     def encode(self, x, out) -> None:
-        """Write the cells of x, encoded, to `out`."""
+        """Writes the encoded cells of x to `out`."""
         self._run("encode", x, out, x, *self._cells, out)
 
     def decode(self, data, out) -> None:
-        """Write the elements that `data` stands for to `out`."""
+        """Writes the decoded elements of `data` to `out`."""
         self._run("decode", out, data, data, *self._cells, out)
 
     def decode_add(self, data, into) -> None:
-        """Add the elements that `data` stands for to `into`, each sum rounded to float32."""
+        """Adds the decoded elements of `data` to `into`, each sum rounded to float32."""
         self._run("decode_add", into, data, data, *self._cells, into)
 
     def _run(self, function: str, elements, data, *arguments) -> None:
@@ -58,7 +58,7 @@ class Planned:
 
 
 def macros(codec: Codec) -> dict[str, str]:
-    """What makes kernels/cuda/wires.cu the code of a codec; of `float32`, whose cells are plain, any will do."""
+    """The macros that specialise kernels/cuda/wires.cu for a codec; any do for `float32`, whose cells are plain."""
     n = codec.parameters.get("n")
     scale = codec.parameters.get("scale", "none").upper()
     return {"CODEC": f"Table<{n}>" if n else TYPES.get(codec.name, "Sign"), "SCALE": scale}

@@ -1,7 +1,7 @@
-"""Wires that lose nothing, for the words of any accumulation: the words themselves, or words of 64 bits packed.
+"""Lossless wires, for the words of any accumulation: the words themselves, or packed words of 64 bits.
 
-A wire that loses nothing leaves the guarantee as it is. It pays on links that are slower than memory: `packed` encodes
-what passes between nodes, and inside a node words travel as they are.
+A lossless wire does not change the guarantee. It is worthwhile on links slower than memory: `packed` encodes messages
+between nodes; inside a node words travel as they are.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ PLAIN = "as is"
 
 @dataclass(frozen=True)
 class Wire:
-    """A way to encode words.
+    """A lossless encoding of words.
 
     `most(n, width)`: bytes of a buffer for n elements of `width` words. `encode(words, width, buffer) -> bytes used`
-    and `decode(buffer, width, words)`: words (n * width,), buffer uint8 of `most` bytes; ValueError for foreign bytes.
+    and `decode(buffer, width, words)`: words (n * width,), buffer uint8 of `most` bytes. `decode` raises ValueError for
+    bytes that `encode` does not write.
     """
 
     name: str
@@ -33,7 +34,7 @@ class Wire:
 
 SUMMARIES = {
     PLAIN: "The words themselves.",
-    "packed": "Words of 64 bits in as few bits as 64 of them need, without loss: for slow links.",
+    "packed": "Words of 64 bits, in groups of 64, without the bits that no word of the group needs: for slow links.",
 }
 
 
@@ -52,14 +53,14 @@ PACKED = Wire(
 def get(name: str, travels: np.dtype) -> Wire | None:
     """The wire of that name for words of type `travels`; None for `as is`.
 
-    Raises ChoiceError for an unknown name, and where it cannot carry such words.
+    Raises ChoiceError for an unknown name, and for words that the wire cannot carry.
     """
     known("wire", name, SUMMARIES)
     if name == PLAIN:
         return None
     if travels.itemsize != 8:
         raise ChoiceError(
-            f"wire {name!r} packs words of 64 bits, and the messages here are of {travels}: choose accumulation "
-            "'exact', or leave the wire out"
+            f"wire {name!r} packs words of 64 bits, but these messages are of {travels}: choose accumulation "
+            "'exact', or leave out the wire"
         )
     return PACKED

@@ -1,8 +1,8 @@
-"""The definition of every codec, cell by cell, in NumPy: what the others must give bit for bit.
+"""The definition of every codec, cell by cell, in NumPy; the other implementations have the same bits.
 
-A cell of m elements is a head and a stream of m codes of `bits` bits each, element i in bits [i bits, (i + 1) bits) of
-the stream, low bits first, filled with zeros to a whole byte. All numbers are little-endian. No bit depends on the
-order of a sum: maxima, counts and histograms have none, and means and lengths are summed as `in_lanes` says.
+A cell of m elements is a head and a stream of m codes of `bits` bits each. Element i is in bits [i bits, (i + 1) bits)
+of the stream, low bits first, padded with zeros to a whole byte. All numbers are little-endian. No bit depends on the
+order of a sum: maxima, counts and histograms have none, and `in_lanes` fixes the order for means and lengths.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ QUIET_NAN = np.array(0x7FC00000, "<u4").view("<f4")[()]
 
 @dataclass(frozen=True)
 class Format:
-    """A floating-point format of 1 sign bit, an exponent of that bias and a mantissa of so many bits."""
+    """A floating-point format with 1 sign bit, an exponent with a bias, and a mantissa."""
 
     bits: int
     mantissa: int
     bias: int
     top: int  # numbers of magnitude below 2^(top + 1) stay finite
-    infinity: int  # least code that is no number; 0x7F of e4m3 is its only NaN
-    most: int  # bits of the float32 that larger finite magnitudes are taken for: the largest number, or infinity
+    infinity: int  # least code of an infinity or NaN; e4m3 has only the NaN 0x7F
+    most: int  # bits of the float32 that replaces larger finite magnitudes: the largest number, or infinity
 
 
 FORMATS = {
@@ -46,12 +46,12 @@ def bits_of(x: np.ndarray) -> np.ndarray:
 
 
 def power(e: int) -> np.float32:
-    """2^e for e in [-126, 126], others being taken for the nearest of these: it and its inverse are normal numbers."""
+    """2^e, with e limited to [-126, 126], so that the power and its inverse are normal numbers."""
     return np.float32(2.0) ** np.float32(min(max(e, -126), 126))
 
 
 def exponent(magnitude: int) -> int:
-    """e of 2^e <= magnitude < 2^(e + 1), a float32 as bits; -127 for zero and subnormal numbers."""
+    """The e with 2^e <= magnitude < 2^(e + 1), for the bits of a float32; -127 for zero and subnormal numbers."""
     return (int(magnitude) >> 23) - 127
 
 
@@ -68,7 +68,7 @@ def in_lanes(x: np.ndarray) -> np.float64:
 
 
 def cast(x: np.ndarray, to: Format) -> np.ndarray:
-    """Codes of float32 numbers, uint32: rounded to nearest, ties to even."""
+    """The codes of float32 numbers, uint32, rounded to nearest, ties to even."""
     b = bits_of(x)
     sign, magnitude = b >> 31, b & 0x7FFFFFFF
     nan, infinite = magnitude > INFINITY, magnitude == INFINITY
@@ -88,7 +88,7 @@ def cast(x: np.ndarray, to: Format) -> np.ndarray:
 
 
 def widen(code: np.ndarray, of: Format) -> np.ndarray:
-    """The float32 numbers that codes stand for; which NaN a NaN becomes is not defined."""
+    """The float32 numbers of codes; the bits of a NaN are not defined."""
     code = code.astype("<u4")
     sign, magnitude = code >> (of.bits - 1), code & ((1 << (of.bits - 1)) - 1)
     shift = 23 - of.mantissa
@@ -99,22 +99,22 @@ def widen(code: np.ndarray, of: Format) -> np.ndarray:
 
 
 def largest(x: np.ndarray) -> int:
-    """The largest magnitude of finite elements, as bits of float32; 0 where there is none."""
+    """The largest magnitude of finite elements, as bits of float32; 0 if there are none."""
     magnitude = bits_of(x) & 0x7FFFFFFF
     return int(magnitude[magnitude < INFINITY].max(initial=0))
 
 
 def finite(x: np.ndarray) -> bool:
-    """Whether all elements are."""
+    """Whether all elements are finite."""
     return bool(((bits_of(x) & 0x7FFFFFFF) < INFINITY).all())
 
 
 def percentiles(x: np.ndarray, entries: int) -> np.ndarray:
     """The percentiles 99 k / entries of abs(x), k = 1 ... entries, as bfloat16 codes; x finite, not empty.
 
-    A percentile p of m elements is the least bin up to which there are p m / 100 elements or more. A bin is the
-    exponent and 5 bits of the mantissa, counted from the largest magnitude down; it stands for the number in its
-    middle. The last holds all that is 2^-16 of the largest or less, roughly, and stands for zero.
+    Percentile p of m elements is the lowest bin such that it and the bins below have at least p m / 100 elements. A bin
+    has one exponent and 5 bits of the mantissa, counted down from the largest magnitude; its value is its middle. The
+    lowest bin has all elements below about 2^-16 of the largest; its value is zero.
     """
     key = (bits_of(x) & 0x7FFFFFFF) >> BIN_SHIFT
     top = int(key.max())
@@ -127,9 +127,9 @@ def percentiles(x: np.ndarray, entries: int) -> np.ndarray:
 
 
 def table_codes(x: np.ndarray, table: np.ndarray, n: int) -> np.ndarray:
-    """Sign, and the place of the nearest entry to abs(x), the lower of two equally near; `table` float32, ascending.
+    """Codes of the sign and the place of the entry nearest to abs(x), the lower of two; `table` float32, ascending.
 
-    It is the number of means (t[j] + t[j + 1]) / 2 that abs(x) exceeds.
+    The place is the number of means (t[j] + t[j + 1]) / 2 that abs(x) exceeds.
     """
     middle = (table[:-1] + table[1:]) * np.float32(0.5)
     place = (np.abs(x)[:, None] > middle).sum(1)
@@ -137,19 +137,19 @@ def table_codes(x: np.ndarray, table: np.ndarray, n: int) -> np.ndarray:
 
 
 def pack(codes: np.ndarray, bits: int) -> bytes:
-    """The stream of codes."""
+    """The bit stream of codes."""
     each = (codes[:, None] >> np.arange(bits, dtype="<u4")) & 1
     return np.packbits(each.astype(np.uint8).reshape(-1), bitorder="little").tobytes()
 
 
 def unpack(data: bytes, bits: int, m: int) -> np.ndarray:
-    """m codes of a stream, uint32."""
+    """The m codes of a bit stream, uint32."""
     each = np.unpackbits(np.frombuffer(data, np.uint8), count=m * bits, bitorder="little").reshape(m, bits)
     return (each.astype("<u4") << np.arange(bits, dtype="<u4")).sum(1, dtype="<u4")
 
 
 def encode_values(name: str, n: int, x: np.ndarray) -> bytes:
-    """A cell without scale: head and stream."""
+    """The bytes of a cell without scale: head and stream."""
     if name == "float32":
         return x.tobytes()
     if name in FORMATS:
@@ -167,7 +167,8 @@ def encode_values(name: str, n: int, x: np.ndarray) -> bytes:
 
 
 def _integers(x: np.ndarray, bits: int) -> bytes:
-    """Head: the unit, float32, a power of two, with which the largest magnitude fits."""
+    """The bytes of a cell of integers; the head is the unit, float32, a power of two for which the largest magnitude
+    fits."""
     to = f"<i{(bits + 1) // 8}"
     if not finite(x):
         return QUIET_NAN.tobytes() + np.zeros(len(x), to).tobytes()
@@ -177,7 +178,7 @@ def _integers(x: np.ndarray, bits: int) -> bytes:
 
 
 def _means(x: np.ndarray, sign: np.ndarray) -> np.ndarray:
-    """The mean of the elements without and of those with a sign bit, float32; 0 of none."""
+    """(mean of the elements without a sign bit, mean of those with one), float32; 0 without elements."""
     if not finite(x):
         return np.full(2, QUIET_NAN, "<f4")
     of = [
@@ -203,13 +204,13 @@ def decode_values(name: str, n: int, data: bytes, m: int) -> np.ndarray:
 
 
 def factor(x: np.ndarray, decoded: np.ndarray) -> np.float32:
-    """The ratio of the Euclidean lengths of x and of what was decoded; 1 where that is 0, or one is not finite."""
+    """The ratio of the Euclidean lengths of x and `decoded`; 1 where `decoded` has length 0, or one is not finite."""
     a, b = (in_lanes(v.astype(np.float64) ** 2) for v in (x, decoded))
     return np.float32(np.sqrt(a) / np.sqrt(b)) if np.isfinite(a + b) and b > 0 else np.float32(1)
 
 
 def encode_cell(name: str, n: int, scale: str, x: np.ndarray) -> bytes:
-    """The bytes of a cell of elements x float32 (m,); a scale goes before the head of the codec."""
+    """The bytes of a cell with the elements x, float32 (m,); a scale precedes the head of the codec."""
     if scale == "tensor":
         s = power(exponent(largest(x)) - (FORMATS[name].top - 1))
         return s.tobytes() + encode_values(name, n, x * (np.float32(1) / s))
@@ -225,10 +226,10 @@ def decode_cell(name: str, n: int, scale: str, data: bytes, m: int) -> np.ndarra
 
 
 def quality(x: np.ndarray, decoded: np.ndarray) -> tuple[float, float, float]:
-    """How `decoded` differs from `x`: relative error, cosine of the angle, ratio of lengths; all of float64.
+    """(relative error, cosine of the angle, ratio of lengths) of `decoded` against `x`, in float64.
 
-    error = |decoded - x| / |x|, length = |decoded| / |x|, Euclidean. Where x is zero: (0, 1, 1) if `decoded` is too,
-    else (inf, 0, inf); where only `decoded` is: (1, 0, 0).
+    error = |decoded - x| / |x|, ratio = |decoded| / |x|, Euclidean. For x = 0: (0, 1, 1) if `decoded` is zero too, else
+    (inf, 0, inf). If only `decoded` is zero: (1, 0, 0).
     """
     x, decoded = (np.asarray(v, np.float64).reshape(-1) for v in (x, decoded))
     a, b, apart = (float(np.linalg.norm(v)) for v in (x, decoded, decoded - x))

@@ -264,7 +264,7 @@ def test_what_cannot_be_added_is_refused_with_what_is_expected():
         own.index_add(a, 0, index, a[:3])
     with pytest.raises(IndexError, match="dim 1 of a tensor of shape"):
         own.index_add(a, 1, index, a[:2])
-    with pytest.raises(ValueError, match=r"torch.index_put writes"):
+    with pytest.raises(ValueError, match=r"use torch.index_put to write"):
         own.index_put(a, (index,), a[:2], accumulate=False)
     with pytest.raises(AttributeError, match=r"fpna.torch has no 'median'; it has embedding"):
         _ = own.median
@@ -310,7 +310,7 @@ def test_empty_tensors_and_paddings_are_those_of_torch():
     assert own.sum(torch.ones(2, 3), dim=()) == 6
     with pytest.raises(IndexError):
         own.sum(torch.tensor(1.0), dim=1)
-    with pytest.raises(ValueError, match="padding_idx 5 is none of the 5 rows"):
+    with pytest.raises(ValueError, match="padding_idx 5 is not one of the 5 rows"):
         own.embedding(torch.arange(5), torch.ones(5, 2), padding_idx=5)
     nothing = torch.zeros(4, dtype=torch.bool).nonzero(as_tuple=True)
     assert (own.index_put(torch.ones(4), nothing, torch.tensor(2.0)) == 1).all()

@@ -192,7 +192,7 @@ def test_the_installed_documentation_has_the_statements_that_it_has():
 
 
 def test_another_documentation_is_refused_with_what_to_do():
-    with pytest.raises(ValueError, match="writes it otherwise"):
+    with pytest.raises(ValueError, match="in a known format"):
         statements("Sets whether PyTorch operations must be deterministic.")
 
 
@@ -380,13 +380,13 @@ def test_random_numbers_are_seen_and_are_not_called_another_order_of_additions(m
     assert got["effects"]["random"] == ["torch", "random"]
     assert got["audit"]["runs"]["distinct"] == 1
     lines = in_words({"name": "f", "audit": got["audit"], "effects": got["effects"]})
-    assert any("put back before every call" in line for line in lines)
+    assert any("restored before every call" in line for line in lines)
 
 
 def test_state_of_its_own_is_no_order_of_additions(mine):
     got = mine("counts")
     [line] = [x for x in in_words({"name": "f", "audit": got["audit"]}) if "run to run" in x]
-    assert "so something else than the number of these threads" in line
+    assert "the cause is not the number of these threads" in line
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ def check(seed):
     if "runs" in expected:
         assert "runs" in seen and record["runs"]["by"]["1"] > 1, seed
         [line] = [each for each in words if "from run to run" in each]
-        assert "so something else than the number of these threads" in line, seed
+        assert "the cause is not the number of these threads" in line, seed
         assert not [each for each in words if each.startswith("f: no difference")], seed
         if "own threads" in depends:
             assert record["elsewhere"]["seconds"] > 0, seed

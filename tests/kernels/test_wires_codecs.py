@@ -355,7 +355,7 @@ def test_parameters_in_any_order_and_defaults_have_one_text():
         ("table:n=04", "not '04'"),
         ("table:m=4", "it has n and scale"),
         ("fp8:n=4", "it has scale"),
-        ("fp8:", "'' is no parameter"),
+        ("fp8:", "'' is not a parameter"),
         ("fp8:scale", "none, tensor, match"),
         ("fp8:scale=cell", "none, tensor, match"),
         ("int8:scale=tensor", "choose one of none, match"),
