@@ -3,8 +3,8 @@ report."""
 
 import sys
 
-# `python -m` puts the current directory first in sys.path; modules there must not shadow ours. Each of our packages
-# repeats these lines before any other import, since it cannot import a shared function safely.
+# `python -m` puts the current directory first on the path, and files there may hide modules of this suite. Each package
+# of the suite repeats these lines before any other import, because any of them may be imported first.
 if (
     sys.argv[:1] == ["-m"]
     and sys.orig_argv[-len(sys.argv)].removeprefix("-m").partition(".")[0] == __name__

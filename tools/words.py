@@ -37,10 +37,7 @@ READ = (
     "miniapps/mesh",
     "miniapps/calibrate",
     ":(glob)miniapps/*.py",
-    "kernels/allreduce",
-    "kernels/cuda",
-    "kernels/include",
-    "kernels/native",
+    "kernels",
 )
 CODE = (".py", ".cpp", ".hpp", ".h", ".cu", ".cuh")
 RULES = {
