@@ -38,6 +38,12 @@ READ = (
     "miniapps/calibrate",
     ":(glob)miniapps/*.py",
     "kernels",
+    "miniapps/untrusted",
+    "miniapps/verify",
+    "miniapps/cause",
+    "miniapps/cost",
+    "miniapps/tryout",
+    "miniapps/system",
 )
 CODE = (".py", ".cpp", ".hpp", ".h", ".cu", ".cuh")
 RULES = {

@@ -41,16 +41,16 @@ MORE = (
     6  # launches after the disturbed ones: one again, one as B, two of each run that round in one direction
 )
 LAUNCHES, MOST_LAUNCHES = 10, 1000
-OBSERVED = "program.sums"  # an option that runs of `fpna run` state
+OBSERVED = "program.sums"  # an option in the traces of `fpna run` alone
 
 DESCRIPTION = """\
 Decides whether rounding explains the difference of the runs A and B. It launches the program again as in A: twice
-undisturbed, then with disturbances no larger than rounding. All ranks round to nearest, upward or downward, drawn
-anew at each collective call of all of them, and contributions to sums of floating-point numbers move by at most a unit
-in the last place; a seed draws both. If A and B lie much farther apart than all of these launches, rounding does not
-explain the difference: look for a bug, or another input. Otherwise it launches both with all operations rounded upward,
-and downward: a difference by rounding changes, and a difference by a bug stays. All launches use one thread. Messages
-from any source come in the order of A (or of B, for launches as B).
+undisturbed, then with disturbances no larger than rounding. At each collective call of all ranks, a seed draws whether
+they round to nearest, upward or downward, and moves contributions to floating-point sums by at most a unit in the last
+place. If A and B lie much farther apart than all of these launches, rounding does not explain the difference: look for
+a bug, or another input. Otherwise it launches the program as in A and as in B, with all operations rounded upward and
+then downward: a difference by rounding changes, a difference by a bug stays. All launches use one thread. Messages from
+any source come in the order of A (or of B, for launches as B).
 """
 EPILOG = f"""\
 examples:
@@ -84,7 +84,7 @@ DOCUMENTS = {
               `ratio`, and the ratios `likely` and `rare` that rounding exceeds in one case of ten and of ten thousand
             next | text | the next command or step
         """),
-        meaning="Exit codes are those of the text: 0, 3, 4 ([page](../how-to/cause.md))",
+        meaning="Exit codes are the same as with text output: 0, 3, 4 ([page](../how-to/cause.md))",
     ),
 }
 
@@ -95,22 +95,24 @@ def parser(prog: str = "fpna cause") -> argparse.ArgumentParser:
         prog, f"{prog} A B [options] -- PROGRAM [ARGUMENTS]", DESCRIPTION, EPILOG, quiet="the verdict alone"
     )
     top.add_argument(
-        "a", metavar="A", type=Path, help="the directory of a run; launches are made on as many ranks"
+        "a", metavar="A", type=Path, help="the directory of a run; the launches use its number of ranks"
     )
-    top.add_argument("b", metavar="B", type=Path, help="a run that differs from A")
+    top.add_argument("b", metavar="B", type=Path, help="the directory of a run that differs from A")
     top.add_argument(
         "--launches", type=int, default=LAUNCHES, metavar="N", help=f"disturbed launches ({LAUNCHES})"
     )
-    top.add_argument("--seed", type=int, default=1, metavar="N", help="of the first disturbed launch (1)")
+    top.add_argument(
+        "--seed", type=int, default=1, metavar="N", help="seed of the first disturbed launch (1)"
+    )
     top.add_argument(
         "--launcher", default="mpirun -n {ranks}", metavar="WORDS",
-        help="what starts the ranks; {ranks} is their number ('mpirun -n {ranks}')",
+        help="command that starts the ranks; {ranks} is their number ('mpirun -n {ranks}')",
     )  # fmt: skip
     top.add_argument(
         "--mpicxx", metavar="PATH", help="the C++ compiler of the program's MPI (mpicxx on PATH)"
     )
     top.add_argument(
-        "--keep", type=Path, metavar="DIR", help="keep all launches there, new or empty (removed at the end)"
+        "--keep", type=Path, metavar="DIR", help="keep all launches in this new or empty directory"
     )
     return top
 
@@ -275,7 +277,7 @@ def _next(options: argparse.Namespace, plan: Plan, verdict: Verdict) -> str:
     command = shlex.join(plan.command)
     if verdict.kind == NOT_ROUNDING and verdict.unrepeated is not None and verdict.first is None:
         at = verdict.unrepeated
-        return f"find out why {at.name} of step {at.step} differs from launch to launch, as a time would"
+        return f"find out why {at.name} of step {at.step} differs from launch to launch, as a clock does"
     if verdict.kind == NOT_ROUNDING and verdict.first is not None:
         return f"look for a bug, or another input, before {verdict.first.name} of step {verdict.first.step}"
     if verdict.kind == ROUNDING and verdict.first is not None and verdict.first.units > AMPLIFIED:

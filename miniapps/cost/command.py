@@ -58,7 +58,7 @@ DOCUMENTS = {
                 "prices",
                 "the ratio by each clock",
                 """
-            clock | text
+            clock | text | `CPU time` or `wall time`
             shown | boolean
             ratio low high | number | time of B over time of A, and its 95 % interval
             a_s b_s | number, s | medians
@@ -66,7 +66,7 @@ DOCUMENTS = {
             """,
             ),
         ),
-        "Exit codes are those of the text: 0, 4 ([page](../how-to/cost.md))",
+        "Exit codes are the same as with text output: 0, 4 ([page](../how-to/cost.md))",
     ),
 }
 
@@ -77,7 +77,7 @@ def parser(prog: str = "fpna cost") -> argparse.ArgumentParser:
         prog, f"{prog} A B [options] [-- COMMAND]", DESCRIPTION, EPILOG, quiet="the answer alone"
     )
     top.add_argument("a", metavar="A", help="a command in quotes, or options of COMMAND")
-    top.add_argument("b", metavar="B", help="the same, compared with A")
+    top.add_argument("b", metavar="B", help="the command or options to compare with A")
     top.add_argument("--pairs", type=int, default=PAIRS, metavar="N", help=f"pairs of launches ({PAIRS})")
     return top
 
@@ -95,9 +95,7 @@ def main(argv: Sequence[str] | None = None, prog: str = "fpna cost") -> int:
 
 def _answer(options: argparse.Namespace, common: list[str]) -> int:
     if not 1 <= options.pairs <= MOST_PAIRS:
-        raise UsageError(
-            f"--pairs {options.pairs}: choose 1 to {MOST_PAIRS}; six is the fewest that shows a ratio"
-        )
+        raise UsageError(f"--pairs {options.pairs}: choose 1 to {MOST_PAIRS}; a ratio needs at least six")
     sides = [command(name, text.strip(), common) for name, text in (("A", options.a), ("B", options.b))]
     if sides[0].text == sides[1].text:
         raise UsageError(f"A and B are the same command, {printable(sides[0].text)}; give two different ones")

@@ -11,7 +11,7 @@ from kernels.timing import FEWEST, median_interval
 from miniapps.cost.launches import Launch
 
 CROWDED = 0.25  # missing processors from which on launches count as sharing them
-LEAST_USED = 0.1  # CPU time over wall time; below it the command works elsewhere, or waits
+LEAST_USED = 0.1  # CPU time over wall time; below it the command works on other machines, or waits
 MOST_PAIRS = 1000
 
 

@@ -31,14 +31,14 @@ def accumulate(model: torch.nn.Module, micro: int, comm: Any = None, *, seed: in
                 loss(model(x_part), y_part).backward()
             optimizer.step()
 
-    After the loop over `parts` every parameter's gradient is the mean over the batch, for a loss that is a mean over
-    its micro-batch: the exact sum of the gradients of all micro-batches, rounded once, over their number. Before each
-    micro-batch torch's random state is set from `seed`, step and number, and restored after the last.
+    The loss must be a mean over its micro-batch. After the loop over `parts`, every parameter's gradient is the mean
+    over the batch: the exact sum of the gradients of all micro-batches, rounded once, divided by their number. Before
+    each micro-batch `parts` sets torch's random state from `seed`, step and number; it restores the state at the end.
 
-    `comm`: a communicator of mpi4py; by default MPI's world, or the processes of a launcher of torch. The same machine,
-    libraries and number of threads are needed on all processes; `micro` is part of the problem. Collective. Raises
-    UsageError on all processes for batch normalisation that is not frozen, a wrapped model, gradients of other types
-    than float32, float16 and bfloat16, or weights that are not the same on all processes.
+    `comm`: a communicator of mpi4py; by default MPI's world, or the processes of a launcher of torch. Equal bits need
+    the same kind of machine, libraries and number of threads on all processes; `micro` is part of the problem.
+    Collective. Raises UsageError on all processes for batch normalisation that is not frozen, a wrapped model,
+    gradients of other types than float32, float16 and bfloat16, or weights that are not the same on all processes.
     """
     if comm is None:
         comm = of_torch()
@@ -69,7 +69,7 @@ class Accumulated:
     def parts(self, *batch: Any) -> Iterator[Any]:
         """This process's micro-batches of `batch`, tensors of equal lengths: a tensor, or a tuple of several.
 
-        Collective at its end, which must be reached. Raises UsageError for a batch that is shorter than `micro`."""
+        Iterate to the end, which is collective. Raises UsageError for a batch that is shorter than `micro`."""
         import torch
 
         lengths = {len(tensor) for tensor in batch}
@@ -113,7 +113,7 @@ class Accumulated:
 
 
 def _unfit(model: torch.nn.Module, micro: int, size: int) -> str:
-    """Why `model` cannot be trained so; empty where it can."""
+    """The reason why `model` cannot be trained on micro-batches; empty if it can."""
     import torch
     from torch.nn.modules.batchnorm import _BatchNorm
     from torch.nn.parallel import DistributedDataParallel

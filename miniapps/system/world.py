@@ -14,7 +14,7 @@ from miniapps.errors import UsageError
 from miniapps.system import environment
 from miniapps.untrusted.text import tell
 
-ADVICE = "`python -m miniapps doctor` shows what is here"
+ADVICE = "`python -m miniapps doctor` shows the libraries and launchers of this machine"
 # mpi4py ignores MPI4PY_LIBMPI if MPI4PY_MPIABI is set.
 LOADED = "MPI4PY_LIBMPI=/path/to/libmpi.so, MPI4PY_MPIABI unset"
 
@@ -45,9 +45,9 @@ def by_torch() -> bool:
 
 
 def of_torch() -> Any:
-    """The ranks of torch's default group; None where MPI started the processes, or the group is not there yet.
+    """The ranks of torch's default group; None if MPI started the processes, or if the program has not made the group.
 
-    Collective over the group where it returns ranks."""
+    Collective over the group if it returns ranks."""
     if not by_torch() or "torch.distributed" not in sys.modules:
         return None
     import torch.distributed as dist
@@ -113,7 +113,7 @@ def _start(launched: environment.Launched | None) -> Any:
     except (ImportError, RuntimeError) as error:
         raise UsageError(
             f"mpi4py cannot load an MPI library: {error}; install one (pip install mpich), "
-            f"load the module of this machine's, or name one: {LOADED}. {ADVICE}"
+            f"load this machine's MPI module, or name a library: {LOADED}. {ADVICE}"
         ) from error
     library = environment.mpi_library()
     if launched and launched.name == "Open MPI" and "MPICH" in library:

@@ -28,7 +28,7 @@ from miniapps.untrusted.text import tell
 BROKEN = 3
 AMONG_S = 300  # limit for the findings over ranks of this launch, which may be many on few cores
 LIMIT_S = 60.0  # limit for a process that examines its own sums
-# Names that BLAS and OpenMP libraries read their number of threads from.
+# Variables from which BLAS and OpenMP libraries read their number of threads.
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "BLIS_NUM_THREADS")
 
 DOCUMENTS = {
@@ -54,7 +54,7 @@ DOCUMENTS = {
                 "the same sum on several ranks",
                 """
             ranks | integer
-            library layout | number
+            library layout | number | the sum by the MPI library, and under `layout`
             """,
             ),
             rows(
@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna try") -> int:
             tell(f"fpna try: {text}", sys.stderr)
 
     among = launched is not None and launched.size > 1
-    if among:  # the others wait; children are started before MPI is
+    if among:  # the other ranks wait; child processes must start before MPI does
         processes, left_out = inside_processes(say)
         over_ranks = _among_ranks(say)
     else:

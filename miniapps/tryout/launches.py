@@ -119,8 +119,8 @@ def launchers() -> Iterator[Launcher]:
     for launcher, libmpi in itertools.chain.from_iterable(
         ((launcher, libmpi) for libmpi in libraries(launcher.words[0])) for launcher in of_mpi
     ):
-        told = {key: value for key, value in launcher.env.items() if key != "MPI4PY_MPIABI"}
-        yield Launcher(launcher.words, told | {"MPI4PY_LIBMPI": libmpi}, libmpi)
+        env = {key: value for key, value in launcher.env.items() if key != "MPI4PY_MPIABI"}
+        yield Launcher(launcher.words, env | {"MPI4PY_LIBMPI": libmpi}, libmpi)
 
 
 def libraries(mpirun: str) -> list[str]:

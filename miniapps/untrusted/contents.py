@@ -50,7 +50,7 @@ class Room:
         self.left -= nbytes
 
     def require(self, nbytes: int, name: str, where: str) -> None:
-        """As `take`, for an array that is freed at once: its bytes do not stay counted."""
+        """Raise Refused if an array of `nbytes` does not fit, without counting it."""
         self.take(nbytes, name, where)
         self.left += nbytes
 

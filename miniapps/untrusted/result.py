@@ -124,7 +124,7 @@ def differing_parts(result: Result, stated: Mapping[str, str]) -> str:
 
 
 def digest_of(content: dict[str, Any]) -> str:
-    """The hash of `content` without `digest`, XXH3 of its JSON without white space, in hex."""
+    """The XXH3 hash, in hex, of the JSON of `content` without white space; `content` has no key `digest`."""
     text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=True)
     return xxhash.xxh3_128_hexdigest(text.encode())
 

@@ -20,7 +20,7 @@ Name = Annotated[str, Meta(max_length=256)]
 
 
 class Kernel(msgspec.Struct):
-    """One call: `per` "sample" after sample, or once for all samples of a "tile"; `share` of the predicted time."""
+    """One call: `per` "sample", or once for all samples of a "tile"; `share` of the predicted time."""
 
     kernel: Name
     per: Literal["sample", "tile"]

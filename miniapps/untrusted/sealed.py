@@ -109,7 +109,7 @@ def write_sealed(path: Path, fill: Callable[[Any], None]) -> str:
 
     draft = path.with_name(f"{path.name}.partial")
     with contextlib.suppress(FileNotFoundError):
-        draft.unlink()  # of a run that was killed: a link is removed, not followed
+        draft.unlink()  # left by a run that was killed; removes a link without following it
     try:
         with open(draft, "x+b") as raw:
             with h5py.File(raw, "w", userblock_size=HEADER) as file:

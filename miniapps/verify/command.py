@@ -158,7 +158,7 @@ def verify(options: argparse.Namespace, comm: Any) -> int:
                 for number, interval in enumerate(chosen)
             ]
             if chosen:
-                _make_directory(out)  # last: nothing can be refused after it
+                _make_directory(out)  # last, once nothing else can be refused
             plan = code, claims[0].attributes["app"], jobs
         except (NotVerifiable, UsageError, TraceError, Refused, OSError) as error:
             tell(f"verify: {error}", sys.stderr)
