@@ -124,7 +124,7 @@ def test_a_run_that_ended_early_is_exported_with_a_word_but_not_modelled(tmp_pat
     assert export("perfetto", early, "-o", tmp_path / "out.json") == 0
     assert "ended early" in capsys.readouterr().err
     assert export("extrap", early, "-o", tmp_path / "out.jsonl") == 2
-    assert "no run came to its end" in capsys.readouterr().err
+    assert "no run reached its end" in capsys.readouterr().err
     whole = write_run(tmp_path / "whole")
     assert export("extrap", early, whole, "-o", tmp_path / "out.jsonl") == 0
     captured = capsys.readouterr()

@@ -41,7 +41,7 @@ def growth_tables(
 def law_table(laws: pd.DataFrame, key: str, unit: str) -> tuple[Table, str]:
     """(table, what is so in all its rows, as words for its title): one row per row of `laws`, which has the columns
     `law.LAW` and one that names the row, `key`. `unit`: what growth is per, such as "step". Columns in which no row has
-    anything are left out, and the same text in all rows is said once."""
+    anything are left out; a text that all rows have stands in the title."""
     remarks = [_remarks(row, unit) for row in laws.itertuples(index=False)]
     of_rates = [own for own, rate in zip(remarks, laws["rate"], strict=True) if rate == rate]
     common = (
