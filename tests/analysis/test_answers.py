@@ -124,7 +124,10 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, capsys):
     [
         (lambda text: text[:-5], "is not what this program writes"),
         (lambda text: text.replace('"share": 0.1', '"share": 7'), "is not what this program writes"),
-        (lambda text: text.replace('"buffers": [', '"buffers": [' + 2 * (FIRST + ", ")), "3 buffers, but only 2 kernels"),
+        (
+            lambda text: text.replace('"buffers": [', '"buffers": [' + 2 * (FIRST + ", ")),
+            "3 buffers, but only 2 kernels",
+        ),
         (lambda text: text.replace('"last": 1', '"last": 9'), "b0 is kept from kernel 0 to 9 of 2"),
         (lambda text: text.replace('"read": 1', '"read": 0').replace('"written": 0', '"written": 1'), "b0 is kept"),
     ],

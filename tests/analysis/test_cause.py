@@ -296,7 +296,7 @@ def fifo(path):
         (without_seal, "without a seal"),
         (linked, "is a symbolic link"),
         (group, "damaged"),
-        (link_out, "is a link to another place"),
+        (link_out, "is a link, which may lead to another file"),
         (stored_outside, "in another file"),
         (huge, "claims 8,796,093,022,208 bytes"),
         (fifo, "is a fifo"),

@@ -194,7 +194,7 @@ def test_a_used_directory_is_refused_and_left_as_it_is(tmp_path):
     precious = tmp_path / "run" / "result.json"
     precious.parent.mkdir()
     precious.write_text("precious")
-    refused(on_ranks(2, [*TINY, "--out", precious.parent]), "--out", "result.json is in it", "choose a new")
+    refused(on_ranks(2, [*TINY, "--out", precious.parent]), "--out", "it has result.json", "choose a new")
     assert precious.read_text() == "precious"
     assert list(precious.parent.iterdir()) == [precious]
 

@@ -230,12 +230,12 @@ class TestFiles:
     @pytest.mark.parametrize(
         ("name", "reason"),
         [
-            ("soft", "soft is a link to another place"),
-            ("external", "external is a link to another place"),
-            ("group/up/x", "up is a link to another place"),
+            ("soft", "soft is a link, which may lead to another file"),
+            ("external", "external is a link, which may lead to another file"),
+            ("group/up/x", "up is a link, which may lead to another file"),
             ("elsewhere", "the data of elsewhere are in another file"),
             ("virtual", "the data of virtual are in another file"),
-            ("lzf", "lzf needs a filter other than deflate and shuffle"),
+            ("lzf", "lzf needs another filter than deflate and shuffle"),
             ("text", "text does not hold plain numbers"),
             ("compound", "compound does not hold plain numbers"),
             ("nothing", r"has shape \(\); expected"),
@@ -285,7 +285,7 @@ class TestFiles:
                 )
                 file[name].id.write_direct_chunk((0,), more)
         for name, words in (
-            ("long", "packed"), ("short", "is not of 8,000 bytes"), ("torn", "cannot be unpacked|more or less"),
+            ("long", "packed"), ("short", "does not have 8,000 bytes"), ("torn", "cannot be unpacked|more or less"),
             ("claim", "packed"), ("bomb", "more or less"),
         ):  # fmt: skip
             problem = Problem(distribution="file", file=f"{tmp_path}/x.h5:/{name}")

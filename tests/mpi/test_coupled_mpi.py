@@ -257,7 +257,7 @@ def test_a_checkpoint_of_another_problem_or_a_damaged_one_is_refused_in_one_sent
     (tmp_path / "damaged.h5").write_bytes(damaged)
     for path, more, reason in (
         (checkpoint, ["--set", "flow.drag=0.5"], "flow.drag = 0.05 there, 0.5 here"),
-        (tmp_path / "damaged.h5", [], "its bytes are not those that were written"),
+        (tmp_path / "damaged.h5", [], "its bytes have another hash than its seal states"),
     ):
         options = ["--restart", str(path), *more, "--out", str(tmp_path / "second")]
         run = on_ranks(2, ["-m", "miniapps.coupled", *SMALL, *options])
