@@ -1,7 +1,7 @@
 """Accumulations: the numbers in which partial sums are held, sent and added, for every ordering.
 
-An element becomes `width` words of type `travels`, side by side. Schedules move and combine words without knowing what
-they mean.
+An element becomes `width` words of type `travels`, side by side. Schedules move and combine words without knowing their
+meaning.
 
 | name | words of an element | error of a sum S of K contributions, before it is rounded once |
 |---|---|---|

@@ -14,7 +14,7 @@ class CallMismatch(ValueError):
 
 
 class RanksDisagree(RuntimeError):
-    """After an all-reduce the ranks do not hold the same bits; `ranks` are those in the minority."""
+    """After an all-reduce the ranks do not hold the same bits; `ranks`: the ranks in the minority."""
 
     def __init__(self, message: str, ranks: list[int]):
         super().__init__(message)

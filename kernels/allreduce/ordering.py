@@ -139,7 +139,7 @@ def ordering(
             name, guarantee, why, function, short, choices=listed, contributions_meet=contributions_meet
         )
         if missing := set(entry.parameters) - {*RANGES, *FILES, *listed}:
-            raise TypeError(f"ordering {name!r}: what may {', '.join(sorted(missing))} be?")
+            raise TypeError(f"ordering {name!r}: no values are declared for {', '.join(sorted(missing))}")
         _orderings[name] = entry
         orderings.cache_clear()
         return function

@@ -85,7 +85,7 @@ def _round(
 
 
 def _receive(rank: int, part: Round, state: dict, post: dict[tuple[int, int], list]) -> None:
-    # A contribution that is reduced in place lies where the total does.
+    # A contribution that is reduced in place shares its memory with the total.
     busy = {(max(m.slot, TOTAL), m.chunk) for m in part.sends}
     pairs: dict[int, set[tuple[int, int]]] = {}  # by sender: its slots with those of this rank
     for m in part.receives:

@@ -83,7 +83,7 @@ __device__ inline Number unsigned_zero(Number x) { return x == x ? x + Number(0)
 struct Heads {
     i64 heads, queries, keys, depth, width, causal;
     Number scale;
-    const Number *q, *k, *v, *mask;  // mask: where there is one
+    const Number *q, *k, *v, *mask;  // mask: if there is one
     i64 masked, by_sample, by_head, by_query, by_key;  // steps of the mask, 0 in dims that it is broadcast along
 
     // The number of keys that query i sees, and the first query that sees key j.

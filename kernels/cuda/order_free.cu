@@ -70,7 +70,7 @@ struct Result {
     i64 chunks[CHUNKS];                     // of EXACT alone: others have no memory here
 };
 
-// What the threads of a block share.
+// The memory that the threads of a block share.
 struct Block {
     int top;
     unsigned flags, spilled, most;

@@ -1,6 +1,6 @@
 // Orders of arrival from a seed, as a GPU might serve its blocks: units are issued by ascending index, `resident` of
-// them are in flight at once, and each time one of these, drawn at random, is served. The generator is written here, so that
-// a seed means the same order on every machine.
+// them are in flight at once, and each time one of these, drawn at random, is served. The generator is written here, so
+// that a seed means the same order on every machine.
 #pragma once
 #include <cstddef>
 #include <cstdint>

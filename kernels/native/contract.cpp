@@ -1,4 +1,4 @@
-// Products of matrices: blocks, threads, and what Python calls (see contract.hpp for the sums).
+// Products of matrices: blocks, threads, and the functions for Python (see contract.hpp for the sums).
 #include "contract.hpp"
 
 #include <omp.h>

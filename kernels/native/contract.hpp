@@ -48,9 +48,9 @@ struct Kernels {
     // to[i * to_row + j] += from[i * row + j] for i < rows, j < columns; no zero then has a sign
     void (*add)(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns);
     bool (*has_nan)(const T *from, i64 row, i64 rows, i64 columns);  // of columns that are a multiple of `lanes`
-    // sums[j] = sums[j] + from[j] + from[row + j] + ... from the left, of so many rows
+    // sums[j] = sums[j] + from[j] + from[row + j] + ... from the left, over `rows` rows
     void (*add_rows)(T *sums, i64 n, const T *from, i64 row, i64 rows);
-    // sums[i] = sums[i] + from[i][0] + from[i][1] + ... from the left, i < count <= lanes, of so many terms
+    // sums[i] = sums[i] + from[i][0] + from[i][1] + ... from the left, i < count <= lanes, over `terms` terms
     void (*add_lines)(T *sums, i64 count, const T *const *from, i64 terms);
 };
 
@@ -120,7 +120,7 @@ private:
 
 constexpr i64 NOWHERE = INT64_MIN;  // a column of no use, which is dropped
 
-// Where the elements of the result lie: those of a row at `columns`, or a step apart.
+// The places of the elements of the result: in a row at `columns`, or a step apart.
 template <typename T>
 struct Result {
     T *at;

@@ -1,4 +1,4 @@
-// Attention: blocks of queries, threads, and what Python calls (docs/explanation/contract.md has the sums).
+// Attention: blocks of queries, threads, and the functions for Python (docs/explanation/contract.md has the sums).
 #include "contract_attention.hpp"
 #include "kernels.hpp"
 

@@ -36,7 +36,7 @@ void with_type_of(const Array &a, const Function &function, const char *what) {
     throw TypeError(std::string(what) + " must be contiguous, of float64, float32, float16 or bfloat16");
 }
 
-// Where the sources lie: vectors as long as the result, or the rows of a matrix.
+// The places of the sources: vectors as long as the result, or the rows of a matrix.
 template <typename Float>
 std::vector<const Float *> sources_of(const Sources &sources, std::size_t n) {
     const auto check = [](bool fits) {

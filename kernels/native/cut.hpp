@@ -18,7 +18,7 @@ struct Slices {
 
 // All of these read numbers of any type of element as float64.
 
-// Largest |x| as bits; those of infinity and NaN are above those of all numbers.
+// Largest |x| as bits; the bits of infinity and NaN are above all numbers.
 template <typename Number>
 u64 largest(const Number *x, std::size_t n);
 

@@ -80,7 +80,7 @@ void write(const Row<Number> &row, std::size_t from, std::size_t to, const Trian
         std::tie(triangle.indices[at], triangle.data[at]) = row.entries[from];
 }
 
-// How many entries each row has left and right of the diagonal.
+// Counts the entries of each row left and right of the diagonal.
 template <typename Number>
 Outcome count_block(const Matrix<Number> &a, i64 first, i64 last, bool positive, i64 *lower, i64 *upper) {
     Row<Number> row;

@@ -55,7 +55,7 @@ std::size_t exact_sum(const Sources &sources, const Array &out, bool marks);
 std::size_t exact_mean(const Sources &sources, long long divisor, const Array &out);
 
 // (the least e with |x| < 2^e, the last place of the smallest number but zero, whether something is not finite), of finite
-// numbers; where there are none, e is below the last place.
+// numbers; without any, e is below the last place.
 std::tuple<int, int, bool> limb_range(array<float> x);
 // Shapes, and that indices are in range, are checked in kernels/exact/limbs.py.
 bool limb_add(array<float> x, array<std::int64_t> index, int unit, int bits, int count, array<std::int64_t> out);
@@ -216,7 +216,7 @@ using CodedStep = std::tuple<int, std::vector<CodedTerm>>;         // target, te
 class Fused {
 public:
     virtual ~Fused() = default;
-    // partials: (blocks, dots), or none where there are no dots; values: of the scalars.
+    // partials: (blocks, dots), or none without dots; values: of the scalars.
     virtual void run(const std::optional<array<double>> &partials, const std::vector<double> &values) = 0;
 };
 
@@ -236,7 +236,7 @@ void decode_cells(const std::string &name, int n, const std::string &scale, arra
 void decode_add_cells(const std::string &name, int n, const std::string &scale, array<std::uint8_t> data,
                       array<std::int64_t> starts, array<bool> plain, array<float> into);
 
-// Most bytes of n packed elements of `width` words, and what is read beyond.
+// The most bytes of n packed elements of `width` words, with the bytes that are read beyond them.
 std::size_t packed_bytes(std::size_t n, std::size_t width);
 std::size_t pack(array<std::int64_t> words, std::size_t width, array<std::uint8_t> out);
 void unpack(array<std::uint8_t> packed, std::size_t width, array<std::int64_t> out);

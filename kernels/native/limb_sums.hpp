@@ -3,7 +3,7 @@
 #pragma once
 #include "integer_sums.hpp"
 
-constexpr std::int64_t ROWS_BEFORE_CARRY = (std::int64_t(1) << (63 - LIMB_BITS)) - 2;  // one more is what sums begin with
+constexpr std::int64_t ROWS_BEFORE_CARRY = (std::int64_t(1) << (63 - LIMB_BITS)) - 2;  // sums begin with one more number
 
 // Numbers as multiples of 2^(exponent - 42 LIMBS), by 42 bits; all are below 2^exponent.
 template <int LIMBS>

@@ -6,7 +6,7 @@
 //
 //     one byte   the zero bits at the low end that all words have, at most 63
 //     one byte   bits of a word between these and its sign, the sign included; 0 where all are zero
-//     so many bits of each word, one behind the other, up to a whole byte
+//     that many bits of each word, one after the other, up to a whole byte
 //
 // Words of more than 56 bits are written as 64. Reading and writing move 8 bytes at once: buffers are 8 bytes longer
 // than their content.

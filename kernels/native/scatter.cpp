@@ -14,7 +14,7 @@ namespace {
 
 using i64 = std::int64_t;
 
-// Each adds to what `out` holds, and returns the place of the first index that is out of range, or NONE_BAD.
+// Each adds to the numbers in `out`, and returns the place of the first index that is out of range, or NONE_BAD.
 template <typename In>
 i64 add_atomic(const In &in, Accumulator<typename In::Element> *out, int threads) {
     i64 bad = in.n;
@@ -78,7 +78,7 @@ bool has_few_bins(const In &in) {
 // The bins of elements, without their values.
 using Bins = Scatter<char, false>;
 
-// starts[bin]: how many elements the bin has.
+// starts[bin]: the number of elements in the bin.
 struct Counts {
     static constexpr bool MOVES = false;
     i64 *counts;
@@ -132,7 +132,7 @@ i64 add_segments(const In &in, Accumulator<typename In::Element> *out, int threa
             for (i64 c = 0; c < in.columns(); ++c) {
                 auto &sum = out[b * in.columns() + c];
                 if (count || sum != 0) sum = exactly(sum, in, places.data() + start, count, c);
-                else sum = 0;  // which had a sign
+                else sum = 0;  // removes a sign
             }
         }
     }

@@ -288,7 +288,7 @@ private:
 
     using Wide = __int128;  // so that no product of three parameters overflows
 
-    // Throws unless so many elements from the operand on are inside, for every sample of a tile.
+    // Throws unless `elements` elements from the operand on are inside, for every sample of a tile.
     void require(const char *name, const Operand &o, Wide elements) const {
         const std::string where = std::string(name) + ": ";
         if (o.space < 0 || o.space >= SPACES) throw std::invalid_argument(where + "no such space");

@@ -61,7 +61,7 @@ FPNA_INLINE void some_rows(const Terms &t, i64 rows, std::integer_sequence<int, 
     OF[rows - 1](t);
 }
 
-// So many rows, cut into groups of about the same size.
+// Computes `rows` rows, in groups of about the same size.
 template <typename Vector, int VECTORS, int MOST>
 void all_rows(Terms t, i64 rows) {
     for (i64 groups = (rows + MOST - 1) / MOST; groups > 0; --groups) {

@@ -20,7 +20,7 @@
 namespace {
 
 constexpr std::size_t DEPOSITS = 512;   // below 2^53 each: they fit beside the sum of 2^20 ranks' words
-constexpr int FIRST_SLICE = 50, SLICE = 51;  // bits; so many numbers below 2^e as a tile has add up below 2^62 units
+constexpr int FIRST_SLICE = 50, SLICE = 51;  // bits; a tile of numbers below 2^e has a sum below 2^62 units
 constexpr int HIGHEST = HIGHEST_UNIT + FIRST_SLICE;
 constexpr int MOST_SLICES = 4;
 constexpr std::size_t FEW = 512;  // numbers that are added one by one in less time than sums of binades take to read

@@ -156,7 +156,7 @@ class Update final : public Fused {
         }
     }
 
-    std::size_t vectors;  // how many
+    std::size_t vectors;  // their number
     std::vector<i64> starts;
     int threads;
     std::vector<Step> steps;

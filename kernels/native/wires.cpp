@@ -110,7 +110,7 @@ FPNA_CLONES void add_floats(const u8 *data, std::size_t m, float *into) {
     for (std::size_t i = 0; i < m; ++i) into[i] += load<float>(data + 4 * i);
 }
 
-// Encodes m elements; those of casts are multiplied by `by` first.
+// Encodes m elements; casts multiply them by `by` first.
 using Encode = void (*)(const float *x, std::size_t m, float by, u8 *out);
 // Decodes m elements, multiplies them by `by` and puts them to `out` or adds them.
 using Decode = void (*)(const u8 *data, std::size_t m, float by, float *out);
@@ -201,7 +201,7 @@ FPNA_INLINE void encode_sign(const float *x, std::size_t m, u8 *out) {
     }
 }
 
-// value(codes of 8 elements, those of a stream of 4 bits or less) put to `out` or added.
+// Writes value(codes of 8 elements) to `out`, or adds it; for streams of 4 bits or less.
 template <int BITS, typename To, typename Values>
 FPNA_INLINE void decode_stream(const u8 *stream, std::size_t m, float *out, Values value) {
     const Ints shift = {0, BITS, 2 * BITS, 3 * BITS, 4 * BITS, 5 * BITS, 6 * BITS, 7 * BITS};

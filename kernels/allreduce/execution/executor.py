@@ -110,7 +110,7 @@ class ScheduleReducer(Reducer):
 
     @property
     def subtrees(self) -> int:
-        """How many sums of contributions this rank makes before its first message, for `sum_subtrees`."""
+        """The number of sums that this rank makes before its first message, and passes to `sum_subtrees`."""
         return len(self._ahead[0])
 
     @guarded

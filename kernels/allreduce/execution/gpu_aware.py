@@ -1,4 +1,4 @@
-"""Whether the MPI library takes arrays that lie in GPU memory. A wrong yes ends the program, so silence means no."""
+"""Whether the MPI library takes arrays in GPU memory. A wrong yes ends the program, so no evidence means no."""
 
 from __future__ import annotations
 

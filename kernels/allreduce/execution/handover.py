@@ -3,7 +3,7 @@
 | class | keeps | for |
 |---|---|---|
 | `Stored` | all contributions | `library`; `allgather` |
-| `Merged` | sums of complete subtrees: the children of a node are added once both are there | every fixed order |
+| `Merged` | sums of complete subtrees: the children of a node are added once both have come | every fixed order |
 | `Expanded` | few float64 per element with the same exact sum, mostly one or two | `exact` |
 """
 
@@ -53,7 +53,7 @@ class Handover:
         self._missing.discard(block)
 
     def require_all(self) -> None:
-        """Raise ValueError unless the contributions of all blocks are there."""
+        """Raises ValueError unless the contributions of all blocks have come."""
         if self._missing:
             raise ValueError(
                 f"{self._owner}: finish() before the contributions of {_listed(sorted(self._missing))} were added"

@@ -1,8 +1,8 @@
 """How `direct` carries out the accumulation `exact`, whose totals do not depend on any order.
 
-If no rank brings more than one contribution, the contributions themselves travel, and a rank that has those of all
-ranks adds them exactly (kernels/native/contributions_exact.cpp). A rank first adds several contributions without error,
-to few float64 numbers per element with the same sum (`expansion`):
+If no rank brings more than one contribution, the contributions themselves travel, and a rank with the contributions of
+all ranks adds them exactly (kernels/native/contributions_exact.cpp). A rank first adds several contributions without
+error, to few float64 numbers per element with the same sum (`expansion`):
 
     records   shortest vectors: each rank sends these numbers to all others, in one all-gather
     ones      short vectors: each rank sends its one contribution to all others, or a mark that it brings several

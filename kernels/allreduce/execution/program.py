@@ -197,7 +197,7 @@ class Memory:
 
 
 def banks_of(steps: Sequence[Step]) -> int:
-    """The most consecutive segments under way at once, with those whose messages are posted ahead."""
+    """The most consecutive segments under way at once, counting segments with messages posted ahead."""
     ended = {step.segment: index for index, step in enumerate(steps)}
     most, newest = 1, 0
     for index, step in enumerate(steps):

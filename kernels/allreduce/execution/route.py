@@ -68,7 +68,7 @@ class Rounding:
 class Route:
     """The rounds of this rank for vectors of `words` (n * width,), combined by `operation`.
 
-    `requests` collects requests that may be under way, to be let go of with the reducer. `wire`: the encoding of words
+    `requests` collects requests that may be under way, to be released with the reducer. `wire`: the encoding of words
     to and from the ranks `away`, on other nodes; None: no encoding. `rounding`: None if words are elements.
     """
 
@@ -152,7 +152,7 @@ class Route:
         return ready
 
     def _elements(self, slot: int, start: int, stop: int) -> np.ndarray:
-        """Elements of the total, the only slot that travels as such."""
+        """Elements of the total, the only slot that travels as elements."""
         assert self._rounding is not None
         return self._rounding.total.reshape(-1)[start:stop]
 
@@ -206,7 +206,7 @@ class Flight:
             self._begun += 1
 
     def advance(self, wait: bool) -> bool:
-        """Advances as far as messages have come, or with `wait` to the end; returns whether it is there."""
+        """Advances as far as messages have come, or with `wait` to the end; returns whether the end is reached."""
         while self._done < len(self._ready):
             step = self._ready[self._done]
             under_way = [*step.requests, *self._sent.get(self._done, ())]

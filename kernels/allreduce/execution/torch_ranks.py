@@ -1,4 +1,4 @@
-"""Processes of torch.distributed as ranks, for programs whose launcher MPI does not know."""
+"""Processes of torch.distributed as ranks, for programs that MPI has not launched."""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
-BOOT = Path("/proc/sys/kernel/random/boot_id")  # another one on every running kernel
+BOOT = Path("/proc/sys/kernel/random/boot_id")  # differs on every running kernel
 
 
 class TorchRanks:
-    """Some processes of torch.distributed, with those calls of mpi4py's communicator that recordings
-    and instruments make.
+    """Processes of torch.distributed, with the methods of mpi4py's communicator that recordings and instruments call.
 
-    Objects are pickled and travel over gloo, whatever the backend of the program's own group."""
+    Objects are pickled and sent over gloo, whatever the backend of the program's own group."""
 
     def __init__(self, members: list[int], group: Any):
         import torch.distributed as dist

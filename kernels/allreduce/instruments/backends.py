@@ -1,6 +1,6 @@
 """The all-reduce of a backend of torch.distributed (gloo, nccl, mpi, ucc, xccl), for `identify`.
 
-NCCL and others whose tensors lie on devices are tried with a stand-in of torch.distributed only.
+NCCL and other backends for tensors on devices are tested with a stand-in of torch.distributed only.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from kernels.allreduce.execution.torch_ranks import of_all
 from kernels.allreduce.instruments.recognition import Opens, Total
 from kernels.guarantees import ChoiceError
 
-ON_HOST = ("gloo", "mpi", "ucc")  # whose tensors may lie in host memory
+ON_HOST = ("gloo", "mpi", "ucc")  # backends for tensors in host memory
 
 
 @contextlib.contextmanager
 def started(backend: str, comm: Any) -> Iterator[tuple[Any, Opens, str]]:
-    """torch's process group over `backend`: (its ranks, its all-reduce, its name and version).
+    """Starts torch's process group over `backend`; yields (its ranks, its all-reduce, its name and version).
 
-    Its ranks are those of `comm`, or the processes of a launcher of torch. Raises ChoiceError where torch, the backend
-    or a launcher is missing.
+    Its ranks are those of `comm`, or the processes of torch's launcher. Raises ChoiceError if torch, the backend or a
+    launcher is missing.
     """
     try:
         import torch
@@ -53,7 +53,7 @@ def started(backend: str, comm: Any) -> Iterator[tuple[Any, Opens, str]]:
             if ranks is not comm:
                 ranks.Free()
             else:
-                comm.bcast(None)  # the store stays until all have come here
+                comm.bcast(None)  # the store stays until all ranks have come here
             dist.destroy_process_group()
 
 
@@ -64,7 +64,7 @@ def available(dist: Any, backend: str) -> bool:
 
 
 def device(torch: Any, backend: str) -> str:
-    """Where the tensors of a backend lie: the host, or a device for each process of the node."""
+    """The device for the tensors of a backend: the host, or one device for each process of the node."""
     if backend in ON_HOST:
         return "cpu"
     kind = "xpu" if backend == "xccl" else "cuda"

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 MPICH_PREFIXES = ("MPIR_CVAR_", "MPIR_PARAM_", "MPICH_")
 OPENMPI_PREFIX = "OMPI_MCA_"
-TREES = {"kary": "heap", "knomial_1": "depth", "knomial_2": "far"}  # MPICH's names and those of k-nomial
+TREES = {"kary": "heap", "knomial_1": "depth", "knomial_2": "far"}  # MPICH's names, and ours for k-nomial
 RULES = "coll_tuned_use_dynamic_rules"
 
 Value = Callable[[str], str | None]  # of the variable with that name, without prefix
@@ -31,7 +31,7 @@ class Forced:
 
 
 def forced(library: str, call: str, environment: Mapping[str, str]) -> list[Forced]:
-    """What the environment forces in a library, `MPICH` or `Open MPI`, for `blocking` or `persistent` calls."""
+    """The environment's forced algorithms of a library, `MPICH` or `Open MPI`, for `blocking` or `persistent` calls."""
     if library == "MPICH":
         return _mpich(call, environment)
     if library == "Open MPI":

@@ -38,7 +38,7 @@ from kernels.allreduce.reduction import Reduction
 from kernels.guarantees import ChoiceError
 from kernels.progress import Progress
 
-STAGGER = 1e-3  # seconds: several times what a message takes
+STAGGER = 1e-3  # seconds: several times the time of a message
 REPEATS = 4
 IN_PLACE = "out" in inspect.signature(Reducer.__call__).parameters
 

@@ -22,8 +22,14 @@ from kernels.allreduce.reduction import Reduction
 from kernels.guarantees import LEVELS, ChoiceError
 
 RUN, RANK, SIZE, PLACEMENT, COUNT = "run", "rank", "message size", "placement", "rank count"
-PROPERTIES = (RUN, RANK, SIZE, PLACEMENT, COUNT)  # the columns of the table: what bits may depend on
-INTEGERS = "sums of integers"  # not what bits depend on: a correct sum of integers has one value
+PROPERTIES = (
+    RUN,
+    RANK,
+    SIZE,
+    PLACEMENT,
+    COUNT,
+)  # the columns of the table: properties on which bits may depend
+INTEGERS = "sums of integers"  # no property: a correct sum of integers has one value
 
 # Properties that bits must not depend on, by guarantee.
 PROMISES = {

@@ -29,8 +29,8 @@ from kernels.guarantees import ChoiceError
 from kernels.sums.discover import NotATree, discover
 from kernels.tree import NoOrder, Tree, canonical, expression
 
-ELEMENTS = 128  # at least so many sums are compared: two orders often give the same
-SEEDS = 24  # at least so many for each element
+ELEMENTS = 128  # sums compared, at least: two orders often give the same
+SEEDS = 24  # for each element, at least
 TREES = 16  # discovered for one length, at most
 VERIFIED = 4  # seeds on which a discovered tree is evaluated
 
@@ -53,7 +53,7 @@ class OneOrder:
 
 @dataclass
 class Finding:
-    """What the sums of one length show."""
+    """The findings from the sums of one length."""
 
     length: int
     calls: int = 0

@@ -111,7 +111,7 @@ def flow(pieces: Sequence[Piece], width: float, gap: float) -> Piece:
 
 
 def legend(entries: Sequence[tuple[Piece, str]], width: float) -> Piece:
-    """Signs (16 high) and what they mean."""
+    """Signs (16 high) and their meanings."""
     pieces = [
         Piece(
             sign.width + 6 + width_of(words, 11) + 6,

@@ -113,7 +113,7 @@ def _schedule(size: int, owners: Sequence[int], whole: bool) -> Schedule:
     sent: list[list[Node]] = [[] for _ in range(size)]
     for node in own_roots:
         sent[owners[node[0]]].append(node)
-    # A subtree's sum has the same slot wherever it is stored; partial sums on the way to it lie behind all of these.
+    # A subtree's sum has the same slot on all ranks that store it; slots of partial sums follow all of these.
     slot = {node: TOTAL if alone else TOTAL + 1 + i for i, node in enumerate(own_roots)}
     scratch = tuple(TOTAL + 1 + len(own_roots) + i for i in range(len(owners).bit_length()))
     chunks = 1 if whole else size

@@ -57,7 +57,7 @@ def trees(
 
 
 def _placed(size: int, links: str, nodes: Sequence[Hashable] | None, packing: Packing | None) -> Packing:
-    """The packing for so many ranks; raises ChoiceError where there is none."""
+    """The packing for that many ranks. Raises ChoiceError if there is none."""
     if packing is None and links != EQUAL:
         packing = read_packing(links, size, nodes)
     if packing is None:
