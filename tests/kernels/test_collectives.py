@@ -101,7 +101,7 @@ def test_bounds_that_do_not_fit_are_refused():
     ):
         with pytest.raises(ValueError, match=part):
             Reduction("direct", (5,), collective="reduce-scatter", bounds=bounds)
-    with pytest.raises(ChoiceError, match="bounds say what ranks get of a reduce-scatter"):
+    with pytest.raises(ChoiceError, match="bounds are for a reduce-scatter, not for allreduce"):
         Reduction("direct", (5,), bounds=(0, 5))
     with pytest.raises(ChoiceError, match="3 numbers for 3 ranks; give 4"):
         reduce_scatter(get("direct").schedule(3), (0, 1, 5))

@@ -33,7 +33,7 @@ class Distinct:
     makers: list[int | None]
     spans: list[tuple[int, int]]
 
-    def what(self, n: int) -> str:
+    def elements(self, n: int) -> str:
         """Its elements of a vector of n, in words."""
         count = sum(stop - start for start, stop in self.spans)
         if count == n:
@@ -82,11 +82,11 @@ def ordering_svg(
         shown = trees[: TREES if len(owners) <= TREES else TREES // 2]
         small = len(shown) > 1
         drawn = [
-            tree_piece(d.tree, d.makers, owners, (d.what(n), f"depth {depth(d.tree)}"), small) for d in shown
+            tree_piece(d.tree, d.makers, owners, (d.elements(n), f"depth {depth(d.tree)}"), small) for d in shown
         ]
         row = svg.flow(drawn, svg.WIDEST, 28)
         if len(owners) <= SPOKEN:
-            spoken = [f"{d.what(n)}: {expression(d.tree)}." for d in shown]
+            spoken = [f"{d.elements(n)}: {expression(d.tree)}." for d in shown]
         rest = len(trees) - len(shown)
         more = f"; {rest} more for other elements: --element" if rest else ""
         pieces.append(_titled(f"Reduction {'trees' if trees[1:] else 'tree'}{more}", row))
