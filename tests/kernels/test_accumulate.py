@@ -151,7 +151,7 @@ def test_a_pair_is_rounded_once_though_it_fits_no_float64():
 def test_what_is_not_taken_is_named():
     for name, dtype, operation, message in (
         ("double", "float64", SUM, "unknown accumulation 'double': choose one of working, float64"),
-        ("compensated", "float64", MAX, "of sums, not of max"),
+        ("compensated", "float64", MAX, "for sums, not for max"),
         ("float64", "int64", SUM, "not int64"),
         ("exact", "int64", SUM, "takes float64, float32, float16, bfloat16, not int64"),
     ):
