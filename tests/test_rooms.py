@@ -40,7 +40,8 @@ OPEN_TO = {
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 # Modules that exist for one of these, and are themselves imported only where used.
 FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alternatives.opaque",
-           "kernels.torchops.alternatives.operators", "kernels.torchops.audit", "kernels.torchops.calls",
+           "kernels.torchops.alternatives.operators", "kernels.torchops.alternatives.replacing",
+           "kernels.torchops.audit", "kernels.torchops.calls",
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.given",
            "kernels.torchops.own", "kernels.torchops.pools", "kernels.torchops.results",
            "miniapps.coupled.surrogate", "miniapps.partition.models.attention",
