@@ -178,10 +178,16 @@ def register(commands) -> None:
     parser = commands.add_parser(
         "identify",
         help="under mpirun: which ordering the MPI library's own all-reduce is, by its bits",
-        description="Under mpirun: all-reduces random numbers by the MPI library and prints, for each length, which "
-        "ordering has the same bits, whether they repeat, and whether all ranks hold the same. If a variable forces "
-        "an algorithm, prints whether it ran. Exit code 3 if bits do not repeat or differ between ranks.",
-        epilog="example: mpirun -n 6 fpna identify --length 1 1000 --tree",
+        usage="%(prog)s [options]",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        description="""\
+example:
+  mpirun -n 6 fpna identify --length 1 1000 --tree
+
+Under mpirun: all-reduces random numbers by the MPI library and prints, for each length, which ordering has the same
+bits, whether they repeat, and whether all ranks hold the same. If a variable forces an algorithm, prints whether it
+ran. With --backend it asks torch.distributed instead, also under torchrun. Exit code 3 if bits do not repeat, differ
+between ranks, or differ from the file of --against.""",
     )
     parser.add_argument(
         "--length", type=LENGTH, nargs="+", metavar="N", help="%(type)s (default: 1, ranks, 1000, 100003)"
