@@ -82,7 +82,8 @@ def ordering_svg(
         shown = trees[: TREES if len(owners) <= TREES else TREES // 2]
         small = len(shown) > 1
         drawn = [
-            tree_piece(d.tree, d.makers, owners, (d.elements(n), f"depth {depth(d.tree)}"), small) for d in shown
+            tree_piece(d.tree, d.makers, owners, (d.elements(n), f"depth {depth(d.tree)}"), small)
+            for d in shown
         ]
         row = svg.flow(drawn, svg.WIDEST, 28)
         if len(owners) <= SPOKEN:
