@@ -1,16 +1,16 @@
-"""Learning curves predicted, and AdaPrec against fixed wires, on Fashion-MNIST in one process.
+"""Measures errors of predicted learning curves, and AdaPrec against fixed wires, on Fashion-MNIST in one process.
 
-    python -m benchmarks.learning --data DIRECTORY            # of the four IDX files, as .gz
+    python -m benchmarks.learning --data DIRECTORY            # with the four IDX files, as .gz
     python -m benchmarks.learning curves --data DIRECTORY --record tests/kernels/learning_curves.json
 
 curves    accuracy on the test set of 784-128-128-10 with momentum 0.9 and rate eta (1 - t/T)^2, on three wires and four
-          seeds: the last of 24 points predicted from the first 12, by the sum of learning rates, by steps, and as the
+          seeds: predicts the last of 24 points from the first 12, by the sum of learning rates, by steps, and as the
           value at half time
 policy    AdaPrec in both forms, and every fixed wire, in one time budget over links of 20 and 200 MB/s: regret in
-          accuracy. Time is computed, not measured: COMPUTE_S a step, and twice the bytes of the gradient
+          accuracy. Time is computed, not measured: COMPUTE_S per step, and twice the bytes of the gradient
 
-A wire is applied to the gradient of the whole batch; what `sign` leaves out is added to the next one (Seide 2014).
-Held-out images are the last 4,000 of those for training.
+A wire is applied to the gradient of the whole batch; the error of `sign` is added to the next gradient (Seide 2014).
+The last 4,000 training images are held out.
 """
 
 import gzip
@@ -32,18 +32,18 @@ from kernels.progress import Progress
 SIZES = (784, 128, 128, 10)
 BATCH, MOMENTUM, RATE = 256, 0.9, 0.05
 HELD_OUT = 4000
-POINTS, CURVES = 24, 4  # of a curve; seeds
+POINTS, CURVES = 24, 4  # points of a curve; seeds
 EPOCHS = 3
 COMPUTE_S = 5.5e-3  # of a step: an epoch of 235 steps takes 1.3 s
 BITS = {"float32": 32, "fp8": 8, "sign": 1, "table:n=1": 1}
 LINKS = {"20 MB/s": 20e6, "200 MB/s": 200e6}
-BUDGET_STEPS = 1200  # of the cheapest wire, in a budget
-EVALUATED = 4  # times in a task
+BUDGET_STEPS = 1200  # steps of the cheapest wire in the budget
+EVALUATED = 4  # evaluations in a task
 
 
 @dataclass
 class State:
-    """Weights, momenta and what the wire left out, (tensors), and how far the run is: steps, sum of learning rates,
+    """Weights, momenta and the errors of the wire (tensors), and the progress of the run: steps, sum of learning rates,
     seconds."""
 
     weights: list
@@ -54,14 +54,14 @@ class State:
     seconds: float = 0.0
 
     def copy(self) -> "State":
-        """Another state that is equal."""
+        """A deep copy of the state."""
         tensors = ([each.clone() for each in own] for own in (self.weights, self.momenta, self.left))
         return State(*tensors, self.steps, self.rates, self.seconds)
 
 
 @dataclass(frozen=True)
 class Data:
-    """(images, labels) each; `held_out` are none of those that are trained on."""
+    """(images, labels) for each set; `held_out` is disjoint from `train`."""
 
     train: tuple
     held_out: tuple
@@ -69,7 +69,7 @@ class Data:
 
 
 def read(directory: Path) -> Data:
-    """Fashion-MNIST."""
+    """Reads Fashion-MNIST."""
     x, y = images(directory, "train")
     return Data((x[:-HELD_OUT], y[:-HELD_OUT]), (x[-HELD_OUT:], y[-HELD_OUT:]), images(directory, "t10k"))
 
@@ -86,7 +86,7 @@ def images(directory: Path, name: str):
 
 
 def begun(seed: int) -> State:
-    """A state before the first step."""
+    """The state before the first step."""
     import torch
 
     rng = np.random.default_rng([seed, 1])
@@ -100,7 +100,7 @@ def begun(seed: int) -> State:
 
 
 def outputs(weights, x):
-    """(n, 10) of images (n, 784)."""
+    """The outputs (n, 10) for images (n, 784)."""
     import torch
 
     for k in range(0, len(weights), 2):
@@ -110,8 +110,8 @@ def outputs(weights, x):
 
 
 def sent(gradient, wire: str, left):
-    """What arrives of the gradient of a tensor; those of one dimension travel as they are. `left`, in place: what
-    `sign` leaves out, which is added first."""
+    """The gradient of a tensor after the wire; gradients with one dimension do not change. `sign` adds the error `left`
+    of the last gradient first, and updates it in place."""
     import torch
 
     if wire == "float32" or gradient.ndim == 1:
@@ -134,7 +134,7 @@ def order(seed: int, epoch: int, n: int) -> np.ndarray:
 
 
 def step(state: State, wire: str, data: Data, seed: int, rate: float, seconds: float) -> None:
-    """One step, in place."""
+    """Makes one step, in place."""
     import torch
 
     x, y = data.train
@@ -151,13 +151,13 @@ def step(state: State, wire: str, data: Data, seed: int, rate: float, seconds: f
 
 
 def accuracy(state: State, data: Data) -> float:
-    """On the test set."""
+    """The accuracy on the test set."""
     x, y = data.test
     return float((outputs(state.weights, x).argmax(1) == y).double().mean())
 
 
 def loss(state: State, data: Data) -> float:
-    """On the images that are held out."""
+    """The loss on the held-out images."""
     import torch
 
     x, y = data.held_out
@@ -177,7 +177,7 @@ def curve(wire: str, seed: int, data: Data) -> dict:
 
 
 def errors(recorded: dict) -> dict[str, float]:
-    """By abscissa, and of the last value: how far the end of a curve is from what its first half says."""
+    """The absolute errors of the curve's end, predicted from its first half: {abscissa, or `last value`: error}."""
     y = recorded["accuracy"]
     half = len(y) // 2
     away = {"last value": abs(y[half - 1] - y[-1])}
@@ -204,13 +204,13 @@ def curve_rows(options) -> list[dict]:
 
 
 def seconds_of(wire: str, speed: float) -> float:
-    """Of a step over a link of so many bytes per second."""
+    """The seconds of a step over a link of `speed` bytes per second."""
     elements = sum(a * b for a, b in pairwise(SIZES))
     return COMPUTE_S + 2 * elements * BITS[wire] / 8 / speed
 
 
 def fixed(wire: str, seed: int, speed: float, budget: float, data: Data) -> float:
-    """Accuracy after the budget."""
+    """The accuracy of a fixed wire after the budget."""
     state, seconds = begun(seed), seconds_of(wire, speed)
     while state.seconds + seconds <= budget:
         step(state, wire, data, seed, RATE * (1 - state.seconds / budget) ** 2, seconds)
@@ -218,7 +218,7 @@ def fixed(wire: str, seed: int, speed: float, budget: float, data: Data) -> floa
 
 
 def adaptive(form: str, seed: int, speed: float, budget: float, data: Data) -> tuple[float, AdaPrec]:
-    """Accuracy after the budget, and what was decided. A run that is sent back has spent its time all the same."""
+    """The accuracy after the budget, and the policy with its decisions. A step back does not return the spent time."""
     policy = AdaPrec(tuple(BITS), budget, form, steps=round(BUDGET_STEPS / 12))
     kept = {policy.state: begun(seed)}
     while (task := policy.task()) is not None:
@@ -270,7 +270,7 @@ def policy_rows(options) -> list[dict]:
 
 
 def each(tasks: dict, quiet: bool) -> list:
-    """What the tasks return."""
+    """Runs the tasks; returns their results."""
     progress = Progress("benchmark", quiet=quiet)
     results = []
     for k, (name, task) in enumerate(tasks.items()):
@@ -289,11 +289,13 @@ PARTS = {"curves": curve_rows, "policy": policy_rows}
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("learning", __doc__, PARTS, 1)
-    parser.add_argument("--data", type=Path, required=True, metavar="DIRECTORY", help="of Fashion-MNIST")
-    parser.add_argument("--seeds", type=int, default=3, help="of the part policy (default %(default)s)")
-    parser.add_argument("--record", type=Path, metavar="FILE", help="write the curves there")
+    parser.add_argument(
+        "--data", type=Path, required=True, metavar="DIRECTORY", help="directory of Fashion-MNIST"
+    )
+    parser.add_argument("--seeds", type=int, default=3, help="seeds of the part policy (default %(default)s)")
+    parser.add_argument("--record", type=Path, metavar="FILE", help="write the curves to this file")
     run_parts("learning", parser, PARTS, argv)
 
 

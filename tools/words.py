@@ -44,6 +44,7 @@ READ = (
     "miniapps/cost",
     "miniapps/tryout",
     "miniapps/system",
+    "benchmarks",
 )
 CODE = (".py", ".cpp", ".hpp", ".h", ".cu", ".cuh")
 RULES = {

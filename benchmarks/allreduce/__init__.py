@@ -1,1 +1,1 @@
-"""What all-reduces cost, beside the library's own."""
+"""Times of all-reduces, beside the MPI library's own."""

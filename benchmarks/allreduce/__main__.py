@@ -1,13 +1,13 @@
-"""All-reduce measured: every ordering beside the MPI library's own, over vector sizes, with a fitted cost model.
+"""Times all-reduces: every ordering beside the MPI library's own, over vector sizes, with a fitted cost model.
 
     mpirun -n 4 python -m benchmarks.allreduce                                  # a set of orderings, 8 bytes to 4 MiB
     mpirun -n 4 python -m benchmarks.allreduce --orderings direct,ring -b 64K -e 16M -f 2 --check --json one.json
     python -m benchmarks.allreduce merge one.json two.json                      # several launches, one table
     python -m benchmarks.allreduce targets                                      # the figures this suite must reach
-    python -m benchmarks.allreduce nodes                                        # those over several nodes (root)
+    python -m benchmarks.allreduce nodes                                        # figures over several nodes (root)
 
 All cells (an ordering and a size) are measured in rounds, each round in another order. Repetitions begin at a common
-time of a clock that the ranks share; where there is no such clock, behind a barrier, and the output says so.
+time of a clock that the ranks share. Without such a clock they begin behind a barrier, and the output says so.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def launched(world, argv: list[str]) -> int:
-    """One launch: understand the options on rank 0, measure on all, print and write on rank 0."""
+    """One launch: rank 0 parses the options, all ranks measure, rank 0 prints and writes."""
     asked, code = world.bcast(understood(argv) if world.rank == 0 else None, 0)
     if code is not None:
         return code
@@ -100,7 +100,7 @@ def launched(world, argv: list[str]) -> int:
 
 
 def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None:
-    """The result of measuring these orderings, on rank 0; None elsewhere."""
+    """Measures these orderings; returns the result on rank 0, None elsewhere."""
     from mpi4py import MPI
 
     from benchmarks.allreduce.measure import measure
@@ -138,7 +138,7 @@ def measured(comm, names, lengths, asked, where, left_out, **how) -> dict | None
 
 def counts(cell: Cell, size: int, asked) -> tuple[int, ...] | None:
     """Messages, bytes and additions along the rounds of a cell's schedule, then messages and bytes across nodes; None
-    where it has none."""
+    without a schedule."""
     schedule_ = schedule(cell.ordering, size, cell.count, asked)
     if schedule_ is None:
         return None
@@ -148,7 +148,7 @@ def counts(cell: Cell, size: int, asked) -> tuple[int, ...] | None:
 
 
 def understood(argv: list[str]) -> tuple[argparse.Namespace | None, int | None]:
-    """The options, or the code to end with: 0 after --help, 2 after a complaint."""
+    """(options, None), or (None, exit code): 0 after --help, 2 after an error."""
     try:
         asked = parser().parse_args(argv)
         require(asked)
@@ -170,9 +170,8 @@ def parser() -> argparse.ArgumentParser:
         "--orderings",
         default="default",
         metavar="A,B,...",
-        help="names as `python -m kernels.allreduce` lists them, with parameters as in k-nomial:k=4 (several parted by "
-        "commas go on with the next key=value); `all`, or by default those of "
-        f"{', '.join(DEFAULT)} that there are. `{LIBRARY}`, the bare call, is always measured",
+        help="names from `python -m kernels.allreduce`, with parameters such as k-nomial:k=4 (further key=value follow "
+        f"after commas), or `all`; default: {', '.join(DEFAULT)}. `{LIBRARY}`, the bare call, is always measured",
     )
     add(
         "-b",
@@ -182,43 +181,65 @@ def parser() -> argparse.ArgumentParser:
         help="smallest vector (default %(default)s; K, M, G)",
     )
     add("-e", "--max-bytes", default="4M", metavar="SIZE", help="largest vector (default %(default)s)")
-    add("-f", "--factor", type=float, default=4, help="from one size to the next (default %(default)s)")
+    add(
+        "-f",
+        "--factor",
+        type=float,
+        default=4,
+        help="ratio of one size to the previous (default %(default)s)",
+    )
     add("--dtype", default="float64", choices=DTYPES)
     add(
         "--distribution",
         default=MIXED,
         choices=(MIXED, *DISTRIBUTIONS),
-        help="of the numbers that are added: what an order-free accumulation costs depends on it (default %(default)s)",
+        help="distribution of the terms; the time of an order-free accumulation depends on it (default %(default)s)",
     )
     add("--op", default="sum", choices=list(OPERATIONS))
-    add("--accumulate", default="working", help="in what partial sums are held (default %(default)s)")
-    add("--contributions", type=int, default=1, metavar="K", help="per rank (default %(default)s)")
-    add("--rounds", type=int, default=7, help="over all cells, each in another order (default %(default)s)")
+    add("--accumulate", default="working", help="accumulation of partial sums (default %(default)s)")
+    add(
+        "--contributions",
+        type=int,
+        default=1,
+        metavar="K",
+        help="contributions per rank (default %(default)s)",
+    )
+    add(
+        "--rounds",
+        type=int,
+        default=7,
+        help="rounds over all cells, each in another order (default %(default)s)",
+    )
     add(
         "--repetitions",
         type=int,
         default=700,
-        help="at most, of each cell in all rounds (default %(default)s)",
+        help="repetitions of each cell in all rounds, at most (default %(default)s)",
     )
+    add("--seconds", type=float, default=0.35, help="time for each cell in all rounds (default %(default)s)")
     add(
-        "--seconds", type=float, default=0.35, help="for each cell in all rounds, about (default %(default)s)"
+        "--warm-up",
+        type=int,
+        default=4,
+        help="untimed calls at the start of each round (default %(default)s)",
     )
-    add("--warm-up", type=int, default=4, help="calls before, in each round (default %(default)s)")
     add(
         "--sync",
         default="clock",
         choices=("clock", "barrier"),
-        help="how ranks start together; clock falls back",
+        help="how ranks start together; `clock` falls back to `barrier`",
     )
     add("--check", action="store_true", help="count wrong elements, on all ranks, once in each round")
-    add("--seed", type=int, default=1, help="of the data and of the order of cells (default %(default)s)")
+    add(
+        "--seed", type=int, default=1, help="seed of the data and of the order of cells (default %(default)s)"
+    )
     add("--json", metavar="FILE", help="write the table and all times to this file; one for each launch")
     add_quiet(command_line)
     return command_line
 
 
 def require(asked: argparse.Namespace) -> None:
-    """Raise ChoiceError for options that are wrong whatever the machine; sizes become numbers."""
+    """Raises ChoiceError for options that are wrong on any machine; converts sizes to numbers."""
     for name in ("contributions", "rounds", "repetitions", "warm_up"):
         if getattr(asked, name) < 1:
             raise ChoiceError(f"--{name.replace('_', '-')} {getattr(asked, name)}: choose 1 or more")
@@ -241,7 +262,7 @@ def require(asked: argparse.Namespace) -> None:
 
 
 def require_writable(path: str | None) -> None:
-    """Raise ChoiceError, before anything is measured, where the result could not be written in the end."""
+    """Raises ChoiceError, before the measurement, if the result could not be written."""
     if path is None:
         return
     if Path(path).is_dir():
@@ -262,9 +283,9 @@ def number_type(name: str) -> np.dtype:
 
 
 def plannable(comm, asked) -> tuple[list[str], list[str]]:
-    """LIBRARY and the orderings that can be measured, and why others cannot. Collective.
+    """(LIBRARY and the orderings that can be measured, reasons why others cannot). Collective.
 
-    Raises ChoiceError for an ordering that was named and cannot be had with these options.
+    Raises ChoiceError for a named ordering that does not work with these options.
     """
     from mpi4py import MPI
 
@@ -290,12 +311,12 @@ def plannable(comm, asked) -> tuple[list[str], list[str]]:
 
 
 def try_plan(comm, name: str, asked, plan) -> None:
-    """Make and free a reducer of one element; raises what `plan` raises."""
+    """Makes and frees a reducer of one element; raises as `plan` does."""
     plan(comm, reduction(name, 1, asked), **extras(comm, name, asked)).free()
 
 
 def require_memory(comm, names: list[str], count: int, asked) -> None:
-    """Raise ChoiceError, on all ranks, where a node has not the memory for the longest vector. Collective."""
+    """Raises ChoiceError, on all ranks, if a node lacks the memory for the longest vector. Collective."""
     for name in names:
         needs = comm.allgather(memory(name, comm.rank, comm.size, count, asked.dtype.itemsize, asked))
         there = comm.allgather(available())
@@ -313,12 +334,12 @@ def require_memory(comm, names: list[str], count: int, asked) -> None:
 
 
 def merged(argv: list[str]) -> int:
-    """`merge`: several launches, one table."""
+    """Merges several launches into one table."""
     command_line = argparse.ArgumentParser(
         prog="python -m benchmarks.allreduce merge", description=merged.__doc__
     )
     command_line.add_argument(
-        "files", nargs="+", metavar="FILE.json", help="as --json wrote them, one for each launch"
+        "files", nargs="+", metavar="FILE.json", help="files of --json, one for each launch"
     )
     command_line.add_argument("--json", metavar="FILE", help="write the joint result to this file")
     add_quiet(command_line)
@@ -335,7 +356,7 @@ def merged(argv: list[str]) -> int:
 
 
 def refused(error: ChoiceError) -> int:
-    """Print the complaint; the exit code."""
+    """Prints the error; returns the exit code."""
     print(f"python -m benchmarks.allreduce: {error}", file=sys.stderr, flush=True)
     return 2
 

@@ -1,4 +1,4 @@
-"""What is measured: an ordering, or the library itself, with a length of vector; its data, its call, its memory."""
+"""Cells of a measurement: an ordering or the library itself with a vector length; its data, its call, its memory."""
 
 from __future__ import annotations
 
@@ -41,24 +41,22 @@ def number_of_bytes(text: str) -> int:
             raise ValueError
     except (ValueError, OverflowError):
         raise ChoiceError(
-            f"{text!r} is no number of bytes: write 1 or more, with K, M or G behind it as in 64K"
+            f"{text!r} is not a number of bytes: write 1 or more, with K, M or G after it as in 64K"
         ) from None
     return int(value)
 
 
 def sizes(least: int, most: int, factor: float, itemsize: int) -> list[int]:
-    """Bytes of the vectors: `least`, `factor` times that and so on, and `most`; each of whole elements, at least one.
+    """Bytes of the vectors: `least`, `factor` times `least` and so on, and `most`; each has at least one element.
 
-    Raises ChoiceError where that is no list.
+    Raises ChoiceError for impossible limits or factors.
     """
     if least > most:
         raise ChoiceError(
             f"--min-bytes {least} is more than --max-bytes {most}: choose sizes from small to large"
         )
     if not factor > 1:
-        raise ChoiceError(
-            f"--factor {factor:g}: choose more than 1, by which each size exceeds the one before"
-        )
+        raise ChoiceError(f"--factor {factor:g}: choose more than 1, the ratio of one size to the previous")
     lengths, size = [], float(least)
     while size < most:
         lengths.append(size)
@@ -67,10 +65,10 @@ def sizes(least: int, most: int, factor: float, itemsize: int) -> list[int]:
 
 
 def shuffled(cells: Sequence[Cell], seed: int, turn: int) -> list[Cell]:
-    """The cells in the order of round `turn`: lengths shuffled, and within each length the orderings.
+    """The cells in the order of round `turn`: shuffled lengths, with shuffled orderings in each length.
 
-    So a ratio is taken between neighbours in time, and no ordering always follows the same one. Depends on the
-    arguments alone: all ranks get the same.
+    So ratios compare neighbours in time, and no ordering always follows the same other one. Depends on the arguments
+    alone, so all ranks get the same order.
     """
     rng = np.random.default_rng([seed, turn])
     lengths = sorted({cell.count for cell in cells})
@@ -85,11 +83,11 @@ def shuffled(cells: Sequence[Cell], seed: int, turn: int) -> list[Cell]:
 def contributions(
     seed: int, rank: int, length: int, dtype: np.dtype, operation: str, distribution: str = MIXED
 ) -> np.ndarray:
-    """Numbers (length,) of one rank: by default floating-point ones of mixed size, so that the order of additions
-    shows, else of a distribution of `benchmarks.kernels.numbers`, drawn in chunks; `cancelling` ones do so between an
-    even rank and the next.
+    """The numbers (length,) of one rank: by default floating-point numbers of mixed size, so that the order of sums
+    changes bits; else from a distribution of `benchmarks.kernels.numbers`, drawn in chunks. `cancelling` numbers cancel
+    between an even rank and the next.
 
-    A shorter length gives the beginning of a longer one.
+    A shorter vector is the beginning of a longer one.
     """
     if dtype.kind == "i" or operation == "prod" or distribution == MIXED:
         rng, scales = (np.random.default_rng([seed, rank, stream]) for stream in range(2))
@@ -127,7 +125,7 @@ def prepared(comm, cell: Cell, data: np.ndarray, asked, plan: Callable) -> Itera
 
 
 def library_call(comm, own: np.ndarray, op: str) -> Callable[[], np.ndarray]:
-    """What a user would write: contributions combined by NumPy where there are several, then `Allreduce`."""
+    """The call of a plain program: NumPy combines several contributions, then `Allreduce`."""
     from kernels.allreduce.execution.library import FOLDS, OPS
 
     total = np.empty(own.shape[1:], own.dtype)
@@ -147,7 +145,7 @@ def library_call(comm, own: np.ndarray, op: str) -> Callable[[], np.ndarray]:
 
 
 def reduction(name: str, count: int, asked) -> Reduction:
-    """The reduction of a label, in the accumulation of the options where it names none."""
+    """The reduction of a label; a label without an accumulation has that of the options."""
     reduction_ = Reduction.named(name, count, asked.dtype, operation=asked.op)
     if reduction_.accumulation == "working":
         reduction_ = replace(reduction_, accumulation=asked.accumulate)
@@ -155,21 +153,21 @@ def reduction(name: str, count: int, asked) -> Reduction:
 
 
 def extras(comm, name: str, asked) -> dict:
-    """What `plan` has to know of this rank beside the reduction."""
+    """The arguments of `plan` for this rank, besides the reduction."""
     first = comm.rank * asked.contributions
     blocks = range(first, first + asked.contributions)
     return {"blocks": blocks} if "owners" in Reduction.named(name).entry.needs else {}
 
 
 def context(name: str, size: int, asked) -> dict:
-    """The context of the ordering's schedule: which rank owns which block, which rank is on which node."""
+    """The context of the ordering's schedule: owners of blocks, and nodes of ranks."""
     owners = tuple(rank for rank in range(size) for _ in range(asked.contributions))
-    known = {"owners": owners, "nodes": asked.nodes, "packing": None}  # which is read from its file
+    known = {"owners": owners, "nodes": asked.nodes, "packing": None}  # the packing is read from its file
     return {need: known[need] for need in Reduction.named(name).entry.needs}
 
 
 def schedule(name: str, size: int, count: int, asked):
-    """The schedule of an ordering among `size` ranks, or None where it, or the library, has none of ours."""
+    """The schedule of an ordering among `size` ranks; None for the library and orderings without a schedule."""
     if name == LIBRARY or not Reduction.named(name).entry.scheduled:
         return None
     return reduction(name, count, asked).schedule(size, **context(name, size, asked))
@@ -194,7 +192,7 @@ def memory(name: str, rank: int, size: int, count: int, itemsize: int, asked) ->
 
 
 def available(meminfo: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """Bytes of memory that processes of this node may still take, or None where the system does not say."""
+    """Bytes of memory that processes of this node may still allocate, or None where the system does not say."""
     amounts = []
     try:
         lines = dict(line.split(":") for line in meminfo.read_text().splitlines())
@@ -205,7 +203,9 @@ def available(meminfo: Path = Path("/proc/meminfo"), group: Path = Path("/sys/fs
         most = int((group / "memory.max").read_text())
         taken = int((group / "memory.current").read_text())
         kinds = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-        amounts.append(most - taken + int(kinds["inactive_file"]))  # files are dropped when memory is wanted
+        amounts.append(
+            most - taken + int(kinds["inactive_file"])
+        )  # the system drops cached files when it needs memory
     except (OSError, KeyError, ValueError):  # no limit is the word "max"
         pass
     return min(amounts, default=None)

@@ -1,9 +1,8 @@
-"""Counting wrong elements: results are held against the serial simulator, or against a sum with a bound.
+"""Counts wrong elements: compares results with the serial simulator, or with a sum and its error bound.
 
-What has an order of ours, and adds in the working type, must have the simulator's bits on every rank. What the MPI
-library adds in an order of its own, or we in another type, must have one rank's bits on all, and be no farther from the
-true value than any order of additions in the working type can be (Higham 2002, section 4.2). Integers, and MIN and MAX,
-are the same in any order.
+Orderings of this suite that add in the working type must have the simulator's bits on every rank. For the MPI library,
+and for other accumulations, all ranks must have equal bits, and the error must be within the bound for any order of
+additions in the working type (Higham 2002, section 4.2). Integers, and MIN and MAX, are the same in any order.
 """
 
 from __future__ import annotations
@@ -22,9 +21,9 @@ EXACT_NUMBERS = {"sum": np.add, "prod": np.multiply, "min": np.minimum, "max": n
 
 
 def wrong(comm: MPI.Comm, cell: Cell, total: np.ndarray, reducer, asked, known: dict) -> int:
-    """Wrong elements of `total`, added up over the ranks. Collective.
+    """The number of wrong elements of `total`, summed over the ranks. Collective.
 
-    `known` keeps, on rank 0, what has been worked out for cells whose result is always the same.
+    `known` caches on rank 0 the expected results of cells whose result does not change.
     """
     expected = bound = None
     if comm.rank == 0:
@@ -44,7 +43,7 @@ def wrong(comm: MPI.Comm, cell: Cell, total: np.ndarray, reducer, asked, known: 
 
 
 def correct(cell: Cell, size: int, dtype: np.dtype, reducer, asked) -> tuple[np.ndarray, np.ndarray | None]:
-    """The total that is expected (count,), and None: to the bit; or float64 with a bound on the error of each."""
+    """(expected total (count,), None) if bits must be equal; else (total in float64, error bound of each element)."""
     vectors = [
         contributions(
             asked.seed, rank, asked.contributions * cell.count, dtype, asked.op, asked.distribution
@@ -66,10 +65,10 @@ def correct(cell: Cell, size: int, dtype: np.dtype, reducer, asked) -> tuple[np.
 
 
 def true_value(x: np.ndarray, op: str) -> tuple[np.ndarray, np.ndarray]:
-    """Sum or product of x (m, n) over axis 0 in float64, and how far the result of any order in x's type may be off.
+    """Sum or product of x (m, n) over axis 0 in float64, and the error bound for any order in x's type.
 
-    gamma(m) = m u / (1 - m u) of the sum of magnitudes, u the unit roundoff, with room for the rounding of the value
-    itself, which is computed in the longest type there is.
+    The bound is gamma(m) = m u / (1 - m u) times the sum of magnitudes, u the unit roundoff, plus room for the rounding
+    of the value itself, which is computed in long double.
     """
     combine: Callable = EXACT_NUMBERS[op].reduce
     wide = x.astype(float).astype(np.longdouble)
@@ -81,12 +80,12 @@ def true_value(x: np.ndarray, op: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def bits(x: np.ndarray) -> np.ndarray:
-    """The array's bits as unsigned integers."""
+    """The bits of the array as unsigned integers."""
     return np.ascontiguousarray(x).view(f"u{x.dtype.itemsize}")
 
 
 def from_rank_0(comm: MPI.Comm, x: np.ndarray | None, n: int, dtype: np.dtype) -> np.ndarray:
-    """Rank 0's array `x` (n,) of this type, on every rank; as bytes, since MPI does not know every type."""
+    """Broadcasts rank 0's array `x` (n,) of this type, as bytes, since MPI does not have every type."""
     x = x.copy() if comm.rank == 0 else np.empty(n, dtype)
     comm.Bcast(x.view(np.uint8), 0)
     return x

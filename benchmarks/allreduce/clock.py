@@ -1,13 +1,13 @@
-"""A clock that all ranks share: the offset of every rank's clock against rank 0's, and its linear drift.
+"""A clock that all ranks share: the offset of every rank's clock from rank 0's, and its linear drift.
 
-An offset is read by an exchange of messages: a rank notes its time, asks rank 0 for its own, and notes its time again.
-The answer was read somewhere between the two, so the middle is wrong by at most half of the round trip (Cristian
-1989); of several exchanges the quickest counts. A straight line through such samples gives offset and drift at any
-time (Jones and Koenig 2012; Hunold and Carpen-Amarie 2015, ReproMPI). The clocks of one node count one oscillator's
-ticks and cannot drift apart: there only the offset is sought, and every sample narrows it down. Every sample bounds its
-own error, so the line has a bound too, and a clock that does not run straight is found out: a new sample lies farther
-from the line than both bounds explain. Ranks are asked one after the other: an estimate takes time in proportion to
-their number.
+A rank measures its offset by an exchange of messages: it records its time, asks rank 0 for its time, and records its
+own time again. Rank 0 read its clock between the two, so the middle is wrong by at most half of the round trip
+(Cristian 1989); the quickest of several exchanges counts. A straight line through such samples gives offset and drift
+at any time (Jones and Koenig 2012; Hunold and Carpen-Amarie 2015, ReproMPI). The clocks of one node count the ticks of
+one oscillator and cannot drift apart: there only the offset is estimated, and every sample narrows it. Every sample has
+an error bound, so the line has one too. A clock with a variable rate shows when a new sample is farther from the line
+than both bounds allow. Rank 0 answers one rank after the other: the time of an estimate is proportional to their
+number.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from dataclasses import dataclass
 import numpy as np
 
 EXCHANGES = 12  # round trips of a sample
-SAMPLES = 5  # at the start, PAUSE seconds apart between nodes: a drift takes time to show
+SAMPLES = 5  # at the start; between nodes PAUSE seconds apart, since a drift needs time to show
 PAUSE = 0.25
-KEPT = 64  # latest samples through which the line goes
-DUE = 1.0  # seconds after which the clocks are read again
-COARSE = 50e-6  # seconds; a clock that is known less well does not tell who was late
+KEPT = 64  # latest samples for the fit of the line
+DUE = 1.0  # seconds until the clocks are read again
+COARSE = 50e-6  # seconds; a clock with a larger error bound cannot show which rank was late
 _TAG = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """At time `at` of this rank's clock it was ahead of rank 0's by `offset`, wrong by at most `bound`; seconds."""
+    """The `offset` of this rank's clock from rank 0's at its own time `at`, with error `bound`; in seconds."""
 
     at: float
     offset: float
@@ -47,11 +47,11 @@ class Line:
     drift_error: float
 
     def offset(self, at: float) -> float:
-        """How far this rank's clock is ahead of rank 0's at its own time `at`."""
+        """The seconds by which this rank's clock is ahead of rank 0's at its own time `at`."""
         return self.level + self.drift * (at - self.middle)
 
     def error(self, at: float) -> float:
-        """By how much `offset(at)` can be wrong, if both clocks run straight."""
+        """The error bound of `offset(at)`, if both clocks have constant rates."""
         return self.level_error + self.drift_error * abs(at - self.middle)
 
     def globally(self, at: float) -> float:
@@ -63,7 +63,7 @@ class Line:
         return self.middle + (at - self.middle + self.level) / (1 - self.drift)
 
 
-STRAIGHT = Line(0.0, 0.0, 0.0, 0.0, 0.0)  # of rank 0, whose clock is everyone's
+STRAIGHT = Line(0.0, 0.0, 0.0, 0.0, 0.0)  # for rank 0, whose clock is the reference
 
 
 def fit(samples: Sequence[Sample]) -> Line:
@@ -96,7 +96,7 @@ def level(samples: Sequence[Sample]) -> Line:
 
 
 def quickest(exchanges: Sequence[tuple[float, float, float]]) -> Sample:
-    """The sample from exchanges (sent, rank 0's time, answered): the one that took least decides."""
+    """The sample of the quickest of the exchanges (sent, rank 0's time, answered)."""
     sent, there, answered = min(exchanges, key=lambda e: e[2] - e[0])
     middle = (sent + answered) / 2
     return Sample(middle, middle - there, (answered - sent) / 2)
@@ -111,7 +111,7 @@ def unexplained(line: Line, sample: Sample) -> float:
 class GlobalClock:
     """Rank 0's clock on every rank of `comm`, `nodes[rank]` being its node. Construction and `refresh` are collective.
 
-    `failure` says why the clock cannot be trusted, alike on all ranks; empty where it can.
+    `failure` says why the clock cannot be trusted, the same on all ranks; empty if it can.
     """
 
     def __init__(self, comm, nodes: Sequence[int], now: Callable[[], float] = time.perf_counter):
@@ -126,11 +126,11 @@ class GlobalClock:
         self._agree("")
 
     def due(self) -> bool:
-        """Whether the clocks should be read again; asked on rank 0, whose answer counts for all."""
+        """Whether the clocks should be read again; rank 0 decides for all."""
         return self.now() - self._read > DUE
 
     def refresh(self) -> None:
-        """Read the clocks again, hold the new offsets against the lines, and draw them anew."""
+        """Reads the clocks again, checks the new offsets against the lines, and fits the lines again."""
         before = self.line
         self._sample()
         complaint = ""
@@ -138,8 +138,8 @@ class GlobalClock:
             sample = self._samples[-1]
             if gap := unexplained(before, sample):
                 complaint = (
-                    f"the clock of rank {self.comm.rank} does not run straight: its offset to rank 0's is "
-                    f"{sample.offset * 1e6:.1f} us, {gap * 1e6:.1f} us farther from the line than is explained"
+                    f"the clock of rank {self.comm.rank} has no constant rate: its offset from rank 0's is "
+                    f"{sample.offset * 1e6:.1f} us, {gap * 1e6:.1f} us farther from the line than the bounds allow"
                 )
         self._agree(complaint)
 
@@ -164,7 +164,7 @@ class GlobalClock:
         error = self.line.error(self.now()) if self.comm.rank else 0.0
         if not complaint and error > COARSE:
             complaint = (
-                f"the clock of rank {self.comm.rank} is known to {error * 1e6:.0f} us only, "
+                f"the clock of rank {self.comm.rank} has an error bound of {error * 1e6:.0f} us, "
                 f"more than {COARSE * 1e6:.0f}"
             )
         self.failure = self.failure or next(filter(None, self.comm.allgather(complaint)), "")

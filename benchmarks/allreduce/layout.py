@@ -1,10 +1,10 @@
-"""What sums under guarantee `layout` cost, beside the MPI library's and, with --than, beside another checkout's.
+"""Times of sums under guarantee `layout`, beside the MPI library's and, with --than, beside another checkout's.
 
     python -m benchmarks.allreduce.layout --than TREE --json out.json
 
-Checkouts are launched in turn. In a launch, calls of the sum and of the library's Allreduce take turns. The time of
-each is its 10 % quantile over the rounds, since whatever else runs on a node only adds to it. Ratios are of one launch,
-their median and range over launches. Bytes are those that a rank sends, as the schedules count them.
+Checkouts are launched in turn. In a launch, calls of the sum and of the library's Allreduce take turns. The time of a
+call is the 10 % quantile over the rounds, since other load on the node only adds time. Ratios are within one launch;
+shown are their median and range over launches. Bytes are those that a rank sends, counted by the schedules.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from benchmarks.harness.launching import ROOT, launcher, output_of
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 
-# This file's twin, with the modules of the checkout that is measured.
+# layout_steps.py of this checkout, run with the modules of the measured checkout.
 STEPS = f"import runpy; runpy.run_path({str(Path(__file__).with_name('layout_steps.py'))!r})['main']()"
 LENGTHS = {
     "short": (1, 16, 17, 64, 256, 1024, 4096),
@@ -67,7 +67,7 @@ def low(times: list[float]) -> float:
 
 
 def launched(tree: Path, ranks: int, dtype: str, contributions: int, lengths, library: str) -> list[dict]:
-    """What `layout_steps` prints on so many ranks with a checkout's modules."""
+    """The output of `layout_steps` on so many ranks with a checkout's modules."""
     command, extra = launcher(library)
     words = ["--dtype", dtype, "--contributions", str(contributions), "--lengths", *map(str, lengths)]
     command += ["-n", str(ranks), sys.executable, "-P", "-c", STEPS, *words]
@@ -75,7 +75,7 @@ def launched(tree: Path, ranks: int, dtype: str, contributions: int, lengths, li
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parts = {part: lambda options, part=part: measured(part, options) for part in LENGTHS}
     parser = parts_parser("allreduce.layout", __doc__, parts, 5)
     add = parser.add_argument

@@ -1,7 +1,7 @@
-"""Times of sums under guarantee `layout` beside the MPI library's, in turn, on the ranks that are launched.
+"""Times sums under guarantee `layout` and the MPI library's in turn, on the launched ranks.
 
-Run by `benchmarks.allreduce.layout` with the checkout that is measured on PYTHONPATH. Prints JSON: for each length the
-bytes that a rank sends, and the time of a call and of the library's, of every round.
+`benchmarks.allreduce.layout` runs it with the measured checkout on PYTHONPATH. Prints JSON: for each length the bytes
+that a rank sends, and the times of both calls in every round.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def measured(n: int, contributions: int, dtype: str) -> dict:
-    """The row of vectors of n elements, of which every rank brings so many."""
+    """The row for vectors of n elements, with so many contributions of every rank."""
     rng = np.random.default_rng(COMM.rank)
     x = rng.standard_normal((contributions, n)).astype(dtype)
     ours, out, added = np.empty(n, dtype), np.empty(n, dtype), np.empty(n, dtype)
@@ -63,7 +63,7 @@ def measured(n: int, contributions: int, dtype: str) -> dict:
 
 
 def sent(reducer, contributions: int) -> int:
-    """Bytes that a rank sends in a call, at most; of records in one all-gather, theirs to all others."""
+    """The most bytes that a rank sends in a call; for records in one all-gather, its records to all other ranks."""
     if not hasattr(reducer, "_direct"):
         return (COMM.size - 1) * reducer.nbytes
     schedule = reducer.reduction.schedule(COMM.size)

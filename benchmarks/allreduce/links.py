@@ -8,8 +8,8 @@
 | `equal` | 4 nodes, 1 Gbit/s each | 1 and 2 in a node |
 | `slow` | the same, 100 Mbit/s between nodes 1 and 2 | 1 and 2 in a node |
 
-In each the links are measured and packed first. Then all orderings take turns in one job, so that neighbours in time
-are compared; a time is that of the slowest rank. The nodes share the cores of this machine: computation does not
+Each part first measures and packs the links. Then all orderings take turns in one job, so that ratios compare
+neighbours in time; a time is that of the slowest rank. The nodes share the cores of this machine: computation does not
 scale.
 """
 
@@ -33,11 +33,13 @@ LIMIT_S = 1800
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("allreduce.links", __doc__, {part: None for part in LINKS}, 7)
     parser.add_argument("--mpi", default="mpich", help="mpich or openmpi (default %(default)s)")
     parser.add_argument(
-        "--trees", default=TREES, help="with parameters: trees:segments=8 (default %(default)s)"
+        "--trees",
+        default=TREES,
+        help="ordering with parameters, such as trees:segments=8 (default %(default)s)",
     )
     parts = {part: lambda options, part=part: rows_of(part, options) for part in LINKS}
     run_parts("allreduce.links", parser, parts, argv)
@@ -60,7 +62,7 @@ def rows_of(part: str, options) -> list[dict]:
 
 
 def rows_of_times(part: str, each: int, nbytes: int, seconds: dict[str, list[float]]) -> list[dict]:
-    """A row for each ordering: its time, and that of trees over it, round by round."""
+    """A row for each ordering: its time, and the ratio of the time of trees to it, round by round."""
     return [
         {
             "part": part,
@@ -76,12 +78,12 @@ def rows_of_times(part: str, each: int, nbytes: int, seconds: dict[str, list[flo
 
 
 def job(nodes, each: int, mpi: str, module: list[str]) -> str:
-    """What a module prints on so many ranks of each node."""
+    """The output of a module on `each` ranks of each node."""
     return on_nodes(nodes, [sys.executable, "-m", *module], NODES * each, each, mpi, LIMIT_S)
 
 
 def worker(trees: str, nbytes: int, rounds: int) -> None:
-    """Time every ordering in turn on this job's ranks, and print the seconds of the slowest rank by name, on rank 0."""
+    """Times every ordering in turn on this job's ranks; rank 0 prints the seconds of the slowest rank by name."""
     from mpi4py import MPI
 
     from kernels.allreduce import plan

@@ -1,4 +1,4 @@
-"""The measurement: rounds over all cells, each time in another order, by a common clock or behind barriers."""
+"""Measures cells in rounds, each round in another order, by a common clock or behind barriers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from benchmarks.allreduce.timing import expected, repeat
 from kernels.allreduce import plan
 from kernels.progress import Progress
 
-TOO_LATE = 0.5  # part of a round's windows that may begin late before the clock is given up
+TOO_LATE = 0.5  # fraction of a round's windows that may begin late; with more, the clock is not used
 
 
 @dataclass
 class Measured:
-    """What was found: the rounds of every cell, and how the ranks were brought to start together."""
+    """The results: the rounds of every cell, and the method by which ranks started together."""
 
     rounds: dict[Cell, list[dict]]
     sync: dict
@@ -32,7 +32,7 @@ class Measured:
 
 
 def measure(comm: MPI.Comm, cells: Sequence[Cell], asked, plan: Callable = plan) -> Measured:
-    """Measure all cells; the same on all ranks. Where the clock fails, all is measured again behind barriers."""
+    """Measures all cells; returns the same on all ranks. If the clock fails, measures all again behind barriers."""
     longest = asked.contributions * max(cell.count for cell in cells)
     data = contributions(asked.seed, comm.rank, longest, asked.dtype, asked.op, asked.distribution)
     reason = "asked for" if asked.sync == "barrier" else oversubscribed(comm, asked.nodes)
@@ -46,8 +46,8 @@ def measure(comm: MPI.Comm, cells: Sequence[Cell], asked, plan: Callable = plan)
 
 
 def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: str = "") -> Measured | None:
-    """All rounds, or None as soon as the clock fails; `reason` says why there is no clock. Rank 0 shows progress on
-    stderr, between the visits."""
+    """Measures all rounds; returns None as soon as the clock fails. `reason`: why there is no clock. Rank 0 shows
+    progress on stderr, between the cells."""
     measurement = Measured({cell: [] for cell in cells}, {"method": "barrier", "reason": reason}, {})
     known: dict = {}
     progress = Progress("allreduce", quiet=asked.quiet) if comm.rank == 0 else None
@@ -86,7 +86,8 @@ def rounds(comm, cells, data, asked, plan, clock: GlobalClock | None, reason: st
 
 
 def repetitions(comm, call: Callable, asked, clock: GlobalClock | None) -> dict:
-    """One visit: warm up, then as many repetitions as this visit's part of the number and of the time allows."""
+    """Measures a cell in one round: warms up, then repeats as often as this round's share of repetitions and time
+    allows."""
     seconds = expected(comm, call, asked.warm_up)
     most = math.ceil(asked.repetitions / asked.rounds)
     count = int(asked.seconds / asked.rounds / max(seconds, 1e-9))
@@ -94,7 +95,7 @@ def repetitions(comm, call: Callable, asked, clock: GlobalClock | None) -> dict:
 
 
 def oversubscribed(comm: MPI.Comm, nodes: Sequence[int]) -> str:
-    """Why windows would be no use: ranks that share a core wait for it, not for each other. Collective."""
+    """The reason why windows do not work here: ranks that share a core wait for the core. Empty if none. Collective."""
     cores = comm.allgather(os.sched_getaffinity(0))
     for node in sorted(set(nodes)):
         members = [rank for rank in range(comm.size) if nodes[rank] == node]
@@ -106,7 +107,7 @@ def oversubscribed(comm: MPI.Comm, nodes: Sequence[int]) -> str:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """No garbage collection of its own accord meanwhile."""
+    """A context without automatic garbage collection."""
     gc.collect()
     gc.freeze()
     gc.disable()

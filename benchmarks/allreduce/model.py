@@ -1,9 +1,9 @@
 """The alpha-beta-gamma model, fitted to measured all-reduces: seconds per message, per byte and per addition.
 
 Hockney's model with additions: an all-reduce takes alpha x messages + beta x bytes + gamma x additions, counted along
-the rounds by `kernels.allreduce.cost`. Over several nodes, messages and bytes from node to node have constants of their
-own. Fitted by least squares with no constant negative (Lawson and Hanson), every
-equation divided by its measured time, so that errors count in per cent and small vectors as much as large ones.
+the rounds by `kernels.allreduce.cost`. Over several nodes, messages and bytes between nodes have separate constants.
+The fit is a nonnegative least-squares fit (Lawson and Hanson) of relative errors: every equation is divided by its
+measured time, so small vectors count as much as large ones.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from dataclasses import asdict, dataclass
 import numpy as np
 
 LEAST = 6  # points of a piece
-CLEARLY = 2 / 3  # two pieces must bring the error of the fit below this part of that of one,
-ENOUGH = 0.05  # unless that is already so small
+CLEARLY = 2 / 3  # two pieces must reduce the error of one piece to this fraction,
+ENOUGH = 0.05  # unless the error of one piece is at most this
 GOOD, FAIR = 0.15, 0.3  # median relative errors
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One measured all-reduce of a vector of `nbytes`: what its schedule counts, in the order of the constants of a
+    """One measured all-reduce of a vector of `nbytes`: the counts of its schedule, in the order of the constants of a
     Piece, and its median time."""
 
     nbytes: int
@@ -42,7 +42,7 @@ class Piece:
     upto: int | None = None
 
     def seconds(self, counts: Sequence[int]) -> float:
-        """The time that the model foresees for messages, bytes and additions, and messages and bytes across nodes."""
+        """The predicted time for messages, bytes and additions, and messages and bytes across nodes."""
         constants = self.alpha, self.beta, self.gamma, self.alpha_across, self.beta_across
         return sum(constant * count for constant, count in zip(constants, counts, strict=True))
 
@@ -55,19 +55,19 @@ class Model:
     error: float
 
     def seconds(self, point: Point) -> float:
-        """What the model foresees for the counts of a point."""
+        """The predicted time for the counts of a point."""
         piece = next(p for p in self.pieces if p.upto is None or point.nbytes <= p.upto)
         return piece.seconds(point.counts)
 
     @property
     def verdict(self) -> str:
-        """How far to trust it, in a few words."""
+        """The quality of the fit in a few words."""
         if self.error <= GOOD:
             return "good"
         return "fair" if self.error <= FAIR else "poor: an orientation only"
 
     def record(self) -> dict:
-        """For JSON."""
+        """The model for the JSON file."""
         return {"pieces": [asdict(p) for p in self.pieces], "error": self.error, "verdict": self.verdict}
 
 

@@ -1,11 +1,11 @@
-"""The figures over several nodes, measured on a cluster of network namespaces that is made for it (root only).
+"""Measures the figures over several nodes, on a temporary cluster of network namespaces (root only).
 
     python -m benchmarks.allreduce nodes --nodes 4 --ranks-per-node 2 --link 1gbit --json out.json
 
-The nodes share the cores of this machine and their links are those of its kernel (docs/how-to/cluster.md): times that
-wait for a link's rate mean something, latencies are not those of a machine. Every launch is a job of its own. The bound
-is that of bandwidth: with m nodes, 2 (m - 1) / m n bytes must leave every node (Patarasuk, Yuan 2009, theorem 1, with
-nodes as processes) at the rate of its link; headers, another 5 %, are not in the bound.
+The nodes share the cores of this machine, and the kernel emulates their links (docs/how-to/cluster.md): times that wait
+for a link's rate are meaningful, latencies are not those of real machines. Every launch is a separate job. The bound is
+from bandwidth: with m nodes, 2 (m - 1) / m n bytes must leave every node at the rate of its link (Patarasuk, Yuan 2009,
+theorem 1, with nodes as processes); headers, another 5 %, are not in the bound.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ TIMEOUT = 1200.0  # seconds that a job may take
 
 
 def main(argv: list[str]) -> int:
-    """Launch the jobs on a cluster, print measured ratios beside their limits; 0 where all are met, else 3."""
+    """Launches jobs on a cluster and prints measured ratios beside their limits; returns 0 if all hold, else 3."""
     asked = parser().parse_args(argv)
     libraries = LIBRARIES if asked.mpi == "both" else (asked.mpi,)
     where, rows = machine(), []
@@ -51,7 +51,7 @@ def main(argv: list[str]) -> int:
     report(title, rows, where, asked.json)
     missed = sum(one["met"] != "yes" for one in rows)
     print(
-        f"{len(rows) - missed} of {len(rows)} met; nodes share cores here: only what waits for links counts"
+        """Runs the jobs on a cluster and prints measured ratios beside their limits; returns 0 if all hold, else 3."""
     )
     return 3 if missed else 0
 
@@ -101,7 +101,7 @@ def of_library(nodes: Cluster, mpi: str, asked: argparse.Namespace) -> list[dict
 
 
 def medians(result: dict, value) -> dict[tuple[str, int], float]:
-    """A number of every row of a launch that has it, by ordering and bytes."""
+    """{(ordering, bytes): `value(row)`} of the rows of a launch that have a ratio."""
     return {
         (r["ordering"], r["bytes"]): value(r)
         for r in result["rows"]
@@ -116,7 +116,7 @@ def judged(
     limit: float,
     about: tuple[str, int],
 ) -> dict:
-    """A row: of each size the best of `names` by the median of launches, at the size where that is worst."""
+    """The row of a target: the best of `names` by the median of launches at each size, at the worst size."""
     best = []
     for nbytes in sorted({b for _, b in launches[0]}):
         ratios = {name: [one[name, nbytes] for one in launches] for name in names}
@@ -131,7 +131,7 @@ def judged(
 def job(
     nodes: Cluster, mpi: str, names: tuple[str, ...], dtype: str, sizes: tuple[int, int], factor: int, asked
 ) -> dict:
-    """The result of one launch. Raises ClusterError where it fails, subprocess.TimeoutExpired where it hangs."""
+    """The result of one launch. Raises ClusterError if it fails, subprocess.TimeoutExpired if it hangs."""
     with tempfile.TemporaryDirectory() as scratch:
         out, output = Path(scratch) / "result.json", Path(scratch) / "output"
         command = [

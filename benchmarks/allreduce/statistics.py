@@ -1,4 +1,4 @@
-"""What is said of repeated times: median, its interval by order statistics, a high quantile, ratios by rounds."""
+"""Statistics of repeated times: median, its interval by order statistics, a high quantile, ratios by rounds."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ OUTSIDE = Fraction(1, 20)  # the interval misses the true median with at most th
 def interval_rank(n: int) -> tuple[int, float]:
     """(k, coverage): the k-th smallest and the k-th largest of n independent values enclose the true median.
 
-    k is the largest for which that holds with 95 %, whatever the distribution: how many values lie below the median
-    is binomial with probability 1/2. With fewer than 6 values even the smallest and the largest cover less; then k is
-    1 and the coverage says so.
+    k is the largest with a coverage of at least 95 %, for any distribution: the number of values below the median is
+    binomial with probability 1/2. With fewer than 6 values the smallest and the largest cover less; then k is 1.
     """
     below, term, k, coverage = 0, 1, 1, 0.0
     for j in range(n):
@@ -40,7 +39,7 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def quantile(values: Sequence[float], q: float) -> float:
-    """The smallest value that at least a part `q` of all values do not exceed."""
+    """The smallest value that at least a fraction `q` of all values do not exceed."""
     ordered = sorted(values)
     return ordered[max(0, math.ceil(q * len(ordered)) - 1)]
 
@@ -48,9 +47,9 @@ def quantile(values: Sequence[float], q: float) -> float:
 def figures(rounds: Sequence[dict], nbytes: int, size: int) -> dict:
     """The columns of one cell, in seconds and bytes per second, from its rounds.
 
-    A round has `times`, of each valid repetition, all ranks together; `own`, the mean of each rank's own time; `late`,
-    the repetitions left out; `wrong`, None where the results were not checked. t_min, t_avg and t_max are over the
-    ranks, as in the OSU benchmarks; algbw and busbw are of the median, as nccl-tests define them.
+    A round has `times` of all ranks together for each valid repetition; `own`, the mean of each rank's own time;
+    `late`, the repetitions left out; `wrong`, None for unchecked results. t_min, t_avg and t_max are over the ranks, as
+    in the OSU benchmarks; algbw and busbw are of the median, as nccl-tests define them.
     """
     times = [t for visit in rounds for t in visit["times"]]
     checked = [visit["wrong"] for visit in rounds if visit["wrong"] is not None]

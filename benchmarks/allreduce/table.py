@@ -1,4 +1,4 @@
-"""The table and the JSON file of an all-reduce measurement, and several launches read together."""
+"""The table and the JSON file of an all-reduce measurement, and the merge of several launches."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from benchmarks.allreduce.statistics import against, figures
 from kernels.guarantees import ChoiceError
 
 FORMAT = 2
-# What launches must have in common to be read together.
+# Keys in which launches must agree to be merged.
 SAME = ("size", "dtype", "op", "accumulate", "distribution", "contributions", "mpi")
 TIMES = ("t_min", "t_avg", "t_max", "median", "p99")
 
 
 def result(cells: list[dict], about: dict, syncs: list[dict]) -> dict:
-    """Everything about measured cells, as written to JSON.
+    """The result of measured cells, as written to JSON.
 
     A cell has `ordering`, `bytes`, `counts` (along the rounds messages, bytes and additions, then messages and bytes
-    across nodes; None without a schedule) and `rounds`; `about` what SAME lists and the machine; `syncs` how the ranks
-    of each launch were started.
+    across nodes; None without a schedule) and `rounds`. `about` has the keys of SAME and the machine; `syncs` says how
+    the ranks of each launch started.
     """
     base = {cell["bytes"]: cell["rounds"] for cell in cells if cell["ordering"] == LIBRARY}
     rows = []
@@ -50,16 +50,16 @@ def result(cells: list[dict], about: dict, syncs: list[dict]) -> dict:
 
 
 def merge(results: Sequence[dict]) -> dict:
-    """Several launches as one result: the rounds of all of them, one launch behind the other.
+    """Merges launches into one result with the rounds of all, one launch after the other.
 
-    Raises ChoiceError where they did not measure the same thing.
+    Raises ChoiceError if their settings, orderings or sizes differ.
     """
     first = results[0]["about"]
     for other in (r["about"] for r in results[1:]):
         for key in SAME:
             if other[key] != first[key]:
                 raise ChoiceError(
-                    f"launches differ in {key}: {first[key]!r} and {other[key]!r}; merge them apart"
+                    f"launches differ in {key}: {first[key]!r} and {other[key]!r}; merge them separately"
                 )
     listed = [sorted((row["ordering"], row["bytes"]) for row in r["rows"]) for r in results]
     if any(cells != listed[0] for cells in listed[1:]):
@@ -76,7 +76,7 @@ def merge(results: Sequence[dict]) -> dict:
 
 
 def read(path: str) -> dict:
-    """A result from a JSON file. Raises ChoiceError where it is none."""
+    """Reads a result from a JSON file. Raises ChoiceError for other files."""
     try:
         summary = json.loads(Path(path).read_text())
     except OSError as error:
@@ -88,12 +88,12 @@ def read(path: str) -> dict:
         or summary.get("title") != "allreduce"
         or summary.get("format") != FORMAT
     ):
-        raise ChoiceError(f"{path} is no result of benchmarks.allreduce in format {FORMAT}")
+        raise ChoiceError(f"{path} is not a result of benchmarks.allreduce in format {FORMAT}")
     return summary
 
 
 def write(summary: dict, path: str) -> None:
-    """Write a result as JSON, a line per row."""
+    """Writes a result as JSON, a line per row."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     head = json.dumps({k: v for k, v in summary.items() if k != "rows"}, indent=1)
     rows = ",\n".join("  " + json.dumps(row, separators=(",", ":")) for row in summary["rows"])
@@ -101,7 +101,7 @@ def write(summary: dict, path: str) -> None:
 
 
 def text(summary: dict) -> str:
-    """The table, with what one must know to read it."""
+    """The table, with the settings of the measurement and an explanation."""
     about = summary["about"]
     machine = about["machine"]
     lines = [
@@ -115,7 +115,7 @@ def text(summary: dict) -> str:
         "ratio: to `library`, the MPI library's own Allreduce, by rounds (least to most)",
     ]
     if about["size"] == 1:
-        lines.append("one rank: nothing is communicated, so ratios and bandwidths mean nothing")
+        lines.append("one rank: there is no communication, so ratios and bandwidths are meaningless")
     lines += [f"left out: {reason}" for reason in about.get("left_out", ())]
     lines += ["", *_columns(summary["rows"]), "", _model_text(summary["model"], about["node_count"] > 1)]
     return "\n".join(lines)

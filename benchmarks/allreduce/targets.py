@@ -1,9 +1,9 @@
-"""The figures that this suite must reach, measured: ratios to the MPI library's own Allreduce, beside their limits.
+"""Measures the figures that this suite must reach: ratios to the MPI library's own Allreduce, beside their limits.
 
     python -m benchmarks.allreduce targets --library both --json benchmarks/results/allreduce-targets.json
 
-Every launch is a job of its own under mpirun. The ratio of a launch is its median over rounds; shown are the median
-launch and the extremes, at the size that comes closest to the limit or exceeds it most.
+Every launch is a separate job under mpirun. The ratio of a launch is its median over rounds; shown are the median
+launch and the extremes, at the size with the largest ratio.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Target:
 
     @property
     def text(self) -> str:
-        """What is promised, for the table."""
+        """The target in words, for the table."""
         return (
             f"{' or '.join(self.orderings)}, {self.dtype}, {size_text(self.least)} to {size_text(self.most)}"
         )
@@ -63,7 +63,7 @@ JOBS = (
 
 
 def main(argv: list[str]) -> int:
-    """Launch the jobs, print measured ratios beside their limits; 0 where all are met, else 3."""
+    """Launches the jobs and prints measured ratios beside their limits; returns 0 if all hold, else 3."""
     command_line = parser()
     asked = command_line.parse_args(argv)
     if min(*asked.ranks, asked.launches) < 1 or asked.many < 0 or not asked.seconds > 0:
@@ -134,7 +134,7 @@ def few(library: str, ranks: int, asked) -> list[dict]:
 
 
 def many(library: str, ranks: int, asked) -> list[dict]:
-    """That every ordering ends with very many ranks, and what `direct` takes then."""
+    """The rows for very many ranks: whether every ordering ends, and the ratio of `direct`."""
     options = [
         "--orderings",
         "all",
@@ -173,7 +173,7 @@ def many(library: str, ranks: int, asked) -> list[dict]:
 
 
 def collect(ratios: dict[tuple[str, str, int], list[float]], result: dict | None) -> None:
-    """Add a launch's ratios to those found: by ordering, type and bytes."""
+    """Adds the ratios of a launch to `ratios`, by ordering, type and bytes."""
     for one in result["rows"] if result else ():
         if one["ratio"]:
             key = one["ordering"], result["about"]["dtype"], one["bytes"]
@@ -183,7 +183,7 @@ def collect(ratios: dict[tuple[str, str, int], list[float]], result: dict | None
 def judged(
     target: Target, ratios_of: dict[tuple[str, str, int], list[float]], library: str, ranks: int
 ) -> dict:
-    """The row of a target: the best ordering at each size, then the size where that is worst."""
+    """The row of a target: the best ordering at each size, at the worst size."""
     sizes = {b for name, dtype, b in ratios_of if name in target.orderings and dtype == target.dtype}
     best = []
     for nbytes in sorted(b for b in sizes if target.least <= b <= target.most):
@@ -213,7 +213,7 @@ def spread(ratios: Sequence[float]) -> dict[str, float]:
 
 
 def tried(library: str, ranks: int, options: Iterable[str]) -> dict | None:
-    """The result of a launch, or None where it failed or did not end, which is said."""
+    """The result of a launch; prints the error and returns None if it failed or did not end."""
     try:
         return job(library, ranks, options)
     except (RuntimeError, subprocess.TimeoutExpired) as failure:
@@ -222,7 +222,7 @@ def tried(library: str, ranks: int, options: Iterable[str]) -> dict | None:
 
 
 def job(library: str, ranks: int, options: Iterable[str]) -> dict:
-    """One launch of the benchmark; its result. Raises RuntimeError where it fails, TimeoutExpired where it hangs."""
+    """Launches the benchmark once; returns its result. Raises RuntimeError if it fails, TimeoutExpired if it hangs."""
     command, extra = launcher(library)
     with tempfile.TemporaryDirectory() as scratch, open(Path(scratch) / "output", "w+") as output:
         out = Path(scratch) / "result.json"
@@ -256,7 +256,7 @@ def job(library: str, ranks: int, options: Iterable[str]) -> dict:
 
 
 def end(job: subprocess.Popen) -> None:
-    """End a job that may still run: mpirun ends its ranks when asked to, and is not asked twice."""
+    """Ends a job that may still run: by SIGTERM, so that mpirun ends its ranks, then by SIGKILL."""
     for sign in (signal.SIGTERM, signal.SIGKILL):
         if job.poll() is None:
             os.killpg(job.pid, sign)

@@ -1,12 +1,12 @@
-"""Repetitions of a call that all ranks make together: each from a common start, or behind a barrier.
+"""Repeats a call that all ranks make together, from a common start or behind a barrier.
 
-In windows, repetition i starts on every rank when the common clock shows `first + i width`, so that no rank's time
-holds what another rank had left to do (SKaMPI; Hunold and Carpen-Amarie 2015). The time of a repetition is that from
-the common start to the end on the last rank. Where a rank was late, because the repetition before took longer than the
-window or because it had lost its core, the repetition is invalid.
+In windows, repetition i starts on every rank when the common clock shows `first + i width`, so no rank's time includes
+earlier work of another rank (SKaMPI; Hunold and Carpen-Amarie 2015). The time of a repetition is from the common start
+to the end on the last rank. If a rank started late, because the previous repetition took longer than the window or the
+rank had lost its core, the repetition is invalid.
 
-Behind a barrier ranks leave at slightly different times. Then the time of a repetition is the longest that a rank
-took by its own clock, as in the OSU benchmarks.
+Ranks leave a barrier at slightly different times. Then the time of a repetition is the longest of a rank by its own
+clock, as in the OSU benchmarks.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from mpi4py import MPI
 
 from benchmarks.allreduce.clock import GlobalClock
 
-BATCH = 50  # windows that follow each other without a message in between
+BATCH = 50  # consecutive windows without a message in between
 LEAD = 2e-4  # seconds from the announcement of a batch to its first window
-LATE = 1e-6, 0.02  # seconds, and part of the expected time, by which a rank may start late
-ROOM = 1.5, 2e-5  # a window is the expected time by this factor, and these seconds longer
+LATE = 1e-6, 0.02  # seconds, plus a fraction of the expected time, by which a rank may start late
+ROOM = 1.5, 2e-5  # a window is the expected time times this factor, plus these seconds
 
 
 def expected(comm: MPI.Comm, call: Callable, warm_up: int) -> float:
-    """Seconds that a call takes on the slowest rank: the quickest of the last half of `warm_up` calls. Collective."""
+    """Seconds of a call on the slowest rank: the quickest of the second half of `warm_up` calls. Collective."""
     taken = _behind_barriers(comm, call, warm_up)[warm_up // 2 :]
     slowest = np.empty_like(taken)
     comm.Allreduce(taken, slowest, MPI.MAX)
@@ -34,10 +34,11 @@ def expected(comm: MPI.Comm, call: Callable, warm_up: int) -> float:
 
 
 def repeat(comm: MPI.Comm, call: Callable, count: int, seconds: float, clock: GlobalClock | None) -> dict:
-    """Make `count` repetitions: `times` of the valid ones, each rank's mean `own` time of them, how many were `late`.
+    """Repeats the call `count` times; returns `times` of the valid repetitions, each rank's mean `own` time, and the
+    number of `late` ones.
 
-    Times are in seconds. `seconds` is what one is expected to take; `clock` None means barriers. Collective; all ranks
-    get the same.
+    Times are in seconds. `seconds` is the expected time of a call; `clock` None means barriers. Collective; all ranks
+    get the same result.
     """
     if clock:
         common, own, late = _in_windows(comm, call, count, seconds, clock)
@@ -57,7 +58,7 @@ def repeat(comm: MPI.Comm, call: Callable, count: int, seconds: float, clock: Gl
 
 
 def _in_windows(comm, call, count, seconds, clock: GlobalClock):
-    """Seconds since the common start, seconds since this rank's own start, and whether that was late."""
+    """(seconds since the common start, seconds since this rank's own start, whether it started late)."""
     now, width = clock.now, seconds * ROOM[0] + ROOM[1]
     common, own, late = np.empty(count), np.empty(count), np.empty(count, bool)
     first = np.empty(1)

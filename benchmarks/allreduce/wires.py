@@ -1,16 +1,16 @@
-"""All-reduces over wires that lose something: on one node beside the MPI library's own, over slow links, and over
-links that are emulated in their place.
+"""Times all-reduces over lossy wires: on one node beside the MPI library's own, over slow links, and over emulated
+links.
 
     python -m benchmarks.allreduce.wires node --json benchmarks/results/allreduce-wires.json
     python -m benchmarks.allreduce.wires 200mbit 1gbit           # as root: docs/how-to/cluster.md
 
-| part | ranks | what is compared |
+| part | ranks | comparison |
 |---|---|---|
 | `node` | 4 on one node, 16 MiB of float32 | each wire with `direct` and with the library |
 | `200mbit`, `1gbit` | 2 nodes of 2, 4 MiB, links of that rate | each wire with `direct`, and emulated over real times |
 
-All orderings take turns in one job; a time is that of the slowest rank. What is emulated is the rate of a node's port,
-less the 5 % that headers take.
+All orderings take turns in one job; a time is that of the slowest rank. The emulation has the rate of a node's port,
+less 5 % for headers.
 """
 
 import json
@@ -35,7 +35,7 @@ LIMIT_S = 900
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("allreduce.wires", __doc__, {part: None for part in ("node", *RATES)}, 9)
     parser.add_argument("--mpi", default="mpich", help="mpich or openmpi (default %(default)s)")
     parts = {"node": of_node} | {name: lambda options, name=name: over_links(name, options) for name in RATES}
@@ -66,7 +66,7 @@ def of_node(options) -> list[dict]:
 
 
 def over_links(part: str, options) -> list[dict]:
-    """The rows of two nodes whose links have the rate of the part's name, and of the same links emulated."""
+    """The rows of two nodes with links of the rate in the part's name, beside the same links emulated."""
     from jobs.cluster import cluster
 
     rate = RATES[part] / 8 * PAYLOAD
@@ -96,7 +96,7 @@ def over_links(part: str, options) -> list[dict]:
 
 
 def alone(mpi: str, nbytes: int, rounds: int, links: str = "") -> dict[str, list[float]]:
-    """Seconds of every ordering on one node, over emulated `links` where given."""
+    """Seconds of every ordering on one node, over emulated `links` if given."""
     command, extra = launcher(mpi)
     command += ["-n", str(RANKS), *asked(nbytes, rounds, links)]
     return json.loads(output_of(command, extra, LIMIT_S))
@@ -107,7 +107,7 @@ def asked(nbytes: int, rounds: int, links: str = "") -> list[str]:
 
 
 def worker(nbytes: int, rounds: int, links: str) -> None:
-    """Time every ordering in turn on this job's ranks, and print the seconds of the slowest rank by name, on rank 0."""
+    """Times every ordering in turn on this job's ranks; rank 0 prints the seconds of the slowest rank by name."""
     from mpi4py import MPI
 
     from kernels.allreduce import Reduction, plan

@@ -1,1 +1,1 @@
-"""What reading, querying, comparing and reporting costs."""
+"""Benchmarks of reading, querying, comparing and reporting traces."""

@@ -1,14 +1,14 @@
-"""What reading, querying, comparing and reporting costs: `python -m benchmarks.analysis` (10 minutes, 6 GB of disk).
+"""Times reading, querying, comparing and reporting: `python -m benchmarks.analysis` (10 minutes, 6 GB of disk).
 
-The campaigns are written by the real trace writer (`benchmarks.analysis.campaign`), once, into --scratch:
+The real trace writer writes the campaigns (`benchmarks.analysis.campaign`) once, into --scratch:
 
-- load: 16 runs of 256 ranks, 4,096 files of 2,000 events. Loading for the first time, the cache written, against a
-  plain h5py loop over every dataset of the same files by the same number of processes; loading from the cache; the
-  query of variability; peak memory over the frames, all of them asked for.
-- divergence: two runs of 1,024 ranks with 10^7 fingerprints each, of which one block differs from one step on.
-- report: 100 runs of 64 blocks on 8 ranks, of which a quarter differs, into one HTML file.
+- load: 16 runs of 256 ranks, 4,096 files of 2,000 events. The first load, which writes the cache, against a plain h5py
+  loop over every dataset of the same files in the same number of processes; a load from the cache; the query of
+  variability; the ratio of peak memory to the size of all frames.
+- divergence: two runs of 1,024 ranks with 10^7 fingerprints each; one block differs from one step on.
+- report: 100 runs of 64 blocks on 8 ranks into one HTML file; a quarter of the runs differs.
 
-Every measurement runs in a process of its own, in turn with what it is compared with.
+Every measurement runs in a separate process, in turn with the one that it is compared with.
 """
 
 import argparse
@@ -28,7 +28,7 @@ from benchmarks.harness.turns import in_turn, ratio
 
 
 def main(argv=None) -> None:
-    """Write campaigns where they are missing, measure, and report."""
+    """Writes missing campaigns, measures, and reports."""
     parser = parts_parser("analysis", __doc__, PARTS, 5)
     parser.add_argument("--scratch", type=Path, default=Path("runs/benchmark-analysis"), help="(%(default)s)")
     parser.add_argument("--measure", nargs="+", help=argparse.SUPPRESS)

@@ -1,14 +1,14 @@
-"""Is the right command among those that `analysis ask` names? Runs with something wrong in them, of 27 kinds.
+"""Measures how often `analysis ask` names the right command, on faulty runs of 27 kinds.
 
     python -m benchmarks.analysis.ask --json benchmarks/results/ask.json           # some minutes
     python -m benchmarks.analysis.ask --weights analysis/ask/weights.json          # learn the table again
 
-Every kind of `benchmarks.analysis.ask_cases` says which command is right, and with which runs, step, block, rank or
-factor. Words are titles of public issues (`ask_titles.json`), split by project: of no project are titles in both
-sets. The weights are learned from the cases of seed 1 without the kinds HELD_OUT, and tested on those of seed 3 with
-them. Each set has direct questions, too (`ask_questions.json`), asked with the facts of cases in which their command
-can be filled in. Beside the whole: text alone (the likest description), words of the training titles alone, probes
-alone, and always the commonest three commands. Intervals are Wilson's, 95 %.
+Every kind of `benchmarks.analysis.ask_cases` names the right command, and its runs, step, block, rank or factor. Words
+are titles of public issues (`ask_titles.json`), split by project: no project has titles in both sets. The weights are
+learned from the cases of seed 1 without the kinds HELD_OUT, and tested on the cases of seed 3 with them. Each set also
+has direct questions (`ask_questions.json`), asked with the facts of cases in which their command can be filled in. For
+comparison: text alone (the most similar description), words of the training titles alone, probes alone, and always the
+three most common commands. Intervals are Wilson's, 95 %.
 """
 
 from __future__ import annotations
@@ -43,19 +43,17 @@ from benchmarks.harness.results import add_quiet, machine, save
 TITLES, PRIOR, DIRECT = (
     Path(__file__).with_name(f"ask_{name}.json") for name in ("titles", "prior", "questions")
 )
-TRAINING, TEST = 1, 3  # seeds; 2 was looked at while this was written
-PENALTY = 0.02  # of the square of weights, per case; chosen before the test set was looked at
+TRAINING, TEST = 1, 3  # seeds; seed 2 was used during development
+PENALTY = 0.02  # on the squares of weights, per case; chosen before any test
 NAMED = 3
-SCENES = (
-    3  # cases with whose facts a direct question of the test is asked; one of the training is asked with one
-)
+SCENES = 3  # cases whose facts a direct question of the test is asked with; a question of the training has one case
 QUESTION = "a question"  # the symptom of direct questions
 
 
 @dataclass(frozen=True)
 class Record:
-    """What is known of a case: its `kind`, `symptom`, whether it is `held_out`, the `facts`, the `right` template,
-    {template: whether its slots are right} of all commands that could be filled in, and the words."""
+    """A case: its `kind`, `symptom`, whether it is `held_out`, its `facts`, the `right` template, `filled` ({template:
+    whether its slots are right} of all commands that can be filled in), and the `words`."""
 
     kind: str
     symptom: str
@@ -67,7 +65,7 @@ class Record:
 
 
 def record(case: Case) -> Record:
-    """What the probes see of a case, and what can be filled in."""
+    """The facts that the probes find in a case, and the commands that can be filled in."""
     from analysis.ask.probes import evidence
     from analysis.ask.templates import questions
     from analysis.load.frames import load
@@ -78,18 +76,18 @@ def record(case: Case) -> Record:
 
 
 def prior() -> rank.Weights:
-    """The weights of facts that were set by hand before any case was written; words weigh nothing."""
+    """The weights of facts set by hand before any case was written; words have no weight."""
     return rank.Weights(0.0, 0.0, json.loads(PRIOR.read_text()))
 
 
 def synthetic(root: Path, seed: int, task: tuple[str, int]) -> Record:
-    """The record of one case of the made-up application."""
+    """The record of one case of the synthetic application."""
     name, number = task
     return record(write_case(root / f"{name}-{number}", name, seed, number))
 
 
 def records(root: Path, seed: int, each: int, hows: tuple[str, ...], processes: int) -> list[Record]:
-    """All cases of `seed`, `each` of every kind, with words; those held out are in the test alone."""
+    """The records of all cases of `seed`, `each` of every kind; held-out kinds are only in the test."""
     held = seed == TEST
     tasks = [(name, k) for name in KINDS for k in range(each) if held or name not in HELD_OUT]
     with ProcessPoolExecutor(processes) as pool:
@@ -100,7 +98,7 @@ def records(root: Path, seed: int, each: int, hows: tuple[str, ...], processes: 
 
 
 def worded(known: Iterable[Record], split: str, seed: int) -> list[Record]:
-    """`known` with a title of the split `split` each, drawn from those of its symptom."""
+    """`known`, each with a random title of its symptom from the split `split`."""
     rng, lists = np.random.default_rng(seed), titles(TITLES)[split]
     return [
         Record(**vars(one) | {"words": lists[one.symptom][rng.integers(len(lists[one.symptom]))][1]})
@@ -110,7 +108,7 @@ def worded(known: Iterable[Record], split: str, seed: int) -> list[Record]:
 
 def direct(known: list[Record], split: str, seed: int) -> list[Record]:
     """The direct questions of the split `split`, with the facts of cases of `known` in which their command can be
-    filled in: of one case each for training, of SCENES for the test."""
+    filled in: one case each for training, SCENES for the test."""
     rng, asked = np.random.default_rng(seed), json.loads(DIRECT.read_text())[split]
     found = []
     for template, questions in asked.items():
@@ -125,8 +123,8 @@ def direct(known: list[Record], split: str, seed: int) -> list[Record]:
 
 
 def learn(known: list[Record], centre: rank.Weights, penalty: float = PENALTY) -> rank.Weights:
-    """Weights by multinomial logistic regression over the commands that can be filled in, those of facts with a penalty
-    on the squares of what they differ by from `centre`, those of words with none."""
+    """Learns weights by multinomial logistic regression over the commands that can be filled in. Weights of facts have
+    a penalty on the squares of their differences from `centre`; weights of words have none."""
     from scipy.optimize import minimize
 
     table = centre.facts
@@ -174,7 +172,7 @@ Order = Callable[[Record], list[str]]
 
 
 def orders(training: list[Record], table: rank.Weights) -> dict[str, Order]:
-    """{way: the commands that it names for a record, the likeliest first}."""
+    """{method: function that orders the commands for a record, most likely first}."""
     common = [name for name, _ in Counter(one.right for one in training).most_common()]
     by_title = [(one.words, one.right) for one in training]
 
@@ -214,7 +212,8 @@ def wilson(count: int, of: int) -> tuple[float, float]:
 
 
 def accuracy(test: list[Record], order: Order) -> dict[str, Any]:
-    """How often the right command is first, among the first three, and its slots are right where it is among these."""
+    """Counts of cases in which the right command is first, or among the first three; and, of the latter, those with
+    right slots."""
     places = [order(one) for one in test]
     first = [named[:1] == [one.right] for one, named in zip(test, places, strict=True)]
     third = [one.right in named[:NAMED] for one, named in zip(test, places, strict=True)]
@@ -227,8 +226,8 @@ def accuracy(test: list[Record], order: Order) -> dict[str, Any]:
 
 
 def in_turn(training: list[Record], test: list[Record]) -> list[Record]:
-    """The cases of `test` whose command other kinds of `training` have too, each with its commands in the order of
-    weights that were learned from all kinds but its own."""
+    """The cases of `test` whose command other kinds of `training` have too, with their commands ordered by weights
+    learned from all other kinds."""
     ordered = []
     for kind in dict.fromkeys(one.kind for one in test):
         own = [one for one in test if one.kind == kind]
@@ -243,7 +242,7 @@ def in_turn(training: list[Record], test: list[Record]) -> list[Record]:
 
 
 def results(training: list[Record], test: list[Record], table) -> tuple[list[dict], list[dict]]:
-    """(a row for each way and part of the test, a row for each kind)."""
+    """(a row for each method and part of the test, a row for each kind)."""
     asked = [one for one in test if one.symptom == QUESTION]
     test = [one for one in test if one.symptom != QUESTION]
     parts = {"all": test, "kinds held out": [one for one in test if one.held_out],
@@ -273,16 +272,18 @@ def results(training: list[Record], test: list[Record], table) -> tuple[list[dic
 
 
 def main(argv=None) -> None:
-    """Write the cases, learn, test, print, save."""
+    """Writes the cases, learns, tests, prints, saves."""
     parser = argparse.ArgumentParser("python -m benchmarks.analysis.ask", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--training", type=int, default=4, help="cases of each kind (%(default)s)")
     parser.add_argument("--test", type=int, default=11, help="cases of each kind (%(default)s)")
     parser.add_argument("--processes", type=int, default=2, help="(%(default)s)")
     parser.add_argument("--no-real", action="store_true", help="without real runs, which need mpirun")
-    parser.add_argument("--records", type=Path, help="keep what the probes saw there, or use what is there")
-    parser.add_argument("--weights", type=Path, help="write the table there")
-    parser.add_argument("--json", type=Path, help="write the results there")
+    parser.add_argument(
+        "--records", type=Path, help="file of the probes' results: written, or used if it exists"
+    )
+    parser.add_argument("--weights", type=Path, help="write the table of weights to this file")
+    parser.add_argument("--json", type=Path, help="write the results to this file")
     add_quiet(parser)
     options = parser.parse_args(argv)
     where = machine()

@@ -1,8 +1,8 @@
-"""Runs with something wrong in them, and the command that should be asked: the cases of `benchmarks.analysis.ask`.
+"""The cases of `benchmarks.analysis.ask`: faulty runs, and the right command for each.
 
-A kind writes runs below a directory with numbers drawn from a generator, and returns the template that is right with
-the slots that must be in it. Most runs are of a made-up application, written by the real trace writer; faults of small
-real runs are those of `benchmarks.apps.first_divergence`.
+A kind writes runs below a directory, with random numbers, and returns the right template with its required slots. Most
+runs are of a synthetic application, written by the real trace writer; `benchmarks.apps.first_divergence` makes the
+faults of small real runs.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import BLOCKS, CONFIG, STEPS, flip_bit, owners, write_run, write_timed
 from tests.analysis.training_runs import write_training
 
-HELD_OUT = ("lost-halo", "nan")  # kinds, real or not, that nothing is learned from
+HELD_OUT = ("lost-halo", "nan")  # kinds, real or synthetic, that are not in the training
 LEVELS = ("none", "run", "layout")
 
 
 @dataclass(frozen=True)
 class Case:
-    """`kind` as in KINDS, or with `real ` before a fault of real runs; `symptom` names the list of titles; `slots`
-    must be among those of the command."""
+    """`kind` as in KINDS, or `real ` and a fault of real runs; `symptom` names the list of titles; the command must
+    have the `slots`."""
 
     kind: str
     symptom: str
@@ -48,7 +48,7 @@ KINDS: dict[str, Kind] = {}
 
 
 def kind(name: str):
-    """Register a kind."""
+    """Decorator that registers a kind."""
 
     def register(write: Kind) -> Kind:
         KINDS[name] = write
@@ -58,20 +58,20 @@ def kind(name: str):
 
 
 def environment(**more) -> dict[str, Any]:
-    """Of a run; `more` replaces entries of it."""
+    """The environment of a run; `more` replaces its entries."""
     known = {"mpi": "MPICH 4.3", "node": "n1", "cpu": "a", "packages": {"numpy": "2.1.0"}, "variables": {}}
     return known | more
 
 
 def _method(rng) -> dict[str, Any]:
-    """What runs of one case have in common."""
+    """The attributes that runs of one case share."""
     guarantee = LEVELS[rng.integers(3)]
     ordering = ("arrival", "ring", "direct")[rng.integers(3)] if guarantee == "none" else "ring"
     return {"guarantee": guarantee, "ordering": ordering, "environment": environment()}
 
 
 def _pair(root, rng, change, template="divergence of runs", other=None, size=None, beside=True, **slots):
-    """A clean run and one that `change` differs, by `other` attributes too; sometimes more clean runs beside."""
+    """A clean run and a run with `change` and `other` attributes; sometimes more clean runs."""
     common = _method(rng) | {"size": int(size or rng.integers(1, 5))}
     runs = [root / "clean", root / "changed"]
     write_run(runs[0], **common)
@@ -453,8 +453,8 @@ def write_case(root: Path, name: str, seed: int, number: int) -> Case:
 
 def real_cases(root: Path, seed: int, each: int, hows: tuple[str, ...], held_out: bool) -> list[Case]:
     """Faults of small runs of `coupled` and `solver` on 3 ranks, `each` of every kind and of the `hows` of
-    `first_divergence`, without HELD_OUT unless `held_out`; those that changed no bit are left out. Raises RuntimeError
-    where a run fails."""
+    `first_divergence`, without HELD_OUT unless `held_out`. Faults that changed no bit are left out. Raises RuntimeError
+    if a run fails."""
     from analysis.load.frames import load
 
     root.mkdir(parents=True)
@@ -476,7 +476,7 @@ def real_cases(root: Path, seed: int, each: int, hows: tuple[str, ...], held_out
 
 
 def fits(slots: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Whether all `wanted` slots are right; of a set any of its values is, and `runs` have no order."""
+    """Whether all `wanted` slots are right; any value of a set is right, and the order of `runs` does not count."""
     for key, value in wanted.items():
         given = slots.get(key)
         if key == "runs":
@@ -488,7 +488,7 @@ def fits(slots: dict[str, Any], wanted: dict[str, Any]) -> bool:
 
 
 def is_held_out(case: Case) -> bool:
-    """Whether nothing is learned from the kind of `case`."""
+    """Whether the kind of `case` is not in the training."""
     return case.kind.removeprefix("real ") in HELD_OUT
 
 

@@ -1,5 +1,5 @@
-"""Campaigns for the benchmark of the analysis: traces of an application that does nothing, by the storage of the real
-trace writer, a whole rank at a time."""
+"""Campaigns for the benchmark of the analysis: traces of an application without work, written one rank at a time by the
+storage of the real trace writer."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Shape:
     """A campaign: `runs` runs of `ranks` ranks, `steps` steps of `events` events each, `blocks` blocks per rank with a
     fingerprint of each of FIELDS and a value at every step, and scalars on rank 0.
 
-    Runs are equal but for `changed`, {run: (step, block)} from where on that run has other bits, or, where `own`, from
-    step 1 on, each in its own. Runs of one of `cells` ways of adding have the same one. `sites` regions and `names`
-    values stand beside those of REGIONS and SCALARS, as of a program with many call sites and numbers.
+    Runs are equal except for `changed`, {run: (step, block)} from which that run has other bits; with `own`, every run
+    differs from step 1 on. The runs are divided among `cells` orderings. `sites` more regions and `names` more values
+    imitate a program with many call sites and numbers.
     """
 
     runs: int
@@ -45,7 +45,7 @@ class Shape:
 
 
 def write(out: Path, shape: Shape, processes: int = 2) -> None:
-    """Write the campaign `shape` into the new directory `out`."""
+    """Writes the campaign `shape` into the new directory `out`."""
     tasks = [(run, rank) for run in range(shape.runs) for rank in range(shape.ranks)]
     for run in range(shape.runs):
         directory(out, run).mkdir(parents=True)
@@ -59,12 +59,12 @@ def write(out: Path, shape: Shape, processes: int = 2) -> None:
 
 
 def directory(out: Path, run: int) -> Path:
-    """Where the run of that number lies."""
+    """The directory of run number `run`."""
     return out / f"run-{run:05d}"
 
 
 def _write_rank(out: Path, shape: Shape, task: tuple[int, int]) -> str:
-    """The trace of one rank; its seal."""
+    """Writes the trace of one rank; returns its seal."""
     run, rank = task
     regions = REGIONS | {f"site {k} (solver.c:{k})": "compute" for k in range(shape.sites)}
     scalars = (*SCALARS, *(f"quantity {k}" for k in range(shape.names)))
@@ -120,7 +120,7 @@ def _state(shape: Shape, run: int, rank: int, step: int) -> np.ndarray:
 
 
 def _joined(pieces: list[dict]) -> dict[str, np.ndarray]:
-    """Columns of all `pieces`, one after the other; what is no array is said of all rows of a piece."""
+    """Concatenates the columns of all `pieces`; a scalar is repeated for all rows of its piece."""
     lengths = [max(np.size(column) for column in piece.values()) for piece in pieces]
     return {
         key: np.concatenate(
@@ -132,7 +132,7 @@ def _joined(pieces: list[dict]) -> dict[str, np.ndarray]:
 
 def _events(shape: Shape, codes: list[int], rank: int) -> dict[str, np.ndarray]:
     """Events of one rank: regions in turn inside the region of the step, which ends last. Exchanges and collectives end
-    together on all ranks; other regions are as long as a draw of their rank says."""
+    together on all ranks; other regions have random lengths."""
     inner = shape.events - 1
     code = np.array(codes[1:], np.int32)[np.arange(inner) % (len(codes) - 1)]
     slots = (np.arange(shape.steps)[:, None] * (shape.events + 1) + np.arange(inner)) * SLOT_NS

@@ -1,13 +1,13 @@
-"""What large campaigns cost: `python -m benchmarks.analysis.large` (2 hours on 2 cores, 12 GB of disk).
+"""Times commands on large campaigns: `python -m benchmarks.analysis.large` (2 hours on 2 cores, 12 GB of disk).
 
-The campaigns are written by the storage of the real trace writer (`benchmarks.analysis.campaign`), once, into
---scratch, and read once before anything is measured. Every command runs in a process of its own; said are its CPU time
-(its own and that of the processes that it started), its wall time and the largest of its processes.
+The storage of the real trace writer writes the campaigns (`benchmarks.analysis.campaign`) once, into --scratch; each is
+read once before the measurement. Every command runs in a separate process; the table has its CPU time with its
+children, its wall time, and the memory of its largest process.
 
-- campaigns: 1,000, 3,000 and 10,000 runs of 2 ranks and 10 steps in one cell, every run with bits of its own.
+- campaigns: 1,000, 3,000 and 10,000 runs of 2 ranks and 10 steps in one cell, every run with different bits.
 - ranks: one run on 8,192 ranks; ranks-16384: one on 16,384.
 - scaling: one run on 1,024 ranks with 2 x 10^7 events.
-- exports: what becomes of that run in other formats.
+- exports: the run of `scaling` in other formats.
 - events: one run on 512 ranks with 10^8 events.
 - names: two runs with 2,000 values and 5,000 call sites.
 """
@@ -31,7 +31,7 @@ SMALL = Shape(1000, 2, 10, 4, cells=1, own=True)
 
 
 def main(argv=None) -> None:
-    """Write campaigns where they are missing, measure, and report."""
+    """Writes missing campaigns, measures, and reports."""
     parser = parts_parser("analysis.large", __doc__, PARTS, 3)
     parser.add_argument("--scratch", type=Path, default=Path("runs/benchmark-analysis"), help="(%(default)s)")
     parser.add_argument("--measure", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -43,7 +43,7 @@ def main(argv=None) -> None:
 
 
 def campaign_rows(runs: int, asked) -> list[dict]:
-    """variability, also by a factor, report and show of so many small runs."""
+    """Rows of variability, also by a factor, report and show for `runs` small runs."""
     shape = Shape(runs, SMALL.ranks, SMALL.steps, SMALL.blocks, cells=1, own=True)
     place = _campaign(asked, f"small-{runs}", shape)
     page = asked.scratch / "report.html"
@@ -56,7 +56,7 @@ def campaign_rows(runs: int, asked) -> list[dict]:
 
 
 def ranks_rows(ranks: int, asked) -> list[dict]:
-    """show, nodes and report of one run on so many ranks."""
+    """Rows of show, nodes and report for one run on `ranks` ranks."""
     place = _campaign(asked, f"ranks-{ranks}", Shape(1, ranks, 10, cells=1))
     page = asked.scratch / "report.html"
     return [
@@ -67,13 +67,13 @@ def ranks_rows(ranks: int, asked) -> list[dict]:
 
 
 def scaling_rows(asked) -> list[dict]:
-    """The replay of 1,024 ranks and 2 x 10^7 events."""
+    """The rows of scaling for 1,024 ranks and 2 x 10^7 events."""
     place = _campaign(asked, "scaling", Shape(1, 1024, 1000, events=20, cells=1))
     return _rows(asked, "1,024 ranks, 20,480,000 events", "scaling", place)
 
 
 def exports_rows(asked) -> list[dict]:
-    """Exports of 2 x 10^7 events, and of a tenth of them in the slower formats."""
+    """Rows of exports of 2 x 10^7 events, and of a tenth of them in the slower formats."""
     place = _campaign(asked, "scaling", Shape(1, 1024, 1000, events=20, cells=1))
     out = asked.scratch / "export.json.gz"
     rows = _rows(asked, "1,024 ranks, 20,480,000 events", "export", "perfetto", place, "-o", out, out=out)
@@ -86,7 +86,7 @@ def exports_rows(asked) -> list[dict]:
 
 
 def events_rows(asked) -> list[dict]:
-    """show and an export of some steps of 10^8 events."""
+    """Rows of show and of an export of two steps for 10^8 events."""
     place = _campaign(asked, "events", Shape(1, 512, 1000, events=200, cells=1))
     out = asked.scratch / "some.json.gz"
     what = "512 ranks, 102,400,000 events"
@@ -108,7 +108,7 @@ def events_rows(asked) -> list[dict]:
 
 
 def names_rows(asked) -> list[dict]:
-    """show, growth, divergence and report where names are many."""
+    """Rows of show, growth, divergence and report for runs with many names."""
     place = _campaign(
         asked, "names", Shape(2, 2, 4, 4, events=5007, cells=1, own=True, sites=5000, names=2000)
     )
@@ -130,7 +130,7 @@ PARTS = {
 
 
 def _rows(asked, what: str, *command, page: Path | None = None, out: Path | None = None) -> list[dict]:
-    """A row for one command, median of the rounds by its CPU time."""
+    """The row of one command: the round with the median CPU time."""
     done = []
     for _ in range(asked.rounds):
         if out:
@@ -146,7 +146,7 @@ def _rows(asked, what: str, *command, page: Path | None = None, out: Path | None
 
 
 def _measured(command: list[str]) -> dict:
-    """One `python -m analysis`: times, the largest process, text, and when it said something first."""
+    """Runs `python -m analysis` once: times, memory of the largest process, size of its text, time of first output."""
     begin = time.perf_counter()
     with subprocess.Popen(
         [sys.executable, "-m", "analysis", *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -188,7 +188,7 @@ def _campaign(asked, name: str, shape: Shape) -> Path:
         shutil.rmtree(part, ignore_errors=True)
         write(part, shape, PROCESSES)
         part.rename(place)
-    # Read once, so that what is measured comes from the cache.
+    # Read once, so that all measurements read from the cache.
     call = [sys.executable, "-m", "analysis", "nodes", str(place)]
     subprocess.run(call, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     return place

@@ -1,6 +1,6 @@
-"""The peer of a first load: every dataset and attribute of every file, by h5py as its manual shows it.
+"""The baseline of a first load: reads every dataset and attribute of every file by h5py, as its manual shows.
 
-A module of its own, because fresh processes do not import the functions of a `__main__`.
+A separate module, because new processes do not import the functions of a `__main__`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROCESSES = len(os.sched_getaffinity(0))
 
 
 def plain(campaign: Path) -> dict:
-    """Seconds and bytes of reading all files of a campaign, by as many processes as there are cores."""
+    """Seconds and bytes of reading all files of a campaign, with one process per core."""
     files = sorted(campaign.glob("*/rank-*.h5"))
     begin = time.perf_counter()
     with ProcessPoolExecutor(PROCESSES, mp_context=get_context("spawn")) as pool:

@@ -1,1 +1,1 @@
-"""What whole runs cost, and what they show."""
+"""Benchmarks of whole runs of the applications."""

@@ -1,16 +1,15 @@
-"""What the coupled mini-app costs: guarantees, ranks, and 64 ranks on one small machine.
+"""Times the coupled mini-app: guarantees, numbers of ranks, and 64 ranks on one small machine.
 
     python -m benchmarks.apps.coupled                      # all parts
     python -m benchmarks.apps.coupled guarantee efficiency --rounds 7 --json benchmarks/results/coupled.json
 
-guarantee    deck M on 4 ranks: time per step under run, layout and exact over that under none, round by round;
-             none is the natural fast way: the library's all-reduce, one network call per rank, NumPy sums
-efficiency   deck M: time per step on 1 rank over P times that on P ranks, P = min(4, cores)
-sizes        decks S, M and L on one rank: iterations per Poisson solve, time per point and step, and that of L over
-             that of M
-inference    deck M under layout: time per step, and on 1 rank processor time, where a schedule evaluates the closure
-             in one call per rank (--inference static) over that where torch does, in one call per block; of a network
-             that learns and of one that does not, on 1 rank and on P
+guarantee    deck M on 4 ranks: ratio of the time per step under run, layout and exact to the time under none, round by
+             round; none is the usual fast method: the library's all-reduce, one network call per rank, NumPy sums
+efficiency   deck M: time per step on 1 rank over P times the time on P ranks, P = min(4, cores)
+sizes        decks S, M and L on one rank: iterations per Poisson solve, time per point and step, ratio of L to M
+inference    deck M under layout: ratio of the time per step, and on 1 rank of processor time, of --inference static (a
+             schedule evaluates the closure in one call per rank) to torch (one call per block); for a network that
+             learns and for one that does not, on 1 rank and on P
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
@@ -58,7 +57,7 @@ def efficiency(options) -> list[dict]:
 
 
 def sizes(options) -> list[dict]:
-    """Whether the cost grows like the number of points."""
+    """The time per point and step on decks of growing size."""
     solves: dict[str, list[float]] = {deck: [] for deck in "SML"}
 
     def nanoseconds(deck: str) -> float:
@@ -89,7 +88,7 @@ def sizes(options) -> list[dict]:
 
 
 def inference(options) -> list[dict]:
-    """What a schedule in the place of torch's calls per block does to the time of a step."""
+    """Ratios of the time of a step with a static schedule to the time with torch's calls per block."""
     common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
     rows = []
     for closure in ("surrogate", "online"):
@@ -99,7 +98,7 @@ def inference(options) -> list[dict]:
                 given = (*common, "--closure", closure, "--inference", backend)
                 ended = launch(ranks, APP, given, look=processor_time)
                 times = {"ms": 1e3 * ended["fom"]["steps"]["value"]}
-                # With several ranks it holds the time in which one waits for another, too.
+                # With several ranks processor time includes waiting for other ranks.
                 return times | ({"CPU ms": 1e3 * ended["cpu_s"] / options.steps} if ranks == 1 else {})
 
             turns = in_turn(
@@ -130,7 +129,7 @@ def processor_time(out: Path) -> dict[str, float]:
 
 
 def many(options) -> list[dict]:
-    """64 ranks of deck S, as a user types it."""
+    """Wall time and memory of 64 ranks of deck S, launched as by a user."""
     with tempfile.TemporaryDirectory() as scratch:
         command = [*mpirun(), "-n", "64", sys.executable, "-m", APP, "--deck", "S", "--out", f"{scratch}/run"]
         begin, peak = time.perf_counter(), 0
@@ -175,7 +174,7 @@ PARTS = {
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("apps.coupled", __doc__, PARTS, rounds=5)
     parser.add_argument("--steps", type=int, default=10, help="time steps per run (default %(default)s)")
     run_parts("coupled", parser, PARTS, argv)

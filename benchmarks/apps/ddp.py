@@ -1,18 +1,18 @@
-"""A training step of DistributedDataParallel whose gradients are summed by `fpna.ddp_hook`, beside DDP's own sums.
+"""Times a training step of DistributedDataParallel with gradients summed by `fpna.ddp_hook`, beside DDP's own sums.
 
     python -m benchmarks.apps.ddp --json benchmarks/results/ddp.json
     python -m benchmarks.apps.ddp 2 --rounds 15
 
-| variant | what sums the gradients |
+| variant | method that sums the gradients |
 |---|---|
 | DDP | DDP's own all-reduce, gloo |
 | DDP fp16 | torch's fp16_compress_hook |
-| DDP PowerSGD | torch's powerSGD_hook, rank 1, which changes what is learned |
-| the others | `fpna.ddp_hook` in that ordering and accumulation, over that wire |
+| DDP PowerSGD | torch's powerSGD_hook, rank 1, which changes the gradients |
+| the others | `fpna.ddp_hook` with that ordering, accumulation and wire |
 
 Parts are numbers of processes, started by MPICH on one node. The network has four layers of 1024 x 1024 float32, 16 MiB
-of gradient in buckets of 4 MiB; a batch is 8 samples. PowerSGD has one bucket, for with several it waits for ever over
-gloo. All variants take turns step by step in one job; a time is that of the slowest process.
+of gradient in buckets of 4 MiB; a batch is 8 samples. PowerSGD has one bucket, since with several it hangs over gloo.
+All variants take turns step by step in one job; a time is that of the slowest process.
 """
 
 import json
@@ -39,7 +39,7 @@ LIMIT_S = 600
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("apps.ddp", __doc__, dict.fromkeys(PARTS), 11)
     run_parts(
         "apps.ddp", parser, {part: lambda options, part=part: rows(part, options) for part in PARTS}, argv
@@ -47,7 +47,7 @@ def main(argv=None) -> None:
 
 
 def rows(part: str, options) -> list[dict]:
-    """A row for each variant: its time for a step, and that over DDP's own, round by round."""
+    """A row for each variant: its time for a step, and the ratio to DDP's own, round by round."""
     command, extra = launcher("mpich")
     command += ["-n", part, sys.executable, "-m", "benchmarks.apps.ddp", "--worker", str(options.rounds)]
     seconds = json.loads(output_of(command, extra, LIMIT_S).splitlines()[-1])
@@ -64,7 +64,7 @@ def rows(part: str, options) -> list[dict]:
 
 
 def worker(rounds: int) -> None:
-    """Time a step of every variant in turn on this job's processes; rank 0 prints the seconds of the slowest."""
+    """Times a step of every variant in turn on this job's processes; rank 0 prints the seconds of the slowest."""
     import torch
     import torch.distributed as dist
     from mpi4py import MPI
@@ -100,9 +100,7 @@ def worker(rounds: int) -> None:
         network(x).square().mean().backward()
         return comm.allreduce(MPI.Wtime() - begin, MPI.MAX)
 
-    for (
-        network
-    ) in models.values():  # the buckets are arranged after the first step, PowerSGD begins with the third
+    for network in models.values():  # DDP arranges buckets after the first step, PowerSGD starts at the third
         for _ in range(3):
             step(network)
     seconds = in_turn(

@@ -1,21 +1,20 @@
-"""Whether the sharding of tables of embeddings that is predicted to be the fastest is the fastest.
+"""Measures how often the predicted fastest sharding of tables of embeddings is the fastest.
 
     python -m benchmarks.apps.dlrm --json benchmarks/results/dlrm.json
 
-DLRMs are drawn at random: 2 to 6 tables of 100 to 100,000 rows with bags of 1 to 32, 8 to 64 columns, batches of 128 to
-1,024, Zipf's exponents up to 1.2. Some of them calibrate: rates of work (`lookups`) are fitted to their
-steps. Of the others each is stepped under the five uniform shardings, mixed ones, and the one that the search over all
-(`search`, there) says is the fastest, beside each other in shuffled turns; the prediction sees the histogram
-of their rows alone.
+DLRMs are random: 2 to 6 tables of 100 to 100,000 rows with bags of 1 to 32, 8 to 64 columns, batches of 128 to 1,024,
+Zipf's exponents up to 1.2. Some of them calibrate: rates of work (`lookups`) are fitted to the times of their steps.
+Each of the others runs under the five uniform shardings, mixed ones, and the sharding that the search over all finds,
+in shuffled turns. The prediction uses only the histogram of their rows.
 
-A row for each clock: `wall` time, and `cpu`, what the step would take on processors of its own
-(miniapps.embeddings.steps); rates are fitted for each.
+There is a row for each clock: `wall` time, and `cpu`, the predicted time of a step on dedicated processors
+(miniapps.embeddings.steps). Rates are fitted for each clock.
 
-`floor`: median |ln| between the medians of the odd and the even rounds of one strategy. A problem is `testable` where
-its fastest strategy is faster than the second by more than its floor. `found`: of the testable ones, where the strategy
-that was predicted fastest of those measured was so. `regret`: what that one took over the fastest one, less 1, of all
-problems. `error`: exp(mean |ln(measured / predicted)|) - 1 of all steps. `fit`: the standard
-deviation of ln(measured / predicted) of the steps that rates were fitted to.
+`floor`: median |ln| between the medians of the odd and the even rounds of one strategy. A problem is `testable` if its
+fastest strategy is faster than the second by more than its floor. `found`: testable problems whose predicted fastest
+strategy was the fastest of those measured. `regret`: the time of this strategy over the time of the fastest, minus 1,
+of all problems. `error`: exp(mean |ln(measured / predicted)|) - 1 of all steps. `fit`: the standard deviation of
+ln(measured / predicted) of the calibration steps.
 """
 
 import argparse
@@ -44,21 +43,21 @@ MIXED = 5  # strategies of a problem, beside the uniform ones
 
 
 def main(argv=None) -> None:
-    """Measure and report."""
+    """Measures and reports."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.apps.dlrm",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--problems", type=int, default=40, help="that are predicted (default %(default)s)")
+    parser.add_argument("--problems", type=int, default=40, help="predicted problems (default %(default)s)")
     parser.add_argument(
-        "--calibrate", type=int, default=30, help="that rates are fitted to (default %(default)s)"
+        "--calibrate", type=int, default=30, help="problems for the fit of rates (default %(default)s)"
     )
-    parser.add_argument("--rounds", type=int, default=8, help="of turns (default %(default)s)")
+    parser.add_argument("--rounds", type=int, default=8, help="rounds of turns (default %(default)s)")
     parser.add_argument("--ranks", type=int, default=2, help="(default %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of the problems (default %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the problems (default %(default)s)")
     parser.add_argument(
-        "--quick", action="store_true", help="4 problems, 6 to calibrate, 2 rounds: does it run?"
+        "--quick", action="store_true", help="4 problems, 6 to calibrate, 2 rounds: a smoke test"
     )
     parser.add_argument("--json", help="write table and raw values to this file")
     add_quiet(parser)
@@ -88,7 +87,7 @@ def main(argv=None) -> None:
 
 
 def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarray]:
-    """Of each problem seconds by strategy, round, step and clock."""
+    """The seconds of each problem by strategy, round, step and clock."""
     with tempfile.TemporaryDirectory() as folder:
         given, answer = Path(folder) / "problems.json", Path(folder) / "times.json"
         given.write_text(
@@ -100,7 +99,7 @@ def measured(problems: list[Problem], ranks: int, rounds: int) -> list[np.ndarra
 
 
 def worker(given: str, answer: str) -> None:
-    """Time the problems of the file `given` on this job's ranks, and write the times to the file `answer`."""
+    """Times the problems of the file `given` on this job's ranks, and writes the times to the file `answer`."""
     comm, asked = MPI.COMM_WORLD, json.loads(Path(given).read_text())
     problems = [
         Problem(**of | {"tables": [tuple(table) for table in of["tables"]]}) for of in asked["problems"]
@@ -111,7 +110,7 @@ def worker(given: str, answer: str) -> None:
 
 
 def loads(problem: Problem) -> list[Load]:
-    """What is asked of each table, from the histogram of its rows."""
+    """The load of each table, from the histogram of its rows."""
     return [sharding.load_of(convert(given, Asked)) for given in steps.asked(problem)]
 
 
@@ -144,14 +143,14 @@ def strategy(problem: Problem, model: sharding.Model) -> str:
 
 
 def compared(problem: Problem, every: np.ndarray, model: sharding.Model) -> dict:
-    """What was measured and predicted of a problem."""
+    """The measured and predicted times of a problem."""
     known = loads(problem)
     seconds = np.median(every, axis=(1, 2))
     odd, even = np.median(every[:, 0::2], axis=(1, 2)), np.median(every[:, 1::2], axis=(1, 2))
     predicted = [
         model.seconds(known, steps.shardings(problem, text, model.ranks)) for text in problem.strategies
     ]
-    given = len(problem.strategies) - 1  # the last is what the search found
+    given = len(problem.strategies) - 1  # the last strategy is from the search
     return asdict(problem) | {
         "seconds": seconds.tolist(),
         "predicted": predicted,

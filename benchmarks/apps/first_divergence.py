@@ -1,17 +1,17 @@
-"""Does analysis name what made two runs part? Random injected faults, each compared with the clean run.
+"""Measures how often the analysis names the cause of a divergence: injects random faults and compares with clean runs.
 
     python -m benchmarks.apps.first_divergence                          # a minute or two
     python -m benchmarks.apps.first_divergence --faults 10 --apps solver --json benchmarks/results/first-divergence.json
 
-For every application and kind of fault, `--faults` specifications are drawn by `--seed` over step, block, rank, call
-and bit, run on 3 ranks, and compared with a run without fault:
+For every application and kind of fault, `--faults` random specifications (step, block, rank, call and bit, from
+`--seed`) run on 3 ranks, and are compared with a run without fault:
 
-messages   both runs record what passes between records of the state (--record messages)
-state      both record states alone, as by default
+messages   both runs record messages between records of the state (--record messages)
+state      both runs record only states, the default
 ranks      as messages, but the clean run has 2 ranks, under --guarantee layout with the ordering block-tree
 
-A fault that changes no recorded bit is `masked` and counted apart. Of the others: how many are given the right class,
-and how many the right place: step, name, block and rank (and which call), with intervals of Clopper and Pearson.
+A fault that changes no recorded bit is `masked` and counted separately. For the others, the table has the counts of
+right classes and of right places (step, name, block, rank and call), with intervals of Clopper and Pearson.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ SMALL = {
     },
 }  # fmt: skip
 BLOCKS = {"coupled": 16, "solver": 27}
-STEPS = {"coupled": (1, 3), "solver": (1, 6)}  # that every run has, in which faults strike
-CALLS = {  # of each kind in every step: kernels, exchanges, all-reduces
+STEPS = {"coupled": (1, 3), "solver": (1, 6)}  # (first, last) step for faults; every run has them
+CALLS = {  # calls in every step, by kind of fault: kernels, exchanges, all-reduces
     "coupled": {"kernel-bit": 3, "lost-halo": 12, "swap-order": 12},
     "solver": {"kernel-bit": 1, "lost-halo": 1, "swap-order": 2},
 }
-MESSAGES = {"coupled": 2, "solver": 1}  # that every rank receives in an exchange, at least
+MESSAGES = {"coupled": 2, "solver": 1}  # messages that every rank receives in an exchange, at least
 KERNEL = {"coupled": "rhs", "solver": "spmv"}
 STATE = {"coupled": "vorticity", "solver": "r"}
 DRAWN = {"coupled": "vorticity", "solver": "solution"}
@@ -55,14 +55,14 @@ CLASSES = {
     "kernel-bit": "local kernel", "bitflip": "memory", "swap-order": "collective", "swap-arrival": "message order",
     "lost-halo": "halo exchange", "seed": "input",
 }  # fmt: skip
-# By how the runs of a comparison are made.
+# Options of the runs, by kind of comparison.
 FIXED, ARRIVAL = ["--guarantee", "run"], ["--allreduce", "arrival"]
 TREE = ["--guarantee", "layout", "--allreduce", "block-tree"]
 
 
 @dataclass(frozen=True)
 class Case:
-    """One comparison: `reference` and `out` are directories; `truth` as `place` gives it."""
+    """One comparison of the run with a fault in `out` with the clean run in `reference`; both are directories."""
 
     app: str
     kind: str
@@ -73,7 +73,7 @@ class Case:
 
 
 def draw(app: str, kind: str, source: random.Random) -> str:
-    """A specification of a fault of `kind`."""
+    """A random specification of a fault of `kind`."""
     step, block = source.randint(*STEPS[app]), source.randrange(BLOCKS[app])
     call = source.randrange(CALLS[app].get(kind.replace("arrival", "order"), 1))
     rank, other = source.sample(range(RANKS), 2)
@@ -89,7 +89,7 @@ def draw(app: str, kind: str, source: random.Random) -> str:
 
 
 def plan(root: Path, apps, faults: int, seed: int, hows=("messages", "state", "ranks"), only=tuple(CLASSES)):
-    """(cases, {ranks: [(app, argv), ...]}) of all that is to be run, clean runs first."""
+    """(cases, {ranks: [(app, argv), ...]}) of all runs, clean runs first."""
     source = random.Random(seed)
     cases, jobs = [], {RANKS: [], OTHER_RANKS: []}
     for app in apps:
@@ -105,7 +105,7 @@ def plan(root: Path, apps, faults: int, seed: int, hows=("messages", "state", "r
                 if not any(argv[-1] == str(clean) for _, argv in jobs[where]):
                     jobs[where].append((app, [*command, "--out", str(clean)]))
                 replay = ["--replay", str(clean)] if arrival else []
-                for i in range(faults * (2 if "swap" in kind else 1)):  # most change no bit
+                for i in range(faults * (2 if "swap" in kind else 1)):  # most swaps change no bit
                     spec, out = draw(app, kind, source), root / f"{app}-{how}-{kind}-{i}"
                     jobs[RANKS].append((app, [*command, *replay, "--fault", spec, "--out", str(out)]))
                     cases.append(Case(app, kind, how, spec, str(clean), str(out)))
@@ -113,7 +113,7 @@ def plan(root: Path, apps, faults: int, seed: int, hows=("messages", "state", "r
 
 
 def run(jobs: dict[int, list], root: Path) -> None:
-    """Run all jobs, those of one number of ranks in one launch. Raises RuntimeError where one fails."""
+    """Runs all jobs, those for one number of ranks in one launch. Raises RuntimeError if one fails."""
     for ranks, listed in sorted(jobs.items()):
         path = root / f"jobs-{ranks}.json"
         path.write_text(json.dumps(listed))
@@ -122,7 +122,7 @@ def run(jobs: dict[int, list], root: Path) -> None:
 
 
 def work(path: str) -> int:
-    """What each rank does: every job of the file, one after the other."""
+    """Runs every job of the file on this rank, one after the other; returns the exit code."""
     from mpi4py import MPI
 
     from miniapps import coupled, solver
@@ -141,7 +141,7 @@ def work(path: str) -> int:
 
 
 def judge(case: Case) -> dict:
-    """`masked`, or whether class and place are right, and what was said."""
+    """The judgement of a case: `masked`, or the diagnosis and whether its class and place are right."""
     from analysis.divergence.cause import cause
     from analysis.divergence.compare import compare
     from analysis.load.frames import load
@@ -169,10 +169,10 @@ def judge(case: Case) -> dict:
 
 
 def place(case: Case, frames) -> dict:
-    """Where the fault of a case struck: step, name, block, rank, call; a set where several are right.
+    """The true place of the fault of a case: step, name, block, rank, call; a set where several values are right.
 
-    From the specification, the ownership that the clean run recorded, and, for an all-reduce, the names of the events
-    of the clean run.
+    It follows from the specification, the application's ownership of blocks and, for an all-reduce, the names of the
+    clean run's events.
     """
     from analysis.load.timeline import timeline
 
@@ -212,7 +212,7 @@ def place(case: Case, frames) -> dict:
 
 
 def _owners(app: str) -> list[int]:
-    """The rank of every block in a run on RANKS ranks, as the application deals them."""
+    """The rank of every block in a run on RANKS ranks, as the application assigns them."""
     from miniapps.layout.owners import contiguous_owner
     from miniapps.linear.box import Box
     from miniapps.solver.problem import box_rows
@@ -223,7 +223,8 @@ def _owners(app: str) -> list[int]:
 
 
 def accuracy(judged: list[dict]) -> list[dict]:
-    """A row per (application, how, kind): drawn, masked, and right classes and places with 95 % intervals."""
+    """A row per (application, how, kind): numbers of faults, masked ones, right classes and places, with 95 %
+    intervals."""
     from scipy.stats import binomtest
 
     rows = []
@@ -245,21 +246,23 @@ def accuracy(judged: list[dict]) -> list[dict]:
 def measure(
     apps, faults: int, seed: int, root: Path, hows=("messages", "state", "ranks"), kinds=tuple(CLASSES)
 ) -> list[dict]:
-    """Run and judge; the list of judgements."""
+    """Runs and judges all cases; returns the judgements."""
     cases, jobs = plan(root, apps, faults, seed, hows, kinds)
     run({ranks: listed for ranks, listed in jobs.items() if listed}, root)
     return [judge(case) for case in cases]
 
 
 def main(argv=None) -> None:
-    """Measure, print the table, write JSON."""
+    """Measures, prints the table, writes JSON."""
     parser = argparse.ArgumentParser("python -m benchmarks.apps.first_divergence", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
-    parser.add_argument("--faults", type=int, default=30, help="of each kind (default %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="of what is drawn (default %(default)s)")
+    parser.add_argument("--faults", type=int, default=30, help="faults of each kind (default %(default)s)")
+    parser.add_argument(
+        "--seed", type=int, default=1, help="seed of the specifications (default %(default)s)"
+    )
     parser.add_argument("--apps", nargs="+", choices=list(SMALL), default=list(SMALL))
     parser.add_argument("--kinds", nargs="+", choices=list(CLASSES), default=list(CLASSES))
-    parser.add_argument("--json", type=Path, help="write all judgements and the table there")
+    parser.add_argument("--json", type=Path, help="write the table and wrong judgements to this file")
     parser.add_argument("--work", help=argparse.SUPPRESS)
     add_quiet(parser)
     options = parser.parse_args(argv)

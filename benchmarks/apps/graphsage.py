@@ -1,15 +1,15 @@
-"""How far GraphSAGE on Cora varies: by the seed of the initial weights, and by orders of addition at one seed.
+"""Measures how GraphSAGE on Cora varies with the seed of the initial weights, and with orders of addition at one seed.
 
     python -m benchmarks.apps.graphsage --hidden 256 1024 --json benchmarks/results/graphsage.json
 
-Deck graphsage on one rank and one thread. `seeds`: one order (sorted), initial weights of several seeds. `D, ND` and
-the like: training deterministic (sorted), inference not, at one seed of initial weights; what is not deterministic adds
-in orders of arrival drawn from seeds (emulated), a seed for each run. Then both once more with normalised features.
+Deck graphsage on one rank and one thread. `seeds`: one order (sorted), initial weights of several seeds. `D, ND` means
+deterministic training (sorted) and nondeterministic inference, at one seed of initial weights. A nondeterministic part
+adds in orders of arrival from a seed per run (emulated). The last part repeats `ND, ND` with normalised features.
 
-Rows are against the first run of the part: V_c is the share of weights, or of outputs (log-probabilities of 2,708
-nodes), whose bits differ, V_ermv the mean of |a - b| / |a|, both the median over runs; `to D, D` is against the first
-deterministic run. `distinct` counts results; `changed` is the most predictions, of all nodes, that differ. `bound`:
-what the probability of other outputs in a run stays below, at 95 %, where all have the same bits.
+Rows compare with the first run of the part. V_c is the fraction of weights, or of outputs (log-probabilities of 2,708
+nodes), with different bits, V_ermv the mean of |a - b| / |a|, both as the median over runs; `to D, D` compares with the
+first deterministic run. `distinct` counts results; `changed` is the largest number of different predictions of all
+nodes. `bound`: the 95 % upper bound on the probability of other outputs in a run, if all runs have the same bits.
 """
 
 import argparse
@@ -50,7 +50,7 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Run:
-    """What a run came to: `weights` float32 (n,), `outputs` float64 (nodes x classes,), predictions (nodes,)."""
+    """The results of a run: `weights` float32 (n,), `outputs` float64 (nodes x classes,), `predictions` (nodes,)."""
 
     accuracy: float
     weights: np.ndarray
@@ -59,13 +59,13 @@ class Run:
 
 
 def main(argv=None) -> None:
-    """Measure and report."""
+    """Measures and reports."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.apps.graphsage",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--runs", type=int, default=20, help="of each part (default %(default)s)")
+    parser.add_argument("--runs", type=int, default=20, help="runs of each part (default %(default)s)")
     parser.add_argument("--at-once", type=int, default=2, help="runs at the same time (default %(default)s)")
     parser.add_argument("--hidden", type=int, nargs="+", default=[256], help="widths (default: 256)")
     parser.add_argument("--json", help="write table and raw values to this file")
@@ -98,7 +98,7 @@ def main(argv=None) -> None:
 
 
 def run(out: Path, chosen: tuple[str, ...]) -> Run:
-    """One run of the deck with the options `chosen`; its files are deleted."""
+    """Runs the deck with the options `chosen`, and deletes its files."""
     command = [
         sys.executable,
         "-m",
@@ -137,7 +137,7 @@ def recorded(trace, name: str) -> np.ndarray:
 
 
 def compared(runs: list[Run], reference: Run | None) -> dict:
-    """What a part came to; `reference`: the deterministic run that it is compared with, None for no such comparison."""
+    """The figures of a part; `reference`: the deterministic run to compare with, or None."""
     accuracies = [each.accuracy for each in runs]
     row = {"accuracy": mean(accuracies), "sd": stdev(accuracies)}
     for what in ("weights", "outputs"):
@@ -155,8 +155,8 @@ def compared(runs: list[Run], reference: Run | None) -> dict:
 
 
 def distances(what: str, first: np.ndarray, others: list[np.ndarray]) -> dict[str, float | str]:
-    """The medians of V_c and V_ermv of `others` against `first`; "inf", which JSON has no number for, where a number is
-    0 in `first` alone."""
+    """The medians of V_c and V_ermv of `others` against `first`; the text "inf", since JSON has no infinity, if a
+    number is 0 only in `first`."""
     relative = median(float(bits.v_ermv(first, other)[0]) for other in others)
     return {
         f"{what}, V_c": median(float(bits.differ(first, other).mean()) for other in others),

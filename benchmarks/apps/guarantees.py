@@ -1,4 +1,4 @@
-"""What the guarantees cost an application."""
+"""The costs of the guarantees in an application."""
 
 from functools import partial
 
@@ -7,8 +7,8 @@ from kernels.guarantees import LEVELS
 
 
 def guarantee_costs(seconds, options, what: str) -> list[dict]:
-    """Rows of the cost of every guarantee over that of none, round by round; seconds(level) is one run, `options`
-    those of parts."""
+    """A row for each guarantee: the ratio of its time to the time under none, round by round. `seconds(level)` makes a
+    run; `options` are those of `run_parts`."""
     times = in_turn({level: partial(seconds, level) for level in LEVELS}, options.rounds, options.quiet)
     return [
         {

@@ -1,14 +1,14 @@
-"""What an unmodified program pays for being observed (`fpna run`).
+"""Times unmodified programs under observation (`fpna run`).
 
     python -m benchmarks.apps.observing                     # both parts
     python -m benchmarks.apps.observing hpl --rounds 9 --json benchmarks/results/observing.json
 
-calls     microseconds, observed minus bare, all messages recorded: an all-reduce of one float64 by one rank by itself
-          and by two together, and a message of one float64 there and back
-hpl       the HPL phase of hpcc on 2 ranks, observed over bare, in turn: Debian's hpcc with its Open MPI
-          (apt-get install hpcc libopenmpi-dev), `all messages` with every send and receive recorded
+calls     microseconds, observed minus bare, all messages recorded: an all-reduce of one float64 on one rank and on two,
+          and a round trip of one float64
+hpl       the HPL phase of hpcc on 2 ranks, ratio of observed to bare, in turn: Debian's hpcc with its Open MPI
+          (apt-get install hpcc libopenmpi-dev); `all messages` records every send and receive
 
---than TREE measures the recorder of another checkout in turn with this one: what a change of it costs.
+--than TREE also measures the recorder of another checkout, in turn with this one.
 """
 
 import os
@@ -27,12 +27,12 @@ from benchmarks.harness.turns import ratio
 HERE = Path(__file__).parent
 DEBIAN = ("/usr/bin/mpirun.openmpi", "/usr/bin/mpicxx.openmpi")
 DECK = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt")
-ORDER = 2500  # of the matrix of HPL, which prints hundredths of a second: about one second on 2 cores
+ORDER = 2500  # of HPL's matrix: about one second on 2 cores; HPL prints hundredths of a second
 ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 
 def calls_rows(options) -> list[dict]:
-    """Microseconds that small calls take longer."""
+    """The additional microseconds of small calls."""
     launcher = mpirun()
     path = {"PATH": f"{Path(launcher[0]).parent}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +95,7 @@ def hpl_rows(options) -> list[dict]:
 
 
 def _trees(options) -> dict[str, Path]:
-    """Checkouts whose recorders are measured, by what a row says of them."""
+    """The checkouts whose recorders are measured, by their suffix in row names."""
     here = {"": HERE.parents[1]}
     return here | ({f" by {options.than.name}": options.than.resolve()} if options.than else {})
 
@@ -104,7 +104,7 @@ PARTS = {"calls": calls_rows, "hpl": hpl_rows}
 
 
 def _hpl_seconds(way: tuple[Path, tuple[str, ...]] | None) -> float:
-    """Seconds that HPL says it took, of one launch of hpcc, observed by a checkout with options."""
+    """The seconds that HPL reports for one launch of hpcc, observed by a checkout with options, or bare."""
     deck = DECK.read_text().replace("1000         Ns", f"{ORDER}         Ns")
     deck = deck.replace("2            Ps", "1            Ps")
     with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,12 @@
-"""The audit of all operations of torch: how many cases of each a change alters, and what it costs.
+"""Audits all operations of torch: counts the cases of each that a change alters, and the time of the audit.
 
     python -m benchmarks.apps.operations --json benchmarks/results/operations.json
 
-Two ranks audit deck M. A row is an operation and a direction: its cases, and of how many of them each change alters the
-bits (`differ/tried`; empty: the change does not apply). `statements` are those of torch's documentation, each with its
-verdict. `mode` is the time in torch's deterministic mode over that without, two threads, of the cases that differ
-between runs and that the mode repairs. `CPU s` counts both ranks and the processes that audit for them.
+Two ranks audit deck M. A row has an operation and a direction, the number of its cases, and for each change the number
+of cases whose bits it alters (`differ/tried`; empty: the change does not apply). `statements` are those of torch's
+documentation with their verdicts. `mode` is the ratio of the times with and without torch's deterministic mode, with
+two threads, for the cases that differ between runs and that the mode repairs. `CPU s` counts both ranks and their audit
+processes.
 """
 
 import argparse
@@ -23,7 +24,7 @@ RANKS = 2
 
 
 def look(run: Path) -> dict:
-    """What the certificate of `run` says: `rows`, `statements`, `mode` and the pools of `threads` that were varied."""
+    """The contents of the certificate of `run`: `rows`, `statements`, `mode` and the varied pools of `threads`."""
     known = audits(load([run]))
     (certificate,) = known.certificates.values()
     rows = []
@@ -53,7 +54,7 @@ def look(run: Path) -> dict:
 
 
 def main(argv=None) -> None:
-    """Audit a deck and report."""
+    """Audits a deck and reports."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.apps.operations",
         description=__doc__,

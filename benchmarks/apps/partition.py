@@ -1,17 +1,16 @@
-"""What training by a plan costs: guarantees, one rank against eager torch, utilisation, messages.
+"""Times training by a plan: guarantees, one rank against eager torch, utilisation, messages.
 
     python -m benchmarks.apps.partition model utilisation --json benchmarks/results/partition.json
 
-bytes        bytes that cross between nodes in a step, by recipe, beside those that `explain` counts (root only): each
-             recipe runs on a cluster of four network namespaces (docs/how-to/cluster.md) with one rank per node, under
-             `layout`, so that all that ranks send crosses between nodes. The kernel counts what leaves each interface;
-             headers of packets are subtracted, and so is what two readings of the counters send. What planned messages
-             state (reshards, halos) stands beside what `explain` counts of them. Exit code 3 if the kernel counts over
-             5 % more or less than `explain` does
-model        each model on one and two ranks along batch: time per step under layout over that under none; on one rank
-             that under none over eager torch; processor time, the ways in turn; all-reduces, and bytes that a rank
+bytes        bytes between nodes in a step, by recipe, beside those that `explain` counts (root only): each recipe runs
+             on a cluster of four network namespaces (docs/how-to/cluster.md) with one rank per node, under `layout`, so
+             all messages cross between nodes. The kernel counts the bytes that leave each interface; packet headers and
+             the bytes of two readings of the counters are subtracted. The bytes of planned messages (reshards, halos)
+             stand beside those of `explain`. Exit code 3 if the kernel's count differs by over 5 % from `explain`
+model        each model on one and two ranks along batch: ratio of the time per step under layout to that under none; on
+             one rank ratio of none to eager torch; processor time, variants in turn; all-reduces, and bytes that a rank
              sends per step
-utilisation  of GPT with width 512, by the clock and by processor time, and that of eager torch on one rank: model FLOPs
+utilisation  of GPT with width 512, by the clock and by processor time, and of eager torch on one rank: model FLOPs
              (miniapps.partition.graphs.flops) / (time x ranks x rate of our matmul at 512^3 on one core, in the same
              run); forward and backward, without the optimiser
 
@@ -30,15 +29,15 @@ from jobs.cluster.errors import ClusterError
 from miniapps.partition.models import model as model_of
 
 STEPS = (sys.executable, "-m", "benchmarks.apps.partition_steps")
-# Sizes of the decks, at which kernels and not Python take the time.
+# Sizes of the decks for which kernels, not Python, take most of the time.
 DECKS = {
     "mlp": "samples=256,batch=8,features=784,width=512",
     "gpt": "samples=8,batch=4,tokens=64,width=256,feedforward=1024,vocabulary=512",
     "unet": "samples=4,batch=4,height=64,width=64,filters=16",
 }
-# For the utilisation: 8 heads of 64, as many tokens as torch's kernels like.
+# For the utilisation: 8 heads of 64, and a number of tokens that suits torch's kernels.
 WIDE = "samples=8,batch=4,tokens=128,width=512,heads=8,feedforward=2048,vocabulary=512"
-# For the bytes: of each recipe a model, its sizes and a mesh.
+# For the bytes: {recipe: (model, sizes, mesh)}.
 GPT = "samples=8,batch=8,tokens=32,width=64,feedforward=256"
 CASES = {
     "dp": ("gpt", GPT, "data=4"),
@@ -49,13 +48,13 @@ CASES = {
     "expert": ("moe", "tokens=64,width=64,hidden=128,capacity=32", "data=4"),
 }
 NODES = 4
-LIMIT = 0.05  # of the bytes that are explained
+LIMIT = 0.05  # of the bytes that `explain` counts
 TIMEOUT_S = 400.0
 REDUCED = ("all-reduce", "reduce-scatter")
 
 
 def steps(name: str, ranks: int, options, sizes: str = "") -> dict:
-    """What one launch measured, with the sizes of the deck where none are given."""
+    """The measurements of one launch; `sizes` are those of the deck by default."""
     words = [
         "times",
         name,
@@ -94,7 +93,7 @@ def model(options) -> list[dict]:
 
 
 def utilisation(options) -> list[dict]:
-    """A row per ranks and way: GPT of width 512, by the clock and by processor time."""
+    """A row per number of ranks and variant: GPT of width 512, by the clock and by processor time."""
     rows = []
     for ranks in options.ranks:
         found = steps("gpt", ranks, options, WIDE)
@@ -114,7 +113,7 @@ def utilisation(options) -> list[dict]:
 
 
 def crossing(options) -> list[dict]:
-    """A row per recipe: bytes of a step, of all ranks."""
+    """A row per recipe: bytes of a step over all ranks."""
     try:
         with cluster(nodes=NODES) as nodes:
             return [crossed(nodes, recipe, options.steps, options.mpi) for recipe in options.recipes]
@@ -147,15 +146,24 @@ PARTS = {"bytes": crossing, "model": model, "utilisation": utilisation}
 
 
 def main(argv=None) -> int:
-    """Measure; 0 where all recipes are within the limit, else 3."""
+    """Measures; returns 0 if all recipes are within the limit, else 3."""
     parser = parts_parser("apps.partition", __doc__, PARTS, rounds=7)
     parser.add_argument("--models", default=",".join(DECKS), help="(default %(default)s)")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2], help="(default %(default)s)")
     parser.add_argument(
-        "--recipes", nargs="+", choices=CASES, default=list(CASES), help="of bytes; default: all"
+        "--recipes",
+        nargs="+",
+        choices=CASES,
+        default=list(CASES),
+        help="recipes of the part bytes; default: all",
     )
-    parser.add_argument("--steps", type=int, default=4, help="that bytes counts (default %(default)s)")
-    parser.add_argument("--mpi", default="mpich", choices=LIBRARIES, help="of bytes (default %(default)s)")
+    parser.add_argument("--steps", type=int, default=4, help="steps of the part bytes (default %(default)s)")
+    parser.add_argument(
+        "--mpi",
+        default="mpich",
+        choices=LIBRARIES,
+        help="MPI library of the part bytes (default %(default)s)",
+    )
     rows = run_parts("training by a plan", parser, PARTS, argv)
     return 0 if all(row.get("met", "yes") == "yes" for row in rows) else 3
 

@@ -1,10 +1,11 @@
-"""Steps of one model on one mesh, for `benchmarks.apps.partition`; rank 0 prints what it measures as one line of JSON.
+"""Times steps of one model on one mesh, for `benchmarks.apps.partition`; rank 0 prints one line of JSON.
 
     mpirun -n P python -m benchmarks.apps.partition_steps times MODEL SIZES CARRIERS MESH ROUNDS
     mpirun -n P python -m benchmarks.apps.partition_steps bytes MODEL SIZES CARRIERS MESH STEPS
 
-SIZES are those of its deck (width=256,layers=2), CARRIERS say which axis of the mesh carries each axis of the model
-(batch=data), MESH is data=2,model=2. `bytes` counts what leaves each node, with one rank on each.
+SIZES are those of the model's deck (width=256,layers=2). CARRIERS gives the axis of the mesh that carries each axis of
+the model (batch=data). MESH is, for example, data=2,model=2. `bytes` counts the bytes that leave each node, with one
+rank on each.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from miniapps.partition.models import model as model_of
 from miniapps.partition.planning.recipes import deck_of, plan_of
 from miniapps.partition.showing.explain import explain
 
-SETTLED_S = 0.2  # in which what was sent leaves the node
+SETTLED_S = 0.2  # until all sent bytes have left the node
 
 
 class Case:
@@ -46,7 +47,7 @@ class Case:
         self.mesh = parse(mesh, carried, comm.size)
 
     def learner(self, level: str) -> tuple[Program, Learner]:
-        """The program of a rank under a guarantee, and what takes its steps."""
+        """The program of a rank under a guarantee, and the learner that runs its steps."""
         whole = {("parameter", key): x.detach() for key, x in self.network.named_parameters()}
         whole |= {("buffer", key): x for key, x in self.network.named_buffers()}
         whole |= {("input", str(k)): x for k, x in enumerate(self.inputs)}
@@ -55,7 +56,7 @@ class Case:
 
 
 def times(case: Case, rounds: int, quiet: bool) -> dict:
-    """Seconds of a step under `none`, under `layout`, and of eager torch on one rank, the ways in turn."""
+    """Seconds of a step under `none`, under `layout`, and of eager torch on one rank, in turn."""
     comm, ways, programs = case.comm, {}, {}
     for level in ("none", "layout"):
         programs[level], learner = case.learner(level)
@@ -98,7 +99,7 @@ def crossed(case: Case, steps: int, quiet: bool) -> dict:
     comm, progress = case.comm, Progress("benchmark", quiet=quiet)
     program, learner = case.learner("layout")
     learner.step()
-    # What two readings and their barriers send themselves is taken off.
+    # The bytes of two readings and their barriers are subtracted.
     first, second = settled(comm), settled(comm)
     for k in range(steps):
         progress.show(k / steps, f"step {k + 1} of {steps}")
@@ -120,7 +121,7 @@ def crossed(case: Case, steps: int, quiet: bool) -> dict:
 
 
 def settled(comm) -> int:
-    """`sent`, once all ranks are here and nothing is under way."""
+    """`sent`, after all ranks are here and all messages have ended."""
     comm.Barrier()
     time.sleep(SETTLED_S)
     found = sent()
@@ -129,7 +130,7 @@ def settled(comm) -> int:
 
 
 def sent() -> int:
-    """Bytes that left this node since it was made, without headers: those of all interfaces but its own loop."""
+    """Bytes that have left this node, without headers: the sum over all interfaces except the loopback."""
     total = 0
     for line in Path("/proc/self/net/dev").read_text().splitlines()[2:]:
         name, _, numbers = line.partition(":")
@@ -143,13 +144,13 @@ MEASURED = {"times": times, "bytes": crossed}
 
 
 def main() -> None:
-    """Measure, on all ranks."""
+    """Measures on all ranks."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.apps.partition_steps", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("what", choices=MEASURED)
     for name in ("model", "sizes", "carriers", "mesh"):
         parser.add_argument(name, metavar=name.upper())
-    parser.add_argument("number", type=int, metavar="NUMBER", help="of rounds, of steps")
+    parser.add_argument("number", type=int, metavar="NUMBER", help="number of rounds, or of steps")
     add_quiet(parser)
     asked = parser.parse_args()
     case = Case(MPI.COMM_WORLD, asked.model, asked.sizes, asked.carriers, asked.mesh)

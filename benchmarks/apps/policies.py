@@ -1,14 +1,14 @@
-"""What wires cost in accuracy, and what policies lose against the best fixed wire in the same time.
+"""Measures the accuracy that wires cost, and the regret of policies against the best fixed wire in the same time.
 
     python -m benchmarks.apps.policies --data-dir DIR --json benchmarks/results/policies.json
 
-wires    deck S on 2 ranks under layout, a run for each wire and seed: accuracy, and float32 less each other, paired
-         by seed
-policy   deck S on 2 ranks over emulated links of 20 and 200 MB/s: every fixed wire and AdaPrec for as many seconds as
-         --steps steps take over the fastest wire there, seeds 1 to --seeds; regret in accuracy with its interval,
-         trials charged; share of the time that trials took; errors of predicted losses
+wires    deck S on 2 ranks under layout, a run for each wire and seed: accuracy, and accuracy of float32 minus that of
+         each other wire, paired by seed
+policy   deck S on 2 ranks over emulated links of 20 and 200 MB/s: every fixed wire and AdaPrec for the time of --steps
+         steps over the fastest wire, seeds 1 to --seeds; regret in accuracy with its interval, trials included;
+         fraction of the time for trials; errors of predicted losses
 
-Real clocks: nothing else should run beside it. The rate is that of --steps steps for all.
+It uses real clocks: run nothing else beside it. All runs have the learning rate of --steps steps.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ from miniapps.trace import read
 
 APP, RANKS = "miniapps.training", 2
 WIRES = ("float32", "fp8", "table:n=2", "sign")
-# Those that a policy chooses from: `sign` alone does not stay where it was after a few hundred steps.
+# Candidates of a policy; `sign` without feedback loses accuracy again after a few hundred steps.
 CANDIDATES = ("float32", "fp8", "table:n=2", "sign:feedback=on")
 RATES = {"20 MB/s": "rate=20e6", "200 MB/s": "rate=200e6"}
 POLICIES = ("adaprec",)
@@ -60,7 +60,7 @@ def looked(out: Path) -> dict:
 
 
 def accuracy(result: dict) -> float:
-    """On the test images, at the end."""
+    """The accuracy on the test images, at the end."""
     return result["fom"]["accuracy"]["value"]
 
 
@@ -75,7 +75,7 @@ def row(part: str, what: str, figure, raw) -> dict:
 
 
 def wires(options) -> list[dict]:
-    """Accuracies in as many steps."""
+    """Accuracies of all wires after the same number of steps."""
     tasks = {
         (wire, seed): partial(
             run, options, seed, "--guarantee", "layout", "--wire", wire, "--steps", str(options.steps)
@@ -103,7 +103,7 @@ def wires(options) -> list[dict]:
 
 
 def policy(options) -> list[dict]:
-    """Accuracies and regret in one time."""
+    """Accuracies and regret of wires and policies after the same time."""
     seeds, rows = range(1, options.seeds + 1), []
     for link, links in RATES.items():
         over = ("--links", f"{links},latency=50e-6", "--allreduce", "direct", "--steps", str(options.steps))
@@ -144,7 +144,7 @@ def policy(options) -> list[dict]:
 
 
 def each(tasks: dict, quiet: bool) -> dict:
-    """What the tasks return, by their names."""
+    """Runs the tasks; returns {name: result}."""
     progress = Progress("benchmark", quiet=quiet)
     results = {}
     for k, (name, task) in enumerate(tasks.items()):
@@ -158,7 +158,7 @@ PARTS = {"wires": wires, "policy": policy}
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("apps.policies", __doc__, PARTS, rounds=1)
     parser.add_argument("--seeds", type=int, default=5, help="runs of each kind (default %(default)s)")
     parser.add_argument("--steps", type=int, default=468, help="steps of the problem (default %(default)s)")

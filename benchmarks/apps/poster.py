@@ -1,11 +1,11 @@
-"""A published table of accuracies beside those of the runs, claim by claim.
+"""Compares a published table of accuracies with runs, claim by claim.
 
     python -m benchmarks.apps.poster RUN...
 
 Oyama's poster on AdaPrec (2018): CaffeNet (61.0 million parameters), 16 classes, 4 P100. Runs here have another network
-and other data: the direction of a difference can be compared, its size is an orientation only. A claim holds where the
-95 % interval of our difference lies on the published side of 0; it does not where it lies on the other side, or where
-no difference is seen although the published one would have been.
+and other data, so only the direction of a difference is comparable. A claim holds if the 95 % interval of our
+difference is on the published side of 0. It does not hold if the interval is on the other side, or contains 0 but not
+the published difference.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from analysis.studies.learning.runs import WIDEST, Trainings, trainings
 from analysis.studies.learning.tables import points, signed
 from benchmarks.harness.results import add_quiet
 
-# Top accuracies, %, and the wires or policies that are the same here.
+# Top accuracies, %, and the corresponding wires or policies here.
 PUBLISHED = {"float": 73.6, "fp8": 71.9, "Table-1": 60.1, "Fastest": 72.3, "AdaPrec": 74.4}
 SAME = {"float": WIDEST, "fp8": ("fp8",), "Table-1": ("table:n=1",), "Fastest": ("fastest",),
         "AdaPrec": ("adaprec", "adaprec-poster")}  # fmt: skip
@@ -53,7 +53,7 @@ COLUMNS = (
 
 
 def poster(known: Trainings) -> pd.DataFrame:
-    """The claims on the rate at which most ran, and on the best of each line; columns POSTER."""
+    """The claims at the learning rate of most runs, and at the best of each line; columns POSTER."""
     wires = {(row.family, row.line): row.wire for row in known.runs.itertuples(index=False)}
     return claims([basis for basis in bases(measured(known)) if basis.first or basis.name == BEST], wires)
 
@@ -67,7 +67,7 @@ def tables(compared: pd.DataFrame) -> list[tuple[str, Table]]:
 
 
 def sentence(compared: pd.DataFrame) -> str:
-    """How many of the published claims hold on any basis."""
+    """A sentence with the counts of claims that hold, do not hold, and cannot be judged."""
     count = compared["verdict"].value_counts()
     parts = [f"{count.get(name, 0)} {name}" for name in (HOLDS, DOES_NOT, UNTOLD)]
     return f"Of {len(compared)} comparisons with published claims: {', '.join(parts)}."
@@ -76,10 +76,10 @@ def sentence(compared: pd.DataFrame) -> str:
 def claims(bases: list[Basis], wires: dict[tuple[str, str], str]) -> pd.DataFrame:
     """Each of CLAIMS on each of `bases`; columns POSTER. `wires` is {(family, line): its wire}.
 
-    Accuracies and differences are fractions. A claim holds where the 95 % interval of our difference lies on the
-    published side of 0; it does not where the interval lies on the other side, or holds 0 and not the published
-    difference, which would then have been seen; else it cannot be told. A claim that no basis has both sides of has one
-    row; a family without any line of a published name but float has none.
+    Accuracies and differences are fractions. A claim holds if the 95 % interval of our difference is on the published
+    side of 0. It does not hold if the interval is on the other side, or contains 0 but not the published difference.
+    Otherwise it cannot be judged. If no basis has both sides of a claim, the claim has one row. A family with no line
+    of a published name other than float has no rows.
     """
     rows = []
     for family in dict.fromkeys(basis.family for basis in bases):
@@ -95,7 +95,7 @@ def claims(bases: list[Basis], wires: dict[tuple[str, str], str]) -> pd.DataFram
 
 
 def _none(family: str) -> Basis:
-    """Where no basis has both sides of a claim."""
+    """The empty basis of a claim for which no basis has both sides."""
     return Basis(family, "", "", {}, {})
 
 
@@ -135,8 +135,8 @@ def judged(d: Difference, published: float, missing: list[str]) -> tuple[str, st
 
 
 def _line(basis: Basis, wires: dict[tuple[str, str], str], same: tuple[str, ...]) -> str:
-    """The line of the basis that has one of these wires, parameters beside the name allowed; empty where none has. Of
-    several that with most seeds."""
+    """The line of the basis with one of these wires, with any further parameters; empty if there is none. Of several
+    lines, the one with the most seeds."""
     lines = [
         line for wire in same for line in basis.accuracy
         if (own := wires[basis.family, line]) == wire or own.startswith(f"{wire},") or own.startswith(f"{wire}:")
@@ -145,7 +145,7 @@ def _line(basis: Basis, wires: dict[tuple[str, str], str], same: tuple[str, ...]
 
 
 def main() -> None:
-    """Print the claims beside what the runs came to."""
+    """Prints the claims beside the accuracies of the runs."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,12 +1,12 @@
-"""What a program of the user's pays for recording itself, and for a communicator whose sums keep a promise.
+"""Times a user's program that records itself, and a communicator whose sums have a guarantee.
 
     python -m benchmarks.apps.programs                      # both parts
     python -m benchmarks.apps.programs record --rounds 7 --json benchmarks/results/programs.json
 
-record    a step of 10 ms with 10 MB of state per rank, on as many ranks as cores: steps that are recorded (step,
-          region, fingerprint of the state, value) over steps that are not, in turn within one run
-wrap      Allreduce of 1, 1,000 and 1,000,000 float64 by the wrapped communicator over MPI's own, and over the planned
-          reducer it stands on
+record    a step of 10 ms with 10 MB of state per rank, with one rank per core: ratio of recorded steps (step, region,
+          fingerprint of the state, value) to plain steps, in turn within one run
+wrap      Allreduce of 1, 1,000 and 1,000,000 float64: ratio of the wrapped communicator to MPI's own, and to the
+          planned reducer that it uses
 """
 
 import json
@@ -31,7 +31,7 @@ LEVELS = ("run", "layout", "exact")
 
 
 def record_rows(options) -> list[dict]:
-    """Recorded steps over those that are not."""
+    """Ratios of recorded steps to plain ones."""
     rows = []
     for ranks in sorted({1, len(os.sched_getaffinity(0))}):
         rounds = [_measured("record", ranks) for _ in range(options.rounds)]
@@ -44,7 +44,7 @@ def record_rows(options) -> list[dict]:
 
 
 def wrap_rows(options) -> list[dict]:
-    """The wrapped communicator beside what it stands for and stands on."""
+    """Ratios of the wrapped communicator to MPI's own call and to the planned reducer."""
     rows = []
     rounds = [_measured("wrap", 2) for _ in range(options.rounds)]
     for n in LENGTHS:
@@ -62,7 +62,7 @@ PARTS = {"record": record_rows, "wrap": wrap_rows}
 
 
 def record() -> dict:
-    """A recorded step, and the fingerprint in it, over a plain step beside it in time: medians over pairs."""
+    """Ratios of a recorded step, and of its fingerprint, to a plain step next to it in time: medians over pairs."""
     import numpy as np
     from mpi4py import MPI
 
@@ -74,7 +74,7 @@ def record() -> dict:
     seconds: dict[str, list[float]] = {"plain": [], "recorded": [], "fingerprint": []}
 
     def work():
-        """Passes over the state for the time of a step: counted once, so that every step does the same."""
+        """Passes over the state for about the time of a step; every step makes the same number."""
         for _ in range(passes):
             np.multiply(state, 1.0000001, out=state)
 
@@ -106,7 +106,7 @@ def record() -> dict:
 
 
 def wrap() -> dict:
-    """Seconds of a call, by who makes it."""
+    """Seconds of a call, by its name: `library`, `planned LEVEL` or LEVEL, with the length."""
     import numpy as np
     from mpi4py import MPI
 
@@ -139,7 +139,7 @@ def wrap() -> dict:
 
 
 def _measured(what: str, ranks: int) -> dict:
-    """What `record` or `wrap` returns on rank 0 of a launch."""
+    """The result of `record` or `wrap` on rank 0 of a launch."""
 
     command = [
         *mpirun(),
@@ -155,7 +155,7 @@ def _measured(what: str, ranks: int) -> dict:
 
 
 def main(argv=None) -> None:
-    """Measure and report; with --measure, under mpirun, one part of it."""
+    """Measures and reports; with --measure, under mpirun, measures one part."""
     if "--measure" in sys.argv:
         from mpi4py import MPI
 

@@ -1,9 +1,10 @@
-"""Verifiable and unequal runs: what the chain of heads and `--duplicate` cost, and what `--shares auto` gains.
+"""Times verifiable and unequal runs: the costs of the chain of heads and of `--duplicate`, the gain of `--shares auto`.
 
     python -m benchmarks.apps.ranks --json benchmarks/results/ranks.json
 
-chain       2 ranks: CPU time of the chain on rank 0 over that of this rank in the repeat (run), and in its steps
-            alone (steps); solver with a checkpoint every 10 iterations, coupled every 10 steps, training every 20
+chain       2 ranks: CPU time of the chain on rank 0 as a fraction of this rank's CPU time in the repeat (run), and in
+            its steps alone (steps); solver with a checkpoint every 10 iterations, coupled every 10 steps, training
+            every 20
 shares      2 ranks, of which the second is slowed by --factor (--fault slow@). even: time per step where each keeps
             half of the blocks; auto: from the second checkpoint on, when blocks have moved; both over the ideal: the
             time on ranks of full speed times p / (p - 1 + 1 / factor), round by round
@@ -52,7 +53,7 @@ CLEAN = (
 
 
 def look(run: Path) -> dict:
-    """{"step": median seconds of a step from the second checkpoint on}, and the shares that were chosen last."""
+    """{"step": median seconds of a step from the second checkpoint on, "shares": the last chosen shares}."""
     trace = read(run / "rank-00000.h5", ["events", "choices"])
     events, choices = trace.tables["events"], trace.tables["choices"]
     own = (events["name"] == trace.names.index("step")) & (events["step"] > 2 * EVERY)
@@ -72,7 +73,7 @@ def spent(run: Path) -> dict:
 
 
 def chain(options) -> list[dict]:
-    """The cost of heads, as shares of CPU time, which other programs change little."""
+    """The cost of heads, as fractions of CPU time, which other programs hardly change."""
     rows = []
     for app, way in CHAINED.items():
         calls = {
@@ -89,7 +90,7 @@ def chain(options) -> list[dict]:
 
 
 def rounds(app: str, ways: dict[str, tuple[str, ...]], options) -> dict[str, list[dict]]:
-    """What every way of running `app` came to in every round; AssertionError where the bits differ."""
+    """The results of every variant of `app` in every round; raises AssertionError if bits differ."""
     common = (*APPS[app], "--guarantee", "layout", "--steps", str(STEPS), "--checkpoint-every", str(EVERY))
     calls = {
         name: lambda way=way: launch(RANKS, f"miniapps.{app}", (*common, *way), look=look)
@@ -102,7 +103,7 @@ def rounds(app: str, ways: dict[str, tuple[str, ...]], options) -> dict[str, lis
 
 
 def shares(options) -> list[dict]:
-    """Even and auto over the ideal."""
+    """Ratios of even and auto to the ideal."""
     slow = ("--fault", f"slow@step=1,rank=1,factor={options.factor}")
     rows = []
     for app in APPS:
@@ -110,8 +111,8 @@ def shares(options) -> list[dict]:
         ideal = [run["step"] * RANKS / (RANKS - 1 + 1 / options.factor) for run in runs["equal"]]
         for name in ("even", "auto"):
             times = [run["step"] for run in runs[name]]
-            dealt = " ".join(sorted({run["shares"] for run in runs[name]} - {""}))
-            what = f"{app}, {name} / ideal, factor {options.factor}" + f", blocks {dealt}" * bool(dealt)
+            assigned = " ".join(sorted({run["shares"] for run in runs[name]} - {""}))
+            what = f"{app}, {name} / ideal, factor {options.factor}" + f", blocks {assigned}" * bool(assigned)
             rows.append({"part": "shares", "what": what, "figure": ratio(times, ideal), "raw": times})
     return rows
 
@@ -147,7 +148,7 @@ def checkpoints(options) -> list[dict]:
 
 
 def clean(options) -> list[dict]:
-    """No rank is wrong: every result computed twice must be equal."""
+    """The number of equal results on sound ranks, where every result is computed twice; 0 if the check fails."""
     steps = ("--steps", str(-(-options.clean // (4 * 64 * 64))))
     run = launch(RANKS, "miniapps.coupled", (*CLEAN, "--guarantee", "layout", *steps))
     (check,) = (check for check in run["checks"] if check["name"] == "duplicates")
@@ -163,7 +164,7 @@ def clean(options) -> list[dict]:
 
 
 def main(argv=None) -> None:
-    """Measure the parts that `argv` asks for."""
+    """Measures the requested parts."""
     parts = {
         "chain": chain,
         "shares": shares,
@@ -172,13 +173,13 @@ def main(argv=None) -> None:
         "clean": clean,
     }
     parser = parts_parser("apps.ranks", __doc__, parts, rounds=5)
+    parser.add_argument("--factor", type=int, default=2, help="slowdown of the second rank (default 2)")
     parser.add_argument(
-        "--factor", type=int, default=2, help="by which the second rank is slowed (default 2)"
+        "--fraction", type=float, default=0.2, help="fraction of the blocks computed twice (default 0.2)"
     )
     parser.add_argument(
-        "--fraction", type=float, default=0.2, help="of the blocks, computed twice (default 0.2)"
+        "--clean", type=int, default=10**6, help="number of results of sound ranks (default 10^6)"
     )
-    parser.add_argument("--clean", type=int, default=10**6, help="results of sound ranks (default 10^6)")
     run_parts("ranks", parser, parts, argv)
 
 

@@ -1,8 +1,8 @@
-"""Which settings of libraries enter the bits of which application, on this processor.
+"""Finds the settings of libraries that change the bits of each application, on this processor.
 
-Every application runs once on one rank with nothing set, and once with each setting: what differs in any record then
-comes from the setting alone. What the libraries said they chose stands beside it in the JSON, so that a setting without
-effect is told apart from one that this installation ignores. Settings are read when libraries are loaded: each has a
+Every application runs once on one rank without settings, and once with each setting, so differences in records are due
+to the setting alone. The JSON also has the choices that the libraries report, which distinguishes a setting without
+effect from one that this installation ignores. Libraries read settings when they are loaded, so each setting has a
 process.
 
     python -m benchmarks.apps.settings --json benchmarks/results/settings-2-cores-DATE.json
@@ -50,7 +50,7 @@ SETTINGS: dict[str, dict[str, str]] = {
     },
 }  # fmt: skip
 
-# Decks S, since few numbers show little: the sines of a grid of 32 x 32 points are the same by every library.
+# Decks S, not smaller: every library computes the same sines for a grid of 32 x 32 points.
 _FLOW = ["--steps=2", "--guarantee=layout"]
 _BOX = ["--guarantee=layout", "--max-iterations=60"]
 _DATA = ["--size=1000", "--size=50000", "--arrays=2", "--samples=2", "--guarantee=run", "--variant=all"]
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[str, list[str]]] = {
 
 
 def work(root: Path, cases: list[str]) -> int:
-    """What the process of one setting does: every case, one after the other."""
+    """Runs every case, one after the other, in the process of one setting; returns the exit code."""
     from mpi4py import MPI
 
     from miniapps import coupled, reductions, solver
@@ -92,7 +92,7 @@ def work(root: Path, cases: list[str]) -> int:
 
 
 def run(root: Path, settings: list[str], cases: list[str]) -> None:
-    """All `cases` under each of the `settings`. Raises RuntimeError where one fails."""
+    """Runs all `cases` under each of the `settings`. Raises RuntimeError if one fails."""
     clean = {
         key: value for key, value in os.environ.items() if not key.startswith((*NAMES, *THREADS, "FPNA_"))
     }
@@ -108,8 +108,8 @@ def run(root: Path, settings: list[str], cases: list[str]) -> None:
 
 
 def judge(root: Path, settings: list[str], cases: list[str]) -> list[dict]:
-    """One row per setting and case: whether any record has other bits than with nothing set, which first, and what the
-    libraries chose otherwise."""
+    """A row per setting and case: whether any record has other bits than without settings, the first such record, and
+    the different choices of the libraries."""
     from analysis.divergence.compare import compare
     from analysis.load.frames import load
     from analysis.sentences import place as where
@@ -155,12 +155,12 @@ def table(rows: list[dict]) -> list[str]:
 
 
 def main(argv=None) -> None:
-    """Measure, print the table, write JSON."""
+    """Measures, prints the table, writes JSON."""
     parser = argparse.ArgumentParser("python -m benchmarks.apps.settings", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
     parser.add_argument("--settings", nargs="+", choices=list(SETTINGS), default=list(SETTINGS))
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(CASES))
-    parser.add_argument("--json", type=Path, help="write all rows there")
+    parser.add_argument("--json", type=Path, help="write all rows to this file")
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
     add_quiet(parser)
     options = parser.parse_args(argv)

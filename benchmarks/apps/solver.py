@@ -1,14 +1,14 @@
-"""What the solver mini-app costs and needs: guarantees of conjugate gradients, iterations with multigrid.
+"""Times the guarantees of conjugate gradients in the solver mini-app, and counts iterations with multigrid.
 
     python -m benchmarks.apps.solver                      # all parts
     python -m benchmarks.apps.solver guarantee --rounds 9 --json benchmarks/results/solver.json
 
-guarantee    conjugate gradients on 4 ranks, 27 points, 64^3 points on each (deck M): time per iteration under run,
-             layout and exact over that under none, round by round; none sends one number per sum and rank through the
-             library's all-reduce
+guarantee    conjugate gradients on 4 ranks, 27 points, 64^3 points on each (deck M): ratio of the time per iteration
+             under run, layout and exact to that under none, round by round; none sends one number per sum and rank
+             through the library's all-reduce
 multigrid    iterations to 1e-8 of conjugate gradients with multigrid from 32^3 to 128^3 points, both Poisson problems
 
-The product by itself is measured by `python -m benchmarks.kernels.spmv`.
+`python -m benchmarks.kernels.spmv` times the product alone.
 """
 
 from benchmarks.apps.guarantees import guarantee_costs
@@ -57,7 +57,7 @@ PARTS = {"guarantee": guarantee, "multigrid": multigrid}
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     run_parts("solver", parts_parser("apps.solver", __doc__, PARTS, rounds=7), PARTS, argv)
 
 

@@ -1,10 +1,10 @@
-"""What tracing costs: two copies of one deck advance in lockstep in one run, one traced, one not.
+"""Times tracing: two copies of one deck advance in lockstep in one run, one traced, one not.
 
     mpirun -n 4 python -m benchmarks.apps.tracing --deck M --steps 30 --json benchmarks/results/tracing.json
 
-Both copies compute the same bits, so a step of one differs from the same step of the other by the trace alone:
-events, values, fingerprints and writing. Who goes first alternates. Also printed: nanoseconds per region, as every
-tracer measures it of itself at start.
+Both copies compute the same bits, so the difference in the time of a step is due to the trace alone: events, values,
+fingerprints and writing. The copies alternate in going first. Also printed: nanoseconds per region, which every tracer
+measures at its start.
 """
 
 import argparse
@@ -39,14 +39,14 @@ class Untraced:
         return None
 
     def messages(self, name, sent):
-        """Nobody reads what is counted."""
+        """A counter that is never read."""
         return {"calls": 0}
 
     at = event = value = values = fingerprint = fingerprints = order = usage = partners = reduction = _nothing
 
 
 def main(argv=None) -> None:
-    """Measure and report on rank 0. Collective."""
+    """Measures, and reports on rank 0. Collective."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.apps.tracing",
         description=__doc__,
@@ -54,7 +54,7 @@ def main(argv=None) -> None:
     )
     parser.add_argument("--deck", default="M", choices=("S", "M", "L"))
     parser.add_argument(
-        "--steps", type=int, default=30, help="steps that count, after two (default %(default)s)"
+        "--steps", type=int, default=30, help="timed steps, after two untimed ones (default %(default)s)"
     )
     parser.add_argument("--json", help="write table and raw values to this file")
     add_quiet(parser)
@@ -105,7 +105,7 @@ def compare(comm, asked, tracers) -> dict[str, list[float]]:
 
 
 def started(comm, deck: str, tracer) -> Model:
-    """A model of the deck, as the app itself would start it under `--guarantee layout`."""
+    """A started model of the deck, as the application starts it under `--guarantee layout`."""
     known = config.options(APP.config)
     text = (Path(__file__).parent.parent / "miniapps" / "coupled" / "decks" / f"{deck}.toml").read_text()
     settings = config.build(APP.config, config.from_deck(known, text, deck))

@@ -1,11 +1,11 @@
-"""What the training mini-app costs: guarantees, and what overlap hides of slow links.
+"""Times the training mini-app: guarantees, and the effect of overlap on slow links.
 
     python -m benchmarks.apps.training --data-dir DIR --json benchmarks/results/training.json
 
-guarantee   decks S and M on 2 ranks: time per step under run, layout and exact over that under none, round by round;
-            none is the natural fast way: one network call per rank, the library's all-reduce
-overlap     deck M on 2 ranks, one micro-batch each, over emulated links: time per step over the larger of computing (no
-            emulated links) and communicating (what the links add to it without overlap)
+guarantee   decks S and M on 2 ranks: ratio of the time per step under run, layout and exact to that under none, round
+            by round; none is the usual fast method: one network call per rank, the library's all-reduce
+overlap     deck M on 2 ranks, one micro-batch each, over emulated links: ratio of the time per step to the larger of
+            computing (no emulated links) and communicating (the time that the links add without overlap)
 """
 
 from benchmarks.apps.guarantees import guarantee_costs
@@ -18,7 +18,7 @@ NETWORKS = {"S": "mlp", "M": "cnn"}
 
 
 def seconds_per_step(ranks: int, options, *more) -> float:
-    """From the FOM `steps` of one run, which leaves out start-up and evaluation."""
+    """Seconds per step from the FOM `steps` of one run, which leaves out start-up and evaluation."""
     common = (
         "--data",
         "fashion",
@@ -46,7 +46,7 @@ def guarantee(options) -> list[dict]:
 
 
 def overlap(options) -> list[dict]:
-    """How much of the communication is hidden."""
+    """Times with and without overlap, and their ratios to the larger of computing and communicating."""
     common = ("--deck", "M", "--guarantee", "layout", "--set", "training.micro=128", "--set",
               f"training.bucket={options.bucket}")  # fmt: skip
     links = ("--links", options.links)
@@ -78,7 +78,7 @@ PARTS = {"guarantee": guarantee, "overlap": overlap}
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("apps.training", __doc__, PARTS, rounds=5)
     parser.add_argument("--steps", type=int, default=40, help="steps per run (default %(default)s)")
     parser.add_argument(

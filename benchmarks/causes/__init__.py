@@ -1,1 +1,1 @@
-"""Programs that are wrong, and programs that only round: are they told apart?"""
+"""Measures whether `fpna divergence` and `fpna cause` distinguish programs with bugs from programs that only round."""

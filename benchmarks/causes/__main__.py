@@ -1,5 +1,6 @@
-"""Are bugs told apart from rounding? Draws programs, runs each twice, asks `fpna divergence`, and `fpna cause` where
-that leaves it open: python -m benchmarks.causes --programs 100 --seed 1
+"""Measures whether bugs are distinguished from rounding: python -m benchmarks.causes --programs 100 --seed 1
+
+Draws programs, runs each twice, calls `fpna divergence`, and `fpna cause` if the answer is open.
 
 Writes a row for each program, and the two confusion tables, to benchmarks/results/causes-SEED.json.
 """
@@ -32,16 +33,16 @@ LIMIT_S = 300
 
 
 def main() -> int:
-    """Draw, run, ask, count; the exit code is 3 where an answer was wrong."""
+    """Draws, runs, judges and counts programs; returns exit code 3 if an answer was wrong."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.causes", description=__doc__.split("\n")[0])
-    parser.add_argument("--programs", type=int, default=100, help="of each class")
-    parser.add_argument("--seed", type=int, default=1, help="of the first program")
-    parser.add_argument("--always", action="store_true", help="ask `fpna cause` of every program")
-    parser.add_argument("--kind", help="programs of this kind alone")
+    parser.add_argument("--programs", type=int, default=100, help="programs of each class")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first program")
+    parser.add_argument("--always", action="store_true", help="call `fpna cause` for every program")
+    parser.add_argument("--kind", help="only programs of this kind")
     parser.add_argument(
-        "--what", nargs="+", choices=(BUG, ROUNDING), default=(BUG, ROUNDING), help="one class alone"
+        "--what", nargs="+", choices=(BUG, ROUNDING), default=(BUG, ROUNDING), help="only this class"
     )
-    parser.add_argument("--language", help="programs in this language alone")
+    parser.add_argument("--language", help="only programs in this language")
     parser.add_argument("--out", type=Path)
     add_quiet(parser)
     options = parser.parse_args()
@@ -61,8 +62,8 @@ def main() -> int:
                 save({"machine": machine(), "seed": options.seed, "programs": options.programs, "tables": tables,
                       "rows": rows}, path)  # fmt: skip
                 if not options.quiet:
-                    told = ("seed", "kind", "language", "exponent", "after_divergence", "after_cause")
-                    print(json.dumps({key: rows[-1][key] for key in told}), flush=True)
+                    shown = ("seed", "kind", "language", "exponent", "after_divergence", "after_cause")
+                    print(json.dumps({key: rows[-1][key] for key in shown}), flush=True)
     print(json.dumps(tables, indent=1))
     wrong = sum(counts.get(other, 0) for after in tables.values()
                 for what, counts in after.items() for other in (BUG, ROUNDING) if other != what)  # fmt: skip
@@ -97,7 +98,7 @@ def build(scratch: Path) -> dict[str, list[str]]:
 
 
 def asked(drawn: Drawn, seed: int, binaries: dict[str, list[str]], always: bool) -> dict:
-    """The row of one program: what was said of its two runs."""
+    """The row of one program: the answers for its two runs."""
     row = {"seed": seed, "kind": drawn.kind, "what": drawn.what, "language": drawn.language, "exponent": drawn.exponent,
            "arguments": drawn.arguments, "ranks": [drawn.a.ranks, drawn.b.ranks]}  # fmt: skip
     if drawn.language not in binaries:
@@ -129,7 +130,7 @@ def asked(drawn: Drawn, seed: int, binaries: dict[str, list[str]], always: bool)
 
 
 def verdict_of(said: dict) -> str:
-    """What `fpna divergence --json` says of rounding: "bug" for what rounding does not explain."""
+    """The verdict of `fpna divergence --json`: "bug" if rounding does not explain the difference."""
     names = {"rounding": ROUNDING, "not rounding": BUG, "open": "open"}
     return names.get(first_comparison(said).get("rounding") or "", "unknown")
 
@@ -149,20 +150,20 @@ def first_comparison(said: dict) -> dict:
 
 
 def command(drawn: Drawn, binaries: dict[str, list[str]], contracted: bool) -> list[str]:
-    """The program's own command line; one that records itself writes to {out}."""
+    """The command line of the program; a program that records itself writes to {out}."""
     words = [*binaries["contracted" if contracted else drawn.language], *drawn.arguments]
     return [*words, "{out}"] if drawn.language == RECORDED else words
 
 
 def launcher(drawn: Drawn) -> list[str]:
-    """How `fpna cause` starts ranks of this program's MPI."""
+    """The options by which `fpna cause` starts ranks with this program's MPI."""
     mpi = f"{FORTRAN_MPI[1]} --oversubscribe" if drawn.language == FORTRAN else mpirun()[0]
     more = ["--mpicxx", FORTRAN_MPI[2]] if drawn.language == FORTRAN else []
     return ["--launcher", f"{mpi} -n {{ranks}}", *more]
 
 
 def run(drawn: Drawn, side: Side, out: Path, binaries: dict[str, list[str]]) -> None:
-    """One run of a program into `out`. Raises RuntimeError where it fails."""
+    """Runs a program once, into `out`. Raises RuntimeError if it fails."""
     words = command(drawn, binaries, side.contracted)
     if drawn.language == RECORDED:
         words = [word.replace("{out}", str(out)) for word in words]
@@ -192,7 +193,7 @@ def document(words: list[str], environment: dict[str, str] | None = None) -> tup
 
 
 def table(rows: list[dict], after: str) -> dict[str, dict[str, int]]:
-    """How many programs of each class were called what."""
+    """{class: {answer: number of programs}}."""
     return {
         what: dict(Counter(row[after] for row in rows if row["what"] == what)) for what in (BUG, ROUNDING)
     }

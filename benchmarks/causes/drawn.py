@@ -1,4 +1,4 @@
-"""Drawn programs: which bug or which rounding, in which language, how large, and how its two runs differ."""
+"""Random programs: the bug or rounding, the language, the size, and the difference between the two runs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 BUG, ROUNDING = "bug", "rounding"
 C, FORTRAN, PYTHON, RECORDED = "C", "Fortran", "mpi4py", "fpna.record"
 
-# What makes the two runs of a program differ: the number of ranks; nothing, since each launch differs; an environment.
+# The difference between the two runs of a program: the number of ranks, none (each launch differs), an environment, or
+# another binary.
 RANKS, LAUNCHES, ORDER, THREADS, CONTRACTION = (
     "ranks", "launches", "order", "threads", "contraction"
 )  # fmt: skip
@@ -41,8 +42,8 @@ KINDS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "contraction": (ROUNDING, CONTRACTION, (C,)),
 }
 PAIRS = ((2, 4), (2, 3), (3, 4), (4, 2))
-LEAST_SIZE = 50  # a bug changes the first sum by about 2^-1 to 2^-50 of its numbers
-# By how much of them a bug in full strength does, about: most are of one point of n.
+LEAST_SIZE = 50  # a bug changes the first sum by a fraction of about 2^-1 to 2^-50
+# The approximate fraction at full strength: most bugs affect one point of n.
 OF_A_POINT = (
     "local-index",
     "rank-seed",
@@ -57,7 +58,7 @@ SHARES = {"forgotten-halo": 1e-6, "stale-buffer": 1e-4, "early-read": 2e-4}
 
 @dataclass(frozen=True)
 class Side:
-    """One run: on how many ranks, in which environment, by which binary."""
+    """One run: its number of ranks, environment, and binary (with contraction or without)."""
 
     ranks: int
     environment: dict[str, str] = field(default_factory=dict)
@@ -66,7 +67,8 @@ class Side:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A program with its arguments, and its two runs. `exponent`: a bug is of about 2^-exponent of the first sum."""
+    """A program with its arguments, and its two runs. `exponent`: a bug changes the first sum by a fraction of about
+    2^-exponent."""
 
     kind: str
     what: str
@@ -78,7 +80,7 @@ class Drawn:
 
 
 def draw(seed: int, what: str) -> Drawn:
-    """The program of this seed that has a bug, or that only rounds."""
+    """The program of this seed and class `what`: with a bug, or with rounding alone."""
     numbers = random.Random(f"{what} {seed}")
     kind = numbers.choice([name for name, (its, *_) in KINDS.items() if its == what])
     _, how, languages = KINDS[kind]
@@ -102,7 +104,7 @@ def draw(seed: int, what: str) -> Drawn:
 
 
 def _points(kind: str, one: int, other: int) -> tuple[int, ...]:
-    """Numbers of points to draw from; an integer division must lose other points on the other number of ranks."""
+    """The possible numbers of points; an integer division must lose different points on the two numbers of ranks."""
     return tuple(n for n in (203, 1001, 4099) if kind != "integer-division" or n % one != n % other)
 
 

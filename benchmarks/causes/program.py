@@ -1,7 +1,7 @@
-"""As program.c, in Python: `program.py KIND EPS N STEPS FIELDS SEED [OUT]`.
+"""program.c in Python: `program.py KIND EPS N STEPS FIELDS SEED [OUT]`.
 
-Without OUT it is a program that `fpna run` observes. With OUT it records itself there: sums and points of each step, by
-a communicator that `fpna.wrap` was given.
+Without OUT, `fpna run` observes it. With OUT it records sums and points of each step to this directory, by a
+communicator from `fpna.wrap`.
 """
 
 import contextlib
@@ -14,7 +14,7 @@ from mpi4py import MPI
 
 
 def main():
-    """Run the program that the command line describes."""
+    """Runs the program that the command line describes."""
     kind, eps, n, steps, fields, phase = (
         sys.argv[1],
         float(sys.argv[2]),
@@ -32,7 +32,7 @@ def main():
 
 
 def run(kind, eps, n, steps, fields, phase, comm, recording):
-    """Take the steps; rank 0 prints the first sum of the last one."""
+    """Computes all steps; rank 0 prints the first sum of the last step."""
     rank, ranks = comm.rank, comm.size
     first, past = rank * n // ranks, (rank + 1) * n // ranks
     g = np.arange(first, past)
@@ -91,7 +91,7 @@ def run(kind, eps, n, steps, fields, phase, comm, recording):
 
 
 def halo(u, comm, stale):
-    """`u` with the neighbours' nearest points around it; a share `stale` of them was not exchanged."""
+    """`u` with the neighbours' nearest points around it; a fraction `stale` of their values is not exchanged."""
     before, behind = comm.rank - 1, comm.rank + 1
     before, behind = (
         max(before, MPI.PROC_NULL) if before >= 0 else MPI.PROC_NULL,
@@ -104,7 +104,7 @@ def halo(u, comm, stale):
 
 
 def collected(part, comm, wrong):
-    """The sum of all parts, added by rank 0 as they come."""
+    """The sum of all parts, which rank 0 adds in the order of arrival."""
     everything, got = part[:1].copy(), np.empty(1)
     if comm.rank:
         if order := os.environ.get("ORDER"):
@@ -118,6 +118,6 @@ def collected(part, comm, wrong):
     return everything[0]
 
 
-# A program of its own, never imported.
+# A separate program, never imported.
 with contextlib.suppress(BrokenPipeError):
     sys.exit(main())

@@ -1,1 +1,1 @@
-"""The GPU path, checked and timed."""
+"""Checks and times the code on GPUs."""

@@ -1,7 +1,7 @@
-"""The GPU path, checked and timed: `make gpu`, or `python -m benchmarks.gpu`. Needs CuPy and a device, no network.
+"""Checks and times the code on GPUs: `make gpu`, or `python -m benchmarks.gpu`. Needs CuPy and a device, no network.
 
 sums      sums and dot products: the bits of their twins on the CPU; bandwidth, against a copy and against CUB
-shapes    the launch shapes, and which is fastest
+shapes    times of the launch shapes
 scatter   scatter-adds: the bits of their definition; time against atomic additions and torch's
 spmv      sparse products: the bits of the CPU; bandwidth against a copy and cuSPARSE
 contract  products of matrices, convolutions and their gradients: the bits of the CPU; time against cuBLAS
@@ -12,9 +12,9 @@ kernels   block stencils, halo exchange and operators of the flow: the bits of t
 coupled   whole runs of the flow on one rank, without a launcher
 solver    whole solves in the same way
 
-Each part runs in a process of its own, since an error of the device takes everything along that the process still has
-to do. Prints tables and writes benchmarks/results/DEVICE-DATE.json after each part. Ends with 0, with 3 if a check
-failed, with 2 where there is nothing to check with.
+Each part runs in a separate process, since an error of the device ends all further work of the process. Prints tables
+and writes benchmarks/results/DEVICE-DATE.json after each part. Exit code 0, 3 if a check failed, 2 without CuPy or a
+device.
 """
 
 import argparse
@@ -50,7 +50,7 @@ PARTS = {
 
 
 def main() -> int:
-    """Check and time; the exit code."""
+    """Checks and times; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gpu", description=__doc__.split("\n")[0])
     parser.add_argument("--out", default="benchmarks/results", help="directory of the JSON file")
     parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="some of the parts")
@@ -58,14 +58,14 @@ def main() -> int:
         "--quick", action="store_true", help="small problems and single calls: to try the program itself"
     )
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for a part (default %(default)s)")
-    parser.add_argument("--rows", help=argparse.SUPPRESS)  # of the process of one part: where its rows go
+    parser.add_argument("--rows", help=argparse.SUPPRESS)  # for the process of one part: the file of its rows
     add_quiet(parser)
     options = parser.parse_args()
     if options.rows:
         Path(options.rows).write_text(json.dumps(rows_of(options.only[0], options)))
         return 0
     if reason := environment.no_cuda():
-        print(f"make gpu: {reason}; a Python that has CuPy is named by GPU_PYTHON=...", file=sys.stderr)
+        print(f"make gpu: {reason}; GPU_PYTHON=... names a Python that has CuPy", file=sys.stderr)
         return 2
     where = machine(options.quick)
     path = unused(Path(options.out), where)
@@ -80,7 +80,7 @@ def main() -> int:
 
 
 def machine(quick: bool) -> dict:
-    """What the figures depend on."""
+    """The device, software and date of the figures."""
     import cupy
 
     return {
@@ -98,7 +98,7 @@ def machine(quick: bool) -> dict:
 
 
 def unused(folder: Path, where: dict) -> Path:
-    """A file for the results that is not there yet."""
+    """A new file name for the results."""
     name = re.sub(r"\W+", "-", where["device"].lower()).strip("-") + "-" + where["date"][:10]
     path, number = folder / f"{name}.json", 1
     while path.exists():
@@ -108,7 +108,7 @@ def unused(folder: Path, where: dict) -> Path:
 
 
 def apart(part: str, options: argparse.Namespace) -> list[dict]:
-    """The rows of a part that runs in a process of its own; a single one that says how it ended if it has none."""
+    """The rows of a part, run in a separate process; if it has none, a single row that says how it ended."""
     with tempfile.TemporaryDirectory() as scratch:
         rows = Path(scratch) / "rows.json"
         command = [sys.executable, "-m", "benchmarks.gpu", "--only", part, "--rows", str(rows)]
@@ -123,7 +123,7 @@ def apart(part: str, options: argparse.Namespace) -> list[dict]:
 
 
 def rows_of(part: str, options: argparse.Namespace) -> list[dict]:
-    """The rows of one part; a single one that says why where it cannot be imported or breaks off."""
+    """The rows of one part; a single row with the reason if it cannot be imported or fails."""
     module, function, _ = PARTS[part]
     try:
         benchmark = import_module(f"benchmarks.gpu.{module}")

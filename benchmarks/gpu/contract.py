@@ -14,8 +14,8 @@ CHECKED = 96  # rows of a large product that are compared with the CPU's
 
 
 def contract_rows(asked) -> list[dict]:
-    """One row per shape, type and variant; one for a convolution and each of its gradients, whose time is that of the
-    kernel, of the padding, and of the tables that say where elements lie."""
+    """A row per shape, type and variant, and one for a convolution and each of its gradients. Their times include the
+    kernel, the padding, and the tables of offsets."""
     rows = []
     for dtype in ("float32", "float64"):
         for name, *sizes in SHAPES:

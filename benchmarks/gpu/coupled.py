@@ -1,6 +1,6 @@
 """Whole runs of `coupled` on one rank, without a launcher, where mpi4py can be imported.
 
-With the physical closure device and CPU must end in the same bits; with the learned one two repeats must.
+With the physical closure, device and CPU must end with the same bits; with the learned closure, two repeats must.
 """
 
 from benchmarks.gpu.stencil import row
@@ -8,7 +8,7 @@ from benchmarks.gpu.whole import lacking, on_both, seconds
 
 
 def coupled_rows(asked) -> list[dict]:
-    """One row per kind of run; a single one that says why where nothing can be run."""
+    """A row per kind of run; a single row with the reason if nothing can run."""
     if reason := lacking():
         return [row("coupled", f"not run: {reason}")]
     runs = (

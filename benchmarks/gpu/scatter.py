@@ -11,7 +11,7 @@ from kernels.scatter import cupy as gpu
 from kernels.scatter import reference
 
 ELEMENTS, BINS = 10_000_000, 100_000
-RUNS = 10  # calls of a variant that promises nothing, to see how many bits it gives
+RUNS = 10  # calls of a variant without a guarantee, to count its different results
 QUEUED = {
     "atomic": gpu.queue_atomic,
     "sorted": gpu.queue_sorted,
@@ -20,7 +20,7 @@ QUEUED = {
 
 
 def scatter_rows(asked) -> list[dict]:
-    """One row per variant: float32 elements into bins drawn at random."""
+    """A row per variant, for float32 elements and random bins."""
     import cupy as xp
 
     n, bins = (2000, 50) if asked.quick else (ELEMENTS, BINS)

@@ -1,6 +1,6 @@
-"""Whole solves on one rank, without a launcher, where mpi4py can be imported: device and CPU must end in the same bits.
+"""Whole solves on one rank, without a launcher, where mpi4py can be imported: device and CPU must have the same bits.
 
-The time is that of an iteration, in the second repeat, which stops before it has converged.
+The time is that of an iteration in the second repeat, which stops before convergence.
 """
 
 from benchmarks.gpu.stencil import row
@@ -11,7 +11,7 @@ SIDE, EDGE, ITERATIONS = 128, 16, 15  # points along the box and along a block: 
 
 
 def solver_rows(asked) -> list[dict]:
-    """One row per method; a single one that says why where nothing can be run."""
+    """A row per method; a single row with the reason if nothing can run."""
     if reason := lacking():
         return [row("solver", f"not run: {reason}")]
     side, edge, iterations = (8, 4, 5) if asked.quick else (SIDE, EDGE, ITERATIONS)

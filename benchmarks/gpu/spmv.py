@@ -10,12 +10,12 @@ from kernels import registry
 from kernels.sparse import Csr, native
 
 BOX = 160  # points along an edge: 1.3 GB of float64
-RUNS = 10  # calls of a variant that promises nothing, to see how many bits it gives
+RUNS = 10  # calls of a variant without a guarantee, to count its different results
 VARIANTS = ("csr", "merge", "coo-atomic")
 
 
 def spmv_rows(asked) -> list[dict]:
-    """One row per variant and type: the 27-point matrix of a box, entries drawn at random so that orders show."""
+    """A row per variant and type, for the 27-point matrix of a box with random entries, so that orders change bits."""
     return [
         row
         for dtype in ("float64", "float32")

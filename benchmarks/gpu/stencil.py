@@ -1,6 +1,6 @@
-"""Every block stencil, halo exchange and operator of the flow: the bits of the plain NumPy definition.
+"""Checks every block stencil, halo exchange and operator of the flow against the bits of the NumPy definition.
 
-Timed against the C++ kernels on one core, where they are built.
+Times them against the C++ kernels on one core, if these are built.
 """
 
 import statistics
@@ -49,7 +49,7 @@ def kernel_rows(asked) -> list[dict]:
 
 
 def cases(module, deck: str) -> dict:
-    """{name: (call, arrays that it leaves, bytes that it must move)}, the same numbers for every backend."""
+    """{name: (call, arrays that it writes, least bytes to move)}, with the same numbers for every backend."""
     xp, rng, (points, edge) = module.xp, np.random.default_rng(1), GRIDS[deck]
     blocks = Blocks(points, points, edge, edge)
     h = 2.0 * np.pi / points

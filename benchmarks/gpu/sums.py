@@ -9,10 +9,10 @@ from kernels import registry
 from kernels.sums import cupy as gpu
 from kernels.sums import launch
 
-SMALL, LARGE = 4_194_304, 1 << 28  # the published size, and one far beyond any cache
+SMALL, LARGE = 4_194_304, 1 << 28  # the published size, and one far larger than any cache
 PUBLISHED = (64, 2, 1 << 16)  # block, items, grid of the published study
-ATOMICS = 4  # calls in a sample of `ao`, which takes hundreds of times as long as others
-RUNS = 10  # calls of a variant that promises nothing, to see how many bits it gives
+ATOMICS = 4  # calls in a sample of `ao`, which is hundreds of times slower than others
+RUNS = 10  # calls of a variant without a guarantee, to count its different results
 FOLLOWING = ["spa", "sptr", "sprg", "tprc", "sp-pairwise", "sp-neumaier"]
 ORDER_FREE = ["binned", "fixed-point", "exact"]
 SWEPT = ["spa", "sptr", "binned", "exact"]
@@ -44,7 +44,7 @@ def shape_rows(asked) -> list[dict]:
                 for items in ((8,) if asked.quick else (4, 8, 16, 32))
                 for grid in (1024, 4096, 16384)
             }
-            # Shapes that come to the same for this length are timed once.
+            # Options with the same launch shape for this length are timed once.
             distinct = {launch.shape(n, *shape): shape for shape in sorted(shapes)}
             distinct[launch.shape(n, *default)] = default
             calls = {shape: _queued("sum", name, (x,), shape) for shape in distinct.values()}
@@ -100,7 +100,7 @@ def _rows(operation: str, n: int, shape, names, asked) -> list[dict]:
 
 
 def _queued(operation: str, name: str, arrays, shape):
-    """A call that leaves its result on the device; `tprc`, whose result is made by the host, waits for it."""
+    """A call that leaves its result on the device; `tprc` waits for it, since the host adds the result."""
     if name == "tprc":
         total = registry.get(operation, name, "cupy")
         return lambda: total(*arrays, **dict(zip(("block", "items", "grid"), shape, strict=True)))
@@ -113,7 +113,7 @@ def _queued(operation: str, name: str, arrays, shape):
         return lambda: gpu.queue(name, operation, arrays, *shape)
     import cupy as xp
 
-    out = xp.zeros(1)  # not set to zero again: that takes a call of its own, which is no part of the sum
+    out = xp.zeros(1)  # not reset to zero, which would take a separate call
     return lambda: gpu.queue(name, operation, arrays, *shape, out=out)
 
 
@@ -129,7 +129,7 @@ def _check(operation: str, name: str, hosts, arrays, shape) -> str:
 
 
 def _torch(operation: str, arrays) -> dict:
-    """torch's own, where torch is built for CUDA; in a stream of its own, so it is timed by the same events."""
+    """torch's own calls, if torch is built for CUDA, on the current stream, so the same events time them."""
     try:
         import torch
     except ImportError:
@@ -142,7 +142,7 @@ def _torch(operation: str, arrays) -> dict:
 
 
 def on_current_stream(call):
-    """A call of torch on the stream that is CuPy's current one."""
+    """A call of torch on CuPy's current stream."""
     import cupy as xp
     import torch
 
@@ -154,7 +154,7 @@ def on_current_stream(call):
 
 
 def fitting(n: int) -> int:
-    """The largest power of two up to n of which three float64 arrays fit into the device's free memory."""
+    """n, halved until three float64 arrays of this length fit into the device's free memory."""
     import cupy as xp
 
     free = xp.cuda.runtime.memGetInfo()[0]

@@ -11,9 +11,9 @@ SAMPLE_S = 0.02
 def rounds(calls: dict[str, Callable], asked, most: int = 100) -> dict[str, list[float]]:
     """Seconds per call, one for each round, of every call in `calls`, which queue work on the current stream.
 
-    A sample is as many calls as take SAMPLE_S, at most `most`, in a CUDA graph where they can be captured: so that the
-    time is the device's and not that of queueing. Every round begins with another call. `asked`: the options, of which
-    `quick` makes it one call each, and `quiet` shows no progress.
+    A sample has as many calls as take SAMPLE_S, at most `most`. They are in a CUDA graph if they can be captured, so
+    the time does not include queueing. Every round begins with another call. `asked`: the options; `quick`: one call each;
+    `quiet`: no progress.
     """
     if asked.quick:
         return in_turn({name: sampler(call, 1) for name, call in calls.items()}, 1, asked.quiet)
@@ -32,7 +32,7 @@ def sampler(call: Callable, repeats: int) -> Callable[[], float]:
     xp.cuda.Device().synchronize()  # what the call reads may have been made on another stream
     stream = xp.cuda.Stream(non_blocking=True)
     with stream:
-        call()  # compiled, and memory is in the pool: a capture must not allocate
+        call()  # compiles, and fills the memory pool: a capture must not allocate
         stream.synchronize()
     graph = captured(call, repeats, stream) if repeats > 1 else None
 
@@ -53,10 +53,10 @@ def sampler(call: Callable, repeats: int) -> Callable[[], float]:
 
 
 def captured(call: Callable, repeats: int, stream):
-    """The calls as a CUDA graph, or None where they cannot be captured: because they wait for the device, say.
+    """The calls as a CUDA graph, or None if they cannot be captured, for example because they wait for the device.
 
-    The graph goes on to write to memory that CuPy's pool takes for free, but keeps for the stream: so no other call may
-    be made on it.
+    The graph writes to memory that CuPy's pool considers free but keeps for this stream, so do not use the stream for
+    other calls.
     """
     try:
         with stream:

@@ -1,7 +1,7 @@
 """Fused vector updates and dot products on the device: the bits of the CPU, and bandwidth against a copy.
 
-The steps are those of an iteration of conjugate gradients. A thread block has a logical block, and 64 threads whatever
-its size: blocks of few elements leave most of them idle.
+The steps are those of an iteration of conjugate gradients. A thread block takes a logical block and has 64 threads for
+any size, so blocks of few elements leave most threads idle.
 """
 
 from statistics import median
@@ -20,7 +20,7 @@ PROGRAMS = {"fused": (STEPS, DOTS), "updates": (STEPS, ""), "dots": ("", DOTS)}
 
 
 def vector_rows(asked) -> list[dict]:
-    """One row per type, size of the blocks and program; without dot products blocks play no part."""
+    """A row per type, block size and program; without dot products the block size has no effect."""
     return [
         row
         for dtype in ("float64", "float32")
@@ -63,7 +63,7 @@ def _rows(n: int, block: int, dtype: str, asked) -> list[dict]:
 
 
 def _planned(module, vectors: dict, name: str, starts, threads: int = 1):
-    """(call, what it calls, its partial sums): a program on vectors of a backend."""
+    """(call, fused program, its partial sums) for vectors of a backend."""
     steps, dots = PROGRAMS[name]
     fused = module.fuse(vectors, steps, dots, starts, threads)
     partials = module.xp.zeros(fused.shape) if dots else None

@@ -14,7 +14,7 @@ RUN_LIMIT_S = 240
 
 
 def lacking() -> str:
-    """Why no application can be run here, or ""."""
+    """The reason why no application can run here, or ""."""
     try:
         import mpi4py  # noqa: F401 - the applications need it, and the C++ kernels
 
@@ -25,14 +25,14 @@ def lacking() -> str:
 
 
 def on_both(app: str, arguments: list[str]) -> list[dict]:
-    """result.json of runs on the device and on the CPU; RuntimeError as of `run`."""
+    """The result.json of runs on the device and on the CPU; raises RuntimeError as `run` does."""
     return [run(app, name, arguments) for name in ("cuda", "cpu")]
 
 
 def run(app: str, device: str, arguments: list[str]) -> dict:
-    """result.json of two repeats: in the first, kernels are still being compiled.
+    """The result.json of a run with two repeats; the first one still compiles kernels.
 
-    Raises RuntimeError that says how it ended if it failed, and then prints what it wrote to stderr.
+    If the run fails, prints its stderr and raises RuntimeError, which says how it ended.
     """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"

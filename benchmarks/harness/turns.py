@@ -1,4 +1,4 @@
-"""Calls in turn, and ratios with their spread."""
+"""Times of calls, calls in turn, and ratios with their spread."""
 
 import statistics
 import time
@@ -9,7 +9,7 @@ SAMPLES, SAMPLE_S = 7, 0.02
 
 
 def timed(call, repeats: int) -> float:
-    """Seconds per call, of so many in a row."""
+    """Seconds per call, over `repeats` calls."""
     begin = time.perf_counter()
     for _ in range(repeats):
         call()
@@ -17,7 +17,7 @@ def timed(call, repeats: int) -> float:
 
 
 def samples(call, quick: bool = False) -> list[float]:
-    """Seconds per call, of SAMPLES samples that each are as many calls as take SAMPLE_S; `quick`: of one call."""
+    """Seconds per call of SAMPLES samples, each with as many calls as take SAMPLE_S; `quick`: of one call."""
     once = timed(call, 1)
     if quick:
         return [once]

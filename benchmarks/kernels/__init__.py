@@ -1,1 +1,1 @@
-"""What the kernels of one process cost."""
+"""Benchmarks of the kernels of one process."""

@@ -1,4 +1,4 @@
-"""Products whose bits depend on the contracted length alone, and torch's own, side by side.
+"""Times products whose bits depend on the contracted length alone, beside torch's own.
 
     python -m benchmarks.kernels.contract --json benchmarks/results/contract.json
 
@@ -8,13 +8,13 @@
 | batched | scores and values of attention, 8 heads |
 | conv | 3x3, 5x5, 1x1, stride 2: forward, gradient of images, gradient of weights |
 | rowsum | bias gradients, sums of rows |
-| attention | of GPTs, forward and its gradients; causal unless it says that all keys are seen |
-| gradients | of weights over blocks of samples: ours of all in one call, of each by itself (`own-each`), torch's |
-| blocks | torch on blocks of one shape, in place of the library as it is |
+| attention | of GPTs, forward and gradients; causal, except for rows with `all keys` |
+| gradients | of weights over blocks of samples: own in one call for all blocks, in one call each (`own-each`), torch |
+| blocks | torch on blocks of one shape, beside torch on whole matrices |
 
-GF/s are 2 x products / processor time (sums: 1 x terms), in the median of rounds, each the best of some calls. Ours and
-torch's are called in turn, and `to torch` is the ratio of times within a round (median, least, most). The floor is what
-one core can do: `peak` multiplies operands that stay in the caches. Processor time counts that of all threads.
+GF/s are 2 x products / processor time (sums: 1 x terms), the median of rounds, each the best of some calls. Variants
+are called in turn, and `to torch` is the ratio of times within a round (median, least, most). `peak` is the rate of one
+core: it multiplies operands that stay in the caches. Processor time is that of all threads.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ TYPES = ("float32", "float64")
 
 
 def best(call: Callable, quick: bool) -> float:
-    """Seconds of processor time of a call: the least of SAMPLES samples, each of as many calls as take SAMPLE_S."""
+    """Processor seconds of a call: the least of SAMPLES samples, each with as many calls as take SAMPLE_S."""
 
     def seconds(calls: int) -> float:
         begin = time.process_time()
@@ -90,7 +90,7 @@ def best(call: Callable, quick: bool) -> float:
 
 
 def compared(name: str, dtype: str, work: float, calls: dict[str, Callable], options) -> list[dict]:
-    """A row for every variant but torch: rates in Gflop/s, and the ratio of times."""
+    """A row for every variant except torch: rates in Gflop/s, and the ratio of times."""
     with in_threads(options.threads):
         times = in_turn(
             {variant: lambda call=call: best(call, options.quick) for variant, call in calls.items()},
@@ -117,7 +117,7 @@ def normal(dtype: str, *shape: int) -> torch.Tensor:
 
 
 def products(a: torch.Tensor, b: torch.Tensor, threads: int) -> dict[str, Callable]:
-    """Our product and torch's, into memory that is there."""
+    """Our product and torch's, into existing memory."""
     out = a.new_empty((*a.shape[:-1], b.shape[-1]))
     return {
         "own": lambda: matmul(a, b, out, threads=threads),
@@ -178,7 +178,7 @@ def conv_part(options):
 
 
 def backward(x, w, y, wanted: list[bool], stride: int, padding: int):
-    """torch's gradients that are wanted."""
+    """torch's gradients that `wanted` selects."""
     sides = [stride] * 2, [padding] * 2, [1, 1], False, [0, 0], 1, wanted
     return torch.ops.aten.convolution_backward(y, x, w, None, *sides)
 
@@ -224,7 +224,7 @@ def gradients_part(options):
 
         def each(a=a, b=b, length=length):
             parts = [matmul(x, y) for x, y in zip(a.split(length, 1), b.split(length), strict=True)]
-            while len(parts) > 1:  # as many as a power of two
+            while len(parts) > 1:  # their number is a power of two
                 parts = [x.add_(y) for x, y in zip(parts[::2], parts[1::2], strict=True)]
             return parts[0].add_(0)
 
@@ -238,7 +238,7 @@ def gradients_part(options):
 
 
 def blocks_part(options):
-    """The other remedy."""
+    """torch on blocks of one shape."""
     for name, m, k, n in MATRICES:
         a, b = normal("float32", m, k), normal("float32", k, n)
         calls = products(a, b, options.threads)
@@ -248,7 +248,7 @@ def blocks_part(options):
 
 
 def peak_part(options):
-    """What the tiles reach where memory does not matter: a piece of K, of few rows, within the caches."""
+    """The rate of tiles without memory traffic: one piece of K and few rows, within the caches."""
     for dtype in TYPES:
         calls = products(normal(dtype, 112, 256), normal(dtype, 256, 256), 1)
         yield from compared("peak (112, 256, 256)", dtype, 2.0 * 112 * 256 * 256, calls, options)
@@ -259,10 +259,12 @@ PARTS = {"peak": peak_part, "matmul": matmul_part, "batched": batched_part, "con
 
 
 def main(argv=None) -> None:
-    """Measure and report."""
+    """Measures and reports."""
     parser = parts_parser("kernels.contract", __doc__, PARTS, 7)
-    parser.add_argument("--threads", type=int, default=1, help="of all variants (default %(default)s)")
-    parser.add_argument("--quick", action="store_true", help="one call per sample: to see that it runs")
+    parser.add_argument(
+        "--threads", type=int, default=1, help="threads of all variants (default %(default)s)"
+    )
+    parser.add_argument("--quick", action="store_true", help="one call per sample: a smoke test")
     run_parts("kernels.contract", parser, PARTS, argv)
 
 

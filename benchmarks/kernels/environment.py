@@ -1,10 +1,10 @@
-"""What the guard of the floating-point environment costs a call: this checkout beside another one, launch by launch.
+"""Times the guard of the floating-point environment: calls in this checkout and in another one, launch by launch.
 
     git worktree add ../before COMMIT; (cd ../before; python setup.py build_ext --inplace)
     python -m benchmarks.kernels.environment --before ../before --json benchmarks/results/environment.json
 
-Sums of a vector (one process) and all-reduces (1 and 2 ranks) of 8 bytes to 1 KiB. A launch takes the least time per
-call of several samples; the two checkouts are launched in turn, and differences are taken within a round.
+Sums of a vector (one process) and all-reduces (1 and 2 ranks) of 8 bytes to 1 KiB. A launch reports the least time per
+call of several samples. The two checkouts are launched in turn, and differences are within a round.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ CALLS, SAMPLES = 1000, 15
 
 
 def main(argv=None) -> None:
-    """Measure and report, or time the calls of one launch."""
+    """Measures and reports."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kernels.environment",
         description=__doc__,
@@ -67,7 +67,7 @@ def compare(asked: argparse.Namespace) -> list[dict]:
 
 
 def launch(checkout: Path, ranks: int):
-    """A function that times the calls of a checkout in a launch of its own: {call: seconds}."""
+    """A function that times the calls of a checkout in a new launch and returns {call: seconds}."""
 
     def run() -> dict[str, float]:
         command = [*mpirun(), "-n", str(ranks), sys.executable, "-P", str(HERE), str(checkout)]
@@ -79,7 +79,7 @@ def launch(checkout: Path, ranks: int):
 
 
 def time_calls() -> None:
-    """Print how long calls of the kernels on the path take, as JSON on rank 0."""
+    """Prints the times of calls of the kernels on the path, as JSON on rank 0."""
     from time import perf_counter
 
     import numpy as np

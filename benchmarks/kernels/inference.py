@@ -1,11 +1,11 @@
-"""What networks cost through the backends of `kernels.inference`, against torch eager.
+"""Times networks by the backends of `kernels.inference`, against torch eager.
 
     python -m benchmarks.kernels.inference --json benchmarks/results/inference.json
 
 Networks: `mlp` and `cnn` of `miniapps.training` (decks S and M) and the closure of `miniapps.coupled`, random weights.
-All backends of a network and batch run in turn, in rotating order, in one process; `to eager`: the time over that of
-torch eager in the same round, median with the extremes. `CPU ms`: least processor time of a call, which a busy machine
-disturbs least; `CPU to eager`: the ratios of these times, which with one thread is all the work there is.
+All backends of a network and batch run in turn, in rotating order, in one process. `to eager`: the ratio of the time to
+that of torch eager in the same round, median with extremes. `CPU ms`: the least processor time of a call, which a busy
+machine disturbs least. `CPU to eager`: the ratio of processor times.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio, timed
 from kernels.registry import variants
 
-LEAST = 5e-3  # seconds that are timed at once
+LEAST = 5e-3  # seconds of a sample, at least
 NETWORKS = ("mlp", "cnn", "closure")
 
 
 def main(argv=None) -> None:
-    """Measure and print the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kernels.inference", description=__doc__.splitlines()[0]
     )
@@ -47,7 +47,7 @@ def main(argv=None) -> None:
 
 
 def _versions(backends: Iterable[str]) -> dict[str, str]:
-    """Of the wheels that bring these backends and are here."""
+    """{wheel: version} of the installed wheels of these backends."""
     return {name: version(name) for name in sorted({*backends} & {d.name for d in distributions()})}
 
 
@@ -60,7 +60,7 @@ def network(name: str):
         from torch import sigmoid
         from torch.nn.functional import conv2d, relu
 
-        def closure(tensors, x):  # as miniapps.coupled.surrogate has it
+        def closure(tensors, x):  # as in miniapps.coupled.surrogate
             w1, b1, w2, b2, w3, b3 = tensors
             x = relu(conv2d(x, w1, b1))
             x = relu(conv2d(x, w2, b2))
@@ -74,7 +74,7 @@ def network(name: str):
 
 
 def drawn(shapes: dict) -> dict[str, np.ndarray]:
-    """Normal weights, scaled so that activations stay of one size."""
+    """Normal weights, scaled so that activations keep their size."""
     rng = np.random.default_rng(0)
     return {
         name: (rng.standard_normal(shape) / np.sqrt(max(1, int(np.prod(shape[1:]))))).astype(np.float32)
@@ -121,7 +121,7 @@ def measured(name: str, asked: argparse.Namespace) -> list[dict]:
 
 
 def clocked(call, repeats: int) -> tuple[float, float]:
-    """Wall and processor seconds per call, of so many in a row."""
+    """Wall and processor seconds per call, over `repeats` calls."""
     begin = time.process_time()
     wall = timed(call, repeats)
     return wall, (time.process_time() - begin) / repeats

@@ -1,4 +1,4 @@
-"""Numbers to be added, by how they are distributed: what an order-free sum costs depends on it."""
+"""Random terms from several distributions, on which the time of order-free sums depends."""
 
 import ml_dtypes
 import numpy as np
@@ -7,11 +7,11 @@ DISTRIBUTIONS = ("uniform", "normal", "wide", "sorted", "cancelling", "subnormal
 
 
 def numbers(distribution: str, n: int, dtype, rng: np.random.Generator) -> np.ndarray:
-    """n numbers of `dtype`, kept in its range.
+    """n numbers of `dtype`, clipped to its range.
 
     uniform: in [0, 1). normal: standard. wide: normal numbers times e**u, u uniform in (-20, 20), over 58 binades.
-    sorted: normal, ascending. cancelling: wide, every number with its negative (but the last of an odd n). subnormal:
-    normal numbers 64 times below the smallest normal number of the type.
+    sorted: normal, ascending. cancelling: wide, every number with its negative (except the last of an odd n).
+    subnormal: normal numbers times the smallest normal number of the type / 64.
     """
     x = rng.random(n) if distribution == "uniform" else rng.standard_normal(n)
     limits = ml_dtypes.finfo(dtype)

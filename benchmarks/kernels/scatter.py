@@ -1,10 +1,10 @@
-"""Scatter-adds on the CPU, side by side: every variant, with one thread and with all cores, against atomics.
+"""Times scatter-adds on the CPU: every variant, with one thread and with all cores, against atomics.
 
     python -m benchmarks.kernels.scatter --json benchmarks/results/scatter.json
 
-All variants of a case run once per round, in rotating order, and ratios are taken within a round, to `atomic` by all
-cores (above 1: slower). A number of columns above 1 means rows; `ns` is per number added. Indices are uniform, by
-Zipf's law (exponent 1.2), all in one bin, or ascending; what the numbers are distributed by is in `numbers.py`.
+All variants of a case run once per round, in rotating order. Ratios are within a round, to `atomic` with all cores
+(above 1: slower). More than one column means rows; `ns` is per added number. Indices are uniform, from Zipf's law
+(exponent 1.2), all in one bin, or ascending; `numbers.py` has the distributions of numbers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.harness.turns import in_turn, ratio
 from benchmarks.kernels.numbers import DISTRIBUTIONS, numbers
 from kernels import registry
 
-CASES = [  # name, n, columns, bins, type, how the index is spread
+CASES = [  # name, n, columns, bins, type, distribution of the index
     ("1e2", 10_000_000, 1, 100, "float32", "uniform"),
     ("1e4", 10_000_000, 1, 10_000, "float32", "uniform"),
     ("1e5", 10_000_000, 1, 100_000, "float32", "uniform"),
@@ -36,7 +36,7 @@ LEFT_OUT = ("emulated", "cupy")  # backends
 
 
 def main(argv=None) -> None:
-    """Measure and report."""
+    """Measures and reports."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kernels.scatter",
         description=__doc__,
@@ -97,7 +97,7 @@ def compare(n, columns, bins, dtype, spread, distribution, cores, rounds, quiet=
 
 
 def spread_over(bins: int, n: int, how: str, rng: np.random.Generator) -> np.ndarray:
-    """n indices of `bins` bins."""
+    """n indices of `bins` bins, distributed as `how` says."""
     if how == "zipf":
         return (rng.zipf(1.2, n) - 1) % bins
     if how == "one":
@@ -108,7 +108,7 @@ def spread_over(bins: int, n: int, how: str, rng: np.random.Generator) -> np.nda
 
 
 def timed(variant, x, index, bins, options):
-    """A function that runs the variant once and returns the seconds it took."""
+    """A function that runs the variant once and returns its seconds."""
 
     def run() -> float:
         begin = time.perf_counter()

@@ -1,13 +1,13 @@
-"""What a sparse product costs by its guarantee: every variant on this CPU against SciPy's and reading alone.
+"""Times sparse products by guarantee: every variant on this CPU against SciPy's and a loop that only reads.
 
     python -m benchmarks.kernels.spmv --json benchmarks/results/spmv.json
     python -m benchmarks.kernels.spmv --box 32 --rounds 2
 
-The matrix has the 27 points of a box in natural order, out of cache; with it the real matrices of ../shared/data, where
-they are. All variants of a matrix are called in turn, each round in another order. GB/s count what must move at least:
-the matrix once, x once, y once. `of read`: that bandwidth as a part of the one of a loop in C++ that only reads as many
-bytes, with the same threads in the same round; `to scipy`: the time over that of SciPy's csr_matvec, which knows one
-thread. Each is the median with the extremes over the rounds.
+The matrix is the 27-point stencil of a box in natural order, larger than the caches; further matrices are those of
+../shared/data, if they exist. All variants of a matrix are called in turn, each round in another order. GB/s count the
+fewest bytes to move: the matrix, x and y, each once. `of read`: the fraction of the bandwidth of a C++ loop that only
+reads as many bytes, with the same threads in the same round. `to scipy`: the ratio of the time to that of SciPy's
+csr_matvec, which has one thread. Each is the median with extremes over the rounds.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from kernels.sparse import Csr
 BOX = 104  # points along an edge: 360 MB of float64
 REAL = ("bcsstk16", "bcsstk13")
 LEFT_OUT = ("reference", "emulated", "cupy")  # backends
-LEAST = 2e-3  # seconds that are timed at once: calls are repeated to fill them
+LEAST = 2e-3  # seconds of a sample, at least: calls are repeated
 
 
 def main(argv=None) -> None:
-    """Measure and report."""
+    """Measures and reports."""
     asked = parsed(argv)
     matrices = {f"box {asked.box}^3": box(asked.box, asked.dtype)}
     matrices |= {path.stem: read(path, asked.dtype) for path in asked.matrices}
@@ -67,7 +67,7 @@ def parsed(argv):
 
 
 def real() -> list[Path]:
-    """The real matrices that are kept beside the repository, or above."""
+    """The real matrices in folders above the repository."""
     return [
         path
         for folder in ROOT.parents
@@ -77,7 +77,7 @@ def real() -> list[Path]:
 
 
 def box(n: int, dtype: str) -> Csr:
-    """26 on the diagonal and -1 for the neighbours among the 27 points around each of n^3."""
+    """The 27-point matrix of n^3 points: 26 on the diagonal, -1 for each neighbour."""
     near = np.arange(n)[:, None] + np.arange(-1, 2)
     # Axes: z, y, x of a point, then z, y, x of its neighbour.
     z, y, x = (np.expand_dims(near, [k for k in range(6) if k not in (axis, 3 + axis)]) for axis in range(3))
@@ -99,7 +99,7 @@ def read(path: Path, dtype: str) -> Csr:
 
 
 def compare(matrix: Csr, threads: int, rounds: int, quiet: bool = False) -> list[dict]:
-    """A row for every variant with that number of threads; SciPy's and reading among them."""
+    """A row for every variant with that number of threads, SciPy's and reading included."""
     x = np.random.default_rng(0).standard_normal(matrix.columns).astype(matrix.dtype)
     y = np.zeros(matrix.m, matrix.dtype)
     planned = {

@@ -1,13 +1,13 @@
-"""What a sum costs by its guarantee: every variant on this CPU against NumPy's, torch's and reading alone, in one run.
+"""Times sums by guarantee: every variant on this CPU against NumPy's, torch's and a loop that only reads.
 
     python -m benchmarks.kernels.sums --out benchmarks/results/sums.json
     python -m benchmarks.kernels.sums --quick
 
-Sizes go from half of the first cache to 16 times the last. Per size and number of threads all are called in turn, each
-round in another order. `of read`: the bandwidth as a part of that of a loop in C++ that only reads the same arrays with
-the same threads in the same round; `to library`: the time over that of the faster of np.sum and torch.sum (np.dot and
-torch.dot), round by round; np.sum knows one thread. Each is the median with the extremes over the rounds. What the
-numbers are distributed by is in `numbers.py`.
+Sizes go from half of the first cache to 16 times the last. For each size and number of threads all variants are called
+in turn, each round in another order. `of read`: the fraction of the bandwidth of a C++ loop that only reads the same
+arrays with the same threads in the same round. `to library`: the ratio of the time to that of the faster of np.sum and
+torch.sum (np.dot and torch.dot), round by round; np.sum has one thread. Each is the median with extremes over the
+rounds. `numbers.py` has the distributions of numbers.
 """
 
 import argparse
@@ -31,12 +31,12 @@ from kernels.sums.elements import ACCUMULATORS
 
 CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 LIBRARY = "library"  # in place of a guarantee
-LEAST = 2e-3  # seconds that are timed at once: calls are repeated to fill them
-TABLES = {"sum": 1, "dot": 2}  # operation: arrays that it reads
+LEAST = 2e-3  # seconds of a sample, at least: calls are repeated
+TABLES = {"sum": 1, "dot": 2}  # {operation: number of arrays}
 
 
 def main(argv=None) -> None:
-    """Measure by one process per number of threads, as libraries take theirs from the environment at start."""
+    """Measures in one process per number of threads, since libraries read theirs from the environment at start."""
     asked = parsed(argv)
     if asked.rows:
         Path(asked.rows).write_text(json.dumps(measured(asked, asked.threads[0])))
@@ -82,7 +82,7 @@ def parsed(argv):
         metavar="NAME",
     )
     parser.add_argument("--operations", nargs="+", default=list(TABLES), choices=list(TABLES))
-    parser.add_argument("--variants", nargs="+", help="of the variants, only these")
+    parser.add_argument("--variants", nargs="+", help="only these variants")
     parser.add_argument(
         "--rounds", type=int, default=15, help="rounds that count, after one (default %(default)s)"
     )
@@ -111,7 +111,7 @@ def caches() -> list[int]:
                 int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]]
             )
     if not by_level:
-        raise SystemExit(f"{CACHES} tells no sizes of caches: choose --sizes")
+        raise SystemExit(f"{CACHES} has no sizes of caches: choose --sizes")
     return [by_level[level] for level in sorted(by_level)]
 
 
@@ -123,7 +123,7 @@ def sizes(by_level: list[int], itemsize: int, quick: bool) -> list[int]:
 
 
 def in_process(asked, threads: int) -> list[dict]:
-    """`measured` in a fresh process whose libraries have that many threads."""
+    """`measured` in a new process whose libraries have that many threads."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "rows.json"
         command = [
@@ -204,9 +204,9 @@ def reading(factors, threads: int):
 
 
 def libraries(operation: str, factors, threads: int) -> dict:
-    """The calls that users of the libraries would make."""
+    """The plain calls of NumPy and torch."""
     calls = {}
-    if factors[0].dtype != ml_dtypes.bfloat16:  # NumPy has no loops of its own for it
+    if factors[0].dtype != ml_dtypes.bfloat16:  # NumPy has no loops for it
         calls[f"numpy.{operation}"] = (partial(getattr(np, operation), *factors), LIBRARY)
     try:
         import torch
@@ -222,7 +222,7 @@ def libraries(operation: str, factors, threads: int) -> dict:
 
 
 def variants(operation: str, factors, threads: int):
-    """(name, guarantee, call) of the variants in C++, with `threads` where they take it."""
+    """Yields (name, guarantee, call) of the variants in C++, with `threads` if they take it."""
     for variant in registry.variants(operation):
         if variant.backend == "native" and variant.unavailable() is None:
             arguments = {"threads": threads} if "threads" in variant.parameters else {}

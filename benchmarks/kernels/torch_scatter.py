@@ -1,18 +1,18 @@
-"""Scatter-adds of PyTorch on the CPU, forward and backward: torch's own, its deterministic mode, and `fpna.torch`.
+"""Times scatter-adds of PyTorch on the CPU, forward and backward: torch's, its deterministic mode, and `fpna.torch`.
 
     python -m benchmarks.kernels.torch_scatter --json benchmarks/results/torch-scatter.json
 
 | operation | forward adds | backward adds |
 |---|---|---|
-| index_add, scatter_add, index_put | 10^7 float32 into 10^5 bins | nothing: it takes rows |
-| index_select, gather | nothing: it takes 10^7 of 10^5 numbers | 10^7 float32 into 10^5 bins |
+| index_add, scatter_add, index_put | 10^7 float32 into 10^5 bins | nothing: it reads rows |
+| index_select, gather | nothing: it reads 10^7 of 10^5 numbers | 10^7 float32 into 10^5 bins |
 | rows | index_add of 10^5 rows of 64 into 10^4 bins | nothing |
 | embedding | nothing | 10^5 rows of 64 into 10^4 |
 
 The index is int64 and uniform. All variants of an operation and a number of threads run once per round, in rotating
-order, and ratios are taken within a round, to torch's default with as many threads. `forward` and `backward` are timed
-apart, by a clock and in CPU time of all threads, which other programs on the machine disturb less; memory of the
-results is torch's and NumPy's to manage, in all variants.
+order. Ratios are within a round, to torch's default with as many threads. `forward` and `backward` are timed
+separately, by a clock and in CPU time of all threads, which other programs disturb less. In all variants, torch and
+NumPy allocate the results.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ DEFAULT, DETERMINISTIC = "torch", "torch deterministic"
 
 
 def main(argv=None) -> None:
-    """Measure and report."""
+    """Measures and reports."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kernels.torch_scatter",
         description=__doc__,
@@ -97,7 +97,7 @@ def torch_call(name: str):
 
 
 def our_call(name: str, order: str):
-    """The same of fpna.torch in an order."""
+    """The operation of fpna.torch in an order, as a function of (table, index, rows)."""
     own = fpna.torch
     return {
         "index_add": lambda table, index, rows: own.index_add(table, 0, index, rows, order=order),
@@ -111,7 +111,7 @@ def our_call(name: str, order: str):
 
 
 def timed(name: str, call, shrink: int):
-    """A function that returns, of one forward and of one backward pass, seconds by a clock and of CPU time."""
+    """A function that runs one forward and one backward pass, and returns [wall, CPU] seconds of each."""
     random = torch.Generator().manual_seed(0)
     of_rows = name in ("rows", "embedding")
     n, bins = (100_000, 10_000) if of_rows else (10_000_000, 100_000)
@@ -134,7 +134,7 @@ def timed(name: str, call, shrink: int):
 
 
 def now() -> np.ndarray:
-    """Seconds by a clock, and of CPU time of all threads."""
+    """Seconds of a clock, and CPU seconds of all threads."""
     return np.array([time.perf_counter(), time.process_time()])
 
 

@@ -1,11 +1,11 @@
-"""The vector part of an iteration of conjugate gradients: fused, step by step in NumPy, and its dot products exactly.
+"""Times the vector part of an iteration of conjugate gradients: fused, step by step in NumPy, and exact dot products.
 
     python -m benchmarks.kernels.vectors --out benchmarks/results/vectors.json
 
 Four updates and three dot products of six vectors (`STEPS`, `DOTS`), float64, blocks of 4096 elements. `of read`: the
-bandwidth by the bytes that must move (`Fused.nbytes`: six vectors read, four written) as a part of that of a loop in
-C++ that only reads, with the same threads in the same round; `to numpy`: the time over that of NumPy's operations in
-place. `exact dots`, `dots`: the three dot products alone. Medians with the extremes over the rounds.
+bandwidth for the fewest bytes to move (`Fused.nbytes`: six vectors read, four written), as a fraction of that of a C++
+loop that only reads, with the same threads in the same round. `to numpy`: the ratio of the time to that of NumPy's
+operations in place. `exact dots`, `dots`: the three dot products alone. Medians with extremes over the rounds.
 """
 
 import argparse
@@ -21,18 +21,18 @@ from kernels.vectors import native
 STEPS = "p = u + beta*p; s = w + beta*s; x = x + alpha*p; r = r - alpha*s"
 DOTS = "r.u w.u r.r"
 BLOCK = 4096
-ALPHA, BETA = 1e-3, 0.5  # the vectors stay of one size however often it is called
-LEAST = 5e-3  # seconds that are timed at once
+ALPHA, BETA = 1e-3, 0.5  # the vectors keep their size over any number of calls
+LEAST = 5e-3  # seconds of a sample, at least
 
 
 def main(argv=None) -> None:
-    """Measure and print the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kernels.vectors", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--sizes", type=int, nargs="+", default=[4096, 262_144, 8_000_000], help="elements")
     parser.add_argument(
-        "--threads", type=int, nargs="+", default=[1], help="of the C++ kernels; NumPy has one"
+        "--threads", type=int, nargs="+", default=[1], help="threads of the C++ kernels; NumPy has one"
     )
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--out", help="JSON file to write")
@@ -84,7 +84,7 @@ def measured(n: int, threads: int, rounds: int, quiet: bool = False) -> list[dic
 
 
 def by_numpy(scratch, p, u, s, w, x, r) -> list[float]:
-    """What one writes without a fused kernel: operations in place, then BLAS."""
+    """The usual code without a fused kernel: operations in place, then BLAS."""
     for vector, added in ((p, u), (s, w)):
         np.multiply(vector, BETA, out=vector)
         np.add(vector, added, out=vector)

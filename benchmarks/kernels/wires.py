@@ -1,8 +1,8 @@
-"""What codecs of wires cost: encoding, decoding, decoding and adding, against copying the elements.
+"""Times codecs of wires: encoding, decoding, decoding with addition, against copying the elements.
 
 `copy` moves the float32 elements from one array to another. All calls of a size run in turn, in rotating order, in one
-thread. Medians with the extremes over the rounds; `least` is the least ns/element, which a busy machine disturbs least;
-`error` is that of the elements decoded, relative, on normal numbers.
+thread. Medians with extremes over the rounds. `least` is the least ns/element, which a busy machine disturbs least.
+`error` is the relative error of the decoded elements, for normal numbers.
 """
 
 import argparse
@@ -26,11 +26,11 @@ CODECS = [
     "int8",
 ]
 CODECS += ["int16", "table:n=8", "table:n=4", "table:n=2", "table:n=1", "sign"]
-LEAST = 1e-3  # seconds that are timed at once
+LEAST = 1e-3  # seconds of a sample, at least
 
 
 def main(argv=None) -> None:
-    """Measure and print the table."""
+    """Measures and prints the table."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.kernels.wires", description=__doc__.splitlines()[0]
     )

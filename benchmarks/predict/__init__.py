@@ -1,1 +1,1 @@
-"""Predictions of the time per step against runs that come after them, and against their floor."""
+"""Compares predictions of the time per step with later runs, and with the floor of such errors."""

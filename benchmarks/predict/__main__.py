@@ -1,19 +1,19 @@
-"""Predictions of the time per step against runs that come after them, and against their floor.
+"""Compares predictions of the time per step with later runs, and with the floor of such errors.
 
     python -m benchmarks.predict --json benchmarks/results/predict.json
 
-| part | what |
+| part | measurement |
 |---|---|
-| steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score them all |
-| shapes | products and convolutions of shapes that were not measured |
+| steps | every round: calibrate, run decks on one rank, predict, append to a ledger, run the targets; score all |
+| shapes | products and convolutions of shapes without measurements |
 | unseen | every round: run gpt and dlrm at batches and widths on one rank, predict others, run them |
 | speed | 200 replays of 64 ranks with 1,000 waits per step |
-| nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only where it is named |
+| nodes | 64 ranks on 4 nodes of namespaces from a calibration on 8; as root, and only if it is named |
 
-Before each round all cores spin for 50 ms; a round begins when they got 95 % of them, or after `--patience`, and is
-then marked as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is what two launches of one target
-have. Without a floor of 10 % or less an error means nothing, and the verdict is "not testable". Models are fitted on
-one rank alone.
+Before each round all cores spin for 50 ms. A round begins when each gets at least 95 % of a processor, or after
+`--patience`; then it counts as busy. The error is exp(mean |ln(measured / median)|) - 1; its floor is the error between
+two launches of one target. With a floor above 10 % an error is meaningless, and the verdict is "not testable". Models
+are fitted on one rank alone.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from benchmarks.predict.steps import FAMILIES, steps
 from benchmarks.predict.unseen import unseen
 
 PARTS = {"steps": steps, "shapes": shapes, "unseen": unseen, "speed": speed, "nodes": nodes}
-NAMED = ("nodes",)  # run where they are named alone
+NAMED = ("nodes",)  # parts that run only if they are named
 
 
 def main(argv=None) -> None:
-    """Measure the parts asked for."""
+    """Measures the requested parts."""
     parser = parts_parser("predict", __doc__, PARTS, rounds=6)
     parser.add_argument(
         "--budget", type=float, default=8.0, help="seconds of a calibration (default %(default)s)"
@@ -39,7 +39,10 @@ def main(argv=None) -> None:
         "--patience", type=float, default=300.0, help="seconds to wait for quiet (default %(default)s)"
     )
     parser.add_argument(
-        "--family", action="append", choices=[family.name for family in FAMILIES], help="of the targets"
+        "--family",
+        action="append",
+        choices=[family.name for family in FAMILIES],
+        help="family of the targets; can be repeated",
     )
     parser.set_defaults(parts=[name for name in PARTS if name not in NAMED])
     run_parts("predict", parser, PARTS, argv)

@@ -1,8 +1,8 @@
-"""A prediction for 64 ranks on 4 nodes from a calibration on 8, at two rates of their links.
+"""Predicts 64 ranks on 4 nodes from a calibration on 8 ranks, at two rates of the links.
 
-The nodes are network namespaces that share the cores of this machine (docs/how-to/cluster.md), so that 64 ranks take
-turns on these. Ranks that wait sleep, in calibrations and targets alike: `tests/sched_yield.cpp` is preloaded.
-Gradients of a megabyte are added up by orderings whose bytes between nodes wait for the links.
+The nodes are network namespaces that share the cores of this machine (docs/how-to/cluster.md), so 64 ranks take turns
+on these. Waiting ranks sleep, in calibrations and targets: `tests/sched_yield.cpp` is preloaded. The orderings add
+gradients of a megabyte, whose bytes between nodes wait for the links.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kernels.progress import Progress
 
 NODES = 4
 LINKS = ("100mbit", "1gbit")
-CALIBRATED = 2  # ranks of each node: as many as it has cores of its own to name
+CALIBRATED = 2  # ranks of each node in a calibration
 TARGETS = (2, 4, 16)  # ranks of each node
 BUDGET_S = 20.0
 SOURCES = 3  # launches on one rank of the deck and of half of it
@@ -37,8 +37,8 @@ CLOCKS = ("wall", "cpu")
 
 
 def nodes(options) -> list[dict]:
-    """A row for each clock, rate of the links and rank count: the median measured and predicted, error, floor, bias,
-    runs within the interval."""
+    """A row for each clock, rate of the links and rank count: measured and predicted median, error, floor, bias, and
+    the fraction of runs within the interval."""
     rows = []
     progress = Progress("predict", quiet=options.quiet)
     environment = {"OMP_NUM_THREADS": "1"} | _asleep()
@@ -54,7 +54,7 @@ def nodes(options) -> list[dict]:
 
 
 def _sources(root: Path) -> list[str]:
-    """Runs of the deck and of half of it on one rank, in turn."""
+    """Runs the deck and half of it on one rank, in turn; returns the directories."""
     paths = []
     for launch in range(SOURCES):
         for batch in (BATCH, HALF):
@@ -66,7 +66,7 @@ def _sources(root: Path) -> list[str]:
 def of_link(
     nodes: Cluster, link: str, scratch: Path, sources: list[str], environment: dict[str, str]
 ) -> list[dict]:
-    """Calibrate, predict, run and score with links of one rate; the rows."""
+    """Calibrates, predicts, runs and scores with links of one rate; returns the rows."""
     scratch.mkdir()
     ledger, calibration = scratch / "predictions.jsonl", str(scratch / "calibration")
     ledger.touch()
@@ -87,7 +87,7 @@ def of_link(
 
 
 def job(nodes: Cluster, words: list[str], ranks_per_node: int, environment: dict[str, str]) -> None:
-    """`python -m WORDS` on all nodes. Raises ClusterError where it fails."""
+    """Runs `python -m WORDS` on all nodes. Raises ClusterError if it fails."""
     command = [sys.executable, "-m", *words]
     with tempfile.TemporaryFile("w+", errors="replace") as output:
         ended = nodes.run(
@@ -107,7 +107,7 @@ def job(nodes: Cluster, words: list[str], ranks_per_node: int, environment: dict
 
 
 def _asleep() -> dict[str, str]:
-    """The environment in which ranks that wait sleep; raises RuntimeError where that cannot be compiled."""
+    """The environment in which waiting ranks sleep; raises RuntimeError if its library cannot be compiled."""
     from tests.launch import let_waiting_ranks_sleep
 
     before = os.environ.get("LD_PRELOAD")

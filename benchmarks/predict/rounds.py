@@ -1,4 +1,4 @@
-"""What the parts share: rounds that begin when the machine is quiet, commands of ours, the mean of errors."""
+"""Code that the parts share: waiting for a quiet machine, commands of the suite, the mean of errors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPIN_S, QUIET_SHARE, AGAIN_S = 0.05, 0.95, 2.0
 
 
 def spin(seconds: float) -> float:
-    """CPU over wall time of a processor that spins."""
+    """Spins for `seconds`; returns the ratio of CPU time to wall time."""
     begin, used = time.perf_counter(), time.thread_time()
     while time.perf_counter() - begin < seconds:
         pass
@@ -22,7 +22,7 @@ def spin(seconds: float) -> float:
 
 
 def quiet(pool: ProcessPoolExecutor, cores: int, patience: float) -> bool:
-    """Wait until all cores are free, at most `patience` seconds; whether they are."""
+    """Waits until all cores are free, at most `patience` seconds; returns whether they are."""
     end = time.monotonic() + patience
     while True:
         if min(pool.map(spin, [SPIN_S] * cores)) >= QUIET_SHARE:
@@ -33,12 +33,12 @@ def quiet(pool: ProcessPoolExecutor, cores: int, patience: float) -> bool:
 
 
 def start(words: list[str], ranks: int = 0) -> str:
-    """The output of `python -m WORDS`, on so many ranks where they are given. Raises RuntimeError unless it ends with
+    """The output of `python -m WORDS`, under mpirun if `ranks` is not 0. Raises RuntimeError if its exit code is not
     0."""
     command = [*([*mpirun(), "-n", str(ranks)] if ranks else []), sys.executable, "-m", *words]
     return output_of(command, cwd=None)
 
 
 def mean_error(errors: list[float]) -> float:
-    """Of errors exp(x) - 1 that of the mean of x; NaN without any."""
+    """The mean of errors exp(x) - 1, taken over x; NaN for an empty list."""
     return float(np.expm1(np.mean(np.log1p(errors)))) if errors else float("nan")

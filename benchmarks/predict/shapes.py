@@ -1,4 +1,4 @@
-"""Kernels of shapes that were not measured: each fifth of those of a calibration, from the others."""
+"""Predicts kernels for shapes without measurements: each fifth of a calibration's shapes from the others."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 from benchmarks.predict.rounds import start
 
 SHAPES, FOLDS = 200, 5
-PLACES = {"inside": False, "outside": True}  # of the hull of the shapes that were measured
+PLACES = {"inside": False, "outside": True}  # {place: outside the hull of the measured shapes}
 
 
 def shapes(options) -> list[dict]:
-    """A row per kernel and place of the shapes left out: inside the hull of those it is fitted to, or outside."""
+    """A row per kernel and place of the predicted shapes: inside the hull of the fitted shapes, or outside."""
     from analysis.predict.costs.kernel_times import DIMS, KernelTimes
     from analysis.predict.reading.calibration import read_calibration
 

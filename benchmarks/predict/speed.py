@@ -1,4 +1,4 @@
-"""How long replays take."""
+"""Times replays."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Applications on one rank and on several: every round predicts targets from runs on one rank, then launches them."""
+"""Predicts applications on one rank and several: every round predicts targets from runs on one rank, then runs them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from benchmarks.predict.rounds import mean_error, quiet, start
 from kernels.progress import Progress
 
 LAUNCHES = 2  # of each target in a round
-SOURCES = 3  # launches of each run that is predicted from, which say how far launches lie apart
+SOURCES = 3  # launches of each source run; their differences give the spread between launches
 CLOCKS = ("wall", "cpu")
-CROWDED = "more ranks than cores"  # as scores call such targets
+CROWDED = "more ranks than cores"  # the name of such targets in scores
 
 
 @dataclass(frozen=True)
 class Family:
-    """Targets of one application and method: `deck`, the options `half` that make half of it, and those `between` that
-    make three quarters, which is never run before it is predicted; `orderings` (label, options) are predicted on
-    several ranks in place of the guarantee's. `ranks`: on how many they run, and `crowded`: on how many the deck does,
-    more than there are cores."""
+    """Targets of one application and method: `deck`; the options `half` for half of its size, and `between` for three
+    quarters, which never runs before its prediction. `orderings`, (label, options), are predicted on several ranks in
+    place of the guarantee's. `ranks`: numbers of ranks of all targets; `crowded`: numbers of ranks of the deck that
+    exceed the cores."""
 
     name: str
     app: str
@@ -84,7 +84,7 @@ FAMILIES = (
     _learning("training", "cnn", 256, "--data", "blobs", "--model", "cnn", "--steps", "60"),
     _learning("training", "graphsage", 140, "--deck", "graphsage", "--steps", "10"),
     _learning("dlrm", "dlrm", 256, "--rows", "20000", "--steps", "100"),
-    # On several ranks of another mesh it is partitioned otherwise, which is not modelled.
+    # On several ranks another mesh partitions it differently, which is not modelled.
     _learning(
         "mesh", "gpt", 32, "--data", "text", "--model", "gpt", "--steps", "20", "--set", "training.micro=8", "--set",
         "model.tokens=64", "--set", "model.layers=2", "--set", "model.hidden=64", ranks=(1,),
@@ -93,12 +93,12 @@ FAMILIES = (
 
 
 def one_round(scratch: Path, ledger: Path, families, budget: float) -> None:
-    """Calibrate, run decks on one rank, predict, run the targets; every directory under `scratch`.
+    """Calibrates, runs decks on one rank, predicts, runs the targets; all directories are under `scratch`.
 
-    Sources are launched SOURCES times, all families in turn, so that launches lie as far apart as the targets do from
-    them: minutes. Targets are launched LAUNCHES times and not repeated in a launch: what is done once in a process,
-    such as loading libraries, belongs to each of them as it does to the decks that they are predicted from. What was
-    run already is no target: on one rank that is a size between those of the decks.
+    Sources are launched SOURCES times, all families in turn, so launches are minutes apart, as targets are from them.
+    Targets are launched LAUNCHES times without repeats in a launch, so each includes the work done once per process,
+    such as loading libraries, as the sources do. A run that exists already is not a target: on one rank the target has
+    a size between those of the decks.
     """
     what = ["--what", "collectives", "--what", "noise", "--no-progress"]
     calibrations = []
@@ -131,7 +131,7 @@ def one_round(scratch: Path, ledger: Path, families, budget: float) -> None:
 
 
 def _asked(family: Family) -> list[list[str]]:
-    """What is predicted of a family, as options."""
+    """The options of the predictions for a family."""
     several = [str(size) for size in (*family.ranks, *family.crowded) if size > 1]
     asked = [["--ranks", ",".join(map(str, family.ranks)), "--set", _setting(family.between)]]
     if several:
@@ -140,7 +140,7 @@ def _asked(family: Family) -> list[list[str]]:
 
 
 def _targets(family: Family) -> list[tuple[str, int, tuple[str, ...]]]:
-    """The (name, ranks, options) of the runs that are predicted."""
+    """The (name, ranks, options) of the predicted runs."""
     decks = (("deck", ()), ("half", family.half), *family.orderings)
     several = [(name, size, options) for name, options in decks for size in family.ranks if size > 1]
     crowded = [("deck", size, ()) for size in family.crowded]
@@ -148,13 +148,13 @@ def _targets(family: Family) -> list[tuple[str, int, tuple[str, ...]]]:
 
 
 def _setting(options: tuple[str, ...]) -> str:
-    """The options of a part of a deck as --set of `analysis predict` takes them."""
+    """The options of a part of a deck, in the form of --set of `analysis predict`."""
     flags = {"--nz": "grid.nz", "--batch": "training.batch"}
     return options[1] if options[0] == "--set" else f"{flags[options[0]]}={options[1]}"
 
 
 def steps(options) -> list[dict]:
-    """Predictions and runs in turn, scored together."""
+    """The rows of all rounds of predictions and runs, scored together."""
     families = [family for family in FAMILIES if not options.family or family.name in options.family]
     cores = len(os.sched_getaffinity(0))
     busy = 0
@@ -174,8 +174,8 @@ def steps(options) -> list[dict]:
 
 
 def rows_of(scored: dict, rounds: int, busy: int, part: str = "steps", whole: str = "all") -> list[dict]:
-    """A row per clock, family of targets (the directory of their runs) and rank count, and per clock of all, named
-    `whole`, in which those on more ranks than cores are not."""
+    """A row per clock, family of targets (the directory of their runs) and rank count; and a row per clock over all
+    targets, named `whole`, without targets on more ranks than cores."""
     families = {each["row"]: Path(each["run"]).parent.name for each in scored["tables"]["samples"]}
     rows = []
     for clock in CLOCKS:

@@ -1,4 +1,4 @@
-"""Batches and widths that no run had, on one rank: laws of several sizes against runs that come after them."""
+"""Predicts batches and widths without runs, on one rank, by laws of several sizes, and compares with later runs."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from benchmarks.predict.rounds import quiet, start
 from benchmarks.predict.steps import LAUNCHES, rows_of
 from kernels.progress import Progress
 
-SOURCES = 2  # launches of each run that is predicted from
+SOURCES = 2  # launches of each source run
 CLOCK = "cpu"
-PLACES = ("inside", "outside")  # of the hull of the sizes that were run
+PLACES = ("inside", "outside")  # of the hull of the source sizes
 
 
 @dataclass(frozen=True)
 class Grid:
-    """A model of an application, run at each of `batches` with each of `widths`, and predicted at `inside` and
-    `outside`, pairs of (batch, width)."""
+    """A model of an application that runs at each of `batches` with each of `widths`, and is predicted at the pairs
+    (batch, width) of `inside` and `outside`."""
 
     app: str
     name: str
@@ -61,7 +61,7 @@ def _sized(batch: int, width: int) -> list[str]:
 
 
 def one_round(scratch: Path, ledgers: dict[str, Path]) -> None:
-    """Run every grid, predict, run the targets; directories under `scratch` named by grid and place."""
+    """Runs every grid, predicts, runs the targets; directories under `scratch` are named by grid and place."""
 
     def run(grid: Grid, name: str, batch: int, width: int, *more: str) -> str:
         out = scratch / f"{grid.name}-{name}-{batch}-{width}"
@@ -88,7 +88,7 @@ def one_round(scratch: Path, ledgers: dict[str, Path]) -> None:
 
 
 def unseen(options) -> list[dict]:
-    """A row per model and place of its targets: between the sizes that were run, or beyond them."""
+    """A row per model and place of its targets: between the source sizes, or beyond them."""
     cores = len(os.sched_getaffinity(0))
     busy = 0
     progress = Progress("predict", quiet=options.quiet)
@@ -115,5 +115,5 @@ def unseen(options) -> list[dict]:
 
 
 def place_of(path: Path, place: str) -> bool:
-    """Whether the run is a source or a target of that place."""
+    """Whether the run is a source, or a target of that place."""
     return path.name.split("-")[1] in ("source", place)
