@@ -5,12 +5,12 @@
 chain       2 ranks: CPU time of the chain on rank 0 as a fraction of this rank's CPU time in the repeat (run), and in
             its steps alone (steps); solver with a checkpoint every 10 iterations, coupled every 10 steps, training
             every 20
-shares      2 ranks, of which the second is slowed by --factor (--fault slow@). even: time per step where each keeps
-            half of the blocks; auto: from the second checkpoint on, when blocks have moved; both over the ideal: the
-            time on ranks of full speed times p / (p - 1 + 1 / factor), round by round
-duplicates  2 ranks: what --duplicate FRACTION adds to the time of a step, over that fraction of it
+shares      2 ranks; --fault slow@ slows the second by --factor. even: time per step if each keeps half of the blocks;
+            auto: time from the second checkpoint on, after blocks have moved; both as ratios to the ideal: the time on
+            ranks of full speed times p / (p - 1 + 1 / factor), round by round
+duplicates  2 ranks: the time that --duplicate FRACTION adds to a step, divided by FRACTION of the step
 checkpoints 2 ranks: bytes of a checkpoint of coupled, deck S, after 20 steps, by --checkpoint-bits
-clean       results computed by two sound ranks, and how many differ
+clean       results computed by two sound ranks, and the number of different ones
 
 A step is the median of the region `step` on rank 0. coupled: a grid of 256 x 256 in blocks of 16 x 16; training: the
 cnn of deck M, a batch of 128 in micro-batches of 4, on blobs.

@@ -12,7 +12,7 @@ def rounds(calls: dict[str, Callable], asked, most: int = 100) -> dict[str, list
     """Seconds per call, one for each round, of every call in `calls`, which queue work on the current stream.
 
     A sample has as many calls as take SAMPLE_S, at most `most`. They are in a CUDA graph if they can be captured, so
-    the time does not include queueing. Every round begins with another call. `asked`: the options; `quick`: one call each;
+    the time excludes queueing. Every round begins with another call. `asked`: the options; `quick`: one call each;
     `quiet`: no progress.
     """
     if asked.quick:

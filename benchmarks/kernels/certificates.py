@@ -1,4 +1,4 @@
-"""Certificates of `kernels.contract certify` with the machine that gave them, as a result file.
+"""Writes certificates of `kernels.contract certify`, with the machine, as a result file.
 
     python -m benchmarks.kernels.certificates --json benchmarks/results/certificates.json
 
@@ -12,18 +12,21 @@ import json
 import sys
 
 from benchmarks.harness.launching import output_of
-from benchmarks.harness.results import machine, report
+from benchmarks.harness.results import add_quiet, machine, report
 
 
 def main() -> None:
+    """Certifies a deck and reports."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--deck", default="M", help="deck of the certificates (M: 100 trials each)")
     parser.add_argument("--json", help="write the rows to this file")
+    add_quiet(parser)
     args = parser.parse_args()
     where = machine()
-    command = [sys.executable, "-m", "kernels.contract", "certify", "--deck", args.deck, "--json", "--quiet"]
-    told = json.loads(output_of(command, {"OMP_NUM_THREADS": "2"}))
-    report("contract.certificates", told["tables"]["certificates"], where, args.json)
+    command = [sys.executable, "-m", "kernels.contract", "certify", "--deck", args.deck, "--json"]
+    command += ["--quiet"] * args.quiet
+    document = json.loads(output_of(command, {"OMP_NUM_THREADS": "2"}))
+    report("contract.certificates", document["tables"]["certificates"], where, args.json)
 
 
 if __name__ == "__main__":
