@@ -1,4 +1,4 @@
-"""What `exact` sums are by definition: all contributions in the integers of `kernels.exact`, rounded once."""
+"""`exact` sums by definition: all contributions in the integers of `kernels.exact`, rounded once."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Sums in rational arithmetic, rounded once: what every element of an exact sum must be, bit for bit."""
+"""Sums in rational arithmetic, rounded once: the exact bits of every element."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What a shell learns of a command whose output nobody reads to its end, or that cannot be written."""
+"""Exit codes of commands whose reader leaves early, or whose output cannot be written."""
 
 from __future__ import annotations
 

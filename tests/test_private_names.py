@@ -1,4 +1,4 @@
-"""Tests call what others may call: no name of the code that begins with an underscore."""
+"""Tests call only public names: none of the code that begins with an underscore."""
 
 import ast
 import re

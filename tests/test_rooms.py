@@ -1,4 +1,4 @@
-"""The walls: which package may import which. docs/explanation/architecture.md says what each room is for."""
+"""The walls: the imports that each package may have. docs/explanation/architecture.md describes the rooms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that answer requests, written by the real tracer from numbers that a test gives, with times that are known."""
+"""Runs that answer requests, with given results and known times, written by the real tracer."""
 
 import json
 from unittest import mock

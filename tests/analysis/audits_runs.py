@@ -1,4 +1,4 @@
-"""Certificates of audits, of cases that a test gives, beside traces that hold what they say."""
+"""Certificates of audits for given cases, and the traces of their runs."""
 
 from kernels.torchops.verdicts import verdicts
 from miniapps.untrusted.certificate import CERTIFICATE, SCHEMA

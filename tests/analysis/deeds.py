@@ -1,4 +1,4 @@
-"""Calls for another process, most of which it does not survive: in a module that a new process imports quickly."""
+"""Calls for another process, most of which end it; a separate module that a new process imports quickly."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""Runs for the exports, with known times: two ranks of a solver, and what may be hard to write down."""
+"""Runs for the exports, with known times: two ranks of a solver, with values that are hard to write."""
 
 from unittest import mock
 

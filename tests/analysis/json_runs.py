@@ -1,4 +1,4 @@
-"""Runs on which every analysis command has something to say in every table, and the command lines for them."""
+"""Runs that fill every table of every analysis command, and the command lines for them."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Runs over a mesh, written by the real tracer from numbers that a test gives."""
+"""Runs over a mesh with given numbers, written by the real tracer."""
 
 from math import nan
 

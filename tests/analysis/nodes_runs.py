@@ -1,4 +1,4 @@
-"""Runs over several nodes, written by the real tracer, whose traffic is known."""
+"""Runs over several nodes with known traffic, written by the real tracer."""
 
 from miniapps.trace import Tracer
 from miniapps.trace.schema import COLLECTIVE, EXCHANGE, rank_file

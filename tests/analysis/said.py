@@ -1,4 +1,4 @@
-"""Two runs compared, in all the lines that are said of them."""
+"""Compares two runs and returns all lines that the analysis prints about them."""
 
 from analysis.comparison import line, remarks
 from analysis.sentences import sentence

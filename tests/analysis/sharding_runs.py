@@ -1,4 +1,4 @@
-"""Runs that recorded what tables of embeddings are asked for, and files of timed steps."""
+"""Runs that recorded the lookups of tables of embeddings, and files of timed steps."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What the made-up runs of the tests state of their options and regions."""
+"""The options and regions that the synthetic runs of the tests declare."""
 
 from __future__ import annotations
 

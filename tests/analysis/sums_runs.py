@@ -1,4 +1,4 @@
-"""Runs of `reductions`, written by the real tracer, in which every sum and every time is known."""
+"""Runs of `reductions` with known sums and times, written by the real tracer."""
 
 from unittest import mock
 

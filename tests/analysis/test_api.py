@@ -1,4 +1,4 @@
-"""`fpna.load` and what takes its runs: the examples of the documentation run, and say what the commands say."""
+"""`fpna.load` and its functions: the examples of the documentation run, and agree with the commands."""
 
 import json
 import runpy

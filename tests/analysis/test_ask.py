@@ -1,4 +1,4 @@
-"""`ask`: evidence decides which command is named first, and what it is filled in with."""
+"""`ask`: the evidence decides the first command and its arguments."""
 
 import functools
 import json

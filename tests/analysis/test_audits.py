@@ -1,4 +1,4 @@
-"""Audits: sensitivity, documentation against what was seen, certificates compared; on terminal, page and as CSV."""
+"""Audits: sensitivity, documentation against findings, comparison of certificates; on terminal, page and as CSV."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The cache: what was read once is not read again, and never stands for other traces."""
+"""The cache: data are read once, and the cache is never used for other traces."""
 
 import contextlib
 import os

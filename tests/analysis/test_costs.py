@@ -1,4 +1,4 @@
-"""The section on what guarantees cost: no number where the runs do not show one."""
+"""The section on the costs of guarantees: it has no number if the runs do not give one."""
 
 import pytest
 

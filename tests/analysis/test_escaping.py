@@ -1,4 +1,4 @@
-"""Names and texts of received runs reach terminals, tables and pages as text: nothing obeys them."""
+"""Names and texts of untrusted runs appear as text in terminals, tables and pages, without control characters."""
 
 import io
 import json

@@ -1,4 +1,4 @@
-"""`python -m analysis export`: what it writes, says and refuses."""
+"""`python -m analysis export`: its files, its output and its errors."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""Measurements for Extra-P, by the JSON Lines that it documents."""
+"""Measurements for Extra-P, in its documented JSON Lines."""
 
 import json
 

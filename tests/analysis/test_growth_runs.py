@@ -1,4 +1,4 @@
-"""The growth of the difference between runs: the law of a known growth, and what is said where there is none."""
+"""The growth of the difference between runs: finds a known law, and says so if there is none."""
 
 import numpy as np
 import pandas as pd

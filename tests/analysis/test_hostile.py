@@ -1,4 +1,4 @@
-"""Runs that someone made to do harm: what is in them is named and left out, and what is beside them is used."""
+"""Malicious runs: their faults are named, they are left out, and other runs are used."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""Whole cells at once say what comparisons one by one say."""
+"""The comparison of whole cells at once agrees with pairwise comparisons."""
 
 import random
 

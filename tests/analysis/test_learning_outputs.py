@@ -1,4 +1,4 @@
-"""What orders of training and of inference do to weights and outputs, as the analysis sees it."""
+"""Effects of the orders of training and inference on weights and outputs, as the analysis reports them."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Where ranks were, and what passed between nodes: by `nodes`, and in the report."""
+"""Placement of ranks, and bytes between nodes: by `nodes`, and in the report."""
 
 import json
 

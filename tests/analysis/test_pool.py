@@ -1,4 +1,4 @@
-"""Who reads: other processes with limits, the ranks of an MPI job, and never the same command on every rank."""
+"""The readers of files: other processes with limits, the ranks of an MPI job, and each command on one rank only."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""What no difference means: the bound, the number of runs that would show one, and the sentences that say so."""
+"""The meaning of no difference: its bound, the number of runs that would show one, and the sentences for both."""
 
 import pytest
 

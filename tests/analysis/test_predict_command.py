@@ -1,4 +1,4 @@
-"""The command that predicts: what it says, appends and refuses."""
+"""The prediction command: its output, its ledger rows and its errors."""
 
 import json
 from dataclasses import replace

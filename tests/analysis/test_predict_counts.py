@@ -1,4 +1,4 @@
-"""Iterations of sizes that were not run."""
+"""Iterations for sizes without runs."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Costs at sizes that no run had: known laws of batch and width, and what is said where the runs do not tell them."""
+"""Costs at sizes without runs: known laws of batch and width, and the message if runs do not determine a law."""
 
 import dataclasses
 from itertools import product

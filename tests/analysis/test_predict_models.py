@@ -1,4 +1,4 @@
-"""What work and messages cost: fits to costs that are known, and what is said of what was not measured."""
+"""Costs of work and messages: fits to known costs, and the message where a measurement is missing."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Programs replayed on ranks, with noise: times that are known, and what is drawn."""
+"""Replays of programs on ranks, with noise: known times, and the drawn distributions."""
 
 import numpy as np
 import pytest

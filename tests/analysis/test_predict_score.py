@@ -1,4 +1,4 @@
-"""Predictions against the runs that came after them: errors beside floors, and proofs that are missing."""
+"""Predictions against later runs: errors beside floors, and missing proofs."""
 
 import math
 import shutil

@@ -1,4 +1,4 @@
-"""What if: cores of another speed, another memory, another network."""
+"""Predictions for other speeds of cores, memory and network."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""How far predictions spread: launches that lie known distances apart, and whether intervals cover them."""
+"""The spread of predictions: launches with known differences, and whether intervals cover them."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""From programs to targets: other ranks, decks and orderings, and what runs do not lead to."""
+"""Targets from programs: other ranks, decks and orderings, and targets that runs cannot predict."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What runs must both have recorded: a run that lacks records is neither equal nor a broken promise."""
+"""Records that both runs must have: without them, runs are neither equal nor a broken promise."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What a promise is over: runs of other processors, libraries or settings neither keep nor break it."""
+"""The scope of a guarantee: runs with other processors, libraries or settings neither keep nor break it."""
 
 import json
 

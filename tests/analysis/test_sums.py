@@ -1,4 +1,4 @@
-"""Frames of `reductions`: what is a sample, what is compared with what, and what is refused."""
+"""Frames of `reductions`: samples, comparisons and refusals."""
 
 import numpy as np
 import pytest

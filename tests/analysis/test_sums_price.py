@@ -1,4 +1,4 @@
-"""The price list: medians, their intervals, and what is divided by what."""
+"""The price list: medians, their intervals, and the ratios."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""Statistics of sums, by hand."""
+"""Statistics of sums, against results by hand."""
 
 import itertools
 import math

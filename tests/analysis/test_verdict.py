@@ -1,4 +1,4 @@
-"""Groups and the verdict: what is promised, whether it is kept, and the one line that says so."""
+"""Groups and the verdict: the guarantee, whether it holds, and its one line."""
 
 import json
 import shutil

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.allreduce`: what it accepts, measures and finds wrong, under both MPI libraries."""
+"""`python -m benchmarks.allreduce`: its options, measurements and checks, under both MPI libraries."""
 
 import json
 from argparse import Namespace

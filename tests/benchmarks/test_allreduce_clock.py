@@ -1,4 +1,4 @@
-"""The common clock on made-up clocks, whose offset and drift are known."""
+"""The common clock, on simulated clocks with known offset and drift."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The figures over several nodes: which ordering counts at which size, and what the bound is."""
+"""The figures over several nodes: the ordering that counts at each size, and the bound."""
 
 from types import SimpleNamespace
 

@@ -1,4 +1,4 @@
-"""What learns the weights of `analysis ask`, and what its cases are made of."""
+"""The learning of the weights of `analysis ask`, and its cases."""
 
 import json
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What the benchmark of shardings says of times and predictions."""
+"""The summary of times and predictions in the benchmark of shardings."""
 
 import pytest
 

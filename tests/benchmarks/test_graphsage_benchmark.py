@@ -1,4 +1,4 @@
-"""What the benchmark of GraphSAGE says of runs that are known."""
+"""The figures of the GraphSAGE benchmark for known runs."""
 
 import numpy as np
 

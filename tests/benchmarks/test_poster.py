@@ -1,4 +1,4 @@
-"""Published claims beside what runs came to."""
+"""Published claims beside the accuracies of runs."""
 
 import pandas as pd
 import pytest

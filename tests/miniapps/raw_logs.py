@@ -1,4 +1,4 @@
-"""Raw logs of `fpna run` as the preloaded library writes them, with hashes that fit."""
+"""Raw logs of `fpna run`, as the preloaded library writes them, with matching hashes."""
 
 import json
 

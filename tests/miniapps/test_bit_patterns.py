@@ -1,4 +1,4 @@
-"""What `record.fingerprint` takes: all that has a bit pattern; what has none is refused with the record's name."""
+"""`record.fingerprint` accepts everything with a bit pattern, and refuses the rest with the record's name."""
 
 import ml_dtypes
 import numpy as np

@@ -1,4 +1,4 @@
-"""A calibration is a run like any other: what it measures, states and refuses."""
+"""A calibration is an ordinary run: its measurements, records and errors."""
 
 from types import SimpleNamespace
 from unittest import mock

@@ -1,4 +1,4 @@
-"""Where the value of an option comes from, and what is said when it cannot be taken."""
+"""The source of an option's value, and the messages for wrong values."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a person sees: a bar on a terminal, lines elsewhere, a log with ranks."""
+"""The console output: a bar on a terminal, lines elsewhere, a log with ranks."""
 
 import io
 import logging

@@ -1,4 +1,4 @@
-"""Reducers as applications are given them: what they state, and the events they leave."""
+"""Reducers of applications: their descriptions and events."""
 
 import logging
 

@@ -1,4 +1,4 @@
-"""DLRM: its samples, its definition, what it refuses."""
+"""DLRM: its samples, its definition, its errors."""
 
 import importlib.util
 

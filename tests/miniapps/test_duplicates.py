@@ -1,4 +1,4 @@
-"""Which blocks are drawn, and who computes them again."""
+"""The choice of blocks to compute twice, and of the ranks that compute them again."""
 
 from collections import Counter
 

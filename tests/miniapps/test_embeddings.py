@@ -1,4 +1,4 @@
-"""Who holds what of a table of embeddings; AUC from counts."""
+"""The sharding of tables of embeddings; AUC from counts."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""What is recorded of how libraries compute: what they say they chose, and nothing is loaded for it."""
+"""The recorded environment: the libraries' own statements of their choices, without loading any library."""
 
 import json
 import os

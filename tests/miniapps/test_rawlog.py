@@ -1,4 +1,4 @@
-"""The raw log of a preloaded program, believed only as far as it was checked."""
+"""The raw log of a preloaded program is used only as far as it was checked."""
 
 import fcntl
 import shutil

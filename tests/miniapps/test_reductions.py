@@ -1,4 +1,4 @@
-"""The numbers that the reductions app adds up, what it chooses to add them with, and what it refuses."""
+"""The reductions app: its numbers, its choice of variants, its errors."""
 
 import zlib
 from fractions import Fraction

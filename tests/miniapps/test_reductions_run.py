@@ -1,4 +1,4 @@
-"""A repeat of the reductions app inside the test's own process: what it verifies, and what it finds out."""
+"""A repeat of the reductions app in the test's own process: its verification and its findings."""
 
 import contextlib
 import itertools

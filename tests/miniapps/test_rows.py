@@ -1,4 +1,4 @@
-"""Rows in logical blocks: who owns them and where they lie, for even, uneven and one-row blocks."""
+"""Rows in logical blocks: their owners and places, for even, uneven and one-row blocks."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Dealing blocks by the time they take, and reading that time from regions."""
+"""Assigning blocks by the time that they take, and reading this time from regions."""
 
 import itertools
 

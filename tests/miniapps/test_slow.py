@@ -1,4 +1,4 @@
-"""A rank that is slowed works longer, and waits no longer."""
+"""A slowed rank works longer, and does not wait longer."""
 
 from time import thread_time
 

@@ -1,4 +1,4 @@
-"""The door through which files enter: what is opened, what is believed, and what is said of the rest."""
+"""Reading untrusted files: which files are opened, which values are accepted, and the errors for others."""
 
 import math
 import os

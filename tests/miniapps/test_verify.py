@@ -1,4 +1,4 @@
-"""Parts of a run, executed again: what agrees, what is named, what cannot be verified, how often a fault is met."""
+"""Executing parts of a run again: agreement, named differences, unverifiable parts, detection rates."""
 
 import shutil
 from itertools import combinations

@@ -1,4 +1,4 @@
-"""`fpna.watch`: what is recorded of a model, where two trainings part, and models that are hard to watch."""
+"""`fpna.watch`: its records of a model, the place where two trainings diverge, and models that are hard to watch."""
 
 import warnings
 

@@ -1,4 +1,4 @@
-"""An application of which a test takes the directory away, and what becomes of directories meanwhile."""
+"""An application whose directory a test removes, and the state of directories meanwhile."""
 
 import os
 import resource

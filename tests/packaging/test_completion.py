@@ -1,4 +1,4 @@
-"""What a shell is offered for `fpna`, asked as bash asks it: by argcomplete's variables."""
+"""Shell completion of `fpna`, called as bash calls it: by argcomplete's variables."""
 
 import os
 import subprocess

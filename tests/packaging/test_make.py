@@ -1,4 +1,4 @@
-"""`make` on a machine that lacks something says what, before it downloads or builds anything."""
+"""`make` on an incomplete machine names what is missing, before it downloads or builds anything."""
 
 import os
 import shutil

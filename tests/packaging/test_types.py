@@ -1,4 +1,4 @@
-"""What users import has types: `make lint` checks these modules strictly, and a program that uses every name."""
+"""Users' imports have types: `make lint` checks these modules strictly, and a program that uses every name."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""One version: what the package says, what is built from it, what is cited."""
+"""One version: in the package, in its builds, in the citation."""
 
 import re
 import tomllib

@@ -1,4 +1,4 @@
-"""The wheel holds all that the program needs, and works away from the checkout."""
+"""The wheel has everything that the program needs, and works away from the checkout."""
 
 import json
 import os
