@@ -1,4 +1,4 @@
-"""A document of --json against what its command declares."""
+"""Compares a document of --json with the declaration of its command."""
 
 import fnmatch
 import json

@@ -1,4 +1,4 @@
-"""Compares two runs and returns all lines that the analysis prints about them."""
+"""The lines of a comparison of two runs, as the analysis prints them."""
 
 from analysis.comparison import line, remarks
 from analysis.sentences import sentence

@@ -1,4 +1,4 @@
-"""What predictions are made from: calibrations, machines, and files of predictions that plans show."""
+"""Kinds that damage the inputs of predictions: calibrations, machines, and files of predictions that plans show."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kinds that harm run directories: bytes of files, the cache, what is in the tree, result.json."""
+"""Kinds that damage run directories: bytes of files, the cache, the directory tree, result.json."""
 
 from __future__ import annotations
 

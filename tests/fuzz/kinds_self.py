@@ -1,4 +1,4 @@
-"""A kind that breaks the criterion on purpose, to prove that the fuzzer sees it: the seed says how."""
+"""A kind that breaks the criterion on purpose, to prove that the fuzzer notices; the seed chooses how."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damage drawn at random: of bytes, of what JSON holds, of lines of text."""
+"""Random damage of bytes, of JSON values, and of lines of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers and who watches them: a worker that dies or does not answer has broken the criterion."""
+"""Workers and their supervision: a worker that dies or hangs has broken the criterion."""
 
 from __future__ import annotations
 

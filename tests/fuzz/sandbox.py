@@ -1,4 +1,4 @@
-"""A directory of its own for each case: runs to harm, and beside them what must be left alone.
+"""A separate directory for each case: runs to damage, and files beside them that must not change.
 
 CASE/runs/...          what the case harms; `.analysis` may appear in a run, and nothing else may change there
 CASE/outside/...       files that links may lead to: never read, written or removed

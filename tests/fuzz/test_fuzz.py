@@ -1,4 +1,4 @@
-"""A minute of the fuzzer: recorded cases of every kind, and all that ever broke the criterion."""
+"""A minute of the fuzzer: recorded cases of every kind, and every case that ever broke the criterion."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Plays cases, one after the other: a line `KIND SEED` in, a line of JSON out."""
+"""Runs cases one after the other: reads a line `KIND SEED`, writes a line of JSON."""
 
 from __future__ import annotations
 

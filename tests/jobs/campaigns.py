@@ -1,4 +1,4 @@
-"""Campaigns for tests: files, and stand-ins for mpirun that do one thing wrong."""
+"""Campaigns for tests: files, and substitutes for mpirun with one fault each."""
 
 import sys
 from pathlib import Path

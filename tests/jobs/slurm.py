@@ -1,4 +1,4 @@
-"""A Slurm for the tests: Debian's munged, slurmctld and slurmd, all state in a directory of its own.
+"""A Slurm for the tests: Debian's munged, slurmctld and slurmd, with all state in a separate directory.
 
     def test_a_job_ends(slurm):            # a fixture of conftest.py; skips where none can run
         job = slurm.sbatch("#!/bin/sh\\nhostname\\n")

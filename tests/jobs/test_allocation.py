@@ -1,4 +1,4 @@
-"""What a runner knows of its allocation: from the batch system, or, where that is silent, from what was planned."""
+"""A runner's knowledge of its allocation: from the batch system, or from the plan if that says nothing."""
 
 import json
 import os

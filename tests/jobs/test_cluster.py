@@ -1,4 +1,4 @@
-"""Several nodes on one machine: what is asked for, what is refused, what traces state; nothing here makes a node."""
+"""Several nodes on one machine: options, refusals and traces; no test here creates a node."""
 
 import os
 from pathlib import Path

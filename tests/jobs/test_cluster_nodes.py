@@ -1,4 +1,4 @@
-"""Several nodes on one machine, really: made, used by both MPI libraries, cut, killed and removed."""
+"""Several nodes on one machine: creates them, uses them by both MPI libraries, cuts, kills and removes them."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What harnesses of sites are given: run where the harness is here, else held against what it would need."""
+"""Inputs of the sites' harnesses: run if the harness is installed, else compared with its requirements."""
 
 import contextlib
 import importlib.util

@@ -1,4 +1,4 @@
-"""`python -m jobs`: what people type, what they are told, and what the exit code is."""
+"""`python -m jobs`: its commands, its output and its exit codes."""
 
 import json
 import signal

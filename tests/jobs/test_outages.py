@@ -1,4 +1,4 @@
-"""A handful of the campaigns of tests/jobs/outages.py, which draws as many as one has time for."""
+"""A few of the campaigns of tests/jobs/outages.py, which draws any number."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Tasks are the product of what a campaign names, in a seeded order, and their cost is known before."""
+"""Tasks are the product of a campaign's lists, in a seeded order, and their cost is known in advance."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The rendered batch script is what a user would have written, and runs the application they asked for."""
+"""The rendered batch script is one that a user would write, and runs the requested application."""
 
 import os
 import subprocess

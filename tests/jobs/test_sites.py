@@ -1,4 +1,4 @@
-"""Every site's script is the one that was read and agreed to, is valid, and says what was asked for exactly once."""
+"""Every site's script is the reviewed one, is valid, and has every request exactly once."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Jobs under a real Slurm (tests/jobs/slurm.py): what was rendered runs, and what ends early leaves what it had."""
+"""Jobs under a real Slurm (tests/jobs/slurm.py): rendered scripts run, and jobs that end early leave their results."""
 
 import contextlib
 import json

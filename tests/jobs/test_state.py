@@ -1,4 +1,4 @@
-"""What is finished is told by what is on disk, two runners are kept apart, and nothing is written over."""
+"""Files on disk decide which tasks are finished, two runners are kept apart, and no file is overwritten."""
 
 import errno
 import json

@@ -1,4 +1,4 @@
-"""What is submitted is the rendered script, its cost is known before and its id after."""
+"""The rendered script is the submitted one; its cost is known before, its id after."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What tests of attention share: operands that are drawn, both passes at once, and sizes of more than a piece."""
+"""Helpers of the tests of attention: random operands, both passes at once, and sizes of more than a piece."""
 
 import numpy as np
 import pytest

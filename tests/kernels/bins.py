@@ -1,4 +1,4 @@
-"""Scatter-adds bin by bin, in rational numbers where order must not matter: what the kernels are held against."""
+"""Reference scatter-adds bin by bin, in rational numbers where the order must not matter."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What tests of products share: operands that are hard, bits, and other places in memory."""
+"""Helpers of the tests of products: hard operands, bits, and other places in memory."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Matrices for the tests of sparse kernels, and the order of a row spelled out."""
+"""Matrices for the tests of sparse kernels, and the explicit order of a row."""
 
 import numpy as np
 

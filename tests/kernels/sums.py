@@ -1,4 +1,4 @@
-"""What the tests of sums share: the variants that can run here, element types, samples, exact values."""
+"""Helpers of the tests of sums: the variants that can run here, element types, samples, exact values."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""The accumulation axis: what partial sums are held in, over any ordering's schedule."""
+"""Accumulations: the types of partial sums, for the schedule of any ordering."""
 
 from dataclasses import replace
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""`python -m kernels.allreduce`, without MPI: what it prints, and how it answers mistakes."""
+"""`python -m kernels.allreduce`, without MPI: its output, and its errors."""
 
 import json
 import math

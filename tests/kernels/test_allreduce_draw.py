@@ -1,4 +1,4 @@
-"""Pictures of orderings: what is in them is what the schedule does, and all of it is inside."""
+"""Pictures of orderings show the schedule, and everything is inside the picture."""
 
 import math
 import os

@@ -1,4 +1,4 @@
-"""What the bits of every ordering depend on: on the serial simulator, and the verdict on what was observed."""
+"""The dependencies of every ordering's bits: on the serial simulator, and the verdict on observations."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""The binned sum: one pass, and yet the unit of the largest element, whenever it comes."""
+"""The binned sum: one pass, with the unit of the largest element, wherever it is."""
 
 from fractions import Fraction
 

@@ -1,4 +1,4 @@
-"""The metrics: the cases that the published formulas leave open are decided, and these are the decisions."""
+"""The metrics, with decisions for the cases that the published formulas leave open."""
 
 import math
 

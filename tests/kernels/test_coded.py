@@ -1,4 +1,4 @@
-"""All-reduce over wires that lose something: what goes together, what is promised, and that all ranks agree."""
+"""All-reduce over lossy wires: valid combinations, guarantees, and agreement of all ranks."""
 
 import numpy as np
 import pytest

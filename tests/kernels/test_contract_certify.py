@@ -1,4 +1,4 @@
-"""Certificates: a change that shows is counted, one that does not gives a bound, and the command says which."""
+"""Certificates: differences are counted, no difference gives a bound, and the command reports both."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The CUDA sources compile for every type of elements, and round every operation by itself.
+"""The CUDA sources compile for every type of elements, and round every operation separately.
 
 By nvcc to machine code where it is on PATH, and by the compilers that CuPy calls; `test_runtime_compilers.py` has those
 for the sources as they stand.

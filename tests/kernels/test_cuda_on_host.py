@@ -1,4 +1,4 @@
-"""Without a device: the CUDA kernels built by the C++ compiler, their threads taking turns (tests/cuda_on_host)."""
+"""The CUDA kernels without a device: built by the C++ compiler, with threads in turn (tests/cuda_on_host)."""
 
 import os
 import shutil

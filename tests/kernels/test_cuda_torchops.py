@@ -1,4 +1,4 @@
-"""The audit of operations on a device: what the published study saw there, and what torch's documentation states."""
+"""The audit of operations on a device, against the published study and torch's documentation."""
 
 import pytest
 

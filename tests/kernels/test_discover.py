@@ -1,4 +1,4 @@
-"""Order discovery: from its values alone, any order is found, and what has none is told apart."""
+"""Order discovery finds any order from results alone, and recognises sums without an order."""
 
 import math
 from itertools import pairwise

@@ -1,4 +1,4 @@
-"""Emulated links: what is a description of them, and how long messages take."""
+"""Emulated links: their descriptions, and the time of messages."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""Whether the MPI library takes GPU memory: by variables, and by a library that answers."""
+"""Whether the MPI library accepts GPU memory: by variables, and by a library that answers."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""ILU(0) of diagonal blocks: L U = A on the pattern, blocks know nothing of each other, and what cannot be factored."""
+"""ILU(0) of diagonal blocks: L U = A on the pattern, independent blocks, and matrices without factors."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""Networks written in torch: what `capture` makes of them, what it refuses, and the backends of the registry."""
+"""Networks in torch: their capture, its refusals, and the backends of the registry."""
 
 from __future__ import annotations
 

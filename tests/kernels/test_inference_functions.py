@@ -1,4 +1,4 @@
-"""The functions of `static`: how far they are from the truth, at the ends of their range too."""
+"""The functions of `static`: their errors, also at the ends of their range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The instruments for programs: declared keys, strict JSON, and how much is said otherwise."""
+"""JSON documents of the instruments: declared keys, strict JSON, and the options for more or less output."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Lanes, read off trees."""
+"""Lanes of trees."""
 
 import numpy as np
 import pytest

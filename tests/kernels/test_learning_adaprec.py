@@ -1,4 +1,4 @@
-"""AdaPrec on synthetic curves: what it trains when, how it steps back, what it loses against the best fixed wire."""
+"""AdaPrec on synthetic curves: its tasks, its steps back, its regret against the best fixed wire."""
 
 import numpy as np
 import pytest

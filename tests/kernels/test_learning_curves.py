@@ -1,4 +1,4 @@
-"""Learning curves predicted: known curves come back, noise widens, what cannot be fitted is said to be so."""
+"""Predicted learning curves: known curves are recovered, noise widens, and failed fits are reported."""
 
 import json
 from pathlib import Path

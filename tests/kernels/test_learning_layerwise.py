@@ -1,4 +1,4 @@
-"""A wire for each tensor: the programme against all choices, and what it does where choices are equal or absent."""
+"""A wire for each tensor: the dynamic programme against all choices, with ties and impossible limits."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Exact sums of float32 in words that travel: as many words as a range needs, and no bit of a sum from another."""
+"""Exact sums of float32 in limbs: as many words as the range needs, and independent sums."""
 
 import numpy as np
 import pytest

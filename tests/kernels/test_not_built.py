@@ -1,4 +1,4 @@
-"""C++ kernels that were not built: what needs them says so, and what does not need them works."""
+"""C++ kernels that are not built: code that needs them says so, other code works."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Order-free sums and dot products: what they are, by rational numbers, for every type, order and number of threads."""
+"""Order-free sums and dot products against rational numbers, for every type, order and number of threads."""
 
 import math
 from fractions import Fraction

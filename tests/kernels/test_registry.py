@@ -1,4 +1,4 @@
-"""The registry: what is chosen can run and promises enough; a refusal says what to choose instead."""
+"""The registry: a choice can run and meets the guarantee; a refusal names alternatives."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The very text that CuPy is given compiles with NVRTC and with hipRTC, and rounds every operation by itself."""
+"""The sources for CuPy compile with NVRTC and with hipRTC, and round every operation separately."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""What every schedule must do, whatever its ordering, and what each of the trees is."""
+"""Properties of every schedule, for every ordering, and the tree of each."""
 
 from __future__ import annotations
 

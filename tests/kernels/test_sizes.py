@@ -1,4 +1,4 @@
-"""Sizes of arrays: C++ and NumPy give the same bits, and the sums with signs say how far two arrays lie apart."""
+"""Sizes of arrays: equal bits from C++ and NumPy, and the distance of two arrays from their signed sums."""
 
 import math
 from fractions import Fraction

@@ -1,4 +1,4 @@
-"""What sums and dot products make of uncommon input, as `kernels.sums` says, for every variant and type."""
+"""Sums and dot products of uncommon input, as `kernels.sums` documents, for every variant and type."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""`fpna.torch`: what torch computes, in an order that is kept, forward and backward."""
+"""`fpna.torch`: torch's results in a fixed order, forward and backward."""
 
 import numpy as np
 import pytest

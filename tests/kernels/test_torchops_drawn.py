@@ -1,4 +1,4 @@
-"""Functions drawn at random, of which it is known what their bits depend on: the audit sees this, and nothing else.
+"""Random functions whose bits depend on known conditions: the audit finds these, and no others.
 
 Arguments have drawn types, strides, offsets and shared storages, which every call must find; results are nested at
 random among things that have no number.

@@ -1,4 +1,4 @@
-"""Packed trees: what linear programmes reach, what schedules make of it, and which files are believed."""
+"""Packed trees: the rates of linear programmes, their schedules, and the checks of files."""
 
 import itertools
 import json

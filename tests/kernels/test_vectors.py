@@ -1,4 +1,4 @@
-"""Fused vector updates: C++ gives the bits of plain NumPy, whatever the length, the blocks and the threads."""
+"""Fused vector updates: C++ has the bits of NumPy, for any length, blocks and threads."""
 
 import math
 from fractions import Fraction

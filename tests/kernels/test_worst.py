@@ -1,4 +1,4 @@
-"""Worst orders: what is found can be replayed, and bounds random orders from outside and the truth from inside."""
+"""Worst orders: found orders can be replayed, exceed random orders, and stay within the true bound."""
 
 from fractions import Fraction
 from itertools import permutations

@@ -1,4 +1,4 @@
-"""What the tests of codecs share: texts of codecs, numbers of many kinds, encoding by the C++ code."""
+"""Helpers of the tests of codecs: texts of codecs, numbers of many kinds, encoding by the C++ code."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""Faults drawn at random: one that an application accepts strikes, one that it refuses would have struck nothing.
+"""Random faults: an accepted fault strikes, and a refused one would have struck nothing.
 
     python -m tests.miniapps.drawn_faults --cases 200 --seed 1
 

@@ -1,4 +1,4 @@
-"""Annotations, priorities, and what they say when they do not fit."""
+"""Annotations, priorities, and the errors for those that do not fit."""
 
 import pytest
 

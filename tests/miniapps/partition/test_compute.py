@@ -1,4 +1,4 @@
-"""Kernels of a plan: what they compute does not depend on what a rank has beside it."""
+"""Kernels of a plan: results do not depend on the other blocks of a rank."""
 
 import pytest
 import torch

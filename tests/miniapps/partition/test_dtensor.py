@@ -1,4 +1,4 @@
-"""A second opinion on rules: what torch's DTensor makes of the same operations, and where it is silently wrong."""
+"""A second opinion on rules: torch's DTensor on the same operations, and where it is silently wrong."""
 
 import importlib.util
 import json

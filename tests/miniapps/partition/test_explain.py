@@ -1,4 +1,4 @@
-"""What `explain` says: counts of bytes that can be told by hand, text, JSON, errors."""
+"""`explain`: counts of bytes checked by hand, text, JSON, errors."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Steps of torch as graphs: the same numbers, and what cannot be exported."""
+"""Steps of torch as graphs: equal numbers, and steps that cannot be exported."""
 
 import pickle
 

@@ -1,4 +1,4 @@
-"""Straight-line Python: what is written is what runs, and nothing lives longer than it is read."""
+"""Straight-line Python: the written code is the running code, and values are freed after their last use."""
 
 import weakref
 

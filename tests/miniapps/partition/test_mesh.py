@@ -1,4 +1,4 @@
-"""Who owns which blocks, and meshes that do not fit."""
+"""Owners of blocks, and meshes that do not fit."""
 
 import pytest
 

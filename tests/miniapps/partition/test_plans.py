@@ -1,4 +1,4 @@
-"""Plans of the models: what travels, where sums are added, and that every step is right."""
+"""Plans of the models: messages, places of sums, and the correctness of every step."""
 
 import json
 import pickle
