@@ -1,4 +1,4 @@
-"""Worst orders: found orders can be replayed, exceed random orders, and stay within the true bound."""
+"""Worst orders: found orders can be replayed, exceed random orders, and stay within the true extremes."""
 
 from fractions import Fraction
 from itertools import permutations
