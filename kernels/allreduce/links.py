@@ -23,6 +23,7 @@ from kernels.allreduce.packing import MOST_VERTICES, Packing, Vertex
 from kernels.guarantees import ChoiceError
 
 FORMAT, SCHEMA = "fpna-links", 1
+MAKER = "links --write"  # the command that writes files of links
 MOST_BYTES = 2**23  # of a file
 DEEPEST = 16  # brackets within brackets
 FASTEST = 1e15  # bytes per second
@@ -128,7 +129,7 @@ def require_writable(file: str) -> None:
 
 def read(file: str) -> Linked:
     """The content of a file of `links` or `pack`. Raises ChoiceError, naming the file, if it is another or changed."""
-    content = _json(file)
+    content = read_json(file)
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise _refused(file, "is no file of links")
     if content.get("schema") != SCHEMA:
@@ -143,7 +144,7 @@ def read(file: str) -> Linked:
 def read_plain(file: str) -> Links:
     """The links of a file as for `read`, or of one written by hand: an object with `rates` and maybe other fields of
     `Links`. Raises ChoiceError."""
-    content = _json(file)
+    content = read_json(file)
     if isinstance(content, dict) and "format" in content:
         return read(file).links
     return _conform(file, content, Links)
@@ -209,30 +210,31 @@ def _elsewhere(links: Links, hosts: Sequence[str]) -> str:
     return f"it has the links of {links.of} on {listed(links.hosts)}, and this job runs on {listed(hosts)}"
 
 
-def _json(file: str) -> Any:
-    """The content of a regular file of JSON that is neither too large nor too deep."""
+def read_json(file: str, maker: str = MAKER) -> Any:
+    """The content of a regular file of JSON that is neither too large nor too deep. `maker`: the command that writes
+    such files, for messages. Raises ChoiceError."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)  # a fifo would wait for ever
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ChoiceError(f"{file}: cannot be read: {reason}; `links --write` makes such a file") from None
+        raise ChoiceError(f"{file}: cannot be read: {reason}; `{maker}` makes such a file") from None
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise _refused(file, "is no regular file")
+        raise _refused(file, "is no regular file", maker)
     with open(handle, "rb") as opened:
         text = opened.read(MOST_BYTES + 1)
     if len(text) > MOST_BYTES:
-        raise _refused(file, f"has more than {MOST_BYTES:,} bytes")
+        raise _refused(file, f"has more than {MOST_BYTES:,} bytes", maker)
     deepest = depth = 0
     for bracket in re.findall(rb"[\[\]{}]", text):  # brackets in strings count too, which errs high
         depth += 1 if bracket in b"[{" else -1
         deepest = max(deepest, depth)
     if deepest > DEEPEST:
-        raise _refused(file, f"has brackets more than {DEEPEST} deep")
+        raise _refused(file, f"has brackets more than {DEEPEST} deep", maker)
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, ValueError) as error:
-        raise _refused(file, f"is no JSON ({error})") from None
+        raise _refused(file, f"is no JSON ({error})", maker) from None
 
 
 def _conform(file: str, content: Any, kind: type) -> Any:
@@ -242,5 +244,5 @@ def _conform(file: str, content: Any, kind: type) -> Any:
         raise _refused(file, f"is not sound ({error})") from None
 
 
-def _refused(file: str, what: str) -> ChoiceError:
-    return ChoiceError(f"{file}: {what}; copy it again, or make it anew by `links --write`")
+def _refused(file: str, what: str, maker: str = MAKER) -> ChoiceError:
+    return ChoiceError(f"{file}: {what}; copy it again, or make it anew by `{maker}`")

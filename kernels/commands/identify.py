@@ -16,10 +16,21 @@ from kernels.allreduce.instruments import backends
 from kernels.allreduce.instruments.candidates import OverNodes, candidates, members, short_name
 from kernels.allreduce.instruments.forced import Forced, forced
 from kernels.allreduce.instruments.recognition import Finding, Opens, identify
-from kernels.commands.options import add_loudness
-from kernels.commands.parser import Number
+from kernels.allreduce.links import read_json
+from kernels.commands.entry import command_line
+from kernels.commands.options import add_loudness, add_version
+from kernels.commands.parser import Number, Parser
 from kernels.guarantees import ChoiceError, known
 
+USAGE = "%(prog)s [options]"
+DESCRIPTION = """\
+example:
+  mpirun -n 6 fpna identify --length 1 1000 --tree
+
+Under mpirun: all-reduces random numbers by the MPI library and prints, for each length, which ordering has the same
+bits, whether they repeat, and whether all ranks hold the same. If a variable forces an algorithm, prints whether it
+ran. With --backend it asks torch.distributed instead, also under torchrun. Exit code 3 if bits do not repeat, differ
+between ranks, or differ from the file of --against."""
 DTYPES = ("float64", "float32")
 CALLS = ("blocking", "persistent")
 WIDTH = 84  # of the last column, in characters
@@ -156,39 +167,42 @@ def _ranges_text(ranges: list[tuple[int, int]], n: int) -> str:
     return "elements " + ", ".join(texts[:3]) + (f", {len(texts) - 3} more ranges" if len(texts) > 3 else "")
 
 
+@command_line
 def main(argv: list[str] | None = None, prog: str = "fpna identify") -> int:
     """`fpna identify`; returns the exit code."""
-    from kernels.commands import allreduce
+    top = parser(prog)
+    try:
+        args = top.parse_args(argv)
+        return _run(args)
+    except ChoiceError as error:
+        print(f"{prog}: {error}", file=sys.stderr)
+        return 2
 
-    return allreduce.main(
-        ["identify", *(sys.argv[1:] if argv is None else argv)], prog.removesuffix(" identify")
+
+def parser(prog: str = "fpna identify") -> argparse.ArgumentParser:
+    """The arguments of `fpna identify`."""
+    top = Parser(
+        prog=prog, usage=USAGE, formatter_class=argparse.RawDescriptionHelpFormatter, description=DESCRIPTION
     )
-
-
-def parser_of(words: Sequence[str], prog: str) -> tuple[argparse.ArgumentParser, int]:
-    """The parser of `PROG WORDS`, and the number of words before those that it parses, here less than none: it parses
-    `identify`, too."""
-    from kernels.commands import allreduce
-
-    return allreduce.parser("identify", prog.removesuffix(" identify")), -1
+    add_version(top)
+    _add_arguments(top)
+    return top
 
 
 def register(commands) -> None:
-    """Adds the command `identify`."""
-    parser = commands.add_parser(
-        "identify",
-        help="under mpirun: which ordering the MPI library's own all-reduce is, by its bits",
-        usage="%(prog)s [options]",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        description="""\
-example:
-  mpirun -n 6 fpna identify --length 1 1000 --tree
-
-Under mpirun: all-reduces random numbers by the MPI library and prints, for each length, which ordering has the same
-bits, whether they repeat, and whether all ranks hold the same. If a variable forces an algorithm, prints whether it
-ran. With --backend it asks torch.distributed instead, also under torchrun. Exit code 3 if bits do not repeat, differ
-between ranks, or differ from the file of --against.""",
+    """Add the command `identify`."""
+    _add_arguments(
+        commands.add_parser(
+            "identify",
+            help="under mpirun: which ordering the MPI library's own all-reduce is, by its bits",
+            usage=USAGE,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            description=DESCRIPTION,
+        )
     )
+
+
+def _add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--length", type=LENGTH, nargs="+", metavar="N", help="%(type)s (default: 1, ranks, 1000, 100003)"
     )
@@ -312,13 +326,7 @@ def seal(content: dict) -> str:
 
 def read_certificate(path: str) -> dict:
     """What `--json` wrote. Raises ChoiceError for a file that is none, or was changed."""
-    try:
-        content = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no JSON"
-        raise ChoiceError(
-            f"identify: --against {path}: {reason}; give a file that identify --json wrote"
-        ) from None
+    content = read_json(path, "identify --json")
     if not isinstance(content, dict) or content.get("schema") != SCHEMA or "seal" not in content:
         raise ChoiceError(
             f"identify: --against {path}: no certificate of this version; write one by identify --json"

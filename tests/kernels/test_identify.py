@@ -361,7 +361,7 @@ def test_a_certificate_tells_whether_the_bits_are_still_the_same(tmp_path):
 @pytest.mark.parametrize(
     "wrong, said",
     [
-        ("absent", "No such file"), ("text", "it is no JSON"), ("other", "no certificate of this version"),
+        ("absent", "No such file"), ("text", "is no JSON"), ("other", "no certificate of this version"),
         ("changed", "was changed after identify wrote it"),
     ],
 )  # fmt: skip

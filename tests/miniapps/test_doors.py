@@ -38,6 +38,7 @@ REASONS = {
         "jobs/processes.py:_now",
         "jobs/processes.py:_before_this_boot",
         "kernels/allreduce/execution/gpu_aware.py:loaded",
+        "kernels/allreduce/execution/torch_ranks.py:TorchRanks.Split_type",
         "miniapps/calibrate/bandwidth.py:last_cache",
         "miniapps/cost/launches.py:_busy",
         "miniapps/doctor.py:memory",
@@ -91,7 +92,7 @@ REASONS = {
         "miniapps/partition/showing/staged.py:decode",
     ),
     "the room below the door: regular files of bounded size, by its own hand": (
-        "kernels/allreduce/links.py:_json",
+        "kernels/allreduce/links.py:read_json",
         "kernels/commands/sums.py:_read",
         "kernels/commands/properties.py:write",
         "kernels/torchops/source.py:require",

@@ -14,13 +14,13 @@ pytest.importorskip("torch")
 
 def test_gloo_is_a_ring_whose_start_follows_the_place_in_the_vector(tmp_path):
     file = tmp_path / "gloo.json"
-    options = ["-m", "fpna", "identify", "--backend", "gloo", "--length", "1", "9", "--quiet"]
+    options = ["-m", "fpna", "identify", "--backend", "gloo", "--length", "1", "12", "--quiet"]
     run = on_ranks(3, [*options, "--json", file])
     assert run.returncode == 0, run.stderr
-    one, nine = json.loads(file.read_text())["lengths"]
+    one, twelve = json.loads(file.read_text())["lengths"]
     assert one["repeats"] and one["ranks_agree"] and one["orderings"]
-    assert len(nine["trees"]) == 3 and all(tree["verified"] for tree in nine["trees"])
-    assert sorted(tree["elements"][0] for tree in nine["trees"]) == [[0, 2], [3, 5], [6, 8]]
+    assert len(twelve["trees"]) == 3 and all(tree["verified"] for tree in twelve["trees"])
+    assert sorted(tree["elements"][0] for tree in twelve["trees"]) == [[0, 3], [4, 7], [8, 11]]
     env = {key: value for key, value in os.environ.items() if not key.startswith(("PMI_", "OMPI_", "PMIX_"))}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "3"]
     again = subprocess.run(
@@ -35,7 +35,10 @@ def test_gloo_is_a_ring_whose_start_follows_the_place_in_the_vector(tmp_path):
     [
         (["--backend", "absent"], "this torch has no backend 'absent'; it has gloo"),
         (["--backend", "gloo", "--call", "persistent"], "--call persistent is a call of MPI"),
-        (["--against", "absent.json"], "--against absent.json: No such file"),
+        (
+            ["--against", "absent.json"],
+            "absent.json: cannot be read: No such file or directory; `identify --json`",
+        ),
     ],
 )
 def test_a_mistake_is_told_once(options, said, tmp_path):
