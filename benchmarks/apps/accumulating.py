@@ -1,10 +1,10 @@
-"""What `fpna.accumulate` adds to a step, beside DistributedDataParallel's.
+"""Times a training step with `fpna.accumulate`, beside DistributedDataParallel's.
 
     mpirun -n 2 python -m benchmarks.apps.accumulating --json benchmarks/results/accumulating.json
 
-A transformer of width 128 and a network of convolutions take a batch of 64. DDP has a part of it on each process;
-`accumulate` has as many micro-batches as processes, and four times as many. Steps alternate in turn on all processes;
-time by the clock of the slowest, and the ratio to DDP in the same round.
+A transformer of width 128 and a convolutional network train with a batch of 64. DDP has a part of it on each process;
+`accumulate` has as many micro-batches as processes, and four times as many. Steps run in turn on all processes; the
+table has the time of the slowest process and the ratio to DDP in the same round.
 """
 
 from __future__ import annotations

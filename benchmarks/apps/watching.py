@@ -1,9 +1,9 @@
-"""What `fpna.watch` adds to a training step on a CPU.
+"""Times a training step on a CPU with `fpna.watch` and without.
 
     python -m benchmarks.apps.watching --json benchmarks/results/watching.json
 
 A residual network on images of 32 x 32 and a transformer of width 256 train on one rank and one thread. Steps with and
-without a watch alternate in turn; processor time of a step, and the ratio within a round.
+without a watch alternate; the table has the processor time of a step, and the ratio within a round.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from benchmarks.harness.turns import in_turn, ratio
 
 
 class Residual(nn.Module):
-    """Two convolutions with batch normalisation, and a way around them."""
+    """Two convolutions with batch normalisation, and a skip connection."""
 
     def __init__(self, channels: int):
         super().__init__()
@@ -56,7 +56,7 @@ MODELS = {
 
 
 def step_of(make, shape, out: Path | None, **options):
-    """A function that trains one step, under watch where there is an `out`; and what ends the recording."""
+    """(a function that trains one step, with a watch if there is an `out`; the stack that ends the recording)."""
     torch.manual_seed(1)
     model, x = make(), torch.randn(*shape)
     optimizer = torch.optim.AdamW(model.parameters())

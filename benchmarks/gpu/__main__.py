@@ -131,7 +131,7 @@ def rows_of(part: str, options: argparse.Namespace) -> list[dict]:
         return [{"what": part, "check": f"not run: {error}"}]
     try:
         return getattr(benchmark, function)(options)
-    except Exception as error:  # of CUDA, its libraries or CuPy, each of its own class
+    except Exception as error:  # CUDA, its libraries and CuPy have different classes of errors
         traceback.print_exc()
         return [{"what": part, "check": f"FAIL {type(error).__name__}: {error}"}]
 

@@ -67,7 +67,7 @@ def captured(call: Callable, repeats: int, stream):
             finally:
                 graph = stream.end_capture()
             return graph
-    except Exception:  # of CUDA, its libraries or CuPy, each of its own class
+    except Exception:  # CUDA, its libraries and CuPy have different classes of errors
         return None
 
 

@@ -1,4 +1,4 @@
-"""Networks as a small graph of our own: operations, shapes of one sample, constants."""
+"""Networks as small graphs: operations, shapes of one sample, constants."""
 
 from __future__ import annotations
 

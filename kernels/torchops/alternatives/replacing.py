@@ -1,4 +1,4 @@
-"""A mode in which torch's own calls add in a chosen order, inside of a model that nobody edits."""
+"""A mode in which torch's own calls add in a chosen order, inside an unchanged model."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ ADDS = (
 
 
 class Replaced(TorchFunctionMode):
-    """Made by `replaced`. `replaced` and `kept` count calls by name: those that add in the mode's order, and those that
-    add as torch does, because there is no operator for them or it refuses their arguments (then with the reason)."""
+    """The mode of the function `replaced`. Its counters have calls by name: `replaced` those that add in its order,
+    `kept` those that add as torch does, since there is no operator for the call or for its arguments (with the reason).
+    """
 
     def __init__(self, order: str):
         super().__init__()
@@ -56,19 +57,19 @@ class Replaced(TorchFunctionMode):
 
 
 class _Kept(Exception):
-    """torch's own call is to be made. The message is the reason, empty where nothing is added."""
+    """Raised to make torch's own call. The message is the reason; it is empty if the call adds nothing."""
 
 
 def replaced(order: str = operators.ORDER) -> Replaced:
-    """A context manager: inside of it torch's `index_add`, `scatter_add`, `index_put`, `sum`, `index_select`, `gather`
-    and `embedding`, as functions, methods and in place, add in `order`, forward and backward.
+    """A context in which torch's `index_add`, `scatter_add`, `index_put`, `sum`, `index_select`, `gather` and
+    `embedding`, as functions, as methods and in place, add in `order`, forward and backward.
 
         with fpna.torch.replaced() as mode:
             loss = model(x)
         loss.backward()
-        print(mode.kept)                  # what still adds as torch does
+        print(mode.kept)                  # calls that still add as torch does
 
-    It holds for this thread. The backward pass may come after it. Raises ChoiceError for an unknown order.
+    It applies to this thread. The backward pass may run after it. Raises ChoiceError for an unknown order.
     """
     checked_order(order)
     return Replaced(order)
