@@ -15,7 +15,7 @@ from setuptools import setup
 
 FLAGS = ["-O3", "-fopenmp", "-ffp-contract=off", "-fno-fast-math", "-fno-math-errno", "-fno-trapping-math"]
 
-# Less than -O3 where that takes the compiler long and gains nothing. Bindings are only calls. In the two others -O3
+# Less than -O3 where -O3 compiles slowly and gains nothing. The bindings contain only calls. In the two other files -O3
 # also interchanges loops, and combining many vectors then takes several times as long (GCC 12).
 VECTORS = ["-O2", "-ftree-vectorize", "-fvect-cost-model=dynamic"]
 LESS = {"bindings.cpp": ["-O1"], "combine.cpp": VECTORS, "sizes.cpp": VECTORS}

@@ -205,7 +205,7 @@ def _counted(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def compared(comparison: Comparison) -> str:
-    """How much of two runs was compared."""
+    """How many records of two runs were compared, and how many only one run has."""
     rows = ((comparison.only_a, comparison.a), (comparison.only_b, comparison.b))
     alone = [f"{n} only in {label(run)}" for n, run in rows if n]
     return "; ".join(

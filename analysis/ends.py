@@ -1,4 +1,4 @@
-"""What runs recorded last: the bits of states and results in the last step that all of them have."""
+"""The last records of runs: the bits of states and results in the last step that all of them have."""
 
 from __future__ import annotations
 

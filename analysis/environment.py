@@ -1,4 +1,4 @@
-"""What differs between the machines and software of the runs, and which of it puts runs outside a promise.
+"""Differences between the machines and software of runs, and the differences that put runs outside the promise.
 
 A promise holds for one environment: one kind of processor, one set of library versions, one set of settings
 (`miniapps.system.scope`). Runs of several are judged apart.

@@ -1,4 +1,4 @@
-"""Which runs belong together, and which of them are promised to be equal.
+"""Groups of runs, and the runs in each that a guarantee promises to be equal.
 
 Runs of one problem and one method form a group, whatever their rank count. Inside it, a cell holds the runs
 that are judged against each other: `layout` and `exact` promise one result for any number of ranks,

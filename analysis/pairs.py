@@ -1,4 +1,4 @@
-"""How far pairs of runs lie apart at their end: the published metrics, of whole cells at once.
+"""Distances between pairs of runs at their end: the published metrics, for whole cells at once.
 
 Up to ALL runs of a cell every two are compared. Of more, each is compared with the 500 that follow it, the first after
 the last, so that the work grows with the runs and not with their square.

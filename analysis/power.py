@@ -1,4 +1,4 @@
-"""What no difference means: how probable one can still be, and how many runs would show it."""
+"""The meaning of "no difference": how probable a difference can still be, and how many runs would show it."""
 
 from __future__ import annotations
 

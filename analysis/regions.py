@@ -1,4 +1,4 @@
-"""Where the time goes: wall time per region, its spread over ranks, and what a guarantee costs."""
+"""Time by region: wall time, its spread over ranks, and what a guarantee costs."""
 
 from __future__ import annotations
 

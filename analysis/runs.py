@@ -1,4 +1,4 @@
-"""How runs are named: by run and repeat."""
+"""Names of runs: run and repeat."""
 
 from __future__ import annotations
 
@@ -27,5 +27,5 @@ def apart(reductions: str, size: int) -> bool:
 
 
 def samples(runs: pd.DataFrame) -> pd.Series:
-    """Which of `runs` compare variants, so that their steps are samples and do not follow from each other."""
+    """The mask of `runs` that compare variants: their steps are samples and do not follow from each other."""
     return runs["promises"] != "{}"

@@ -1,4 +1,4 @@
-"""How much runs differ at their end: distinct outcomes, the published metrics, and what no difference
+"""Differences between runs at their end: distinct outcomes, the published metrics, and what no difference
 means."""
 
 from __future__ import annotations

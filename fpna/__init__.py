@@ -1,4 +1,4 @@
-"""Sums whose order is chosen, recordings that show where bits part: what a program of your own takes from this suite.
+"""Sums whose order is chosen, recordings that show where bits part: the suite as a library for your own programs.
 
     from mpi4py import MPI
     import fpna

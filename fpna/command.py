@@ -13,7 +13,7 @@ from miniapps import require_own
 
 
 def text() -> str:
-    """What can be called, as plain text."""
+    """The list of commands, as plain text."""
     from fpna import commands
 
     lines = ["usage: fpna COMMAND [options]"]

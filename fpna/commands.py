@@ -1,4 +1,4 @@
-"""All commands of `fpna` in one table: what each is for, what runs it, and its parser, which shells ask."""
+"""The table of all commands of `fpna`: purpose, function that runs the command, and parser for shell completion."""
 
 from __future__ import annotations
 

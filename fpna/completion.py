@@ -1,7 +1,7 @@
-"""What a shell completes of the command `fpna`: `eval "$(register-python-argcomplete fpna)"`.
+"""Completion of `fpna` command lines in a shell: `eval "$(register-python-argcomplete fpna)"`.
 
 The shell starts the command with `_ARGCOMPLETE` set and the line so far in COMP_LINE; argcomplete answers from the
-parser of the command in it, the only one that is made.
+parser of the command on this line and builds no other parser.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ PRINT_AND_STOP = ("-h", "--help", "--version", "--list")
 
 
 class Refusal(ValueError):
-    """What an application answers to a command line that it does not take."""
+    """An application refuses a command line; the text is its message."""
 
 
 @cache

@@ -50,7 +50,7 @@ class Task:
 
     @property
     def configuration(self) -> tuple[Any, ...]:
-        """What tasks share that differ in seed and allocation alone."""
+        """The key shared by tasks that differ only in seed and allocation."""
         return self.app, self.ranks, self.threads, self.repeats, self.options
 
     @cached_property
@@ -67,7 +67,7 @@ class Task:
 
     @property
     def arguments(self) -> list[str]:
-        """What `python -m miniapps.APP` is given besides `--out`."""
+        """The arguments of `python -m miniapps.APP`, without `--out`."""
         settings = {
             **dict(self.options),
             "run.seed": self.seed,

@@ -13,7 +13,7 @@ from miniapps.system.environment import boot
 
 
 class _Now(NamedTuple):
-    """What /proc says of a process."""
+    """Facts about a process, from /proc."""
 
     state: str
     group: int
@@ -48,7 +48,7 @@ def alive(process: Process) -> bool | None:
 
 
 def gone(held: Lock) -> bool:
-    """Whether the process that held a lock is certainly there no more, be it that this host was started again."""
+    """Whether the process that held a lock has certainly ended, by itself or by a reboot of this host."""
     living = alive(held)
     return living is False or (living is None and _before_this_boot(held))
 

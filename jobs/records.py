@@ -128,14 +128,14 @@ def read_lock(path: Path) -> Lock:
 
 
 def cut_off(line: bytes) -> bool:
-    """Whether `line` is the beginning of one of ours, and no more of it; ours are objects of JSON."""
+    """Whether `line` is a truncated record: the beginning of a JSON object without its end."""
     if not line.startswith(b"{") or line.endswith(b"}") or not line.isascii():
         return False
     return any("truncated" in _wrong(line + digit) for digit in (b"", b"0"))  # 2. and 1e- are no numbers yet
 
 
 def _wrong(text: bytes) -> str:
-    """What msgspec says against JSON `text`, "" if nothing."""
+    """The error of msgspec for JSON `text`; "" where `text` is valid."""
     try:
         msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError) as error:

@@ -145,6 +145,6 @@ def _below_reason(line: Line, before: str) -> str:
 
 
 def _comment(text: str) -> str:
-    """As lines of comment; what is longer than a line, such as an address, stays whole."""
+    """`text` as lines of comment; a word longer than a line, such as an address, stays whole."""
     lines = textwrap.wrap(text, 116, break_long_words=False, break_on_hyphens=False)
     return "\n".join(f"# {line}" for line in lines)

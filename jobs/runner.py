@@ -57,7 +57,7 @@ GONE_S = 600  # how long after its end a preempted job waits to be ended
 
 @dataclass(frozen=True)
 class Ended:
-    """How a runner left its tasks."""
+    """Counts of the tasks that failed for good or are left when a runner ends."""
 
     failed: int = 0  # for good
     left: int = 0

@@ -54,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Additions:
-    """What a script gets besides when the job asks for GPUs."""
+    """Additions to a script whose job asks for GPUs."""
 
     modules: tuple[str, ...] = ()
     environment: tuple[Line, ...] = ()

@@ -73,7 +73,7 @@ class Locked(StateError):
 
 @dataclass
 class Record:
-    """What is known of one task: the beginnings and ends of its attempts."""
+    """The record of one task: the beginnings and ends of its attempts."""
 
     begun: list[Begin] = field(default_factory=list)
     ended: list[End] = field(default_factory=list)
@@ -185,7 +185,7 @@ class State:
         return records, doubts
 
     def record(self, task: Task) -> Record:
-        """What is known of `task`. Raises as `read`."""
+        """Returns the record of `task`. Raises as `read`."""
         return self.read()[0].get(task.id, Record())
 
     def next_attempt(self, task: Task) -> int:
@@ -305,7 +305,7 @@ class State:
             raise Refused(f"{printable(str(self.lock_file))}: cannot be read: {error.strerror}") from None
 
     def running(self) -> bool:
-        """Whether a runner is at work, as far as can be seen from this host."""
+        """Whether a runner is at work, as far as this host can see."""
         try:
             held = self.holder()
         except Refused:
@@ -322,7 +322,7 @@ class State:
 
 @dataclass(frozen=True)
 class Standing:
-    """Where one task stands; `reason` is for what is not simply done or left."""
+    """The state of one task; `reason` explains a state other than done or left."""
 
     task: Task
     record: Record
@@ -331,7 +331,7 @@ class Standing:
 
     @property
     def over(self) -> bool:
-        """Whether nothing is left to do for it."""
+        """Whether the task needs no further work."""
         return self.state in OVER
 
 
@@ -408,7 +408,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _locked(handle: int) -> bool:
-    """Whether nothing stands in the way any more: the lock is taken, or the file system has none."""
+    """Whether the caller may go on: it has the lock, or the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -217,7 +217,7 @@ def _submit(job: Job, site: Site, directory: Path, script: str) -> tuple[str, Pa
 
 
 def _may_be_queued(job: Job, site: Site) -> str:
-    """What to do about a job of which nobody knows whether it is queued."""
+    """Advice for a job that may or may not be queued."""
     look = LOOK[site.scheduler].format(name=job.name)
     return (
         f"It may be queued, and is not in the register: look ({look}). If it is there, cancel it and submit again, or "

@@ -19,6 +19,7 @@ READ = (
     "tools",
     "fpna",
     "jobs",
+    "analysis",
     "miniapps/runner",
     "miniapps/trace",
     "miniapps/partition",

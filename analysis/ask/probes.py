@@ -137,7 +137,7 @@ def relation(one, other) -> str:
 
 
 def _restart(row) -> object:
-    """What a run continues from, where it says so; else None."""
+    """The value of the option by which a run continues another; None where no such option is set."""
     config = json.loads(row["config"])
     for key in (key for key, effect in effects(row["options"]).items() if effect == "restart"):
         section, _, name = key.partition(".")

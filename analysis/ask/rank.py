@@ -57,7 +57,7 @@ class Weights:
 
 @cache
 def learned() -> Weights:
-    """Those of `weights.json`."""
+    """Returns the weights in `weights.json`."""
     stored = json.loads(WEIGHTS.read_text())
     return Weights(stored["likeness"], stored["telling"], stored["facts"])
 

@@ -39,7 +39,7 @@ class Question:
 
     @property
     def command(self) -> str:
-        """As it is typed."""
+        """The command line as a user types it."""
         return " ".join(printable(shlex.quote(word)) for word in self.argv)
 
 

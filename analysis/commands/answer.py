@@ -1,4 +1,4 @@
-"""What a command answers, in its three forms: lines and tables on a terminal, CSV files, one document for programs."""
+"""The answer of a command in three forms: lines and tables on a terminal, CSV files, one document for programs."""
 
 from __future__ import annotations
 

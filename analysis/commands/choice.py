@@ -1,4 +1,4 @@
-"""What commands share: exit codes, the runs and the reference that options name, warnings."""
+"""Parts shared by commands: exit codes, the runs and the reference that options name, warnings."""
 
 from __future__ import annotations
 

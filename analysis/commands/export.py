@@ -259,7 +259,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
 
 
 def _row(part, used: bool) -> dict[str, Any]:
-    """What a slice holds that was written; `used`: whether it is in the file."""
+    """The contents of an exported slice; `used`: whether the file has them."""
     from analysis.page.text import spans
 
     return {

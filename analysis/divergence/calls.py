@@ -1,4 +1,4 @@
-"""Which MPI calls of a program under `fpna run` had the same data in two runs, and which had not."""
+"""Compares the data of each MPI call of a program under `fpna run` between two runs."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def telling(frames: Frames, kind: tuple[Id, ...]) -> list[Id]:
 
 
 def _other_states(frames: Frames, first: Id, others: tuple[Id, ...]) -> np.ndarray:
-    """Whether the hash of the final state is another than that of the first."""
+    """Whether the hash of the final state differs from the hash of `first`: bool, one per run of `others`."""
     states = frames.runs["state"].to_numpy()
     own = states[[frames.places[run] for run in others]]
     return own != states[frames.places[first]]

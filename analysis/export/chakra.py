@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 def existing(out: Path) -> Path | None:
-    """What `write` would write over."""
+    """Returns an existing path that `write` would overwrite; None where there is none."""
     return next(iter(sorted(out.parent.glob(f"{glob.escape(out.name)}.*.et"))), None)
 
 

@@ -45,7 +45,7 @@ class Measured:
 
 
 def existing(out: Path) -> Path | None:
-    """What `write` would write over."""
+    """Returns an existing path that `write` would overwrite; None where there is none."""
     return out if out.exists() else None
 
 

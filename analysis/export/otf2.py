@@ -28,7 +28,7 @@ CHUNK = 2**18  # bytes of a location's buffer, which OTF2 holds to the end: the 
 
 
 def existing(out: Path) -> Path | None:
-    """What `write` would write over."""
+    """Returns an existing path that `write` would overwrite; None where there is none."""
     return out if out.exists() else None
 
 

@@ -26,7 +26,7 @@ ROWS = 16384  # written at once
 
 
 def existing(out: Path) -> Path | None:
-    """What `write` would write over."""
+    """Returns an existing path that `write` would overwrite; None where there is none."""
     return out if out.exists() else None
 
 

@@ -32,7 +32,7 @@ class Experiment:
 
     @cached_property
     def timed(self) -> pd.DataFrame:
-        """Those whose wall time is a measurement: recorded, and without an injected fault."""
+        """The runs whose wall time is a measurement: recorded, and without an injected fault."""
         runs = self.runs
         return runs[runs["wall_s"].notna() & (runs["wall_s"] > 0) & ~runs["faulty"]]
 

@@ -247,7 +247,7 @@ def _regions(ranks: list[Head]) -> dict[str, str]:
 
 
 def _tracing_ns(rank: Head) -> float:
-    """What tracing cost this rank, by its own account; 0 where the run was killed."""
+    """The time that tracing cost this rank, in ns, as the rank recorded it; 0 where the run was killed."""
     tracer = rank.attributes["tracer"]
     return tracer.get("events", 0) * tracer.get("ns_per_event", 0) + tracer.get("flush_ns", 0)
 

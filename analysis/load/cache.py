@@ -1,4 +1,4 @@
-"""What was read of a run, as files beside it, so that it is read once.
+"""A cache of each run in files beside it, so that its traces are read once.
 
     RUN/.analysis/index.json          which directory holds what was read, of which trace files, and hashes of it
     RUN/.analysis/NAME/fpna-cache     the mark of a directory that this program made

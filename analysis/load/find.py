@@ -1,4 +1,4 @@
-"""Where the runs are: paths and patterns to run directories."""
+"""Finds runs: paths and patterns to run directories."""
 
 from __future__ import annotations
 

@@ -154,7 +154,7 @@ def guarded(function: Callable, path: Path, *arguments: Any) -> Any:
 
 
 def unreadable(path: Path, error: Ended) -> TraceError:
-    """What is to be said of a file that ended the process that read it."""
+    """The message about a file that ended the process reading it."""
     return TraceError(
         f"{printable(str(path))}: damaged, or made to do harm: {error} while it was read; copy it again from where the "
         "run wrote it, or leave this run out"

@@ -80,7 +80,7 @@ def read_piece(paths: Iterable[Path]) -> Piece:
 
 
 def nothing(error: TraceError) -> Piece:
-    """What is left of a file that cannot be read."""
+    """The stand-in for a file that cannot be read."""
     return _piece([error], [])
 
 

@@ -150,7 +150,7 @@ class Store:
         return self._sources[run].stated.ranks()
 
     def rows_read(self, table: str) -> int:
-        """How many rows of a table were read from caches so far."""
+        """The number of rows of a table read from caches so far."""
         return sum(source.tables[table].read for source in self._sources.values())
 
     def _frame_of(

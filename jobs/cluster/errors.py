@@ -1,4 +1,4 @@
-"""How a cluster says that something cannot be."""
+"""The errors of a cluster."""
 
 from __future__ import annotations
 

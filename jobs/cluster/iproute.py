@@ -43,7 +43,7 @@ def why_not() -> str:
 
 
 def ip(*words: str) -> str:
-    """What `ip WORDS` prints. Raises ClusterError with the command and what it said."""
+    """Returns the output of `ip WORDS`. Raises ClusterError with the command and its output."""
     return output(["ip", *words])
 
 

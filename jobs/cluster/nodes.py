@@ -164,7 +164,7 @@ class Cluster:
         return [str(self.record.folder / "enter"), str(node), *words]
 
     def counters(self) -> list[Counters]:
-        """What has passed the interface of each node since it was made. Raises ClusterError."""
+        """The traffic at the interface of each node since the node was made. Raises ClusterError."""
         return [_counters(iproute.links(self._namespace(node))) for node in range(1, self.nodes + 1)]
 
     def cut(self, node: int) -> None:
@@ -178,7 +178,7 @@ class Cluster:
         iproute.ip("-n", self.record.namespaces[-1], "link", "set", f"port{node}", "up")
 
     def is_cut(self) -> list[bool]:
-        """Of each node, whether its cable is out. Raises ClusterError."""
+        """Whether the cable of each node is out. Raises ClusterError."""
         ports = iproute.links(self.record.namespaces[-1])
         try:
             return ["UP" not in ports[f"port{node}"]["flags"] for node in range(1, self.nodes + 1)]

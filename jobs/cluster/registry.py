@@ -55,7 +55,7 @@ class Limit(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a cluster beside what the kernel knows."""
+    """The facts about a cluster that the kernel does not record."""
 
     name: Annotated[str, Meta(pattern=rf"\A{NAME.pattern}\Z")]
     nodes: Node
@@ -66,7 +66,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def prefix(self) -> str:
-        """What the names of its namespaces begin with."""
+        """The prefix of the names of its namespaces."""
         return f"fpna-{self.name}-{self.owner.pid}-{self.owner.start or 0}"
 
     @property
@@ -76,7 +76,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def folder(self) -> Path:
-        """Where its files are."""
+        """The directory of its files."""
         return DIRECTORY / self.name
 
 
