@@ -150,7 +150,7 @@ def _count(cell: Cell) -> str:
         return f"{cell.runs} of {cell.runs} runs differ"
     if cell.distinct > 1:
         return f"{cell.distinct} different results in {cell.runs} runs"
-    if not cell.distinct:  # nothing of a result was recorded, as of programs that run as they are
+    if not cell.distinct:  # the run recorded no result, such as a program under `fpna run`
         return f"{cell.runs} runs differ in what passes through their calls ({NO_RESULTS})"
     return f"{cell.runs} runs end in one result but differ on the way"
 

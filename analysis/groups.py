@@ -239,7 +239,7 @@ def _flat(config: str) -> dict[str, Any]:
 
 
 def _defines(key: str) -> bool:
-    """Whether an option may define a problem: of those that all applications share, the seed."""
+    """Whether an option may define a problem; of the options that all applications share, only the seed may."""
     return not key.startswith("run.") or key == "run.seed"
 
 

@@ -206,7 +206,7 @@ class Group:
 
     @property
     def sure(self) -> bool:
-        """Whether the evidence leaves no other cause than `why`."""
+        """Whether the evidence excludes every cause but `why`."""
         if self.cause is None or self.cause.kind in (METHOD, ENVIRONMENT) or self.why.startswith("injected"):
             return True
         return not self.cause.instead

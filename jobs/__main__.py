@@ -71,7 +71,7 @@ def parser(prog: str = "python -m jobs") -> argparse.ArgumentParser:
     subparser = commands.add_parser(
         "example", help="list the examples, or write one into this directory",
         description="List the campaigns that come with the program, or write one into this directory, to change and to "
-        "run. Nothing is written over.",
+        "run. It overwrites no file.",
     )  # fmt: skip
     subparser.add_argument("name", nargs="?", metavar="NAME", help="which; without: list them")
     subparser = command("plan", "show what would run and what it may cost", site=False)

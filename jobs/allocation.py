@@ -29,7 +29,7 @@ WALLTIME = re.compile(r"(?:(\d+):)?(\d+):(\d+)")
 
 @dataclass(frozen=True)
 class Allocation:
-    """What is known of an allocation; times in seconds since the epoch, None: not known."""
+    """An allocation of a batch system; times in seconds since the epoch, None where unknown."""
 
     start: float | None = None
     end: float | None = None
@@ -136,7 +136,7 @@ def _pbs(known: Allocation) -> Allocation:
 
 
 def _answer(command: list[str]) -> str:
-    """What a command of the batch system prints, "" where it cannot be started or does not end."""
+    """The output of a command of the batch system; "" where the command does not start or does not end."""
     try:
         return subprocess.run(
             command,

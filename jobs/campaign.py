@@ -51,7 +51,7 @@ class CampaignError(ValueError):
 
 @dataclass(frozen=True)
 class SiteSettings:
-    """What this campaign wants of one site; None: what the site or the command line says."""
+    """Settings of the campaign for one site; None leaves the choice to the site or the command line."""
 
     account: str | None = None
     queue: str | None = None

@@ -41,7 +41,7 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True)
 class Launcher:
-    """How ranks are started: `command(ranks, threads)` is what to put before a program."""
+    """A way to start ranks: `command(ranks, threads)` gives the words to put before a program."""
 
     command: Callable[[int, int], list[str]]
     environment: Mapping[str, str]  # of the whole launch, complete

@@ -1,4 +1,4 @@
-"""Whether a process is the one that was recorded: its number alone may be used again, by another boot or host."""
+"""Checks whether a recorded process is alive: its number alone may be reused, by another boot or host."""
 
 from __future__ import annotations
 

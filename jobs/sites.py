@@ -92,7 +92,7 @@ class Site:
     unchecked: tuple[str, ...] = ()  # what could not be found on the page
 
     def command(self, ranks: int, ranks_per_node: int, threads: int = 1, gpus_per_node: int = 0) -> list[str]:
-        """What to put before a program to start it on `ranks` ranks, on as few nodes as hold them."""
+        """The words to put before a program to start it on `ranks` ranks, on as few nodes as hold them."""
         nodes = -(-ranks // ranks_per_node)
         values = self.values(nodes, ranks, min(ranks, ranks_per_node), threads, gpus_per_node)
         return [word.format(**values) for word in shlex.split(self.launcher(gpus_per_node).text)]

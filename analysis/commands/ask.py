@@ -31,9 +31,9 @@ DOCUMENTS = {
             place | integer | from 1
             template command because | text | the question; the command line; the reason
             argv | list of text | the words of the command
-            chance | number | that it is the one, among all that could be filled in
-            runs | list of text | directories of the runs that it is about
-            step block rank | integer? | where something is, as far as known
+            chance | number | probability that this command answers the question
+            runs | list of text | directories of the runs that the command reads
+            step block rank | integer? | the place in the run, where known
             factor | text? | of `variability --by`
             """,
             ),
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> Answer:
     from analysis.ask.rank import ranked, telling
 
     if options.run and options.json:
-        raise Usage("--run and --json: the command that is run has a document of its own; run it with --json")
+        raise Usage("--run and --json exclude each other: run the command itself with --json")
     frames = loaded(options, options.runs)
     warn(frames)
     if frames.runs.empty:

@@ -60,10 +60,10 @@ DOCUMENTS = {
             repeat size seed last_step events | integer
             method | text | the factors of the method, as JSON
             complete faulty | boolean | whether the run reached its end; whether a fault was injected
-            verdict | text | of the runs that it is judged with
+            verdict | text | verdict on the cell of this run
             state | text | hash of the final state
-            wall_s tracing_s | number, s | longest rank, first event to last; the tracer's own account
-            reference | text | RUN:REPEAT that distances are from
+            wall_s tracing_s | number, s | from the first event of the longest rank to its last; cost of tracing
+            reference | text | RUN:REPEAT of the reference of distances
             value:* distance:* | number | last value of each name, its relative difference from the reference
             """,
             ),
@@ -114,7 +114,7 @@ def run(options: argparse.Namespace) -> Answer:
     if options.any_machine and not options.calibration:
         raise Usage("--any-machine: is about the machine of a calibration; give --calibration, too")
     if options.machine and not options.calibration:
-        raise Usage("--machine: what it changes is the machine of a calibration; give --calibration, too")
+        raise Usage("--machine requires --calibration")
     machines = read_machines(options.machine)
     frames, against = frames_of(options)
     found = _what_if(frames, options, machines) if options.calibration else None

@@ -182,7 +182,7 @@ def _of_field(path: Path, field: str, x: np.ndarray, y: np.ndarray, grid: Grid) 
 
 
 def ulp_between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """How many numbers of their own type lie from float64 or float32 `a` to `b`: float64, NaN where one is NaN."""
+    """The distance from `a` to `b` in numbers of their type, float64 or float32: float64, NaN where one is NaN."""
     if a.dtype.itemsize == 8:
         low, high = ranks(a), ranks(b)
     else:  # 0x80000000 and up are negative: the same map as `ranks` on half the bits

@@ -221,7 +221,7 @@ def _among(
         return Judgement(
             NOT_ROUNDING, amplification, f"{words}{of}: more than rounding makes before 2^40 additions"
         )
-    if most > 2 * amplification and math.isfinite(most):  # of arrays, of which one number alone may differ
+    if most > 2 * amplification and math.isfinite(most):  # an array may differ in one number alone
         words = f"the difference is {_units(amplification).partition(' ')[0]} to {_units(most)}"
     factor = f"{most:.1g}" if math.isfinite(most) else f"{amplification:.1g}"
     only = "the ranks' own partial sums cancel" if scales else "their inputs cancel"

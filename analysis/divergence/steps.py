@@ -1,4 +1,4 @@
-"""How two runs differ step by step."""
+"""Compares two runs step by step."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ GROWTH = {"step": "int32", "kind": "str", "name": "str", "elements": "int64", "d
 
 
 def growth(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How `b` differs from `a` step by step: the rows of `by_step` for states and results."""
+    """Compares states and results of `b` with `a` step by step: rows of `by_step`."""
     frame = by_step(frames, a, b)
     states = np.array([is_state(name) for name in frame["name"]], bool)  # an empty list would choose columns
     return frame[states].astype(GROWTH)
 
 
 def by_step(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How `b` differs from `a`; columns GROWTH, a row per (kind, step, name) of all records.
+    """Compares all records of `b` with `a`; columns GROWTH, a row per (kind, step, name) of all records.
 
     `kind` is "fingerprints" (elements are blocks) or "values". The maxima are over defined differences of values, NaN
     for fingerprints; `undefined` counts the undefined ones (kernels.bits).

@@ -64,7 +64,7 @@ def existing(out: Path) -> Path | None:
 
 
 def bytes_of(out: Path) -> float:
-    """How much an event takes in `out`, about: measured with names of usual length."""
+    """Approximate bytes per event in `out`, measured with names of usual length."""
     return 275.0
 
 

@@ -1,4 +1,4 @@
-"""Where in a run the first divergence from another was recorded."""
+"""The place in a run of its first recorded divergence from another run."""
 
 from __future__ import annotations
 

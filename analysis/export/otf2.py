@@ -33,7 +33,7 @@ def existing(out: Path) -> Path | None:
 
 
 def bytes_of(out: Path) -> float:
-    """How much an event takes in `out`, about."""
+    """Approximate bytes per event in `out`."""
     return 42.0
 
 

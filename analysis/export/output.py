@@ -33,7 +33,7 @@ def new_file(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
-    """As `new_file`, a directory."""
+    """Like `new_file`, for a directory."""
     with parts_of(path) as part:
         yield part
         rename(part, path)

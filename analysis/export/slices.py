@@ -118,7 +118,7 @@ class Slice:
 
     @cached_property
     def waits(self) -> dict[str, str]:
-        """What each region waits for, by name: `collective`, `exchange`, or `local` for nobody."""
+        """The kind of wait of each region, by name: `collective`, `exchange`, or `local` for none."""
         shown = {COLLECTIVE: "collective", **dict.fromkeys(WITH_PARTNERS, "exchange")}
         return {name: shown.get(kind, "local") for name, kind in self.kinds.items()}
 
@@ -256,7 +256,7 @@ def parents(depth: np.ndarray) -> np.ndarray:
 
 
 def _existing(what: str, asked: Sequence[range] | None, known: Collection[int], run: Path) -> set[int]:
-    """Those of the `known` that were asked for. Raises NothingToExport for one that is not known."""
+    """The requested items of `known`. Raises NothingToExport where a requested item is missing."""
     if asked is None:
         return set(known)
     there = set(known)

@@ -50,7 +50,7 @@ MARK_TEXT = b"made by python -m analysis; may be removed at any time\n"
 VERSION = f"6 of schema {SCHEMA}"  # of the cache; raise the number when its contents change
 GROUP = 16384  # rows that are read together: 0.2 % of ten million
 INDEX_MOST = 2**26  # bytes: the names and notes of a run
-OLD_S = 3600.0  # after which a directory that no index names is nobody's work in progress
+OLD_S = 3600.0  # older directories that no index names belong to no running process
 PIECE = 2**22  # bytes hashed at once
 
 ROWS, STATED = "rows.bin", "ranks.json"

@@ -62,7 +62,7 @@ class Frames:
 
     @functools.cached_property
     def memo(self) -> dict[tuple, Any]:
-        """What functions marked `once` returned for these runs."""
+        """Results of functions marked `once` for these runs."""
         return {}
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""How runs added: the orderings of the reductions that they planned, the same words for runs that did the same."""
+"""Orderings of runs: the reductions that each planned, in the same words for runs with the same plan."""
 
 from __future__ import annotations
 

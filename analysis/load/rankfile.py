@@ -53,7 +53,7 @@ class Piece:
 
 
 def read_piece(paths: Iterable[Path]) -> Piece:
-    """What is in the trace files `paths`; an error of one does not end a pool."""
+    """The contents of the trace files `paths`; an error in one file does not end a pool."""
     heads: list[Head | TraceError] = []
     traces: list[RankTrace] = []
     seconds: dict[Path, float] = {}

@@ -1,5 +1,6 @@
-"""What each rank of a run states beside its rows: its node, regions, partners and messages. Kept with what was read of
-the run, so that nobody opens its traces again for it."""
+"""Facts that each rank of a run states beside its rows: its node, regions, partners and messages.
+
+The cache of the run keeps them, so that no command opens its traces again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happened when: all events of a run, one by one, on the clock of rank 0.
+"""The timeline of a run: all events, one by one, on the clock of rank 0.
 
 `Frames.events` holds sums over (rank, step, name); what needs every event (critical paths, exports, pictures of a few
 steps) reads it here, from the trace itself, for the ranks and steps in question.
@@ -122,7 +122,7 @@ def _on_rank_0(ns: np.ndarray, first: int, attributes: dict) -> np.ndarray:
 
 
 def _depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """How many intervals are around each, of those sorted by start and then by falling end."""
+    """The number of intervals around each; they are sorted by start and then by falling end."""
     if (end > start).all():  # all at once, where they nest as calls do
         known = np.arange(len(start)) - np.searchsorted(np.sort(end), start, side="right")
         keys = known * len(start) + np.arange(len(start))

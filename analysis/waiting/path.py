@@ -46,7 +46,7 @@ def critical_path(waits: Waits) -> pd.DataFrame:
             place_post[rows] = 2 * place
         if ends:
             place_end[rows] = 2 * place + 1
-    # Clocks that disagree can show a rank to have posted after others went on: it has delayed nobody.
+    # With clocks that disagree a rank may seem to post after others went on: it delayed no rank.
     held = np.flatnonzero((table["late"].to_numpy() > 0) & (last <= end))
     held = held[np.lexsort([place_end[held], rank[held]])]
     first = np.searchsorted(rank[held], np.arange(waits.size + 1))

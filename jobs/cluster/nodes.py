@@ -21,7 +21,7 @@ from jobs.processes import identity
 from miniapps.system import interrupts
 from miniapps.system.environment import without_rank
 
-JOB = "FPNA_CLUSTER_JOB"  # marks the processes of a job, of which some leave the session that they were started in
+JOB = "FPNA_CLUSTER_JOB"  # marks the processes of a job: some leave their session
 # Of a bucket, in seconds of its rate and at least so many bytes: what passes at once. Packets are of up to 64 KiB; a
 # bucket of no more than one cuts them up, and takes a sixth of 1 Gbit/s. What waits in a port before any is dropped.
 BURST_S, LEAST_BURST = 0.0005, 128 * 1024

@@ -156,4 +156,4 @@ def test_the_report_says_what_if_where_it_is_given_a_calibration(tmp_path, calib
     assert main(["report", run, "-o", str(page)]) == 0
     assert "What if" not in page.read_text()
     assert main(["report", run, "--machine", str(file), "-o", str(page)]) == 2
-    assert "give --calibration, too" in capsys.readouterr().err
+    assert "--machine requires --calibration" in capsys.readouterr().err
