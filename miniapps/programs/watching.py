@@ -76,7 +76,8 @@ class Watched:
     ):
         self._model, self._recording, self._every, self._patterns = inner(model), recording, every, patterns
         self._optimizer = optimizer
-        self._names = {id(p): name for name, p in self._model.named_parameters()}
+        self._names: dict[int, str] = {}
+        self._attached_to: list[int] = []
         self._seen: dict[int, tuple[weakref.ref[Any], int]] = {}  # tensors that this step has recorded
         self._handles: list[Any] = []
         self._first: int | None = None  # the step of the first forward pass
@@ -121,8 +122,15 @@ class Watched:
             if name and any(fnmatch.fnmatchcase(name, pattern) for pattern in self._patterns):
                 yield name, module
 
+    def _structure(self) -> list[int]:
+        """The identities of modules and trained parameters, in their order."""
+        trained = (p for p in self._model.parameters() if p.requires_grad)
+        return [*map(id, self._model.modules()), *map(id, trained)]
+
     def _attach(self) -> None:
         model = self._model
+        self._attached_to = self._structure()
+        self._names = {id(p): name for name, p in model.named_parameters()}
         self._handles.append(model.register_forward_pre_hook(self._enter, with_kwargs=True))
         for name, module in self._watched():
             label = f"{name} ({type(module).__name__})"
@@ -146,6 +154,9 @@ class Watched:
         step = self._recording.at_step
         if self._first is None:
             self._first = step
+        if self._attached_to != self._structure():  # modules came or went since the last forward pass
+            self.close()
+            self._attach()
         if not self._recorded() or in_backward():
             return
         if step > self._last + 1 and step != self._first:  # steps without records came before

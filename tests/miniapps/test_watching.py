@@ -99,6 +99,26 @@ def test_a_difference_between_recorded_steps_is_not_blamed_on_one_of_them(tmp_pa
     assert (kind, step) == ("contributions or order", 4) and name.startswith("an earlier step")
 
 
+def test_a_model_that_changes_is_watched_as_it_is(tmp_path):
+    model = nn.Sequential(nn.Linear(64, 5), nn.ReLU())
+    with fpna.record(tmp_path / "a", name="test") as r:
+        fpna.watch(model, r, every=1)
+        for step in range(1, 4):
+            r.step(step)
+            if step == 2:
+                model.append(nn.Linear(5, 3))
+            if step == 3:
+                model[0].weight.requires_grad_(False)
+            model(torch.randn(4, 64)).sum().backward()
+    (trace,) = read_run(tmp_path / "a")
+    table = trace.tables["fingerprints"]
+    steps = {}
+    for name, step in zip(table["name"], table["step"], strict=True):
+        steps.setdefault(trace.names[name].removesuffix(" by rank"), set()).add(int(step))
+    assert steps["model.output:1 (ReLU)"] == {1, 2, 3} and steps["model.output:2 (Linear)"] == {2, 3}
+    assert steps["model.gradient:2.weight"] == {2, 3} and steps["model.gradient:0.weight"] == {1, 2}
+
+
 def test_outputs_of_other_kinds(tmp_path):
     class Answers(nn.Module):
         def forward(self, x):
