@@ -1,4 +1,2 @@
-"""What a user's own program takes from the suite: a communicator that keeps a promise, and a recording.
-
-`import fpna` is how users reach it (docs/tutorials/own-programs.md).
-"""
+"""Tools for a user's own program, by `import fpna`: a communicator that keeps a guarantee, and recordings of runs
+(docs/tutorials/own-programs.md)."""

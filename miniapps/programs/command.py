@@ -1,4 +1,4 @@
-"""The command of a program under `fpna run`: whether it can be started, its name, its arguments."""
+"""Check the command of a program under `fpna run`, and find its name and arguments."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from miniapps.errors import UsageError
 from miniapps.untrusted.text import printable
 
 LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun|prun|srun|aprun|jsrun|ibrun)([._-]\w+)*$")
-# Sources, and what makes a program of them.
+# Suffixes of sources, and their compilers.
 COMPILERS = {
     ".c": "mpicc", ".cc": "mpicxx", ".cpp": "mpicxx", ".cxx": "mpicxx", ".f": "mpif90", ".f90": "mpif90",
     ".F90": "mpif90", ".f08": "mpif90",
@@ -23,18 +23,18 @@ INTERPRETER = re.compile(r"(python|perl|julia|Rscript|bash|sh)[\d.]*$")
 INTERPRETERS = {".py": "python", ".jl": "julia", ".R": "Rscript", ".sh": "bash"}
 
 
-LEFT_OUT = "*"  # stands for an argument that is no part of the problem
-VALUED = ("-W", "-X", "--check-hash-based-pycs")  # options of Python that take the next word
+LEFT_OUT = "*"  # replaces an argument that is no part of the problem
+VALUED = ("-W", "-X", "--check-hash-based-pycs")  # options of Python whose value is the next word
 
 
 def name_of(command: list[str]) -> str:
-    """The name of a program: that of its file, or of the script that an interpreter runs."""
+    """The name of a program: of its file, or of the script that an interpreter runs."""
     script = _script(command)
     return Path(command[0] if script is None else command[script]).name
 
 
 def arguments_of(command: list[str], same_but: Sequence[str] = ()) -> str:
-    """The arguments as part of a problem: those in `same_but` are left out, and of a script its directory."""
+    """The arguments as part of a problem, without those in `same_but` and without the directory of a script."""
     words = [LEFT_OUT if word in same_but else word for word in command]
     script = _script(command)
     if script is not None:
@@ -43,7 +43,7 @@ def arguments_of(command: list[str], same_but: Sequence[str] = ()) -> str:
 
 
 def _script(command: list[str]) -> int | None:
-    """Which word is the script or module that an interpreter runs."""
+    """The index of the script or module that an interpreter runs; None if `command` runs none."""
     if not INTERPRETER.match(Path(command[0]).name):
         return None
     before = ""
@@ -57,11 +57,11 @@ def _script(command: list[str]) -> int | None:
 
 
 def require_runnable(command: list[str], prog: str) -> None:
-    """Raise UsageError where `command` cannot be executed, or is a launcher that belongs outside."""
+    """Raise UsageError if `command` cannot be executed, or is a launcher, which belongs before `fpna run`."""
     name, file = printable(command[0]), Path(command[0])
     if LAUNCHERS.match(file.name):
         raise UsageError(
-            f"{name} belongs outside, so that each of its processes is observed: {_inside_out(command, prog)}"
+            f"{name} belongs before {prog}, which must run in each process: {_inside_out(command, prog)}"
         )
     if shutil.which(command[0]):
         return
@@ -81,10 +81,10 @@ def require_runnable(command: list[str], prog: str) -> None:
 def _advice(file: str, prog: str) -> str:
     stem, suffix = os.path.splitext(file)
     if compiler := COMPILERS.get(suffix):
-        return f"it is source; compile it, {compiler} -g -o {stem} {file}, and run the program"
+        return f"it is source code; compile it, {compiler} -g -o {stem} {file}, and run the program"
     if interpreter := INTERPRETERS.get(suffix):
         return f"start it by its interpreter: {prog} -- {interpreter} {file}"
-    return f"its mode does not allow it; where it is a program: chmod +x {file}"
+    return f"its mode does not allow it; if it is a program: chmod +x {file}"
 
 
 def _beside(file: Path) -> list[Path]:
@@ -95,7 +95,7 @@ def _beside(file: Path) -> list[Path]:
 
 
 def _inside_out(command: list[str], prog: str) -> str:
-    """The same command with the launcher outside."""
+    """The same command with the launcher before `prog`."""
     for i, word in enumerate(command[1:], 1):
         if not word.startswith("-") and not word.isdecimal() and shutil.which(word):
             return shlex.join([*command[:i], *prog.split(), "--", *command[i:]])

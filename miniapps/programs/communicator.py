@@ -1,8 +1,8 @@
-"""A communicator of mpi4py whose sums keep a promise: `wrap(comm, guarantee="layout")`.
+"""A communicator of mpi4py whose sums keep a guarantee: `wrap(comm, guarantee="layout")`.
 
-Reductions of floating-point numbers are answered by our orderings (`kernels.allreduce`), everything else by the MPI
-library: sums of integers have the same bits in any order. A reduction of floats that we have no form for is refused
-rather than left to the library under a promise.
+The orderings of this suite (`kernels.allreduce`) carry out reductions of floating-point numbers, and the MPI library
+everything else: sums of integers have the same bits in any order. Under a guarantee, a reduction of floating-point
+numbers without such an ordering raises an error.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from miniapps.runner.replay import Replay, read
 from miniapps.system.world import require_launch
 
 TRAP = (
-    "{name} under guarantee {level!r}: every rank brings one array. Where a rank has added it up from rows or blocks "
-    "of its own, it has rounded already, and on another number of ranks it rounds otherwise: the total then still "
-    "depends on the number of ranks. Pass what is added, not sums of it: comm.{name}(rows, total, axis=0), where every "
-    "row, on whatever rank, is one contribution. Where each rank's array is a block that does not depend on the number "
-    "of ranks, say which: blocks=number"
+    "{name} under guarantee {level!r}: every rank contributes one array. If a rank has added it up from its own rows "
+    "or blocks, it is rounded already, and differently on another number of ranks: then the total still depends on the "
+    "number of ranks. Pass the rows, not their sum: comm.{name}(rows, total, axis=0); every row, on any rank, is one "
+    "contribution. If each rank's array is a block that does not depend on the number of ranks, pass its number: "
+    "blocks=number"
 )
-OWN = str(Path(__file__).parent)  # where calls are not the program's
+OWN = str(Path(__file__).parent)  # calls from files in this directory are not the program's
 
 
-IN_PLACE = -2  # elements that a rank receives in place
+IN_PLACE = -2  # stands for the number of elements of a rank that receives in place
 
 
 class LayoutWarning(UserWarning):
-    """`layout` was asked for, and what ranks contribute may depend on their number."""
+    """The contributions to a sum under `layout` or `exact` may depend on the number of ranks."""
 
 
 def wrap(
@@ -58,24 +58,24 @@ def wrap(
     replay: str | os.PathLike[str] | None = None,
     exact_ops: Sequence[Any] = (),
 ) -> Communicator:
-    """`comm` with reductions that keep `guarantee`; all other calls are those of `comm`.
+    """`comm` with reductions that keep `guarantee`; all other calls go to `comm` unchanged.
 
-    `guarantee`: "none", "run", "layout" or "exact" (`kernels.guarantees`). `ordering`, `accumulation`: how to add,
-    instead of as the guarantee says, as for `kernels.allreduce.Reduction`. `check`: verify at every call that all ranks
-    ask for the same, and after it that they hold the same bits. `replay`: a recorded run of `ordering="arrival"` on as
-    many ranks, whose orders of arrival are repeated, or of `ordering="trees:links=FILE"`, whose trees are. `exact_ops`:
-    operations of the program's own that round nothing, so that any order has the same bits; the library does them.
+    `guarantee`: "none", "run", "layout" or "exact" (`kernels.guarantees`). `ordering`, `accumulation`: replace those of
+    the guarantee, as for `kernels.allreduce.Reduction`. `check`: verify at every call that all ranks make the same
+    call, and after it that they have the same bits. `replay`: a recorded run on the same number of ranks; with
+    `ordering="arrival"` its orders of arrival are repeated, with `ordering="trees:links=FILE"` its trees. `exact_ops`:
+    operations of the program that round nothing, so that any order has the same bits; the MPI library carries them out.
 
-    **A sum over ranks of sums over rows depends on the number of ranks**, whatever the guarantee of the sum over ranks:
-    a program that first adds its own rows has rounded before this communicator sees anything.
+    **A sum over ranks of sums over rows depends on the number of ranks**, for any guarantee of the sum over ranks: a
+    rank that first adds its own rows has rounded before it calls this communicator.
 
         comm.Allreduce(rows.sum(axis=0), total)       # before: other bits on another number of ranks
-        comm.Allreduce(rows, total, axis=0)           # after: every row, on whatever rank, is one contribution
+        comm.Allreduce(rows, total, axis=0)           # after: every row, on any rank, is one contribution
 
     Under `layout` and `exact`, a sum over several ranks without `axis` or `blocks` warns of this once (LayoutWarning).
 
-    A plan is made by the first call of each signature; the last 64 are kept. Raises TypeError for what is no
-    intracommunicator, ChoiceError for what cannot be chosen or promises less than the guarantee.
+    The first call of each signature makes a plan; the last 64 plans are kept. Raises TypeError unless `comm` is an
+    intracommunicator, ChoiceError for an unknown choice or one that does not keep the guarantee.
     """
     if not isinstance(comm, MPI.Intracomm) or comm == MPI.COMM_NULL:
         null = isinstance(comm, MPI.Comm) and comm == MPI.COMM_NULL
@@ -83,7 +83,7 @@ def wrap(
         raise TypeError(f"wrap takes an intracommunicator, such as MPI.COMM_WORLD, not {what}")
     known("guarantee", guarantee, LEVELS)
     if wrong := [each for each in exact_ops if not callable(each) or operation_of(each) is not None]:
-        raise TypeError(f"exact_ops: {wrong[0]!r} is no operation of the program's own")
+        raise TypeError(f"exact_ops: {wrong[0]!r} is not an operation defined by the program")
     require_launch("fpna.wrap")
     record = None if replay is None else _recorded(replay, comm.size)
     replayed = None if record is None else record.trees or "arrival"
@@ -98,18 +98,18 @@ def wrap(
 
 
 def _recorded(run: str | os.PathLike[str], size: int) -> Replay:
-    """What a run to be replayed recorded. Raises ChoiceError where that cannot be replayed here."""
+    """Reads the record of a run to replay. Raises ChoiceError if it cannot be replayed on `size` ranks."""
     try:
         record = read(str(run))
     except UsageError as error:
         raise ChoiceError(str(error).replace("--replay", "replay", 1)) from None
     if record.size != size:
-        raise ChoiceError(f"replay {run}: it was recorded on {record.size} ranks, and here are {size}")
+        raise ChoiceError(f"replay {run}: it was recorded on {record.size} ranks, but this run has {size}")
     return record
 
 
 def _caller() -> int:
-    """The stacklevel, seen from the caller of this function, of the program's line that called us."""
+    """The stacklevel, from the caller of this function, of the line of the program that called this package."""
     frame, level = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(OWN):
         frame, level = frame.f_back, level + 1
@@ -118,18 +118,19 @@ def _caller() -> int:
 
 @wraps(MPI.Intracomm, methods.REFUSED)
 class Communicator(Wrapped, MPI.Intracomm):
-    """An intracommunicator whose reductions keep a promise; made by `wrap`. One of a Cartesian grid or a graph is also
-    a `MPI.Cartcomm`, `MPI.Graphcomm` or `MPI.Distgraphcomm`.
+    """An intracommunicator whose reductions keep a guarantee, from `wrap`. With a Cartesian or graph topology it is
+    also a `MPI.Cartcomm`, `MPI.Graphcomm` or `MPI.Distgraphcomm`.
 
     `Allreduce`, `Reduce`, `Reduce_scatter_block` and `Reduce_scatter`, their nonblocking forms, `allreduce` and
-    `reduce` take what those of mpi4py take; all but the last two also:
+    `reduce` take the arguments of mpi4py. All but the last two also take:
 
     `axis=0`  every row of the send buffer is one contribution, and the total has the shape of a row. The number of rows
               may be 0 and may differ between ranks.
-    `blocks`  the global number of this rank's contribution; or a list of them, for as many rows. Each belongs to one
-              rank. Orderings over blocks (`block-tree`) need them, and there they stay the same from call to call.
+    `blocks`  the global number of this rank's contribution, or a list of numbers, one for each row. Each block belongs
+              to one rank. Orderings over blocks (`block-tree`) need them, and they must not change between calls.
 
-    `plain` is the communicator as MPI has it. Communicators made from this one are wrapped alike.
+    `plain` is the communicator without a guarantee. Communicators made from this one are wrapped with the same
+    guarantee.
     """
 
     def Allreduce(
@@ -154,8 +155,8 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None = None,
         blocks: Blocks = None,
     ) -> Any:
-        """As `Allreduce`, under way when it returns: leave both buffers alone until `Wait` or `Test` of what it returns
-        say that it is done. Returns a Pending, or the library's request."""
+        """Start an `Allreduce`. Returns a Pending or a request of the MPI library; do not touch either buffer until its
+        `Wait` or `Test` reports the end."""
         asked = Asked("Iallreduce", sendbuf, recvbuf, op, self.rank, self.size, axis=axis, blocks=blocks)
         return self._carry_out(asked, "allreduce", sendbuf, recvbuf, op)
 
@@ -169,7 +170,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None = None,
         blocks: Blocks = None,
     ) -> None:
-        """As `Allreduce`, into `recvbuf` of rank `root` alone."""
+        """Combine the contributions of all ranks by `op` into `recvbuf` on rank `root` only."""
         asked = Asked("Reduce", sendbuf, recvbuf, op, self.rank, self.size, root, axis, blocks)
         self._carry_out(asked, "reduce", sendbuf, recvbuf, op, root)
 
@@ -183,7 +184,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None = None,
         blocks: Blocks = None,
     ) -> Any:
-        """`Reduce`, under way when it returns, as `Iallreduce`."""
+        """Start a `Reduce`; returns as `Iallreduce`."""
         asked = Asked("Ireduce", sendbuf, recvbuf, op, self.rank, self.size, root, axis, blocks)
         return self._carry_out(asked, "reduce", sendbuf, recvbuf, op, root)
 
@@ -196,7 +197,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None = None,
         blocks: Blocks = None,
     ) -> None:
-        """As `Allreduce`, rank r getting the r-th of equal parts of the total."""
+        """Combine the contributions of all ranks by `op`; rank r gets the r-th of equal parts of the total."""
         asked = Asked(
             "Reduce_scatter_block", sendbuf, recvbuf, op, self.rank, self.size, None, axis, blocks, "equal"
         )
@@ -211,7 +212,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None = None,
         blocks: Blocks = None,
     ) -> Any:
-        """`Reduce_scatter_block`, under way when it returns, as `Iallreduce`."""
+        """Start a `Reduce_scatter_block`; returns as `Iallreduce`."""
         asked = Asked(
             "Ireduce_scatter_block", sendbuf, recvbuf, op, self.rank, self.size, None, axis, blocks, "equal"
         )
@@ -227,7 +228,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None = None,
         blocks: Blocks = None,
     ) -> None:
-        """As `Allreduce`, rank r getting `recvcounts[r]` elements of the total."""
+        """Combine the contributions of all ranks by `op`; rank r gets `recvcounts[r]` elements of the total."""
         self._scattered("Reduce_scatter", sendbuf, recvbuf, recvcounts, op, axis, blocks)
 
     def Ireduce_scatter(
@@ -240,17 +241,19 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None = None,
         blocks: Blocks = None,
     ) -> Any:
-        """`Reduce_scatter`, under way when it returns, as `Iallreduce`."""
+        """Start a `Reduce_scatter`; returns as `Iallreduce`."""
         return self._scattered("Ireduce_scatter", sendbuf, recvbuf, recvcounts, op, axis, blocks)
 
     def allreduce(self, sendobj: Any, op: Any = MPI.SUM) -> Any:
-        """The lower-case call, of Python's and NumPy's numbers and NumPy's arrays; ranks may pass integers where others
-        pass floats. Types are exchanged beside, which costs another small message. Under a guarantee other objects are
-        refused; without one they go to the library."""
+        """The total of numbers of Python or NumPy, or of NumPy arrays, on all ranks. Some ranks may pass integers and
+        others floats.
+
+        Ranks also exchange the types, which costs another small message. Under a guarantee, other objects raise
+        ChoiceError; without one they go to the MPI library."""
         return self._objects("allreduce", sendobj, op, None)
 
     def reduce(self, sendobj: Any, op: Any = MPI.SUM, root: int = 0) -> Any:
-        """As `allreduce`, for rank `root` alone; None elsewhere."""
+        """The total as `allreduce`, on rank `root`; None on other ranks."""
         return self._objects("reduce", sendobj, op, root)
 
     def _scattered(
@@ -263,7 +266,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         axis: int | None,
         blocks: Blocks,
     ) -> Any:
-        """A reduce-scatter in parts that are counted."""
+        """A reduce-scatter with `recvcounts`."""
         asked = Asked(name, sendbuf, recvbuf, op, self.rank, self.size, None, axis, blocks, "counted")
         if not self._leaves(asked):
             asked = replace(asked, counts=recvcounts)
@@ -272,7 +275,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         return self._carry_out(asked, "reduce-scatter", sendbuf, recvbuf, recvcounts, op)
 
     def _gathered(self, asked: Asked) -> tuple[int, ...] | None:
-        """How many elements every rank receives, -1 where its buffer is none; None where some receive in place."""
+        """How many elements every rank receives, -1 for one without a valid buffer; None if some receive in place."""
         self._plans.agree((asked.name, "gathered"), f"{asked.name} without recvcounts", None)
         try:
             own = message(asked.recvbuf, f"{asked.name}: recvbuf").array.size
@@ -282,7 +285,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         return None if IN_PLACE in everyone else tuple(everyone)
 
     def _carry_out(self, asked: Asked, collective: str, *arguments: Any) -> Any:
-        """Do what is asked for, by a plan or by the library; nonblocking calls return what is under way."""
+        """Carry out a reduction, by a plan or by the MPI library; returns the request of a nonblocking one."""
         begun = asked.name[0] == "I"
         library = functools.partial(getattr(self.plain, asked.name), *arguments)
         if self._leaves(asked):
@@ -299,7 +302,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         return None
 
     def _leaves(self, asked: Asked) -> bool:
-        """Whether the library does it, whatever the buffers are: it was not promised, or rounds nothing."""
+        """Whether the MPI library carries out a reduction for any buffers: no guarantee, or nothing is rounded."""
         if asked.axis is not None or asked.blocks is not None:
             return False
         if rounds_nothing(asked.op, self._promise.exact_ops):
@@ -309,7 +312,8 @@ class Communicator(Wrapped, MPI.Intracomm):
         return self.observer is None or operation_of(asked.op) is None
 
     def _agreed(self, asked: Asked, collective: str) -> tuple[Call, Signature] | None:
-        """What is asked for, the same on all ranks; None where the library does it. Where a rank refuses, all raise."""
+        """The reduction on which all ranks agree; None if the MPI library carries it out. If one rank has an error, all
+        raise."""
         failure: Exception | None = None
         call = signature = None
         try:
@@ -322,7 +326,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         except (TypeError, ValueError, OverflowError) as error:  # a ChoiceError is a ValueError
             failure = error
         if failure is not None and self.guarantee == "none" and not (asked.rows or self._promise.check):
-            return None  # and the library says what it thinks of it
+            return None  # the MPI library reports the error
         said = f"{asked.name}, {said_of(asked, call, failure)}"
         self._plans.agree(signature or said, said, failure)
         return None if call is None or signature is None else (call, signature)
@@ -330,7 +334,7 @@ class Communicator(Wrapped, MPI.Intracomm):
     def _signature(
         self, call: Call, collective: str, root: int, bounds: tuple[int, ...] | None
     ) -> Signature | None:
-        """The signature of a reduction; None where the library may do it. Warns of what the program may have added."""
+        """The signature of a reduction; None if the MPI library may carry it out. Gives LayoutWarning."""
         observed, plans, dtype = self.observer is not None, self._plans, call.contributions.dtype
         key = (collective, call.operation, dtype, call.n, root, bounds, call.rows, observed)
         if key in plans.signatures:
@@ -351,7 +355,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         return signature
 
     def _pairs(self, asked: Asked, operation: str, library: Callable[[], Any]) -> Any:
-        """A greatest or least number with its index."""
+        """A MAXLOC or MINLOC."""
         failure, found, said = None, None, "whole numbers with an index"
         try:
             found = pairs.pairs_of(asked)
@@ -365,7 +369,7 @@ class Communicator(Wrapped, MPI.Intracomm):
         return pairs.reduce_pairs(self._plans.control, *found, operation)
 
     def _objects(self, name: str, sendobj: Any, op: Any, root: int | None) -> Any:
-        """The lower-case calls."""
+        """`allreduce` (`root` None) and `reduce`."""
         plain = functools.partial(getattr(self.plain, name), sendobj, op, *(() if root is None else (root,)))
         if self._promise.policy.of(1)[0] == "library" or rounds_nothing(op, self._promise.exact_ops):
             return plain()
@@ -386,5 +390,7 @@ class Communicator(Wrapped, MPI.Intracomm):
 
 @wraps(MPI.Intercomm, (*methods.REFUSED, *methods.OURS))
 class Intercommunicator(Wrapped, MPI.Intercomm):
-    """An intercommunicator made from a wrapped communicator: what is merged from it is wrapped alike. Its reductions,
-    from one group to the other, have no form here and are refused under a guarantee where they round."""
+    """An intercommunicator made from a wrapped communicator. `Merge` gives a communicator with the same guarantee.
+
+    Its reductions, from one group to the other, have no ordering here; if they round, they raise ChoiceError under a
+    guarantee."""

@@ -1,4 +1,4 @@
-"""What a record of `fpna run` lacks, and which sums a guarantee did not reach."""
+"""Report the calls that `fpna run` did not record, and the sums that its guarantee did not reach."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ REDUCTIONS = frozenset(
     KINDS.index(f"MPI_{name}")
     for name in ("Allreduce", "Reduce", "Reduce_scatter", "Reduce_scatter_block", "Scan", "Exscan")
 )
-# Of the names of types: numbers whose sums are rounded.
+# Names of types whose sums are rounded.
 ROUNDED = re.compile(r"FLOAT|DOUBLE|REAL|COMPLEX")
 REACHED = ("MPI_DOUBLE", "MPI_FLOAT")
 SHOWN = 3  # places in a line
-Unreached = list[dict[str, Any]]  # of each call: "call", "why", "calls"
+Unreached = list[dict[str, Any]]  # for each call: "call", "why", "calls"
 
 
 def reason(log: RawLog, row: np.void) -> str:
-    """Why this reduction kept the library's order although its order matters; empty where that is not so."""
+    """The reason why this reduction kept the library's order although the order affects its bits; else empty."""
     if int(row["kind"]) not in REDUCTIONS or row["flags"] & REPLACED or row["comm_size"] == 1:
         return ""
     operation, name = log.operations.get(int(row["op"]), ""), log.types.get(int(row["type"]), "")
@@ -41,12 +41,13 @@ def reason(log: RawLog, row: np.void) -> str:
         return "intercommunicator"
     if not name:
         return "a type without a name"
-    return f"type {name}" if not name.startswith(REACHED) else "more elements than are added here"
+    return f"type {name}" if not name.startswith(REACHED) else "too many elements"
 
 
 def unreached(log: RawLog, which: np.ndarray, calls: Sequence[str]) -> Unreached:
-    """The reductions that the guarantee of this run did not reach: `which` of `calls` every record is. One line of a
-    program may reduce by several operations and types, each with a reason of its own."""
+    """The reductions that the guarantee of this run did not reach. `which`: the index in `calls` of each record.
+
+    One line of a program may reduce by several operations and types, each with its own reason."""
     if log.guarantee == "none" or not len(which):
         return []
     keys = np.stack([which, log.records["op"], log.records["type"]], axis=1)
@@ -60,20 +61,18 @@ def unreached(log: RawLog, which: np.ndarray, calls: Sequence[str]) -> Unreached
 
 
 def _listed(calls: dict[str, int]) -> str:
-    """Calls by name, the most first."""
+    """Calls by name, the most frequent first."""
     return ", ".join(f"{n:,} {name}" for name, n in sorted(calls.items(), key=lambda of: (-of[1], of[0])))
 
 
 def sentences(log: RawLog, lacking: Unreached) -> list[str]:
-    """What to say at the end of a run, on the rank that speaks for all."""
+    """The sentences to print at the end of a run, on the rank that prints for all."""
     seen = dict(log.unseen_of_all or log.unseen)
     python, said = seen.pop(PYTHON, 0), []
     if seen:
         said.append(f"not recorded: {_listed(seen)}")
     if log.unrepeated:
-        said.append(
-            f"not repeated: the order in which requests end: {_listed(log.unrepeated)} during this replay"
-        )
+        said.append(f"not replayed: the order in which requests complete: {_listed(log.unrepeated)}")
     if lacking:
         kept = sum(of["calls"] for of in lacking)
         answered = int(np.count_nonzero(log.records["flags"] & REPLACED))
@@ -91,7 +90,7 @@ def sentences(log: RawLog, lacking: Unreached) -> list[str]:
             + (
                 "no guarantee reaches these sums; pass arrays to Reduce, Allreduce, Scan, Exscan"
                 if log.guarantee != "none"
-                else "these sums are not recorded; Reduce, Allreduce, Scan, Exscan of arrays are"
+                else "these sums are not recorded; to record them, pass arrays to Reduce, Allreduce, Scan, Exscan"
             )
         )
     return said

@@ -1,5 +1,5 @@
-"""A communication hook for PyTorch's DistributedDataParallel: the mean of gradients by a chosen ordering, in a chosen
-accumulation, over a chosen wire."""
+"""A communication hook for PyTorch's DistributedDataParallel: the mean of gradients with a chosen ordering,
+accumulation and wire."""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ def ddp_hook(
     wire: str = PLAIN,
     check: bool = False,
 ) -> Hook:
-    """A hook for `model.register_comm_hook(None, fpna.ddp_hook(...))`: the mean of each bucket of gradients over the
-    processes of the model's group.
+    """A hook for `model.register_comm_hook(None, fpna.ddp_hook(...))`. It computes the mean of each bucket of gradients
+    over the processes of the model's group.
 
-    `ordering`, `accumulate` and `wire` are those of `kernels.allreduce.Reduction`; every parameter's gradient is a
-    tensor of its own to the wire. `accumulate` None: "exact" where the contributions travel as they are, as by
-    `direct`, else "working". `comm`: a communicator of all these processes, MPI.COMM_WORLD if not given. Gradients are
-    float32, float64, float16, bfloat16, or complex of these; over a wire that loses something not float64.
+    `ordering`, `accumulate` and `wire` as for `kernels.allreduce.Reduction`; the wire encodes each parameter's gradient
+    as one tensor. `accumulate` None: "exact" if the ordering sends contributions unchanged, as `direct` does, else
+    "working". `comm`: a communicator of all these processes, by default MPI.COMM_WORLD. Gradients are float32, float64,
+    float16, bfloat16, or complex of these; over a lossy wire not float64.
 
-    The mean is formed before it is rounded: a mean that the type has is found also where the sum is too large for it.
-    Under "exact" by `direct` it is the exact sum over the number of processes, rounded once. A wire that loses
-    something carries the mean. A bucket's sum is under way while the backward pass goes on; all end with the last
-    bucket. The guarantee is that of the ordering: bits repeat on as many ranks. That they be the same on another number
-    of ranks takes gradients that do not depend on it, one per micro-batch: see miniapps.training.
+    The hook divides before it rounds, so a representable mean is right even if the sum overflows. "exact" with `direct`
+    gives the exact sum divided by the number of processes, rounded once. A lossy wire carries the mean. Sums of buckets
+    overlap the backward pass and end with its last bucket. The guarantee is that of the ordering: bits repeat on the
+    same number of ranks. For the same bits on other numbers of ranks, gradients must not depend on it: one per
+    micro-batch, as in miniapps.training.
 
-    Raises ChoiceError for what does not go together. `register_comm_hook` raises TypeError for gradients of another
-    type and for sparse ones, ValueError where processes of the group are not ranks of the communicator.
+    Raises ChoiceError for choices that do not go together. `register_comm_hook` raises TypeError for sparse gradients
+    and for other types, ValueError if processes of the group are not ranks of the communicator.
     """
     require_launch("fpna.ddp_hook")
     ranks: MPI.Intracomm = MPI.COMM_WORLD if comm is None else comm
     axes = Axes(ordering, accumulate, wire, check)
-    # What does not go together is told before training begins.
+    # Raises ChoiceError before training begins.
     made = axes.reduction(1, np.dtype(np.float32), ((1,),), 2)
     if "owners" in made.entry.needs:
         raise ChoiceError(
-            f"fpna.ddp_hook: ordering {ordering!r} adds over blocks, and a bucket of gradients has none: choose "
+            f"fpna.ddp_hook: ordering {ordering!r} adds over blocks, and a bucket of gradients has no blocks: choose "
             "direct, or train with miniapps.training"
         )
     return Hook(ranks, axes)
 
 
 class Hook:
-    """What `ddp_hook` makes: a function (state, bucket), which serves any number of models at once."""
+    """The hook from `ddp_hook`: a function (state, bucket) for any number of models at once."""
 
     def __init__(self, comm: MPI.Intracomm, axes: Axes):
-        self.__name__ = self.__qualname__ = "ddp_hook"  # which DDP logs
+        self.__name__ = self.__qualname__ = "ddp_hook"  # DDP logs it
         self._comm, self._axes = comm, axes
         self._trainings: list[Training] = []
         begin = self._begin
-        # The backward pass runs on threads of torch, with the floating-point environments that these have.
+        # The backward pass runs on threads of torch, with their floating-point environments.
         self._call = begin if axes.ordering == "library" else guarded(begin)
 
     @property
     def __signature__(self) -> inspect.Signature:
-        """What DDP asks for where a hook is registered: then the model is looked at."""
+        """DDP reads it when a hook is registered; the hook then enters the model."""
         registering = _registering()
         if registering is not None:
             self._enter(*registering)
@@ -92,8 +92,7 @@ class Hook:
             if first in training.parameters:
                 return training.begin(bucket)
         raise ValueError(
-            "fpna.ddp_hook: a bucket of a model at which it was not registered: call "
-            "model.register_comm_hook(None, hook)"
+            "fpna.ddp_hook: a bucket of a model without this hook: call model.register_comm_hook(None, hook)"
         )
 
     def _enter(self, model: Any, state: Any) -> None:
@@ -102,8 +101,8 @@ class Hook:
         process_group = model.process_group
         if isinstance(state, dist.ProcessGroup) and state is not process_group:
             raise ValueError(
-                "fpna.ddp_hook: the state is another process group than the model's, over which DDP sends parameters "
-                "and buffers: pass None, and process_group= to DistributedDataParallel"
+                "fpna.ddp_hook: the state is not the process group of the model, over which DDP sends parameters and "
+                "buffers: pass None as the state, and process_group= to DistributedDataParallel"
             )
         if not (state is None or isinstance(state, dist.ProcessGroup)):
             raise TypeError(f"fpna.ddp_hook: the state is {type(state).__name__}: pass None")
@@ -114,7 +113,7 @@ class Hook:
 
 
 class Training:
-    """One model of the hook: its group, what its wire has lost, and what of a backward pass is under way."""
+    """One model of the hook: its group, the losses of its wire, and the buckets of the current backward pass."""
 
     def __init__(self, group: Group, axes: Axes, model: Any):
         from torch.utils.weak import WeakIdKeyDictionary
@@ -124,11 +123,11 @@ class Training:
         self.number = group.enter(self.model)
         self.parameters = WeakIdKeyDictionary({p: None for p in model.module.parameters() if p.requires_grad})
         self._feedback = Feedback()
-        # In the first pass of a static graph DDP calls every bucket the first of many, and none the last.
+        # In the first pass of a static graph DDP numbers every bucket 0 and marks none as the last.
         self._numbered = not model.static_graph
 
     def begin(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-        """Begin the sum of a bucket; its mean comes with the last bucket."""
+        """Begin the sum of a bucket; returns the future of its mean, which ends with the last bucket."""
         import torch
 
         group = self.group
@@ -150,7 +149,7 @@ class Training:
             lost.lend(mean)
         for begun in group.begun:
             begun.mean.reducer.progress()
-        # One that knows the device makes the stream that reads the mean wait for the one that writes it.
+        # With the device, the future makes the stream that reads the mean wait for the stream that writes it.
         future = torch.futures.Future[torch.Tensor](devices=[flat.device] if flat.is_cuda else None)
         group.begun.append(Begun(self, key, mean, (flat, lost, future)))
         mean.start(host)
@@ -175,13 +174,16 @@ class Training:
             future.set_result(flat)
 
 
-SPARSE = "fpna.ddp_hook: the gradient of {name} is sparse, and it sums dense ones: make the embedding with sparse=False"
+SPARSE = (
+    "fpna.ddp_hook: the gradient of {name} is sparse, and the hook sums dense ones: create the embedding with "
+    "sparse=False"
+)
 
 
 def group_of(comm: MPI.Intracomm, process_group: ProcessGroup) -> Group:
-    """The ranks of `comm` that are the processes of a group of torch. Collective over these.
+    """The ranks of `comm` that are the processes of a group of torch. Collective over these processes.
 
-    Raises ValueError, on all of them, where they are not ranks of one communicator.
+    Raises ValueError on all of them if they are not different ranks of one communicator.
     """
     import torch.distributed as dist
 
@@ -194,9 +196,9 @@ def group_of(comm: MPI.Intracomm, process_group: ProcessGroup) -> Group:
     ranks = sorted(rank for rank, _ in told)
     if len(set(ranks)) != len(ranks) or len({size for _, size in told}) != 1:
         raise ValueError(
-            f"fpna.ddp_hook: the process group has {len(members)} processes and the communicator {comm.size} ranks, "
-            f"and they are ranks {', '.join(str(r) for r, _ in told[:16])} of theirs; start all by one mpirun, or "
-            "pass a communicator of all these processes"
+            f"fpna.ddp_hook: the {len(members)} processes of the group are not ranks of one communicator: this one has "
+            f"{comm.size} ranks, and they have the ranks {', '.join(str(r) for r, _ in told[:16])}; start all by one "
+            "mpirun, or pass a communicator of all these processes"
         )
     if len(ranks) == comm.size:
         made = comm.Dup()
@@ -209,7 +211,7 @@ def group_of(comm: MPI.Intracomm, process_group: ProcessGroup) -> Group:
 
 
 def _registering() -> tuple[Any, Any] | None:
-    """The model at which a hook is being registered, and the state that it was given; None where none is."""
+    """(model, state) of the registration of a hook in progress; None without one."""
     from torch.nn.parallel import DistributedDataParallel
 
     frame = sys._getframe(1)
@@ -221,11 +223,11 @@ def _registering() -> tuple[Any, Any] | None:
 
 
 def _described(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text
-    """The signature of a hook."""
+    """A function with the signature of a hook."""
 
 
 def _require_gradients(module: torch.nn.Module, wire: str) -> None:
-    """Raise TypeError for parameters whose gradients cannot be summed, naming the first."""
+    """Raise TypeError for the first parameter whose gradients cannot be summed."""
     import torch
 
     for name, part in module.named_modules():
@@ -239,15 +241,13 @@ def _require_gradients(module: torch.nn.Module, wire: str) -> None:
         kind = str(dtype).removeprefix("torch.")
         if kind not in taken:
             over = "" if wire == PLAIN else f" over wire {wire!r}"
-            raise TypeError(
-                f"fpna.ddp_hook: gradients of {name} are {parameter.dtype}; it sums {', '.join(taken)}{over}".replace(
-                    "torch.", ""
-                )
-            )
+            kinds = f"{', '.join(taken)}{over}"
+            own = str(parameter.dtype).removeprefix("torch.")
+            raise TypeError(f"fpna.ddp_hook: gradients of {name} are {own}; the hook sums {kinds}")
 
 
 def _array(flat: torch.Tensor) -> np.ndarray:
-    """A bucket as real numbers in host memory: where it is, if it is there."""
+    """A bucket as real numbers in host memory; without a copy if it is there already."""
     import torch
 
     real = torch.view_as_real(flat.detach()).view(-1) if flat.is_complex() else flat.detach()

@@ -1,7 +1,7 @@
 """Means of buckets of gradients over the ranks of a process group, for the hook of `miniapps.programs.ddp`.
 
-A reduction that a backward pass began and did not end, for an exception or as its model was deleted, is ended later, by
-all ranks together and by those with zeros that never began it: so no message is left over for the next one.
+An exception or the deletion of a model can leave a reduction unfinished. Then all ranks finish it together later; ranks
+that never began it contribute zeros. So no message remains for the next reduction.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from kernels.wires import PLAIN
 
 TYPES = ("float32", "float64", "float16", "bfloat16")
 NARROW = ("float16", "bfloat16")
-MANY = 128  # means planned, from which on those are looked for that no model uses
+MANY = 128  # with so many planned means, free those that no model uses
 
 
 @dataclass(frozen=True)
 class Axes:
-    """How the hook was asked to add. `accumulation` None: exact where the contributions meet, else working."""
+    """The arguments of the hook. `accumulation` None: "exact" if the contributions meet on one rank, else "working"."""
 
     ordering: str
     accumulation: str | None
@@ -36,7 +36,7 @@ class Axes:
     check: bool
 
     def reduction(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], size: int) -> Reduction:
-        """What travels for gradients of that type: not always numbers of that type."""
+        """The reduction for `n` gradients of `dtype`; it may send numbers of another type."""
         accumulation, single, found = self.accumulation, np.dtype(np.float32), coding(self.wire)
         if accumulation is None:
             meets = Reduction(self.ordering, (1,), single).entry.contributions_meet
@@ -56,7 +56,7 @@ class Axes:
 
 
 class Mean:
-    """The mean over ranks of a bucket (n,) of gradients of one type; `users`: numbers of the trainings that had it."""
+    """The mean over ranks of a bucket (n,) of gradients of one type; `users`: numbers of the trainings that used it."""
 
     def __init__(self, comm: MPI.Intracomm, axes: Axes, n: int, dtype: np.dtype, shapes: Any, name: str):
         self._size, self._dtype, self._comm = comm.size, dtype, comm
@@ -65,27 +65,27 @@ class Mean:
         found = self.reduction.coding
         self._before = (
             found is not None and found.hops == "every"
-        )  # partial sums are encoded: no more than a mean
+        )  # then partial sums are encoded, and none may exceed a mean
         self._formed = self.reduction.operation.name == "mean" or found is not None
         self.feedback = found is not None and found.feedback
         self.users: set[int] = set()
         self.busy = False
 
     def start(self, gradients: np.ndarray) -> None:
-        """Begin with this rank's gradients (n,), which are not changed; leave them alone until `finish`."""
+        """Begin with this rank's gradients (n,), without changing them; do not change them until `finish`."""
         x = gradients.astype(self.reduction.dtype, copy=False)
         self._given = x / np.float32(self._size) if self._before else x
         self.reducer.start(self._given[np.newaxis])
 
     def finish(self) -> np.ndarray:
-        """The mean (n,), of the type of the gradients."""
+        """Waits for the mean (n,), of the type of the gradients."""
         total = self.reducer.finish()
         given, self._given = self._given, np.empty(0)
         if self._formed:
             return total if total.dtype == self._dtype else divided(total, 1, self._dtype)
         mean = divided(total, self._size, self._dtype)
         if self._overflowed(total):
-            # Sums of smaller numbers: those of the first pass stay where they are finite.
+            # Add scaled numbers again; finite sums of the first pass stay.
             lost, scale = ~np.isfinite(total), 2.0 ** -math.ceil(math.log2(self._size))
             with np.errstate(all="ignore"):
                 small = self.reducer((given * given.dtype.type(scale))[np.newaxis])
@@ -95,18 +95,18 @@ class Mean:
 
     def _overflowed(self, total: np.ndarray) -> bool:
         finite = bool(np.isfinite(total).all())
-        if self.reduction.ordering == "library":  # whose totals need not be the same on all ranks
+        if self.reduction.ordering == "library":  # its totals may differ between ranks
             return bool(self._comm.allreduce(not finite, MPI.LOR))
         return not finite
 
     def free(self) -> None:
-        """Collective."""
+        """Free the plan. Collective."""
         self.reducer.free()
 
 
 @dataclass
 class Begun:
-    """A bucket whose mean is under way: of a training, and what takes it."""
+    """A bucket of a training whose mean has begun; `done`: the places that receive it."""
 
     training: Any
     key: tuple[Any, ...]
@@ -115,7 +115,7 @@ class Begun:
 
 
 class Group:
-    """The ranks of a process group: a communicator, the means that were planned there and those that are under way.
+    """The ranks of a process group: a communicator, its planned means and those that have begun.
 
     All methods but `enter` are collective: ranks call them in the same order.
     """
@@ -128,17 +128,17 @@ class Group:
         self._entered = 0
 
     def enter(self, model: Any) -> int:
-        """The number of a new training, of the model of a weak reference; the same on all ranks."""
+        """Returns the number of a new training, the same on all ranks. `model`: a weak reference."""
         self._entered += 1
         self._trainings[self._entered] = model
         return self._entered
 
     def gone(self, number: int) -> bool:
-        """Whether the model of a training is, on this rank."""
+        """Whether the model of a training was deleted on this rank."""
         return self._trainings[number]() is None
 
     def take(self, training: Any, key: tuple[Any, ...]) -> Mean:
-        """A mean of that key, (axes, n, type, shapes), that is not under way."""
+        """An idle mean for `key`, (axes, n, type, shapes); planned if there is none."""
         idle = next((mean for mean in self._means.get(key, ()) if not mean.busy), None)
         if idle is None:
             self._free_unused()
@@ -151,8 +151,8 @@ class Group:
         return idle
 
     def settle(self, training: Any) -> None:
-        """At the beginning of a backward pass: end what an earlier one of this training has left, or one of a model
-        that is gone on all ranks."""
+        """At the start of a backward pass, finish reductions that an earlier pass of this training left, or a model
+        that was deleted on all ranks."""
         own = sum(begun.training is training for begun in self.begun)
         orphans = any(b.training is not training and self.gone(b.training.number) for b in self.begun)
         most = np.array([own, orphans], np.int64)
@@ -179,7 +179,7 @@ class Group:
             self.begun = [begun for begun in self.begun if begun.training.number != number]
 
     def _idle(self, key: tuple[Any, ...]) -> Mean:
-        """One that was planned: another rank has begun it, and to plan takes all ranks."""
+        """An idle mean that was planned: another rank has begun it, and planning needs all ranks."""
         mean = next(mean for mean in self._means[key] if not mean.busy)
         mean.busy = True
         return mean
@@ -191,11 +191,11 @@ class Group:
         return {number for number, model in self._trainings.items() if model() is not None}
 
     def _free_unused(self) -> None:
-        """Give back the communicators and the memory of means whose models are gone on all ranks."""
+        """Free the communicators and the memory of means whose models were deleted on all ranks."""
         if not self._means:
             return
         if sum(map(len, self._means.values())) >= MANY:
-            gc.collect()  # a model that nothing refers to may be in a cycle
+            gc.collect()  # an unused model may be in a reference cycle
         alive = set().union(*self.comm.allgather(self._alive()))
         for key, means in list(self._means.items()):
             for mean in [mean for mean in means if not mean.busy and not mean.users & alive]:
@@ -206,8 +206,9 @@ class Group:
 
 
 class Lost:
-    """What a wire has lost of the gradients of some parameters, one behind the other: `rows` (1, n) of this rank's,
-    `total` (n,) of the sum, of which this rank keeps `kept`."""
+    """The encoding errors of a wire for the gradients of some parameters, one after the other.
+
+    `rows`: (1, n) of this rank's gradients; `total`: (n,) of the sum; this rank keeps its slice `kept`."""
 
     def __init__(self, n: int):
         self.rows, self.total = np.zeros((1, n), np.float32), np.zeros(n, np.float32)
@@ -215,17 +216,17 @@ class Lost:
         self._spare = np.zeros((1, n), np.float32), np.zeros(n, np.float32)
 
     def lend(self, mean: Mean) -> None:
-        """Let a reduction add what was lost, and keep in other memory what it loses itself."""
+        """Let a reduction add these errors, and write its own errors into other memory."""
         np.copyto(self._spare[0], self.rows)
         np.copyto(self._spare[1], self.total)
         self.kept = mean.reducer.use_lost(*self._spare)
 
     def accept(self) -> None:
-        """The reduction has ended: what it has lost is what was lost."""
+        """After the reduction: its errors replace these."""
         self.rows, self.total, self._spare = *self._spare, (self.rows, self.total)
 
     def whole(self, comm: MPI.Intracomm) -> np.ndarray:
-        """`total`, with the parts of all ranks. Collective."""
+        """The whole `total` from the slices of all ranks. Collective."""
         if self.kept is None:
             return self.total
         total = np.zeros_like(self.total)
@@ -235,14 +236,14 @@ class Lost:
 
 
 class Feedback:
-    """What wires have lost, by parameter, whatever the bucket that it is in."""
+    """The encoding errors of wires by parameter, independent of its bucket."""
 
     def __init__(self) -> None:
         self._buckets: dict[tuple[int, ...], Lost] = {}
         self._places: dict[int, tuple[Lost, slice]] = {}
 
     def of(self, parameters: Sequence[Any], comm: MPI.Intracomm) -> Lost:
-        """Of the parameters of a bucket, in this order. Collective where they were arranged anew."""
+        """The errors for the parameters of a bucket, in this order. Collective if buckets were rearranged."""
         key = tuple(map(id, parameters))
         if key in self._buckets:
             return self._buckets[key]

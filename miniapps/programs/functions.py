@@ -1,8 +1,8 @@
-"""Which functions of MPI `fpna run` records, which it counts, and which it leaves alone.
+"""The MPI functions that `fpna run` records, counts or ignores.
 
-Functions that preload/calls.cpp defines are recorded or followed. Of all others that the library's mpi.h declares,
-those in `IGNORED` carry no data between ranks, or none that could differ between two runs. Calls of the rest are
-counted, and a trace says how many there were (`unseen`).
+It records or follows the functions that preload/calls.cpp defines. Of all other functions in the library's mpi.h, those
+in `IGNORED` carry no data between ranks, or none that could differ between two runs. It counts calls of the rest, and
+the trace has their numbers (`unseen`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatchcase
 
-# Functions that carry data and are not recorded, by what they are. Large-count forms (_c) count as these.
+# Functions that carry data and are not recorded, by kind. Large-count forms (_c) count as these.
 COUNTED = {
     "one-sided": (
         "MPI_Accumulate", "MPI_Compare_and_swap", "MPI_Fetch_and_op", "MPI_Get", "MPI_Get_accumulate", "MPI_Put",
@@ -41,15 +41,15 @@ COUNTED = {
 # Counted like a function: mpi4py's reduce, allreduce, scan and exscan of Python objects, which are messages to MPI.
 PYTHON = "mpi4py's reductions of Python objects"
 
-# Counted during a replay, which does not repeat the order in which they find requests complete.
+# Counted during a replay, which does not repeat the order in which these functions complete requests.
 ORDER = "order of "
 UNREPEATED = tuple(
     f"{ORDER}MPI_{name}" for name in ("Test", "Testall", "Testany", "Testsome", "Waitany", "Waitsome")
 )
 
-# Patterns of functions that are left alone, by the reason.
+# Patterns of ignored functions, by the reason.
 IGNORED = {
-    "asks or tells this process's library alone": (
+    "affects only the library of this process": (
         "MPI_Abi_*", "MPI_Get_address", "MPI_Address", "MPI_Aint_*", "MPI_Get_hw_resource_info",
         "MPI_Get_library_version", "MPI_Get_processor_name", "MPI_Get_version", "MPI_Initialized", "MPI_Finalized",
         "MPI_Is_thread_main", "MPI_Query_thread", "MPI_Pcontrol", "MPI_T_*", "MPI_Info_*", "MPI_Wtick", "MPI_Wtime",
@@ -58,15 +58,15 @@ IGNORED = {
     "errors": (
         "MPI_Abort", "MPI_Add_error_*", "MPI_Remove_error_*", "MPI_Error_*", "MPI_Errhandler_*", "MPI_*_errhandler",
     ),
-    "handles as other languages have them": ("MPI_*_c2f", "MPI_*_f2c", "MPI_*_toint", "MPI_*_fromint",
+    "converts handles between languages": ("MPI_*_c2f", "MPI_*_f2c", "MPI_*_toint", "MPI_*_fromint",
                                              "MPI_Status_?2f08", "MPI_Status_f082?"),
     "attributes, names and hints": (
         "MPI_Attr_*", "MPI_*_attr", "MPI_Keyval_*", "MPI_*_keyval", "MPI_*_get_name", "MPI_*_set_name",
         "MPI_*_get_info", "MPI_*_set_info",
     ),
-    "types: what calls carry is read by them": ("MPI_Type_*",),
-    "operations: a reduction says which it uses": ("MPI_Op_*",),
-    "groups, and what a communicator is": (
+    "types: records of calls contain them": ("MPI_Type_*",),
+    "operations: records of reductions contain them": ("MPI_Op_*",),
+    "groups and properties of communicators": (
         "MPI_Group_*", "MPI_Comm_group", "MPI_Comm_compare", "MPI_Comm_rank", "MPI_Comm_size", "MPI_Comm_remote_*",
         "MPI_Comm_test_inter", "MPI_Comm_get_parent", "MPI_Topo_test", "MPI_Cart_coords", "MPI_Cart_get",
         "MPI_Cart_map", "MPI_Cart_rank", "MPI_Cart_shift", "MPI_Cartdim_get", "MPI_Graph_get", "MPI_Graph_map",
@@ -78,17 +78,17 @@ IGNORED = {
         "MPI_Session_flush_buffer", "MPI_Session_iflush_buffer",
     ),
     "computes in this process": ("MPI_Pack*", "MPI_Unpack*", "MPI_Reduce_local"),
-    "asks about a call that is recorded where it begins and ends": (
+    "asks about a call whose begin and end are recorded": (
         "MPI_Cancel", "MPI_Test_cancelled", "MPI_Get_count", "MPI_Get_elements*", "MPI_Request_get_status*",
         "MPI_Status_set_*", "MPI_Status_get_*", "MPI_Grequest_*",
     ),
     "parts of a partitioned call, which is counted": ("MPI_Parrived", "MPI_Pready*"),
-    "windows: what moves the data is counted": ("MPI_Win_*",),
-    "files: what moves the data is counted": (
+    "windows: the calls that move data are counted": ("MPI_Win_*",),
+    "files: the calls that move data are counted": (
         "MPI_File_open", "MPI_File_close", "MPI_File_delete", "MPI_File_get_*", "MPI_File_set_*", "MPI_File_seek*",
         "MPI_File_sync", "MPI_File_preallocate", "MPI_File_*_end", "MPI_Register_datarep",
     ),
-    "sessions: that they begin is counted": ("MPI_Session_finalize", "MPI_Session_get_n*", "MPI_Session_get_pset_info"),
+    "sessions: their begin is counted": ("MPI_Session_finalize", "MPI_Session_get_n*", "MPI_Session_get_pset_info"),
     "names of ports": ("MPI_Open_port", "MPI_Close_port", "MPI_Lookup_name", "MPI_Publish_name", "MPI_Unpublish_name"),
 }  # fmt: skip
 
@@ -107,14 +107,14 @@ def plain(name: str) -> str:
 
 
 def ignored(name: str) -> str:
-    """Why calls of this function are left alone; empty where they are not."""
+    """The reason why calls of this function are ignored; empty if they are not."""
     reasons = (why for why, names in IGNORED.items() if any(fnmatchcase(plain(name), own) for own in names))
     return next(reasons, "")
 
 
 def counted_names(names: list[str]) -> list[str]:
-    """Of the functions `names`, those that are counted unless the library to preload defines them, in the order of the
-    counters: the ones of `COUNTED` first, then those that nobody here knows."""
+    """The functions of `names` that are counted unless the library to preload defines them, in the order of the
+    counters: first those in `COUNTED`, then unknown ones."""
     known = [name for group in COUNTED.values() for name in group]
     others = {plain(name) for name in names if not ignored(name)} - set(known)
     return [PYTHON, *UNREPEATED, *known, *sorted(others)]

@@ -1,7 +1,7 @@
-"""`fpna run -- ./app`: an unmodified MPI program, its calls observed by a library that is loaded before it.
+"""`fpna run -- ./app`: run an unmodified MPI program and record its MPI calls by a preloaded library.
 
-Under mpirun every rank's process is this launcher. It starts the program with the library preloaded, waits for it, and
-writes the trace of its rank from the raw log. The library is compiled once for each MPI (preload/).
+mpirun starts this launcher for every rank. It starts the program with the library preloaded, waits for it, and writes
+the trace of its rank from the raw log. The library is compiled once for each MPI library (preload/).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from miniapps.untrusted.regular import Refused, open_regular
 from miniapps.untrusted.text import printable, tell
 
 FAILED, BAD_USAGE = 1, 2
-REFUSED = Path("refused")  # what preload/world.hpp says in place of the path of a log
-SUMS = {"none": "", "run": "tree", "layout": "tree", "exact": "exact"}  # of FPNA_SUMS
+REFUSED = Path("refused")  # sent by preload/world.hpp in place of the path of a log
+SUMS = {"none": "", "run": "tree", "layout": "tree", "exact": "exact"}  # values of FPNA_SUMS by guarantee
 
 DESCRIPTION = """\
-Runs an MPI program of any language as it is and records its calls of MPI: what went in, what came out, when, and from
-where in the program. `fpna divergence A B` then says where two runs part: at a sum that the library added in another
-order, at a message from any source, or in the program itself, on which rank and before which call.
+Runs an unmodified MPI program in any language and records its MPI calls: their inputs, their outputs, their times and
+their places in the program. `fpna divergence A B` then shows where two runs begin to differ: at a sum that the library
+added in another order, at a message from any source, or in the program itself. It names the rank and the call.
 
---guarantee lets sums of floats and doubles (MPI_SUM) be added here, in an order that is fixed, or without rounding.
-Bits that the program makes inside a rank stay its own: what ranks pass to a sum is already added.
+With --guarantee, fpna instead of the MPI library adds sums of floats and doubles (MPI_SUM), in a fixed order or without
+rounding. It cannot change the arithmetic inside a rank: a partial sum that a rank passes is rounded already.
 """
 EPILOG = """\
 examples:
@@ -60,7 +60,7 @@ examples:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
-    """Run one program under observation; returns its exit code, 2 where it was not started."""
+    """Run a program and record its MPI calls; returns its exit code, 2 if it was not started."""
     own = parser(prog)
     options = parsed(own, argv)
     launched = environment.launched()
@@ -70,7 +70,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
             return recover(Path(options.recover))
         command = options.command[1:] if options.command[:1] == ["--"] else options.command
         if not command:
-            raise UsageError(f"no program: {prog} [options] -- ./app ARGUMENTS")
+            raise UsageError(f"no program; give one after --: {prog} [options] -- ./app ARGUMENTS")
         require_runnable(command, prog)
         library = build(options.mpicxx)
         require_same_mpi(command[0], library)
@@ -79,7 +79,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
             remark = require_same_program(Path(options.replay), command, options.same_but, size)
         if missing := [word for word in options.same_but if word not in command[1:]]:
             raise UsageError(
-                f"--same-but {missing[0]}: the program has no such argument; it has {command[1:]}"
+                f"--same-but {missing[0]}: the program has no such argument; its arguments are {command[1:]}"
             )
         if remark and rank == 0 and not options.quiet:
             tell(f"{prog}: {remark}", sys.stderr)
@@ -89,13 +89,13 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
             except Exception as error:
                 if size == 1:
                     raise
-                # Other ranks are on their way into MPI_Init and would wait there: this one ends the job from within.
+                # Other ranks will wait in MPI_Init, so this rank starts the program to end the job from there.
                 tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
                 observe(command, library, {"FPNA_OBSERVE": "", "FPNA_OBSERVE_REFUSED": "1"})
                 return BAD_USAGE
             return observe(command, library, env, options.verbose, options.quiet)
     except (UsageError, Refused, TraceError) as error:
-        if environment.first_of_node():  # others find the same
+        if environment.first_of_node():  # the others have the same error
             tell(f"{prog}: {'' if rank == 0 else f'rank {rank}: '}{error}", sys.stderr)
         else:
             time.sleep(1)  # the launcher may end the job when the first process ends
@@ -105,7 +105,7 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
 def _settings(
     options: argparse.Namespace, command: list[str], rank: int, size: int, stack: contextlib.ExitStack
 ) -> dict[str, str]:
-    """The environment variables that tell the library what to do; on rank 0 the directory is created."""
+    """The environment variables for the preloaded library; rank 0 also creates the directory of the run."""
     env = {"FPNA_OBSERVE": "rank 0 says where", "FPNA_SUMS": SUMS[options.guarantee]}
     if launched := environment.launched():
         env |= {
@@ -128,8 +128,8 @@ def _settings(
         tell(f"fpna run: the calls of {command[0]} are recorded in {out}", sys.stderr)
     if options.guarantee == "layout" and not options.quiet:
         tell(
-            "fpna run: layout: what a program passes to a sum is each rank's own part, already added, so that bits "
-            "still change with the number of ranks; fpna.wrap takes rows (docs/tutorials/own-programs.md)", sys.stderr,
+            "fpna run: layout: each rank passes a partial sum that it has added itself, so bits still change with the "
+            "number of ranks; in Python, pass rows to fpna.wrap (docs/tutorials/own-programs.md)", sys.stderr,
         )  # fmt: skip
     text = {
         "command": command, "guarantee": options.guarantee, "replay": options.replay or "", "run_id": run_id,
@@ -141,7 +141,7 @@ def _settings(
 
 
 def _disturbance(word: str) -> int | str:
-    """A seed, or a direction of rounding."""
+    """The value of --disturb: a seed, or a direction of rounding."""
     if word in DIRECTIONS:
         return word
     try:
@@ -151,31 +151,33 @@ def _disturbance(word: str) -> int | str:
 
 
 def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
-    """The command line, up to the program's own."""
+    """The command line before the program."""
     own = Parser(
         prog=prog, usage=f"mpirun -n N {prog} [options] -- PROGRAM [ARGUMENTS]", description=DESCRIPTION, epilog=EPILOG,
         example=EPILOG.splitlines()[1].strip(), formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
-    own.add_argument("--out", metavar="DIR", help="directory of the run, new or empty (runs/PROGRAM-TIME)")
+    own.add_argument("--out", metavar="DIR", help="new or empty directory for the run (runs/PROGRAM-TIME)")
     own.add_argument(
         "--guarantee", choices=tuple(SUMS), default="none",
-        help="how MPI_SUM of floats and doubles is added: none: by the library; run and layout: in a tree over the "
-        "ranks, whatever the length; exact: rounded once",
+        help="who adds MPI_SUM of floats and doubles, and how: none: the MPI library; run and layout: fpna, in a tree "
+        "over the ranks, for any length; exact: fpna, rounded once",
     )  # fmt: skip
-    own.add_argument("--replay", metavar="RUN", help="take messages from any source in the order of this run")
+    own.add_argument(
+        "--replay", metavar="RUN", help="receive messages from any source in the order of this run"
+    )
     own.add_argument(
         "--same-but", action="append", default=[], metavar="ARG",
-        help="an argument of the program that is no part of the problem, such as the name of an output: runs that "
-        "differ in it alone are compared (may be given several times)",
+        help="an argument of the program that is no part of the problem, such as the name of an output file; commands "
+        "compare runs that differ only in it (may be given several times)",
     )  # fmt: skip
     own.add_argument(
         "--point-to-point", action="store_true",
-        help="record all sends and receives, not only those that take a message from any source",
+        help="record all sends and receives, not only receives from any source",
     )  # fmt: skip
     own.add_argument(
         "--disturb", type=_disturbance, metavar="SEED",
-        help="an experiment: disturb the program's arithmetic and what it gives to sums by at most a unit in the last "
-        "place, drawn from this seed; up or down: round all of its arithmetic there (fpna cause makes such runs)",
+        help="for experiments: disturb the program's arithmetic and its contributions to sums by at most a unit in the "
+        "last place, drawn from this seed; up or down: round all arithmetic in this direction (used by fpna cause)",
     )  # fmt: skip
     own.add_argument(
         "--mpicxx", metavar="PATH", help="the C++ compiler of the program's MPI (mpicxx on PATH)"
@@ -183,12 +185,10 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
     own.add_argument(
         "--recover",
         metavar="DIR",
-        help="run nothing: write the traces of a run whose processes were killed before they could",
+        help="run no program: write the traces of a killed run from its raw logs in DIR",
     )
     add_version(own)
-    add_loudness(
-        own, "say nothing but what goes wrong", "say what was built, and how many calls each rank made"
-    )
+    add_loudness(own, "errors alone", "also the preloaded library and the number of calls of each rank")
     own.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return own
 
@@ -196,10 +196,10 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
 def observe(
     command: list[str], library: Path, env: dict[str, str], verbose: bool = False, quiet: bool = False
 ) -> int:
-    """Run `command` with the library preloaded and write the trace of this rank; its exit code.
+    """Run `command` with the library preloaded and write the trace of this rank; returns its exit code.
 
-    The library opens its log in rank 0's directory, which it learns in MPI_Init, and sends the log's path by a pipe.
-    Descriptors stay open in the program: launchers pass their own that way.
+    In MPI_Init the library learns the directory from rank 0, opens its log there, and sends the log's path by a pipe.
+    Descriptors stay open in the program, since launchers pass theirs in this way.
     """
     reads, writes = os.pipe()
     os.set_inheritable(writes, True)
@@ -216,16 +216,17 @@ def observe(
     path = _received(reads)
     if path == REFUSED:
         return code
-    if path is None and "FPNA_OBSERVE_TEXT" in env:  # of rank 0, which speaks for all
+    if path is None and "FPNA_OBSERVE_TEXT" in env:  # on rank 0, which prints for all
         tell(
-            f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or has MPI linked statically",
+            f"fpna run: {command[0]} recorded nothing: it did not call MPI_Init, or its MPI library is linked "
+            "statically; link it dynamically",
             sys.stderr,
         )
     elif path is not None:
         try:
             log, lacking = convert(path)
         except (OSError, Refused) as error:
-            tell(f"fpna run: {_kept(path, error)}, then: fpna run --recover {path.parent}", sys.stderr)
+            tell(f"fpna run: {_kept(path, error)}, then run: fpna run --recover {path.parent}", sys.stderr)
             return code or FAILED
         for sentence in coverage.sentences(log, lacking) if log.rank == 0 and not quiet else ():
             tell(f"fpna run: {sentence}", sys.stderr)
@@ -238,7 +239,7 @@ def observe(
 
 
 def _received(reads: int) -> Path | None:
-    """The path that came by the pipe; None where there is none."""
+    """The path from the pipe; None if the library sent none."""
     os.set_blocking(reads, False)  # a process that the program left behind may hold the other end
     with contextlib.suppress(BlockingIOError):
         return Path(os.fsdecode(text)) if (text := os.read(reads, 2**16)) else None
@@ -246,8 +247,8 @@ def _received(reads: int) -> Path | None:
 
 
 def convert(path: Path) -> tuple[rawlog.RawLog, coverage.Unreached]:
-    """Write the trace of a raw log beside it, and remove the log; what it held, and which sums no guarantee reached.
-    Raises OSError and Refused, and then the log is still there."""
+    """Write the trace of a raw log beside it, and remove the log; returns the log and the sums that the guarantee did
+    not reach. Raises OSError and Refused, and then keeps the log."""
     log = rawlog.read(path)
     lacking = calltrace.write(log, path.parent)
     path.unlink()
@@ -256,12 +257,13 @@ def convert(path: Path) -> tuple[rawlog.RawLog, coverage.Unreached]:
 
 
 def recover(out: Path) -> int:
-    """Write the traces of the raw logs that a killed run has left in `out`, each by itself; the exit code. A log of
-    which none can be written is kept."""
+    """Write the traces of all raw logs that a killed run left in `out`; returns the exit code.
+
+    Keeps a log if its trace cannot be written."""
     logs = raw_logs(out)
     if not logs:
         raise UsageError(
-            f"--recover {printable(str(out))}: no raw-*.log in it, so there is nothing to recover"
+            f"--recover {printable(str(out))}: it has no raw-*.log, so there is nothing to recover"
         )
     kept = 0
     for path in logs:
@@ -274,8 +276,8 @@ def recover(out: Path) -> int:
             continue
         if not log.here:
             tell(
-                f"fpna run: --recover: {path}: a copy, so that no file that it names was looked at: functions are "
-                "named by their addresses; recover a run where it ran for their names",
+                f"fpna run: --recover: {path}: a copy, so the trace names functions by their addresses; for their "
+                "names, recover the run on the machine on which it ran",
                 sys.stderr,
             )
     left = f"; {kept} logs are kept" if kept else ""
@@ -284,15 +286,15 @@ def recover(out: Path) -> int:
 
 
 def _kept(path: Path, error: OSError | Refused) -> str:
-    """What is to be said of a log of which no trace was written."""
+    """The message about a log whose trace could not be written."""
     if isinstance(error, Refused):
         return str(error)
-    return f"{path}: no trace can be written of it: {error.strerror or error}; mend that"
+    return f"{path}: its trace cannot be written: {error.strerror or error}; solve this problem"
 
 
 @contextlib.contextmanager
 def _unused(path: Path) -> Iterator[None]:
-    """While a log is converted: nobody else does, and its program has ended. Raises Refused."""
+    """Locks a log for conversion. Raises Refused if its program still runs or another process converts it."""
     with open_regular(path, rawlog.MOST) as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -300,14 +302,14 @@ def _unused(path: Path) -> Iterator[None]:
             raise Refused(
                 f"{printable(str(path))}: its program still runs and writes to it; wait until it has ended"
             ) from None
-        except OSError:  # a file system that has no locks
+        except OSError:  # a file system without locks
             pass
         yield
 
 
 @contextlib.contextmanager
 def _passing_on(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Signals that would end this process go to the program."""
+    """Inside, SIGTERM and SIGINT go to the program."""
     before = {
         number: signal.signal(number, lambda number, frame: process.send_signal(number))
         for number in (signal.SIGTERM, signal.SIGINT)

@@ -1,7 +1,7 @@
-"""A program of the user's records what it computes, as the applications do: `with record("runs/mine", comm) as r: ...`.
+"""Record the results of a user's program: `with record("runs/mine", comm) as r: ...`.
 
-The trace is theirs (docs/reference/trace.md), so that everything in `analysis` works on it. What a rank records of
-arrays of its own, without the number of a block, is compared with the same rank of as many only.
+The trace has the form of an application's trace (docs/reference/trace.md), so all of `analysis` works on it. Arrays
+recorded without a block are compared only between runs on the same number of ranks.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from miniapps.trace.records import ADDED, TOTAL
 from miniapps.trace.schema import COMPUTE, CPU_TIME, rank_file
 
 TOGETHER = (
-    ". Processes that record one run together are ranks of one MPI program: start them by mpirun; to MPI, those that "
-    "torch or multiprocessing starts are each alone"
+    ". Processes that record one run together must be ranks of one MPI program: start them by mpirun. For MPI, each "
+    "process that torch or multiprocessing starts is alone"
 )
 
 
@@ -55,16 +55,16 @@ def record(
     """A recording of this run into the new or empty directory `out`, of all ranks of `comm`. By default of
     MPI's world; under a launcher of torch, of the processes of torch.distributed, whose group the program has made.
 
-    `name` of the program, by default that of its file. `problem`: what defines what is computed, such as {"n": 100};
-    runs of one name and problem are compared, others are not. `method`: what may change bits and not the problem, such
-    as {"solver": "cg"}. `guarantee`: what is promised of the bits of this program; by default what the wrapped
-    communicator promises of its sums, "none" without one. `seed` of the program's random numbers, part of the problem.
-    `reductions`: fingerprint the contributions and totals of the wrapped communicator's reductions too, so that the
-    first of them that differs is named.
+    `name` of the program, by default the name of its file. `problem`: the parameters that define the problem, such as
+    {"n": 100}; commands compare only runs with the same name and problem. `method`: parameters that may change bits but
+    not the problem, such as {"solver": "cg"}. `guarantee` of the bits of this program; by default the guarantee of the
+    wrapped communicator, "none" without one. `seed` of the program's random numbers, part of the problem.
+    `reductions`: also fingerprint the contributions and totals of the wrapped communicator's reductions, so that
+    `fpna divergence` can name the first one that differs.
 
-    Use it as a context manager on all ranks. At its end each rank's trace is closed and sealed, and rank 0 writes
-    result.json; where the program raises, the traces are kept, marked incomplete. Raises UsageError on all ranks for a
-    directory that is in use or cannot be written to, and TraceError or PlaceError where that happens later.
+    Use it as a context manager on all ranks. At its end each rank closes and seals its trace, and rank 0 writes
+    result.json; if the program raises, the traces stay, marked incomplete. Raises UsageError on all ranks if the
+    directory is not empty or not writable, and TraceError or PlaceError if it fails later.
     """
     if comm is None:
         comm = of_torch()
@@ -73,7 +73,7 @@ def record(
         comm = world()
     if reductions and not hasattr(comm, "Allreduce"):
         raise UsageError(
-            "record: reductions=True records sums of MPI; start the program by mpirun, or leave it out"
+            "record: reductions=True records sums of MPI; start the program by mpirun, or leave out reductions"
         )
     level = guarantee or (comm.guarantee if isinstance(comm, Communicator) else "none")
     known("guarantee", level, LEVELS)
@@ -82,10 +82,10 @@ def record(
 
 
 class Recording:
-    """A run under way; made by `record`, whose context manager gives it.
+    """A recording in progress, from `with record(...) as recording`.
 
-    A record belongs to the step that was last begun, 0 before the first. `block` is the global number of the part of
-    the data that a record is of; the parts must not depend on the number of ranks.
+    A record belongs to the step that began last, 0 before the first. `block` is the global number of a part of the
+    data; the parts must not depend on the number of ranks.
     """
 
     def __init__(
@@ -114,17 +114,17 @@ class Recording:
 
     @property
     def rank(self) -> int:
-        """This rank of the recording's ranks."""
+        """The number of this rank in the recording."""
         return int(self._comm.rank)
 
     @property
     def size(self) -> int:
-        """The number of ranks that record."""
+        """The number of ranks of the recording."""
         return int(self._comm.size)
 
     @property
     def at_step(self) -> int:
-        """The step under way, 0 before the first."""
+        """The current step, 0 before the first."""
         return self._steps[0] if self._steps else 0
 
     def until_end(self, close: Callable[[], None]) -> None:
@@ -132,12 +132,12 @@ class Recording:
         self._at_end.append(close)
 
     def gathered(self, own: Any) -> list[Any]:
-        """What each rank gives, on all ranks. Collective."""
+        """The values `own` of all ranks, by rank. Collective."""
         return list(self._comm.allgather(own))
 
     def states(self, option: str, value: Any, records: Sequence[str]) -> None:
-        """State an option that decides on `records` (`TABLE:NAME` patterns): where two runs have other values, one may
-        lack these. Alike on all ranks."""
+        """Write an option into the trace that decides which `records` (`TABLE:NAME` patterns) exist; runs with other
+        values may lack them. The same on all ranks."""
         self._attributes["config"]["recording"][option] = value
         self._attributes["options"][f"recording.{option}"] = {"records": list(records)}
         self._tracer.attributes(config=self._attributes["config"], options=self._attributes["options"])
@@ -170,7 +170,7 @@ class Recording:
         for close in self._at_end:
             close()
         if kind is not None:
-            with contextlib.suppress(TraceError):  # the program's own error is the one to tell
+            with contextlib.suppress(TraceError):  # the program's own error is more important
                 self._tracer.close(complete=False)
             self._place.close()
             return
@@ -178,17 +178,17 @@ class Recording:
         self._conclude()
 
     def step(self, number: int) -> None:
-        """Say that step `number` begins; what follows is recorded as its. Steps ascend."""
+        """Begin step `number`: later records belong to it. Steps ascend."""
         now = self._end_step()
         self._steps = (int(number), now)
         self._tracer.at(0, int(number))
 
     def fingerprint(self, name: str, array: Any, block: int | None = None) -> None:
-        """Record 128 bits of hash of `array` as `name`: an array of any shape, of NumPy, torch, CuPy, jax or pandas, or
-        one number; of a DTensor the part of this rank. TypeError, which names it, for what has no bit pattern.
+        """Record a 128-bit hash of `array` as `name`: an array of NumPy, torch, CuPy, jax or pandas of any shape, or a
+        number; for a DTensor, the part of this rank. Raises TypeError if `array` has no bit pattern.
 
-        `block`: of which block it is. Without one it is this rank's part, recorded as `NAME by rank`, which is compared
-        between runs on as many ranks only.
+        `block`: the number of its block. Without a block it is this rank's part, recorded as `NAME by rank`; such
+        records are compared only between runs on the same number of ranks.
         """
         given = host(numbers(array, f"fingerprint {name!r}"))
         if block is not None:
@@ -197,7 +197,7 @@ class Recording:
             self._tracer.array(f"{name} by rank", self._comm.rank, given)
 
     def fingerprints(self, name: str, arrays: Any, blocks: Sequence[int]) -> None:
-        """As `fingerprint`, of `arrays[i]` as block `blocks[i]`; one array with a row for each block is fastest."""
+        """Record fingerprints of `arrays[i]` as block `blocks[i]`; fastest for one array with a row for each block."""
         if hasattr(arrays, "shape"):
             self._tracer.fingerprints(name, blocks, host(numbers(arrays, f"fingerprints {name!r}")))
         else:
@@ -205,7 +205,7 @@ class Recording:
                 self.fingerprint(name, array, block)
 
     def value(self, name: str, value: float, block: int | None = None) -> None:
-        """Record one number: of a `block`, or of the whole, which rank 0 alone records."""
+        """Record one number: of a `block`; or, without a block, of the whole program, on rank 0 only."""
         if block is not None:
             self._tracer.value(name, float(value), int(block))
         elif self._comm.rank == 0:
@@ -213,8 +213,8 @@ class Recording:
 
     @contextlib.contextmanager
     def region(self, name: str, kind: str = COMPUTE, nbytes: int = 0, flops: int = 0) -> Iterator[None]:
-        """Record how long the body takes. `kind`: compute, collective, exchange, wait, file or other
-        (docs/reference/trace.md); `nbytes` that pass, `flops` that are done, 0 where that is not known."""
+        """Record the time of the `with` body. `kind`: compute, collective, exchange, wait, file or other
+        (docs/reference/trace.md); `nbytes` moved and `flops` done, 0 if unknown."""
         number = self._tracer.name(name, kind)
         start = self._tracer.clock()
         try:
@@ -223,7 +223,7 @@ class Recording:
             self._tracer.event(number, start, nbytes, flops)
 
     def reducer(self, name: str, planned: Any, comm: Any, blocks: tuple[int, ...] | None) -> Any:
-        """`planned` under observation, for the wrapped communicator."""
+        """A reducer that calls `planned` and records it, for the wrapped communicator."""
         known = self._observed.get(id(planned))
         if known is None or known[0] is not planned:
             decided = "option" if self._wrapped and self._wrapped.policy.by_option else "guarantee"
@@ -232,7 +232,7 @@ class Recording:
         return known[1] if self._watch is None else self._watch.reducer(known[1], comm, blocks)
 
     def _prepared(self) -> dict[str, Any] | str:
-        """What the traces of all ranks share, the directory created; or why not. On rank 0."""
+        """Creates the directory and returns the attributes that all traces share, or an error message. On rank 0."""
         name, now = self._name, datetime.now(UTC)
         try:
             directory(self._out)
@@ -266,11 +266,11 @@ class Recording:
         }
 
     def _together(self) -> str:
-        """What to say beside, where another process may have meant to record into the directory with this one."""
+        """Advice to append to an error if another process may want to record the same run; else empty."""
         return TOGETHER if self._comm.size == 1 and (self._out / rank_file(0)).exists() else ""
 
     def _end_step(self) -> float:
-        """Record what belongs to the step that ends; the CPU time of this process now."""
+        """Record CPU time and orders of arrival of the step that ends; returns the CPU time of this process, in s."""
         now = time.process_time()
         if self._steps is not None:
             step, before = self._steps
@@ -314,5 +314,5 @@ class Recording:
 
 
 def _own_name() -> str:
-    """The program's name: that of its file."""
+    """The name of the program's file."""
     return Path(sys.argv[0] or "program").stem or "program"

@@ -1,4 +1,4 @@
-"""A model of PyTorch under watch: every module, gradient and update is recorded, in the order of computation."""
+"""Record a model of PyTorch: the inputs and outputs of modules, gradients and updates, in the order of computation."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     from miniapps.programs.recording import Recording
 
-RANGES = 16  # parts of a weight that are recorded by themselves
-LEAST = 4096  # elements of a part
+RANGES = 16  # a weight is recorded in about so many parts
+LEAST = 4096  # elements of a part, at least
 
 
 def watch(
@@ -43,20 +43,21 @@ def watch(
     every: int = 10,
     modules: str | Sequence[str] = "*",
 ) -> Watched:
-    """Record what `model` computes into `recording`, until that ends or `close` is called; nothing else in the loop
-    changes.
+    """Record the computation of `model` into `recording`, until the recording ends or `close` is called. The training
+    loop needs no other change.
 
-    Records stand in the order of computation: random state and inputs of the model; of each module its inputs, where
-    code between modules made them, and its outputs; the loss; gradients of outputs and of parameters; with `optimizer`
-    the gradients that it takes, and weights and buffers after it. `every`: record the first step and the multiples of
-    this number. `modules`: patterns of names of modules (`"layers.*"`); inputs and outputs of others are not recorded.
+    Records are in the order of computation: random state and inputs of the model; for each module its outputs, and its
+    inputs if code between modules made them; the loss; gradients of outputs and parameters. With `optimizer` also the
+    gradients that it uses, and the weights and buffers after its step. `every`: record the first step and the multiples
+    of this number. `modules`: patterns of names of modules (`"layers.*"`) whose inputs and outputs are recorded.
     `fpna divergence` names the first operation that differs between two runs.
 
-    Collective over the ranks of the recording. DistributedDataParallel is looked through; a compiled module is watched
-    from outside. Raises UsageError on all ranks where they watch other modules, or `every` is below 1.
+    Collective over the ranks of the recording. For DistributedDataParallel it records the inner module; for a compiled
+    module only its inputs and outputs. Raises UsageError on all ranks if they have different modules, or if `every` is
+    below 1.
     """
     if every < 1:
-        raise UsageError(f"fpna.watch: every={every}; record every step (1) or a multiple")
+        raise UsageError(f"fpna.watch: every={every}: choose 1 (every step) or more")
     patterns = (modules,) if isinstance(modules, str) else tuple(modules)
     watched = Watched(model, recording, optimizer, every, patterns)
     recording.until_end(watched.close)
@@ -64,7 +65,7 @@ def watch(
 
 
 class Watched:
-    """A model under watch; made by `watch`."""
+    """A model that is being recorded, from `watch`."""
 
     def __init__(
         self,
@@ -78,7 +79,7 @@ class Watched:
         self._optimizer = optimizer
         self._names: dict[int, str] = {}
         self._attached_to: list[int] = []
-        self._seen: dict[int, tuple[weakref.ref[Any], int]] = {}  # tensors that this step has recorded
+        self._seen: dict[int, tuple[weakref.ref[Any], int]] = {}  # tensors recorded in this step
         self._handles: list[Any] = []
         self._first: int | None = None  # the step of the first forward pass
         self._last = 0  # the last step with records
@@ -93,7 +94,7 @@ class Watched:
         self._weights(WEIGHTS)
 
     def close(self) -> None:
-        """Stop recording: all hooks are removed."""
+        """Stop recording and remove all hooks."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
@@ -107,12 +108,12 @@ class Watched:
                 pairs = zip([*ranks[0], "nothing"], [*other, "nothing"], strict=False)
                 first, there = next(pair for pair in pairs if pair[0] != pair[1])
                 raise UsageError(
-                    f"fpna.watch: ranks watch other modules: {first} on rank 0, {there} on rank {rank}; "
+                    f"fpna.watch: ranks have different modules: {first} on rank 0, {there} on rank {rank}; "
                     "build the same model on all ranks"
                 )
 
     def _watched(self) -> Iterator[tuple[str, torch.nn.Module]]:
-        """The modules whose inputs and outputs are recorded, children before parents' hooks: by name."""
+        """(name, module) for each module whose inputs and outputs are recorded."""
         compiled: list[str] = []
         for name, module in self._model.named_modules():
             if any(name.startswith(f"{outer}.") for outer in compiled):
@@ -141,7 +142,7 @@ class Watched:
         for name, parameter in model.named_parameters():
             if parameter.requires_grad and not is_distributed(
                 parameter
-            ):  # whose gradients are sums over ranks
+            ):  # gradients of a DTensor are sums over ranks
                 hook = self._accumulated(name)
                 self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
         self._handles.append(Backward(self._loss))
@@ -150,7 +151,7 @@ class Watched:
             self._handles.append(self._optimizer.register_step_post_hook(self._updated))
 
     def _enter(self, module: Any, args: Any, kwargs: Any) -> None:
-        """A forward pass of the model begins."""
+        """Hook at the start of a forward pass of the model."""
         step = self._recording.at_step
         if self._first is None:
             self._first = step
@@ -159,7 +160,7 @@ class Watched:
             self._attach()
         if not self._recorded() or in_backward():
             return
-        if step > self._last + 1 and step != self._first:  # steps without records came before
+        if step > self._last + 1 and step != self._first:  # after steps without records
             self._weights(BEFORE)
         self._last = step
         self._seen.clear()
@@ -206,7 +207,7 @@ class Watched:
                 self._local(f"{LOSS}{i or ''}", root)
 
     def _update(self, optimizer: Any, args: Any, kwargs: Any) -> None:
-        """The optimiser is about to take the gradients."""
+        """Hook before the optimiser uses the gradients."""
         if not self._recorded():
             return
         for group in optimizer.param_groups:
@@ -233,12 +234,12 @@ class Watched:
             self._recording.fingerprint(f"{RANDOM}cuda", torch.cuda.get_rng_state())
 
     def _recorded(self) -> bool:
-        """Whether the step under way is recorded."""
+        """Whether the current step is recorded."""
         step = self._recording.at_step
         return bool(self._handles) and (step == self._first or step % self._every == 0)
 
     def _record(self, name: str, tensor: torch.Tensor) -> bool:
-        """Record a tensor that this forward pass has not recorded; whether it did."""
+        """Record a tensor unless this forward pass has recorded it already; returns whether it did."""
         version = version_of(tensor)
         known = self._seen.get(id(tensor))
         if known is not None and known[0]() is tensor and known[1] == version:
@@ -252,8 +253,8 @@ class Watched:
         self._recording.fingerprint(name, tensor.detach())
 
     def _whole(self, name: str, tensor: torch.Tensor) -> None:
-        """Record a tensor that all ranks hold, or hold in parts, by ranges of the whole; the rank that records it
-        follows from its name. Collective for a DTensor."""
+        """Record a tensor that all ranks have, or a DTensor, by ranges of the whole tensor, on one rank that its name
+        decides. Collective for a DTensor."""
         whole = tensor.detach()
         if is_distributed(whole):
             whole = whole.full_tensor()  # type: ignore[attr-defined]
@@ -264,7 +265,7 @@ class Watched:
 
 
 class Backward:
-    """While it is attached, `call` gets the roots of every backward pass before that begins."""
+    """Calls `call` with the roots of every backward pass before the pass, until `remove`."""
 
     def __init__(self, call: Any):
         import torch
@@ -302,24 +303,25 @@ def is_tensor(value: Any) -> bool:
 
 
 def is_distributed(tensor: torch.Tensor) -> bool:
-    """Whether `tensor` is a DTensor, which ranks hold in parts."""
+    """Whether `tensor` is a DTensor, whose parts are on different ranks."""
     return hasattr(tensor, "full_tensor")
 
 
 def in_backward() -> bool:
-    """Whether autograd is running, as where a checkpoint computes activations again."""
+    """Whether autograd is running, for instance if a checkpoint computes activations again."""
     import torch
 
     return bool(torch._C._current_graph_task_id() != -1)
 
 
 def version_of(tensor: torch.Tensor) -> int:
-    """The count of changes in place; tensors of inference mode have none."""
+    """The number of changes in place; -1 for tensors of inference mode, which do not count them."""
     return -1 if tensor.is_inference() else tensor._version
 
 
 def tensors(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
-    """(place, tensor) of all tensors in nested lists, tuples, mappings and dataclasses; a single one has no place."""
+    """(place, tensor) for all tensors in nested lists, tuples, mappings and dataclasses; a single tensor has the empty
+    place."""
     if is_tensor(value):
         yield path, value
     elif isinstance(value, Mapping):
@@ -334,7 +336,8 @@ def tensors(value: Any, path: str = "") -> Iterator[tuple[str, torch.Tensor]]:
 
 
 def ranges(array: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """(first range, (ranges, elements)) of the flat array, cut as its number of elements says: at most RANGES + 1."""
+    """(first range, (ranges, elements)) of the flat array in at most RANGES + 1 ranges, which depend only on its number
+    of elements."""
     flat = np.ascontiguousarray(array).reshape(-1)
     length = max(LEAST, -(-len(flat) // RANGES))
     whole = len(flat) // length

@@ -1,4 +1,4 @@
-"""What all wrapped communicators share: a promise, the methods of mpi4py's class, and the handle."""
+"""The base of all wrapped communicators: their guarantee, the methods of mpi4py's class, and the handle."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from miniapps.programs.plans import Observer, Plans
 from miniapps.runner.policy import Policy
 from miniapps.runner.replay import Replay
 
-_OWN: dict[type, Any] = {}  # the class for communicators of each kind
+_OWN: dict[type, Any] = {}  # the class of wrapped communicators by class of mpi4py
 
 
 @dataclass(frozen=True)
 class Promise:
-    """What `wrap` was asked for. `exact_ops`: operations of the program that round nothing."""
+    """The arguments of `wrap`. `exact_ops`: operations of the program that round nothing."""
 
     policy: Policy
     check: bool = False
@@ -34,8 +34,8 @@ class Promise:
 
 
 class Wrapped:
-    """What wrapped communicators of all kinds share. `plain` is the communicator as MPI has it; communicators made from
-    this one are wrapped alike."""
+    """The base of wrapped communicators of all kinds. `plain` is the communicator without a guarantee; communicators
+    made from this one get the same guarantee."""
 
     plain: Any
 
@@ -50,7 +50,7 @@ class Wrapped:
         self._plans = Plans(self.plain, promise.check, promise.replay)
 
     def __getattr__(self, name: str) -> Any:
-        """What a class of the program's own has put into the communicator."""
+        """Attributes that a class of the program has added to the communicator."""
         if name == "plain":  # not set yet
             raise AttributeError(name)
         return getattr(self.plain, name)
@@ -60,17 +60,17 @@ class Wrapped:
 
     @property
     def guarantee(self) -> str:
-        """The level that is promised."""
+        """The guarantee, such as "layout"."""
         return self._promise.policy.level
 
     @property
     def policy(self) -> Policy:
-        """How reductions add."""
+        """The policy that chooses orderings of reductions."""
         return self._promise.policy
 
     @property
     def observer(self) -> Observer | None:
-        """Who wants to know of the reductions."""
+        """The recording of the reductions; None without one."""
         return self._plans.observer
 
     @observer.setter
@@ -78,7 +78,7 @@ class Wrapped:
         self._plans.observer = observer
 
     def release(self) -> None:
-        """Wait for what is under way and free all plans. Collective; the communicator can be used on."""
+        """Wait for all pending reductions and free all plans. Collective; the communicator stays usable."""
         self._plans.release()
 
     def Free(self) -> None:
@@ -86,7 +86,7 @@ class Wrapped:
         self._end("Free")
 
     def free(self) -> None:
-        """As `Free`, where the communicator is not freed yet."""
+        """As `Free`, unless the communicator is freed already."""
         if self != MPI.COMM_NULL:
             self._end("Free")
 
@@ -120,14 +120,14 @@ def wraps(native: type, refused: tuple[str, ...]) -> Callable[[Any], Any]:
 
 
 def wrapped_alike(comm: Any, promise: Promise) -> Any:
-    """`comm` with the promise, as a class that is also its own; COMM_NULL as it is."""
+    """`comm` with the guarantee, as a class derived from its own; COMM_NULL unchanged."""
     kind: Any = type(comm)
     return comm if comm == MPI.COMM_NULL else _class_of(kind)(comm, promise)
 
 
 @functools.cache
 def _class_of(kind: Any) -> Any:
-    """The class of wrapped communicators that are also of the class `kind`."""
+    """The class of wrapped communicators derived from the class `kind`."""
     if issubclass(kind, Wrapped):
         return kind
     own = _OWN[MPI.Intercomm if issubclass(kind, MPI.Intercomm) else MPI.Intracomm]
@@ -141,18 +141,18 @@ def _class_of(kind: Any) -> Any:
 
 
 def _named(method: Callable[..., Any], native: Any) -> Callable[..., Any]:
-    """`method` with the name and the documentation of mpi4py's."""
+    """`method` with the name and the documentation of mpi4py's method."""
     method.__name__, method.__doc__ = native.__name__, native.__doc__
     return method
 
 
 def _take_handle(to: Any, of: MPI.Comm) -> None:
-    """Let `to` have the handle of `of`, which mpi4py sets to COMM_NULL when a communicator is freed."""
+    """Copy the handle of `of` to `to`; mpi4py sets it to COMM_NULL when it frees a communicator."""
     ctypes.memmove(MPI._addressof(to), MPI._addressof(of), MPI._sizeof(MPI.Comm))
 
 
 def _wrapping(name: str) -> Callable[..., Any]:
-    """The method `name` of a communicator, its result wrapped like the communicator it was called on."""
+    """The method `name` of a communicator, with its result wrapped under the same guarantee."""
 
     def made(self: Wrapped, *arguments: Any, **named: Any) -> Any:
         alike = replace(self._promise, replay=None)
@@ -165,14 +165,13 @@ def _wrapping(name: str) -> Callable[..., Any]:
 
 
 def _unpromised(name: str) -> Callable[..., Any]:
-    """The method `name`, a reduction that we have no form for: refused under a guarantee where it rounds."""
+    """The method `name`, a reduction without an ordering here: raises ChoiceError under a guarantee if it rounds."""
 
     def left(self: Wrapped, *arguments: Any, **named: Any) -> Any:
         if self.guarantee != "none" and _rounds(name, arguments, named, self._promise.exact_ops):
             raise ChoiceError(
-                f"{name}: its order is the MPI library's, and the communicator is to keep guarantee "
-                f"{self.guarantee!r}; ours are {', '.join(methods.OURS)} of intracommunicators. Without a promise: "
-                f"comm.plain.{name}"
+                f"{name}: the MPI library chooses its order, so it cannot keep guarantee {self.guarantee!r}; "
+                f"{', '.join(methods.OURS)} of intracommunicators can. Without a guarantee: comm.plain.{name}"
             )
         return getattr(self.plain, name)(*arguments, **named)
 
@@ -180,7 +179,7 @@ def _unpromised(name: str) -> Callable[..., Any]:
 
 
 def _noted(name: str) -> Callable[[Wrapped], Any]:
-    """The method `name`, or the attribute `handle`, which gives the handle away: noted under a guarantee."""
+    """The method `name`, or the attribute `handle`, which returns the handle; under a guarantee it notes the caller."""
 
     def given(self: Wrapped) -> Any:
         if self.guarantee != "none":
@@ -192,7 +191,7 @@ def _noted(name: str) -> Callable[[Wrapped], Any]:
 
 
 def _rounds(name: str, arguments: tuple[Any, ...], named: dict[str, Any], exact: tuple[Any, ...]) -> bool:
-    """Whether a reduction may give other bits in another order, by what is passed."""
+    """Whether a reduction with these arguments may give other bits in another order."""
     given = [*arguments, *named.values()]
     if any(
         (isinstance(each, MPI.Op) or callable(each))

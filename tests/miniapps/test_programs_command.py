@@ -37,7 +37,7 @@ def here(tmp_path, monkeypatch):
         (["/usr/bin/mpiexec.hydra", "-np", "2", "--hostfile", "data", "./app", "-n", "3"],
          ": /usr/bin/mpiexec.hydra -np 2 --hostfile data fpna run -- ./app -n 3"),
         (["srun", "-n2"], "srun -n 2 fpna run -- ./app"),
-        (["./app.c"], "./app.c cannot be executed: it is source; compile it, mpicc -g -o ./app ./app.c, and"),
+        (["./app.c"], "./app.c cannot be executed: it is source code; compile it, mpicc -g -o ./app ./app.c, and"),
         (["x.py"], "x.py cannot be executed: start it by its interpreter: fpna run -- python x.py"),
         (["./data"], "./data cannot be executed: its mode does not allow it; where it is a program: chmod +x ./data"),
         (["folder"], "folder is a directory"),

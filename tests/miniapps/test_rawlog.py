@@ -277,7 +277,7 @@ def test_a_log_is_kept_until_its_trace_was_read_back(tmp_path, monkeypatch, caps
         assert observing.recover(tmp_path) == observing.FAILED
     err = capsys.readouterr().err
     for words in ("record 1 of 20 is not", "is in the way of the trace of rank 2", "its name back, raw-00003.log",
-                  "still runs", "2 traces written", "4 logs are kept", "a copy, so that no file"):  # fmt: skip
+                  "still runs", "2 traces written", "4 logs are kept", "a copy, so the trace"):  # fmt: skip
         assert words in err
     assert {path: path.read_bytes() for path in kept} == kept
     assert sorted(path.name for path in tmp_path.glob("*.h5")) == [f"rank-0000{n}.h5" for n in (0, 2, 5)]

@@ -196,7 +196,7 @@ def test_a_replay_says_what_it_does_not_repeat_and_ends(library, built, tmp_path
             "persistent",
             "the replay ends on this rank at its message 1 of 4 from any source: a persistent receive",
         ),
-        ("waitany", "not repeated: the order in which requests end: 4 MPI_Waitany during this replay"),
+        ("waitany", "not replayed: the order in which requests complete: 4 MPI_Waitany"),
     ):
         program = [built(library, "unrepeated.c"), way]
         observed(3, library, tmp_path / f"{way}-a", program, env={"ORDER": "12"})

@@ -103,7 +103,7 @@ def test_an_order_of_arrival_is_replayed(tmp_path):
     assert states[0] == states[1] == states[2]
     run = run_mpi(2, [program, tmp_path / "fewer", tmp_path / "first"])
     assert run.returncode != 0
-    assert "it was recorded on 3 ranks, and here are 2" in run.stderr
+    assert "it was recorded on 3 ranks, but this run has 2" in run.stderr
 
 
 def test_a_directory_in_use_is_refused_on_all_ranks(runs):

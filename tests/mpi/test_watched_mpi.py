@@ -46,7 +46,7 @@ def test_the_first_difference_is_named(plain, way, ranks, expected, tmp_path):
 def test_ranks_that_watch_other_modules_are_refused_on_all_of_them(tmp_path):
     run = on_ranks(2, [PROGRAM, tmp_path / "a", "other"])
     assert run.returncode != 0
-    said = "fpna.watch: ranks watch other modules: parameter 2.weight (4, 64) on rank 0, parameter 2.weight (5, 64)"
+    said = "fpna.watch: ranks have different modules: parameter 2.weight (4, 64) on rank 0, parameter 2.weight (5, 64)"
     assert said in run.stderr
 
 
