@@ -1,4 +1,4 @@
-"""Other libraries' arrays as NumPy's or, in GPU memory, CuPy's, without a copy; numbers as what has a bit pattern."""
+"""Convert arrays of other libraries to NumPy or, in GPU memory, to CuPy, without a copy."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ REMEDY = "pass a C-contiguous array"
 
 
 def as_array(array: Any, what: str, pairs: bool = False) -> Any:
-    """NumPy's, torch's or CuPy's array as NumPy's or, in GPU memory, CuPy's, without a copy. TypeError for others.
-    `pairs`: elements may be structures, such as a value and its index."""
+    """An array of NumPy, torch or CuPy as a NumPy array or, in GPU memory, a CuPy array, without a copy.
+
+    `pairs`: elements may be structures, such as a value and its index. Raises TypeError for other objects."""
     if type(array) is np.ndarray:
         found = array
     elif _is_tensor(array):
-        array = array.detach()  # one that takes part in a graph shows its memory to nobody
+        array = array.detach()  # a tensor in an autograd graph does not share its memory
         found = device.view(array) if device.is_on_device(array) else _of_torch(array)
     elif device.is_on_device(array):
         found = device.view(array)
@@ -26,22 +27,24 @@ def as_array(array: Any, what: str, pairs: bool = False) -> Any:
             found = np.asarray(memoryview(array))
         except TypeError as error:
             raise TypeError(
-                f"{what}: {type(array).__name__} is no buffer; pass an array, or use the lower-case call"
+                f"{what}: {type(array).__name__} is not a buffer; pass an array, or use the lower-case call"
             ) from error
     if found.dtype.hasobject or (found.dtype.names and not pairs):
-        raise TypeError(f"{what}: {found.dtype} is no number; {REMEDY} of one of NumPy's numbers")
+        raise TypeError(f"{what}: {found.dtype} is not a type of numbers; {REMEDY} of a NumPy number type")
     return found
 
 
 def numbers(given: Any, what: str) -> Any:
-    """What has a bit pattern, as NumPy's array or CuPy's: all that `as_array` takes, single numbers, a DTensor (the
-    part of this rank), 8-bit floats, quantized tensors (their integers), and arrays of other libraries that NumPy can
-    read (jax, pandas). Raises TypeError, which begins with `what`, for others."""
+    """Numbers with a bit pattern as an array of NumPy or CuPy.
+
+    Accepts everything that `as_array` accepts, single numbers, a DTensor (the part of this rank), 8-bit floats,
+    quantized tensors (their integers), and arrays of other libraries that NumPy can read (jax, pandas). Raises
+    TypeError for other objects, with a message that begins with `what`."""
     try:
         array = as_array(_plain(given, what), what)
         if array.dtype in PADDED and array.dtype.itemsize > 10 and np.finfo(np.longdouble).nmant == 63:
             octets = np.array(array, order="C").reshape(-1).view(np.longdouble).view(np.uint8).reshape(-1, 16)
-            octets[:, 10:] = 0  # of 16 bytes ten are the number, the others arbitrary
+            octets[:, 10:] = 0  # ten of 16 bytes are the number, the others arbitrary
             array = octets.reshape(-1).view(array.dtype).reshape(array.shape)
         return array
     except Exception as error:
@@ -54,7 +57,7 @@ PADDED = (np.dtype(np.longdouble), np.dtype(np.clongdouble))
 
 
 def _plain(given: Any, what: str) -> Any:
-    """`given` as something that `as_array` takes."""
+    """`given` as an object that `as_array` accepts."""
     if type(given) is np.ndarray:
         return given
     if isinstance(given, bool | int | float | complex | np.generic):
@@ -65,12 +68,12 @@ def _plain(given: Any, what: str) -> Any:
             tensor = tensor.to_local()
         if str(tensor.layout) != "torch.strided":
             raise TypeError(
-                f"{what}: a tensor of layout {tensor.layout}: pass its values and its indices, each by a name"
+                f"{what}: a tensor of layout {tensor.layout}: record its values and its indices under two names"
             )
         if tensor.is_meta:
             raise TypeError(f"{what}: a tensor of the device meta has no numbers")
         tensor = tensor.int_repr() if tensor.is_quantized else tensor
-        if str(tensor.dtype) == "torch.complex32":  # which NumPy has not: both parts
+        if str(tensor.dtype) == "torch.complex32":  # NumPy lacks this type: both parts
             import torch
 
             return torch.view_as_real(tensor.resolve_conj())
@@ -90,7 +93,7 @@ def _is_tensor(given: Any) -> bool:
 
 
 def _of_torch(tensor: Any) -> np.ndarray:
-    """A tensor in host memory; NumPy has no bfloat16 and no 8-bit floats of its own, and takes those of ml_dtypes."""
+    """A tensor in host memory as a NumPy array; bfloat16 and 8-bit floats have the types of ml_dtypes."""
     import ml_dtypes
     import torch
 

@@ -1,4 +1,4 @@
-"""The library that `fpna run` preloads, compiled with the C++ compiler of the program's MPI."""
+"""Compile the library that `fpna run` preloads, with the C++ compiler of the program's MPI."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ BUILD_S = 300
 
 
 def build(mpicxx: str | None) -> Path:
-    """The library to preload, compiled by `mpicxx` unless that was done before. Raises UsageError."""
+    """The library to preload; compiles it with `mpicxx` unless it is in the cache. Raises UsageError."""
     compiler = mpicxx or next((name for name in COMPILERS if shutil.which(name)), None)
     if compiler is None or shutil.which(compiler) is None:
         raise UsageError(
@@ -62,15 +62,15 @@ def _header(compiler: str | Path) -> str:
 
 
 def definitions(names: list[str], header: str) -> str:
-    """counted.inc of counted.cpp for these functions, as far as the preprocessed mpi.h `header` declares them.
+    """The text of counted.inc for counted.cpp: these functions, if the preprocessed mpi.h `header` declares them.
 
-    Functions with large counts share the counter of the plain ones.
+    Large-count forms share the counter of the plain functions.
     """
     there, counted = (
         set(functions.declared(header)),
         {name for of in functions.COUNTED.values() for name in of},
     )
-    calls_c = "ompi_" not in header  # functions of Fortran call those of C, which record; Open MPI's do not
+    calls_c = "ompi_" not in header  # Fortran functions call the recording C functions, except in Open MPI
     lines = [f"#define COUNTED_NAMES {json.dumps(json.dumps(names[:MOST]))}"]
     for number, name in enumerate(names[:MOST]):
         if not name.startswith("MPI_"):
@@ -82,20 +82,20 @@ def definitions(names: list[str], header: str) -> str:
 
 
 def _compile(command: list[str], source: str = "") -> str:
-    """What the compiler printed. Raises UsageError."""
+    """Runs the compiler and returns its output. Raises UsageError."""
     try:
         done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=BUILD_S)
     except subprocess.TimeoutExpired as error:
         raise UsageError(
-            f"{command[0]} has not built the library that observes in {BUILD_S} s; try again"
+            f"{command[0]} did not finish the library that records calls in {BUILD_S} s; try again"
         ) from error
     if done.returncode:
-        raise UsageError(f"{command[0]} cannot build the library that observes:\n{done.stderr[-2000:]}")
+        raise UsageError(f"{command[0]} cannot build the library that records calls:\n{done.stderr[-2000:]}")
     return done.stdout
 
 
 def _digest(compiler: str) -> str:
-    """Of all that decides what is built: the compiler with what it stands for, the options, the sources."""
+    """A hash of everything that the library depends on: the compiler, its wrapped command, the options, the sources."""
     shown = subprocess.run([compiler, "-show"], capture_output=True, text=True).stdout
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
     digest = hashlib.blake2b(digest_size=12)
@@ -109,35 +109,35 @@ def _digest(compiler: str) -> str:
 
 
 def _cache() -> Path:
-    """A directory of this user's alone: what lies in it is loaded into programs. Raises UsageError."""
+    """A directory that only this user can write to, since programs load its files. Raises UsageError."""
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fpna"
     try:
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = os.lstat(place)
     except OSError as error:
-        raise UsageError(f"{place}: {error.strerror}; set XDG_CACHE_HOME to a directory of yours") from error
-    if status.st_uid != os.getuid() or status.st_mode & 0o022 or place.is_symlink():
         raise UsageError(
-            f"{place} can be written by others, and is not used; chmod 700 it, or set XDG_CACHE_HOME"
-        )
+            f"{place}: {error.strerror}; set XDG_CACHE_HOME to a directory that you own"
+        ) from error
+    if status.st_uid != os.getuid() or status.st_mode & 0o022 or place.is_symlink():
+        raise UsageError(f"{place}: others can write to it; run chmod 700 {place}, or set XDG_CACHE_HOME")
     return place
 
 
 def require_same_mpi(program: str, library: Path) -> None:
-    """Raise UsageError where the program and the library to preload were built for two MPI libraries."""
+    """Raise UsageError if the program and the library to preload were built for different MPI libraries."""
     path = shutil.which(program)
     if path is None:
         raise UsageError(f"no program {program!r}; a program in this directory is ./{Path(program).name}")
     theirs, ours = _mpi_of(Path(path)), _mpi_of(library)
     if theirs and ours and theirs.isdisjoint(ours):
         raise UsageError(
-            f"{program} uses {', '.join(sorted(theirs))}, and the compiler's MPI is {', '.join(sorted(ours))}: name "
-            "the compiler of the program's MPI with --mpicxx"
+            f"{program} uses {', '.join(sorted(theirs))}, but the MPI of the compiler is {', '.join(sorted(ours))}: "
+            "name the compiler of the program's MPI with --mpicxx"
         )
 
 
 def _mpi_of(path: Path) -> set[str]:
-    """The MPI libraries that a file needs, by name or place; empty where that cannot be told, as of a script."""
+    """The MPI libraries that a file needs, by name or path; empty if unknown, for instance for a script."""
     done = subprocess.run(["ldd", str(path)], capture_output=True, text=True)
     words = (line.split() for line in done.stdout.splitlines())
     return {

@@ -1,4 +1,4 @@
-"""One reduction as a program asks for it, checked: contributions, an operation, and where the total goes."""
+"""Check the arguments of a reduction: contributions, operation, and the buffer for the total."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Blocks = int | Sequence[int] | np.ndarray | None  # global numbers of contributi
 
 @dataclass(slots=True)
 class Asked:
-    """The arguments of `name`, a reduction of a communicator of `size` ranks, of which this is `rank`. `parts`: what a
-    rank gets of the total: all of it (""), one of equal parts ("equal"), or `counts[rank]` elements ("counted")."""
+    """The arguments of the reduction `name` of a communicator of `size` ranks on rank `rank`. `parts`: the part of the
+    total that a rank gets: all (""), one of equal parts ("equal"), or `counts[rank]` elements ("counted")."""
 
     name: str
     sendbuf: Any
@@ -36,7 +36,7 @@ class Asked:
 
     @property
     def in_place(self) -> bool:
-        """Whether the receive buffer has the contribution; mpi4py takes None as MPI.IN_PLACE."""
+        """Whether the receive buffer has the contribution; for mpi4py None means MPI.IN_PLACE."""
         return self.sendbuf is None or self.sendbuf is MPI.IN_PLACE
 
     @property
@@ -46,16 +46,17 @@ class Asked:
 
     @property
     def receives(self) -> bool:
-        """Whether this rank gets anything."""
+        """Whether this rank gets the total or a part of it."""
         return self.root is None or self.root == self.rank
 
 
 @dataclass(slots=True)
 class Call:
-    """`contributions` (k, n) are combined over all ranks by `operation`, and `out` takes the
-    total, or this rank's part of it; None on ranks that get nothing. `blocks`: the global numbers of the contributions;
-    None where the program names none. `rows`: whether they were passed as rows. `bounds`: of a reduce-scatter, where
-    each rank's part begins, and the last ends."""
+    """A checked reduction: combine `contributions` (k, n) of all ranks by `operation` into `out`.
+
+    `out`: the buffer for the total or this rank's part; None on ranks that get nothing. `blocks`: the global numbers of
+    the contributions; None if the program gives none. `rows`: whether the program passed rows. `bounds`: for a
+    reduce-scatter, the begin of each rank's part, and the end of the last."""
 
     name: str
     operation: str
@@ -72,22 +73,22 @@ class Call:
 
 
 def call_of(asked: Asked) -> Call:
-    """The reduction that is asked for; of numbers that do not round the operation is "": any order has the same bits.
+    """Checks a reduction. For numbers that do not round, the operation is "": any order gives the same bits.
 
-    Raises TypeError, ValueError or ChoiceError for what is not understood; the classes are those of mpi4py where it
-    refuses, too.
+    Raises TypeError, ValueError or ChoiceError for wrong arguments, in the class that mpi4py raises if it raises, too.
     """
     name, rows = asked.name, asked.rows
     if asked.axis not in (None, 0):
         raise ChoiceError(
-            f"{name}: axis={asked.axis!r}: the first axis counts the contributions; pass axis=0"
+            f"{name}: axis={asked.axis!r}: only the first axis can count contributions; pass axis=0"
         )
     send, out, bounds = _parted(asked) if asked.parts else whole(asked)
     operation = operation_of(asked.op) if rounding(send.dtype) else ""
     if operation is None:
         raise ChoiceError(
-            f"{name}: the operation is the program's own, and its order the MPI library's; ours are sum, prod, min, "
-            f"max. Where it rounds nothing, say so: wrap(comm, exact_ops=[op]); otherwise call comm.plain.{name}"
+            f"{name}: the program defines the operation, so only the MPI library can order it; wrapped communicators "
+            f"order sum, prod, min and max. If it rounds nothing: wrap(comm, exact_ops=[op]); otherwise call "
+            f"comm.plain.{name}"
         )
     made = Call(
         name,
@@ -100,13 +101,13 @@ def call_of(asked: Asked) -> Call:
     )
     if made.blocks is not None and len(made.blocks) != len(made.contributions):
         raise ValueError(
-            f"{name}: {len(made.blocks)} numbers of blocks for {len(made.contributions)} contributions"
+            f"{name}: {len(made.blocks)} numbers of blocks, but {len(made.contributions)} contributions"
         )
     return _of_real_parts(made) if send.dtype.kind == "c" else made
 
 
 def said_of(asked: Asked, call: Call | None, failure: Exception | None) -> str:
-    """What is asked for in words, the same on ranks that ask for the same."""
+    """A description of the reduction; ranks that make the same call have the same description."""
     if call is None or failure is not None:
         return f"{type(failure).__name__}: {failure}"
     said = f"{call.operation or 'an operation'} of {call.contributions.dtype} x {call.n}"
@@ -115,7 +116,7 @@ def said_of(asked: Asked, call: Call | None, failure: Exception | None) -> str:
 
 
 def whole(asked: Asked) -> tuple[Message, Any, None]:
-    """What is sent, and where the whole total goes."""
+    """(send buffer, buffer for the whole total, None)."""
     name, in_place = asked.name, asked.in_place
     out = message(asked.recvbuf, f"{name}: recvbuf", writable=True) if asked.receives else None
     if in_place and asked.rows:
@@ -130,14 +131,14 @@ def whole(asked: Asked) -> tuple[Message, Any, None]:
         n = send.rows().shape[1] if asked.rows else send.array.size
         if out.array.size != n:
             raise ValueError(
-                f"{name}: recvbuf has {out.array.size} elements, and a contribution {n}"
-                + ("" if asked.rows else "; where rows are contributions, pass axis=0")
+                f"{name}: recvbuf has {out.array.size} elements, but a contribution has {n}"
+                + ("" if asked.rows else "; if rows are contributions, pass axis=0")
             )
     return send, None if out is None else out.array, None
 
 
 def _parted(asked: Asked) -> tuple[Message, Any, tuple[int, ...]]:
-    """What is sent, where this rank's part of the total goes, and where the parts begin."""
+    """(send buffer, buffer for this rank's part of the total, bounds of the parts)."""
     name, size = asked.name, asked.size
     equal, in_place = asked.parts == "equal", asked.in_place
     if in_place and asked.rows:
@@ -154,15 +155,13 @@ def _parted(asked: Asked) -> tuple[Message, Any, tuple[int, ...]]:
     n = send.rows().shape[1] if asked.rows else send.array.size
     counts = (out.count,) * size if equal else _counts(name, asked.counts)
     if len(counts) != size or min(counts) < 0:
-        raise ValueError(
-            f"{name}: recvcounts {list(counts)}: {size} numbers are needed, none of them negative"
-        )
+        raise ValueError(f"{name}: recvcounts {list(counts)}: pass {size} numbers, none of them negative")
     if sum(counts) != n:
-        raise ValueError(f"{name}: parts of {list(counts)} elements, and a contribution of {n}")
+        raise ValueError(f"{name}: the parts have {list(counts)} elements, but a contribution has {n}")
     own = counts[asked.rank]
     if not in_place and not equal and out.array.size != own:
         raise ValueError(
-            f"{name}: recvbuf has {out.array.size} elements, and recvcounts[{asked.rank}] is {own}"
+            f"{name}: recvbuf has {out.array.size} elements, but recvcounts[{asked.rank}] is {own}"
         )
     bounds = (0, *np.cumsum(counts, dtype=np.int64).tolist())
     return send, out.array[:own], bounds
@@ -171,7 +170,7 @@ def _parted(asked: Asked) -> tuple[Message, Any, tuple[int, ...]]:
 def _counts(name: str, counts: Any) -> tuple[int, ...]:
     """How many elements each rank gets, as integers."""
     if counts is None:
-        raise TypeError(f"{name}: in place recvcounts are needed; pass how many elements each rank gets")
+        raise TypeError(f"{name}: MPI.IN_PLACE needs recvcounts; pass the number of elements of each rank")
     if not np.iterable(counts):
         raise TypeError(f"{name}: recvcounts is {counts}; pass a number for each rank")
     return tuple(operator.index(count) for count in counts)
@@ -186,22 +185,23 @@ def _require_no_axis_of_integers(asked: Asked, send: Message) -> None:
 
 def _require_same_type(name: str, send: Message, out: Message) -> None:
     if out.dtype != send.dtype:
-        raise ValueError(f"{name}: recvbuf is {out.dtype}, and sendbuf {send.dtype}")
+        raise ValueError(f"{name}: recvbuf is {out.dtype}, but sendbuf is {send.dtype}")
 
 
 def _aligned(contributions: Any) -> Any:
-    """Contributions at addresses that their type may have."""
+    """Contributions at addresses that are aligned for their type."""
     aligned = getattr(contributions.flags, "aligned", True)
     return contributions if aligned else contributions.copy()
 
 
 def _of_real_parts(call: Call) -> Call:
-    """The sum of complex numbers as that of their parts."""
+    """The sum of complex numbers as a sum of real and imaginary parts."""
     if call.contributions.dtype.itemsize > 16:
-        raise ChoiceError(f"{call.name}: {call.contributions.dtype} is not added here; pass complex128")
+        raise ChoiceError(f"{call.name}: {call.contributions.dtype} is not supported; pass complex128")
     if call.operation != "sum":
         raise ChoiceError(
-            f"{call.name}: complex numbers can be added here, and no {call.operation} of them taken"
+            f"{call.name}: {call.operation} of complex numbers is not supported, only their sum; call "
+            f"comm.plain.{call.name}"
         )
     real = np.dtype(f"f{call.contributions.dtype.itemsize // 2}")
     contributions = call.contributions.reshape(-1).view(real).reshape(len(call.contributions), 2 * call.n)

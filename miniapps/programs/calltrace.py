@@ -1,16 +1,16 @@
-"""The calls of one rank as a trace: what reductions took and gave, what messages carried, when, and from where.
+"""Write the raw log of one rank as a trace: inputs and outputs of its MPI calls, their times and their places.
 
-| record | of |
+| record | content |
 |---|---|
-| `added:CALL by rank R of P` | what this rank gave to a reduction |
-| `total:CALL` | what all ranks got of it, recorded by rank 0; `... by rank R of P` where it is this rank's own |
-| `sent:CALL`, `received:CALL` | what other calls took and gave; the block is the rank |
-| `global:CALL, COUNT TYPE` | floating-point numbers that all ranks hold after a Bcast or Allgather(v), or that a root |
-| | gathers or scatters, recorded once: where their count is the same on any ranks, so are they |
-| `source:CALL` (value) | whose message a receive from any source took, -1 for none; the block is the rank |
+| `added:CALL by rank R of P` | the contribution of this rank to a reduction |
+| `total:CALL` | the total on all ranks, recorded by rank 0; `... by rank R of P` if each rank gets its own |
+| `sent:CALL`, `received:CALL` | inputs and outputs of other calls; the block is the rank |
+| `global:CALL, COUNT TYPE` | floating-point numbers that all ranks have after a Bcast or Allgather(v), or that a root |
+| | gathers or scatters, recorded once; equal counts on other numbers of ranks mean the same numbers |
+| `source:CALL` (value) | the sender of a message received from any source, -1 for none; the block is the rank |
 
 CALL is like `MPI_Allreduce at dot (cg.c:57) from solve (cg.c:80)`. A step is the number of collective calls on all
-ranks before the call, so that equal steps of two runs are the same place in the program.
+ranks before the call, so equal steps of two runs are the same place in the program.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from miniapps.trace.storage import Columns, Storage
 from miniapps.untrusted.regular import Refused, open_regular
 from miniapps.untrusted.text import printable
 
-# Reductions, and their collectives as traces name them.
+# Reductions, and the names of their collectives in traces.
 REDUCTIONS = {
     "MPI_Allreduce": "allreduce",
     "MPI_Reduce": "reduce",
@@ -52,7 +52,7 @@ REDUCTIONS = {
     "MPI_Scan": "scan",
     "MPI_Exscan": "exscan",
 }
-# Types as traces name them; others keep the name that MPI gives them.
+# Names of types in traces; other types keep their MPI name.
 DTYPES = {
     "MPI_DOUBLE": "float64", "MPI_DOUBLE_PRECISION": "float64", "MPI_REAL8": "float64",
     "MPI_FLOAT": "float32", "MPI_REAL": "float32", "MPI_REAL4": "float32",
@@ -61,10 +61,10 @@ DTYPES = {
     "MPI_INT": "int32", "MPI_INTEGER": "int32", "MPI_INT32_T": "int32", "MPI_INT64_T": "int64",
     "MPI_UINT64_T": "uint64",
 }  # fmt: skip
-SHARED = ("MPI_Allreduce", "MPI_Reduce")  # of which there is one total
+SHARED = ("MPI_Allreduce", "MPI_Reduce")  # reductions with one total
 LAST_STEP = 2**31 - 1
-# Calls after which all ranks, or the root, hold an array that does not depend on the number of ranks, if it has one
-# length on any; or before which the root does.
+# Calls after which ("out") or before which ("in") all ranks, or the root, have an array. If its length does not depend
+# on the number of ranks, neither do its numbers.
 HELD = {"MPI_Bcast": "out", "MPI_Allgather": "out", "MPI_Allgatherv": "out", "MPI_Gather": "out", "MPI_Gatherv": "out",
         "MPI_Scatter": "in", "MPI_Scatterv": "in"}  # fmt: skip
 ROOTED = ("MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv")
@@ -75,9 +75,9 @@ DRAFT = ".draft"
 PIECE = 2**16  # records at once
 PIECE_BYTES = 2**24
 WHERE = ("repeat", "step", "name", "block", "after")
-NOTHING = bytes(16)  # the digest of a call that took or gave nothing
-# How the sums of preload/sums.hpp add: ordering, accumulation, what they promise. Contributions are the ranks' own, of
-# which there is nothing smaller to begin with: `layout` fixes no more than `run`.
+NOTHING = bytes(16)  # the digest of a call without input or output
+# (ordering, accumulation, guarantee) of the sums of preload/sums.hpp. Contributions are partial sums of ranks, so
+# `layout` guarantees no more than `run`.
 SUMS = {
     "none": ("library", "working", "none"),
     "run": ("tree over ranks", "working", "run"),
@@ -87,23 +87,22 @@ SUMS = {
 
 
 def write(log: RawLog, out: Path) -> Unreached:
-    """Write the trace OUT/rank-RRRRR.h5 of a raw log: it gets its name when it is whole, was read back, and is what was
-    written.
+    """Write the trace OUT/rank-RRRRR.h5 of a raw log under another name, read it back, compare, and rename it.
 
-    Returns the sums that the guarantee did not reach. Raises OSError, and Refused where another trace is in the way.
+    Returns the sums that the guarantee did not reach. Raises OSError, and Refused if another trace has this name.
     """
     target = out / rank_file(log.rank)
     trace = LogTrace(log)
     draft = target.with_suffix(DRAFT)
-    draft.unlink(missing_ok=True)  # of one who was killed
+    draft.unlink(missing_ok=True)  # from a killed process
     try:
         given = fill(draft, trace)
         back = read(draft)
         if given != (_digests(back), back.names, back.complete):
-            raise OSError(errno.EIO, "it was read back otherwise than it was written")
+            raise OSError(errno.EIO, "the file read back differs from the data written")
         if os.path.lexists(target) and not _is_same(target, back):
             raise Refused(
-                f"{printable(str(target))}: is in the way of the trace of rank {log.rank}, and is another; move it away"
+                f"{printable(str(target))}: is in the way of the trace of rank {log.rank}, and differs; move it away"
             )
         draft.rename(target)
     except TraceError as error:
@@ -115,8 +114,7 @@ def write(log: RawLog, out: Path) -> Unreached:
 
 
 def fill(draft: Path, trace: LogTrace) -> tuple[dict[str, bytes], list[str], bool]:
-    """Write the trace into a new file; what must be read back of it: hashes of the tables, names, whether it is
-    whole."""
+    """Write the trace into a new file; returns (hashes of the tables, names, whether it is complete) for the check."""
     log, rows = trace.log, {table: Hasher(table) for table in TABLES}
     storage = Storage(draft, trace.attributes(), log.size)
     for begin in range(0, len(log.records), PIECE):
@@ -147,7 +145,7 @@ def _digests(trace: RankTrace) -> dict[str, bytes]:
 
 
 def _is_same(path: Path, trace: RankTrace) -> bool:
-    """Whether the file `path` is the same trace, written before."""
+    """Whether the file `path` is the same trace."""
     try:
         there = read(path)
     except TraceError:
@@ -157,14 +155,14 @@ def _is_same(path: Path, trace: RankTrace) -> bool:
 
 
 class LogTrace:
-    """The rows of one trace, piece by piece."""
+    """The rows of one trace, in pieces."""
 
     def __init__(self, log: RawLog):
         self.log = log
         self.numbers: dict[str, int] = {}  # of all names so far
         self.steps = np.minimum(steps(log), LAST_STEP).astype(np.int32)
-        # Calls of one kind, form, site and communicator: their first records, which of them each record is, how many
-        # there are.
+        # Groups of calls with the same kind, form, site and communicator: `first` record, group of each record
+        # (`which`), and `counts`.
         keys = np.empty(
             len(log.records),
             [(field, log.records.dtype[field]) for field in ("kind", "flags", "site", "comm")],
@@ -182,7 +180,7 @@ class LogTrace:
         self.unreached = unreached(log, self.which.reshape(-1), self.calls)
 
     def _on(self, comm: int) -> str:
-        """Of which communicator a call is, where that is not the one of the whole program."""
+        """The end of the name of a call on another communicator than MPI_COMM_WORLD; else empty."""
         known = self.log.communicators.get(comm)
         return f" on {known.name}" if known and known.name else ""
 
@@ -190,7 +188,7 @@ class LogTrace:
         return self.numbers.setdefault(name, len(self.numbers))
 
     def tables(self, begin: int, rows: np.ndarray) -> dict[str, Columns]:
-        """The tables of these records, of which `begin` came before."""
+        """The tables of the records `rows`, with `begin` records before them."""
         names = [self.calls[i] for i in self.which[begin : begin + len(rows)]]
         events = {
             "start": rows["begin"],
@@ -203,7 +201,7 @@ class LogTrace:
         }
         fingerprints: dict[str, list[Any]] = defaultdict(list)
         values: dict[str, list[Any]] = defaultdict(list)
-        sources: list[tuple[int, str]] = []  # of each fingerprint: its record and side
+        sources: list[tuple[int, str]] = []  # (record, side) of each fingerprint
         for after, (row, call) in enumerate(zip(rows, names, strict=True), begin + 1):
             if row["flags"] & WILDCARD:
                 self._add(values, after, f"{SOURCE}{call}", self.log.rank)
@@ -227,14 +225,14 @@ class LogTrace:
         return tables
 
     def _sizes(self, rows: np.ndarray, sources: list[tuple[int, str]]) -> Columns:
-        """The sizes of what `sources` (record, side) hold: columns dtype, count and those of kernels.sizes."""
+        """The sizes of the data of `sources` (record, side): columns dtype, count and the columns of kernels.sizes."""
         records, sides = zip(*sources, strict=True)
         rows, given = rows[list(records)], np.array(sides) == "in"
         basic = np.where(given, rows["in_basic"], rows["out_basic"])
         dtypes = np.empty(len(rows), np.int32)
         for number in np.unique(basic[basic > 0]).tolist():
             dtypes[basic == number] = self.number(BASICS[number])
-        for number in np.unique(rows["type"][basic == 0]).tolist():  # without numbers: as MPI names it
+        for number in np.unique(rows["type"][basic == 0]).tolist():  # no numbers: MPI's name of the type
             here = (basic == 0) & (rows["type"] == number)
             dtypes[here] = self.number(self.log.types.get(number, "unknown"))
         of_both = rows["in_sizes"], rows["out_sizes"]
@@ -249,8 +247,7 @@ class LogTrace:
         columns["after"].append(after)
 
     def _records(self, row: np.void, call: str) -> Iterator[tuple[str, int, str]]:
-        """(name, block, side of the record) of what a call took and gave, as far as this rank is the one to record
-        it."""
+        """(name, block, side of the record) for each input or output of a call that this rank records."""
         log, kind = self.log, KINDS[row["kind"]]
         whole = int(row["comm_size"]) == log.size and not row["flags"] & INTER
         own = f"{call} by rank {log.rank} of {log.size}"
@@ -312,7 +309,7 @@ class LogTrace:
                 "program.disturb": log.disturb,
             },
             "options": options,
-            "guarantee": "none",  # of the program's bits; its reductions say what they keep
+            "guarantee": "none",  # of the program's bits; each reduction states its own
             "seed": 0,
             "repeats": 1,
             "run_id": log.run_id,
@@ -336,7 +333,7 @@ class LogTrace:
         }
 
     def _reductions(self) -> dict[str, dict[str, Any]]:
-        """What is stated of each reduction; of a line that the library answers in part, what the library promises."""
+        """The attributes of each reduction; if the MPI library carries out some calls of a line, with its guarantee."""
         facts: dict[str, dict[str, Any]] = {}
         least_of = np.full(len(self.first), self.log.size, np.int64)
         np.minimum.at(least_of, self.which, self.log.records["comm_size"].astype(np.int64))
@@ -365,7 +362,7 @@ class LogTrace:
 
 
 def digest_of(program: str) -> str:
-    """Of the program's file: what tells two builds apart; empty where it is not to be read."""
+    """A hash of the program's file, which distinguishes builds; empty if the file cannot be read."""
     try:
         with open_regular(shutil.which(program) or program, links=True) as file:
             digest = hashlib.blake2b(digest_size=8)

@@ -1,4 +1,4 @@
-"""The functions of a program or library (ELF, 64 bits): which one holds an address, by its symbols' sizes."""
+"""Find the function at an address of a program or library (ELF, 64 bits), by the sizes of its symbols."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 
 from miniapps.untrusted.regular import Refused, open_regular
 
-MOST = 2**34  # bytes of a file: it is mapped, not read
+MOST = 2**34  # bytes of a file, which is mapped into memory
 HEADER = np.dtype(
     [
         ("magic", "S4"), ("class", "u1"), ("data", "u1"), ("rest", "V10"), ("type", "<u2"), ("machine", "<u2"),
@@ -27,17 +27,17 @@ SYMBOL = np.dtype(
     [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("bytes", "<u8")]
 )
 SYMTAB, DYNSYM = 2, 11  # kinds of sections
-FUNCTIONS = (2, 10)  # kinds of symbols: functions, those that choose one when they are loaded
+FUNCTIONS = (2, 10)  # kinds of symbols: functions, and indirect functions, which are chosen at load time
 LOCAL = 0
-HALF = 2**63  # no address and no size reaches it
+HALF = 2**63  # above all addresses and sizes
 NONE = ("", 0)
 NAME = 4096  # bytes of the longest name
 
 
 def functions_at(file: str, addresses: list[int]) -> list[tuple[str, int]]:
-    """(symbol, begin) of the function that holds each address of `file`; ("", 0) where none is known to.
+    """(symbol, begin) of the function at each address of `file`; ("", 0) if unknown.
 
-    Addresses are those that the file states, before it is loaded. A symbol that states no size holds nothing.
+    Addresses are those in the file, before loading. A symbol without a size contains no address.
     """
     try:
         with open_regular(Path(file), MOST, links=True) as opened:
@@ -74,8 +74,8 @@ def _functions_at(data: np.ndarray, addresses: list[int]) -> list[tuple[str, int
 
 
 def _name(data: np.ndarray, symbols: np.ndarray, names: np.void) -> tuple[str, int]:
-    """Of the symbols that hold an address the one of the smallest function; of several, a global one, then the first by
-    name: the same in every run."""
+    """(symbol, begin) of the smallest function among `symbols`; of several, a global one, then the first by name: the
+    same in every run."""
     candidates = []
     for symbol in symbols:
         begin = int(names["offset"]) + int(symbol["name"])
@@ -85,7 +85,7 @@ def _name(data: np.ndarray, symbols: np.ndarray, names: np.void) -> tuple[str, i
 
 
 def _array(data: np.ndarray, dtype: np.dtype, offset: int, count: int) -> np.ndarray:
-    """`count` entries from `offset` on. Raises ValueError where the file ends before them."""
+    """`count` entries from `offset` on. Raises ValueError if the file ends before."""
     if offset + count * dtype.itemsize > len(data):
         raise ValueError("the file ends before its tables")
     return data[offset : offset + count * dtype.itemsize].view(dtype)

@@ -1,12 +1,12 @@
-"""In what form the numbers of a reduction are added, by their type, the operation and the guarantee.
+"""Choose how to add the numbers of a reduction, by their type, the operation and the guarantee.
 
 | type | `run` | `layout`, `exact` |
 |---|---|---|
 | float64, float32 | by the policy | by the policy |
-| complex128, complex64 | the same of both parts | the same of both parts |
+| complex128, complex64 | both parts by the policy | both parts by the policy |
 | float16, bfloat16 | added in float32, rounded at the end | the exact sum, rounded once |
 
-Least and greatest numbers round nothing. Everything else that rounds is refused; what rounds nothing is the library's.
+Min and max round nothing. Other reductions that round raise ChoiceError; the MPI library does those that round nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from miniapps.programs.calls import Call
 from miniapps.runner.policy import Policy
 
 BFLOAT16, FLOAT16 = np.dtype(ml_dtypes.bfloat16), np.dtype(np.float16)
-WIDE = (np.dtype(np.float64), np.dtype(np.float32))  # which the library and every accumulation take
+WIDE = (np.dtype(np.float64), np.dtype(np.float32))  # supported by the MPI library and by every accumulation
 NARROW = (FLOAT16, BFLOAT16)
 
 
 class Signature(NamedTuple):
-    """What calls have in common that one plan serves; the same on all ranks. `held`: the type in which numbers are
-    added, `dtype` that of the contributions."""
+    """The common properties of calls that share a plan; the same on all ranks. `held`: the type in which numbers are
+    added; `dtype`: the type of the contributions."""
 
     ordering: str
     accumulation: str
@@ -44,9 +44,10 @@ class Signature(NamedTuple):
 def signature_of(
     call: Call, collective: str, root: int, bounds: tuple[int, ...] | None, policy: Policy, observed: bool
 ) -> Signature | None:
-    """How a reduction of real numbers is added; None where the library adds without a promise: where ranks bring no
-    rows of their own, and the call is not `observed`. Raises ChoiceError for numbers that cannot be added under the
-    policy's guarantee."""
+    """The signature of a reduction of real numbers; None if the MPI library adds without a guarantee, that is, for a
+    call without rows that is not `observed`.
+
+    Raises ChoiceError for numbers that cannot be added under the policy's guarantee."""
     form = _form(call, collective, policy, observed)
     if form is None:
         return None
@@ -68,11 +69,11 @@ def _form(call: Call, collective: str, policy: Policy, observed: bool) -> tuple[
         return "direct", "working", np.dtype(np.float32) if dtype in NARROW else dtype
     require_real(name, operation, dtype, policy.level)
     if operation in ("min", "max"):
-        return "direct", "working", dtype  # which rounds nothing
+        return "direct", "working", dtype  # min and max round nothing
     if order_free(accumulation) and operation == "prod":
         raise ChoiceError(
-            f"{name}: a product has no form that is free of order, as guarantee {policy.level!r} would need; add "
-            "logarithms, or wrap the communicator with guarantee 'run'"
+            f"{name}: guarantee {policy.level!r} is not possible for a product, which depends on the order; "
+            "add logarithms, or wrap the communicator with guarantee 'run'"
         )
     if dtype in NARROW and accumulation == "working":
         return ordering, accumulation, np.dtype(np.float32)
@@ -80,10 +81,9 @@ def _form(call: Call, collective: str, policy: Policy, observed: bool) -> tuple[
 
 
 def require_real(name: str, operation: str, dtype: np.dtype, level: str) -> None:
-    """Raise ChoiceError for numbers that round and have no form here."""
+    """Raise ChoiceError for floating-point types that this suite cannot add."""
     if dtype not in WIDE and dtype not in NARROW:
         raise ChoiceError(
-            f"{name}: {operation} of {dtype.name}: numbers of this type are not added here; the library keeps "
-            f"no guarantee, such as {level!r}; pass float64, float32, float16, bfloat16, complex128 or complex64, or "
-            f"call comm.plain.{name}"
+            f"{name}: {operation} of {dtype.name}: this type is not supported under guarantee {level!r}; pass float64, "
+            f"float32, float16, bfloat16, complex128 or complex64, or call comm.plain.{name}"
         )

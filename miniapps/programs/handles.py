@@ -1,4 +1,4 @@
-"""Packages that take the MPI handle of a communicator, in C, C++, Fortran or XLA: what becomes of a promise in them."""
+"""Packages that take the MPI handle of a communicator, in C, C++, Fortran or XLA, and so bypass its guarantee."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import warnings
 from importlib import metadata
 
 PAST = (
-    "{names} takes the MPI handle of a wrapped communicator to the MPI library, which adds in an order of its own: no "
-    "guarantee reaches its sums. `fpna run --guarantee` adds those too (docs/tutorials/own-programs.md)"
+    "{names} takes the MPI handle of a wrapped communicator, so its sums bypass the guarantee: the MPI library adds them "
+    "in its own order. `fpna run --guarantee` also reaches such sums (docs/tutorials/own-programs.md)"
 )
-# By the name that is imported, the distribution. Those that reduce floating-point numbers over a handle;
+# {imported name: distribution} of packages that reduce floating-point numbers over a handle;
 ADD = {
     "mpi4jax": "mpi4jax",
     "mpi4torch": "mpi4torch",
@@ -25,26 +25,26 @@ ADD = {
     "ngsolve": "ngsolve",
     "PyTrilinos": "PyTrilinos",
 }
-# those that move data over one, and add nothing;
+# of packages that only move data over a handle;
 MOVE = {"h5py": "h5py", "netCDF4": "netCDF4", "adios2": "adios2"}
-# those that call mpi4py, whatever communicator they are given; what their C code takes a handle for adds nothing.
+# of packages that call mpi4py with any communicator; their C code uses the handle without adding.
 CALL = {"mpi4py_fft": "mpi4py-fft", "dedalus": "dedalus", "pylops_mpi": "pylops-mpi"}
-OURS = ("kernels", "miniapps", "fpna")  # which tell communicators apart by it
+OURS = ("kernels", "miniapps", "fpna")  # they identify communicators by the handle
 
-taken: dict[str, str] = {}  # by whom, and how
+taken: dict[str, str] = {}  # {package: method} that took a handle
 
 
 class HandleWarning(UserWarning):
-    """Sums of a package, or of other code that took the handle, go past a wrapped communicator."""
+    """A package or other code took the handle; its sums bypass the wrapped communicator."""
 
 
 def loaded() -> list[str]:
-    """Those packages of `ADD` that this process has imported, with their versions."""
+    """The imported packages of `ADD`, with their versions."""
     return [f"{name} {installed(name, ADD[name])}".strip() for name in ADD if name in sys.modules]
 
 
 def installed(name: str, distribution: str) -> str | None:
-    """The version of a package; empty where it is there without one, None where it is not there."""
+    """The version of a package; empty if it has none, None if it is not installed."""
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
@@ -52,7 +52,7 @@ def installed(name: str, distribution: str) -> str | None:
 
 
 def take(method: str, module: str, stacklevel: int) -> None:
-    """Note that code of `module` took the handle by `method`; warn once for each package."""
+    """Note that code of `module` took the handle by `method`; warns once for each package."""
     who = "the program" if module == "__main__" else module.partition(".")[0]
     if who in (*OURS, *MOVE, *CALL) or who in taken:
         return
@@ -61,5 +61,5 @@ def take(method: str, module: str, stacklevel: int) -> None:
 
 
 def told() -> str:
-    """Whose sums go past wrapped communicators of this process, as a trace has it: `petsc4py 3.24; solver (py2f)`."""
+    """The code whose sums bypass wrapped communicators, for the trace: `petsc4py 3.24; solver (py2f)`."""
     return "; ".join([*loaded(), *(f"{who} ({how})" for who, how in taken.items() if who not in ADD)])

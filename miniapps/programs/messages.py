@@ -1,9 +1,9 @@
-"""Buffers as mpi4py's users pass them to reductions, as one-dimensional arrays that share their memory.
+"""Convert buffer arguments of mpi4py's reductions to one-dimensional arrays that share their memory.
 
-A message is an array (NumPy's, a torch tensor, CuPy's, anything with a buffer), or a list of an array and what is meant
-of it: `[array, TYPE]`, `[array, count]`, `[array, count, TYPE]`, `[array, (count, displacement), TYPE]`,
-`[array, count, displacement, TYPE]`, with counts and displacements in elements of TYPE (mpi4py's msgbuffer.pxi). MPI's
-own operations take its predefined types alone, so that derived types are refused.
+A buffer argument is an array (of NumPy, torch, CuPy, or any object with a buffer), or a list that selects elements of
+one: `[array, TYPE]`, `[array, count]`, `[array, count, TYPE]`, `[array, (count, displacement), TYPE]`,
+`[array, count, displacement, TYPE]`, with counts and displacements in elements of TYPE (mpi4py's msgbuffer.pxi).
+Derived types raise ChoiceError, since MPI's operations take only predefined types.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PAIRS = {
 
 @dataclass(slots=True)
 class Message:
-    """`array`: the elements (n,) of a buffer, NumPy's or CuPy's, sharing its memory; `shape` as the user has it.
-    `count`: how many of them MPI is told, of one block of several."""
+    """`array`: the elements (n,) of a buffer, an array of NumPy or CuPy that shares its memory; `shape`: the user's
+    shape. `count`: the count for MPI, of one block if there are several."""
 
     array: Any
     shape: tuple[int, ...]
@@ -43,25 +43,25 @@ class Message:
         return dtype
 
     def rows(self) -> Any:
-        """The buffer as (rows, elements of a row), where its first axis counts rows."""
+        """The buffer as (rows, elements of a row), for a first axis that counts rows."""
         return self.array.reshape(self.shape[0], math.prod(self.shape[1:]))
 
 
 def message(given: Any, what: str, *, rows: bool = False, blocks: int = 1, writable: bool = False) -> Message:
-    """`given`, the argument `what` of a call, as a Message. `rows`: its first axis counts rows. `blocks`: it is that
-    many blocks, one for each rank, and a count is that of one. `writable`: the total goes there.
+    """`given`, the argument `what` of a call, as a Message. `rows`: its first axis counts rows. `blocks`: the number of
+    its blocks, one for each rank; a count then counts the elements of one block. `writable`: it receives the total.
 
-    Raises TypeError for what is no buffer, ValueError for counts and displacements that do not fit and for arrays that
-    are not contiguous, and ChoiceError, a ValueError, for a derived type.
+    Raises TypeError if it is no buffer, ValueError for counts and displacements that do not fit and for arrays that are
+    not contiguous, and ChoiceError, a ValueError, for a derived type.
     """
     if (
         type(given) is np.ndarray and blocks == 1 and not rows and given.dtype in PLAIN and given.flags.c_contiguous
         and not (writable and not given.flags.writeable)
     ):  # fmt: skip
-        flat = given if given.ndim == 1 else given.reshape(-1)  # what most calls pass, at once
+        flat = given if given.ndim == 1 else given.reshape(-1)  # fast path for most calls
         return Message(flat, given.shape, flat.size)
     if given is None:
-        raise TypeError(f"{what}: None is no buffer; pass an array")
+        raise TypeError(f"{what}: None is not a buffer; pass an array")
     array, count, displacement, datatype = _parts(given, what)
     dtype = None if datatype is None else element_of(datatype, what)
     if array is None:
@@ -69,10 +69,10 @@ def message(given: Any, what: str, *, rows: bool = False, blocks: int = 1, writa
             raise ValueError(f"{what}: None holds no elements; pass an array, or [None, 0, TYPE]")
         return Message(np.empty(0, dtype), (0,), 0)
     if array is MPI.BOTTOM:
-        raise ChoiceError(f"{what}: MPI.BOTTOM: absolute addresses are not taken here; {REMEDY}")
+        raise ChoiceError(f"{what}: MPI.BOTTOM: absolute addresses are not supported; {REMEDY}")
     try:
         array = as_array(array, what, pairs=True)
-    except RuntimeError as error:  # torch's, of a conjugated view, which has no memory of its own
+    except RuntimeError as error:  # from torch for a conjugated view, which has no memory of its own
         raise TypeError(f"{what}: {' '.join(str(error).split())}; {REMEDY}") from None
     if rows and not array.ndim:
         raise ValueError(f"{what}: a single number has no rows; pass an array (rows, ...)")
@@ -95,13 +95,13 @@ def message(given: Any, what: str, *, rows: bool = False, blocks: int = 1, writa
         flat = flat[displacement:]
     if count is None:
         if left:
-            raise ValueError(f"{what}: {array.nbytes} bytes are no whole number of elements of {dtype}")
+            raise ValueError(f"{what}: {array.nbytes} bytes are not a whole number of elements of {dtype}")
         count, rest = divmod(flat.size, blocks)
         if rest:
-            raise ValueError(f"{what}: {flat.size} elements cannot be dealt to {blocks} ranks evenly")
+            raise ValueError(f"{what}: {flat.size} elements are not divisible by {blocks} ranks")
     if count * blocks > flat.size:
         raise ValueError(
-            f"{what}: {count * blocks} elements of a buffer of {flat.size}"
+            f"{what}: {count * blocks} elements requested, but the buffer has {flat.size}"
             + (f": {count} for each of {blocks} ranks" if blocks > 1 else "")
         )
     flat = flat[: count * blocks]
@@ -110,7 +110,7 @@ def message(given: Any, what: str, *, rows: bool = False, blocks: int = 1, writa
 
 
 def same_memory(a: Any, b: Any) -> bool:
-    """Whether two arrays begin at one address, which MPI takes as in place."""
+    """Whether two arrays begin at the same address, which MPI treats as in place."""
     if type(a) is not np.ndarray or type(b) is not np.ndarray:
         return a is b
     own: bool = a.size > 0 and a.__array_interface__["data"][0] == b.__array_interface__["data"][0]
@@ -119,7 +119,7 @@ def same_memory(a: Any, b: Any) -> bool:
 
 @cache
 def _known() -> dict[str, np.dtype]:
-    """The element types of MPI's pairs, by their names."""
+    """The element types of MPI's pairs, by name."""
     return {
         name: np.dtype(list(zip(("value", "index"), kinds.split(","), strict=True)), align=True)
         for name, kinds in PAIRS.items()
@@ -127,15 +127,15 @@ def _known() -> dict[str, np.dtype]:
 
 
 def element_of(datatype: MPI.Datatype, what: str) -> np.dtype:
-    """An element of a predefined type of MPI as NumPy has it. Raises ChoiceError for derived types."""
+    """The NumPy dtype of an element of a predefined MPI type. Raises ChoiceError for derived types."""
     if datatype == MPI.DATATYPE_NULL:
-        raise ValueError(f"{what}: MPI.DATATYPE_NULL is no type")
+        raise ValueError(f"{what}: MPI.DATATYPE_NULL is not a type")
     if datatype.combiner in (MPI.COMBINER_F90_REAL, MPI.COMBINER_F90_COMPLEX):
         return np.dtype(f"{'fc'[datatype.combiner == MPI.COMBINER_F90_COMPLEX]}{datatype.Get_size()}")
     if not (datatype.is_named and datatype.is_predefined):
         raise ChoiceError(
-            f"{what}: a derived type: MPI's operations take none, and gaps and strides are not taken here; {REMEDY} of "
-            "the elements that it picks"
+            f"{what}: a derived type, which MPI's operations and wrapped communicators do not support; {REMEDY} of the "
+            "elements that it selects"
         )
     for name, pair in _known().items():
         if datatype == getattr(MPI, name, MPI.DATATYPE_NULL):
@@ -166,7 +166,7 @@ def _parts(given: Any, what: str) -> tuple[Any, int | None, int, MPI.Datatype | 
         try:
             datatype = MPI.Datatype.fromcode(datatype)
         except (ValueError, KeyError):
-            raise ValueError(f"{what}: {datatype!r} is the code of no type") from None
+            raise ValueError(f"{what}: {datatype!r} is not the code of a type") from None
     number = None if count is None else operator.index(count)
     offset = 0 if displacement is None else operator.index(displacement)
     if (number or 0) < 0 or offset < 0:

@@ -1,24 +1,24 @@
-"""What a wrapped communicator makes of each method of mpi4py's communicators.
+"""How a wrapped communicator handles each method of mpi4py's communicators.
 
 Every public name of `Comm`, `Intracomm`, `Topocomm`, `Cartcomm`, `Graphcomm`, `Distgraphcomm`, `Intercomm` and of
-`mpi4py.util.pkl5` is in one of these tables; a test walks the classes of the mpi4py that is installed.
+`mpi4py.util.pkl5` is in one of these tables; a test checks the classes of the installed mpi4py.
 """
 
 from __future__ import annotations
 
-# Reductions that keep the promise.
+# Reductions that keep the guarantee.
 OURS = (
     "Allreduce", "Iallreduce", "Reduce", "Ireduce", "Reduce_scatter_block", "Ireduce_scatter_block", "Reduce_scatter",
     "Ireduce_scatter", "allreduce", "reduce",
 )  # fmt: skip
 
-# Reductions without a form here: refused under a guarantee where they round.
+# Reductions without an ordering here: if they round, they raise ChoiceError under a guarantee.
 REFUSED = (
     "Scan", "Exscan", "Iscan", "Iexscan", "scan", "exscan", "Allreduce_init", "Reduce_init", "Reduce_scatter_init",
     "Reduce_scatter_block_init", "Scan_init", "Exscan_init",
 )  # fmt: skip
 
-# Make a communicator, which is wrapped alike; Idup, Idup_with_info and Ishrink give a request beside.
+# Methods that make a communicator with the same guarantee; Idup, Idup_with_info and Ishrink also return a request.
 WRAPPED = (
     "Dup", "Dup_with_info", "Clone", "Create", "Split", "Split_type", "Shrink", "Create_group", "Create_from_group",
     "Create_cart", "Create_graph", "Create_dist_graph_adjacent", "Create_dist_graph", "Sub", "Create_intercomm",
@@ -28,10 +28,10 @@ WRAPPED = (
 
 ENDING = ("Free", "free", "Disconnect", "Abort")
 
-# Give the handle away, as the attribute `handle` does; who takes it is noted.
+# Methods that return the handle, as the attribute `handle`; the wrapped communicator notes their caller.
 TAKING = ("tohandle", "toint", "py2f")
 
-# Left as they are, by the reason. Names in full: one that a later mpi4py adds is to be looked at.
+# Unchanged methods, by the reason. No patterns, so that a test finds new names of a later mpi4py.
 PASSED = {
     "moves data and adds nothing": (
         "Send", "Recv", "Sendrecv", "Sendrecv_replace", "Isend", "Irecv", "Isendrecv", "Isendrecv_replace", "Probe",
@@ -48,7 +48,7 @@ PASSED = {
         "Ineighbor_alltoallw", "Neighbor_allgather_init", "Neighbor_allgatherv_init", "Neighbor_alltoall_init",
         "Neighbor_alltoallv_init", "Neighbor_alltoallw_init", "neighbor_allgather", "neighbor_alltoall",
     ),
-    "asks or tells what the communicator is": (
+    "reads or sets properties of the communicator": (
         "Get_group", "Get_size", "Get_rank", "Get_failed", "Get_info", "Get_topology", "Get_name", "Get_dim",
         "Get_dims",
         "Get_topo", "Get_cart_rank", "Get_coords", "Get_neighbors", "Get_neighbors_count", "Get_dist_neighbors",
@@ -64,7 +64,7 @@ PASSED = {
     ),
     "buffers of sends": ("Attach_buffer", "Detach_buffer", "Flush_buffer", "Iflush_buffer"),
     "faults: flags and groups, which do not round": ("Revoke", "Ack_failed", "Agree", "Iagree"),
-    "the handle itself: whoever takes it calls the MPI library, which keeps no promise": (
+    "the handle itself: code that takes it calls the MPI library, which keeps no guarantee": (
         "handle", *TAKING, "fromhandle", "fromint", "f2py",
     ),
 }  # fmt: skip

@@ -1,7 +1,7 @@
-"""The step of each call: how many collectives on all ranks came before it.
+"""The step of each call: the number of collectives on all ranks before it.
 
-Threads that call at the same time come in another order in every run. The calls on a communicator keep their
-order: where threads other than the first make collectives on it, its calls are counted for themselves, from the step at
+Concurrent calls of threads have another order in every run, but the calls on one communicator keep their order. So if
+threads other than the first make collectives on a communicator, its calls are counted separately, from the step at
 which it was made.
 """
 
@@ -15,7 +15,7 @@ FIRST_MESSAGE = KINDS.index("MPI_Send")  # collectives come before it
 
 
 def on_all_ranks(log: RawLog) -> np.ndarray:
-    """Which calls are on a communicator of all ranks, (n,) bool."""
+    """A mask (n,) of the calls on a communicator of all ranks."""
     rows = log.records
     return np.asarray((rows["comm_size"] == log.size) & (rows["flags"] & INTER == 0))
 
@@ -36,5 +36,5 @@ def steps(log: RawLog) -> np.ndarray:
 
 
 def _before(counted: np.ndarray) -> np.ndarray:
-    """How many are counted before each."""
+    """The number of `counted` calls before each call."""
     return np.asarray(np.cumsum(counted, dtype=np.int64) - counted)

@@ -1,4 +1,4 @@
-"""What ranks pass to a lower-case reduction, agreed between them: one type and one shape, or the library's business."""
+"""Agree between ranks on one type and one shape for the objects of a lower-case reduction."""
 
 from __future__ import annotations
 
@@ -18,43 +18,42 @@ PYTHON = (bool, int, float, complex)
 
 @dataclass(frozen=True)
 class Agreed:
-    """What all ranks' objects are reduced as: numbers or arrays of `dtype`; `python`: all are Python's own numbers."""
+    """The common type of all ranks' objects: numbers or arrays of `dtype`; `python`: whether all are Python numbers."""
 
     dtype: np.dtype
     python: bool
 
     @guarded
     def array(self, sendobj: Any) -> np.ndarray:
-        """An object as an array of the type that all ranks agreed on."""
+        """An object as an array of the common type."""
         return np.asarray(sendobj, self.dtype)
 
     def like_given(self, total: np.ndarray) -> Any:
-        """The total as mpi4py would return it."""
+        """The total in the type that mpi4py would return."""
         if total.ndim:
             return total
         return total.item() if self.python else total[()]
 
 
 def agreed(comm: MPI.Intracomm, name: str, sendobj: Any, op: MPI.Op) -> Agreed | None:
-    """What the objects of all ranks are reduced as; None where the library does it, because nothing rounds. Collective.
+    """The common type of the objects of all ranks; None if nothing rounds, so that the MPI library reduces. Collective.
 
-    Raises ChoiceError on all ranks for objects that are no numbers, and where shapes differ or the operation is the
-    program's.
+    Raises ChoiceError on all ranks for objects that are not numbers, different shapes, or an operation of the program.
     """
     given: list[tuple[str, tuple[int, ...], bool]] = comm.allgather(_described(sendobj))
     others = [kind for kind, _, _ in given if kind.startswith("a ")]
     if others:
         raise ChoiceError(
-            f"{name}: ranks pass {by_rank([kind for kind, _, _ in given])}; numbers and arrays of numbers keep a "
-            f"promise, other objects do not. Without one: comm.plain.{name}"
+            f"{name}: ranks pass {by_rank([kind for kind, _, _ in given])}; a guarantee needs numbers or arrays of "
+            f"numbers. Without a guarantee: comm.plain.{name}"
         )
     dtype = np.result_type(*(np.dtype(kind) for kind, _, _ in given))
     if not rounding(dtype):
         return None
     if operation_of(op) is None:
         raise ChoiceError(
-            f"{name}: the operation is the program's own, and its order the MPI library's. Where it rounds nothing, "
-            f"say so: wrap(comm, exact_ops=[op]); otherwise call comm.plain.{name}"
+            f"{name}: the program defines the operation, so only the MPI library can order it. If it rounds nothing: "
+            f"wrap(comm, exact_ops=[op]); otherwise call comm.plain.{name}"
         )
     if len({shape for _, shape, _ in given}) > 1:
         raise ChoiceError(
@@ -64,8 +63,8 @@ def agreed(comm: MPI.Intracomm, name: str, sendobj: Any, op: MPI.Op) -> Agreed |
 
 
 def agreed_pairs(comm: MPI.Intracomm, name: str, sendobj: Any) -> list[tuple[Any, Any]]:
-    """What all ranks pass to MAXLOC or MINLOC: pairs of a number and an index. Collective; ChoiceError on all ranks
-    where one passes something else."""
+    """The arguments of all ranks for MAXLOC or MINLOC, (number, index) each. Collective; raises ChoiceError on all
+    ranks if one passes something else."""
     given: list[Any] = comm.allgather(sendobj)
     said = ["a pair" if _is_pair(each) else f"a {type(each).__name__}" for each in given]
     if set(said) != {"a pair"}:
@@ -78,7 +77,7 @@ def _is_pair(given: Any) -> bool:
 
 
 def _described(sendobj: Any) -> tuple[str, tuple[int, ...], bool]:
-    """(type, shape, whether it is a number of Python's) of an object; the type of no number begins with `a `."""
+    """(type, shape, whether it is a Python number) of an object; the type of other objects begins with `a `."""
     if type(sendobj) in PYTHON:
         big = type(sendobj) is int and not -(2**63) <= sendobj < 2**63
         return ("a large integer" if big else np.dtype(type(sendobj)).name), (), True

@@ -1,4 +1,4 @@
-"""Operations of MPI by the names that they have here, and which of them round."""
+"""Names of MPI's operations in this suite, and which of them round."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ ROUNDING_NOTHING = (
 
 
 def operation_of(op: Any) -> str | None:
-    """Our name of an operation of MPI; None where it is none of ours."""
+    """This suite's name of an operation, such as "sum"; None if the suite does not have it."""
     return next((name for known, name in OPERATIONS if op is known or op == known), None)
 
 
 def rounds_nothing(op: Any, exact_ops: tuple[Any, ...]) -> bool:
-    """Whether any order of `op` gives the same bits: MPI's logical and bitwise operations, and those of the user's that
-    are said to (`exact_ops`)."""
+    """Whether `op` gives the same bits in any order: MPI's logical and bitwise operations, and the user's
+    `exact_ops`."""
     if op is MPI.SUM:
         return False
     return any(op is each or op == each for each in (*ROUNDING_NOTHING, *exact_ops))
 
 
 def rounding(dtype: np.dtype) -> bool:
-    """Whether numbers of `dtype` round: floating-point and complex ones, those of ml_dtypes among them."""
+    """Whether arithmetic with `dtype` rounds: floating-point and complex numbers, including those of ml_dtypes."""
     return dtype.kind in "fc" or (dtype.kind == "V" and not dtype.names and "float" in dtype.name)

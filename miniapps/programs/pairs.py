@@ -1,7 +1,8 @@
-"""Greatest and least numbers with their indices (MPI.MAXLOC, MPI.MINLOC), the same in every order.
+"""MPI.MAXLOC and MPI.MINLOC with the same result in every order.
 
-MPI's own depend on the order where a value is NaN, and in the sign of a zero. Here the value is that of MAX or MIN:
-NaN, always the same one, where any value is; a zero is +0.0. The index is the least of those whose value is the result.
+The result of the MPI library depends on the order if a value is NaN, and in the sign of a zero. Here the value is the
+result of MAX or MIN: always the same NaN if any value is NaN; a zero is +0.0. The index is the least index of an equal
+value.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ LAST = np.iinfo(np.int64).max
 
 
 def pairwise(op: Any) -> str | None:
-    """ "max" or "min" of an operation on pairs, None of others."""
+    """ "max" or "min" for an operation on pairs, None for others."""
     if op is MPI.SUM:
         return None
     return next((name for known, name in PAIRWISE if op is known or op == known), None)
 
 
 def pairs_of(asked: Asked) -> tuple[np.ndarray, np.ndarray | None] | None:
-    """What is sent and where the result goes, as arrays of structures `value` and `index`; None where values are
-    integers, which are the library's. Raises as `call_of`."""
+    """(send buffer, receive buffer) as arrays of structures `value` and `index`; None for integer values, which the MPI
+    library combines. Raises as `call_of`."""
     if asked.axis is not None or asked.blocks is not None:
         raise ChoiceError(f"{asked.name}: axis and blocks are for sums, not for values with their indices")
     send, out, _ = whole(asked)
@@ -41,7 +42,7 @@ def pairs_of(asked: Asked) -> tuple[np.ndarray, np.ndarray | None] | None:
 
 
 def combined(values: np.ndarray, indices: np.ndarray, operation: str) -> tuple[np.ndarray, np.ndarray]:
-    """Values and indices (ranks, n), combined over the first axis."""
+    """Combines values and indices (ranks, n) over the first axis."""
     best = (np.max if operation == "max" else np.min)(values, axis=0) + values.dtype.type(0)
     best[best != best] = np.nan
     wins = (values == best) | ((values != values) & (best != best))
@@ -49,7 +50,7 @@ def combined(values: np.ndarray, indices: np.ndarray, operation: str) -> tuple[n
 
 
 def reduce_pairs(comm: MPI.Intracomm, sent: np.ndarray, out: np.ndarray | None, operation: str) -> None:
-    """Combine pairs of all ranks of `comm` into `out`; collective. Every rank brings all pairs to all others."""
+    """Combine pairs of all ranks of `comm` into `out`, by an all-gather. Collective."""
     everyone = np.concatenate(comm.allgather(np.array(sent)[None]))
     if out is not None:
         best, index = combined(everyone["value"], everyone["index"].astype(np.int64), operation)
@@ -57,7 +58,7 @@ def reduce_pairs(comm: MPI.Intracomm, sent: np.ndarray, out: np.ndarray | None, 
 
 
 def of_objects(given: list[tuple[float, Any]], operation: str) -> tuple[Any, Any]:
-    """The same of pairs of Python's, one of each rank."""
+    """Combines pairs of Python numbers, one from each rank."""
     numbers = [value for value, _ in given]
     if any(value != value for value in numbers):
         best: Any = float("nan")

@@ -1,9 +1,8 @@
-"""Places in a program in words: `dot (cg.c:57) from solve (cg.c:80)`.
+"""Name the places of calls in a program: `dot (cg.c:57) from solve (cg.c:80)`.
 
-A place is a function that calls MPI and the one that called it; functions that are named like a call of MPI, such as
-`comm_allreduce`, are followed by one more, up to DEEPEST. A function without a name may be such a wrapper, and is
-followed by one more, too. What belongs to an interface of MPI is left out. Words depend on the program's files alone,
-never on what a run did, so that the same call has the same name in every run.
+A place is a function that calls MPI, and its caller. After a function that is named like an MPI call, such as
+`comm_allreduce`, or that has no name, the place has one more caller, up to DEEPEST. Functions of an MPI interface are
+left out. Names depend only on the program's files, so the same call has the same name in every run.
 """
 
 from __future__ import annotations
@@ -24,8 +23,8 @@ from miniapps.programs.elf import functions_at
 from miniapps.untrusted.text import printable
 
 ADDRESSES_S = 60  # for addr2line
-NAMED, DEEPEST = 2, 4  # functions named, and at most where some are wrappers
-LONGEST = 100  # letters of a name that are shown
+NAMED, DEEPEST = 2, 4  # functions in a place, and at most if some are wrappers
+LONGEST = 100  # letters of a shown name
 GENERATED = "code made at run time"
 # Libraries and functions between a program and MPI.
 INTERFACE_FILES = re.compile(r"lib(mpi|pmpi|fmpi|boost_mpi)|.*/mpi4py/MPI\.")
@@ -35,7 +34,7 @@ OURS = tuple(f"{Path(package.__file__ or '').parent}{os.sep}" for package in (ke
 WRAPPER = re.compile(
     r"(?i)reduce|b(road)?cast|barrier|gather|scatter|all_?to_?all|send|recv|(?<![a-z])mpi|mpi(?![a-z])"
 )
-# Where a program begins: whoever called these is no part of it.
+# The outermost functions of a program: their callers are no part of it.
 OUTERMOST_FILES = re.compile(
     r"(libc[.-]|ld-linux|libpthread|libgomp|libi?omp|libffi|_ctypes|libpython|python)"
 )
@@ -43,15 +42,15 @@ OUTERMOST_FUNCTIONS = ("main", "MAIN__", "<module>")
 OUTERMOST_LINES = re.compile(r"<frozen |.*/(runpy|threading)\.py$|.*/concurrent/futures/")
 MARKS = re.compile(
     r"( const| volatile| &+| noexcept| \[[^\]]*\])+$"
-)  # behind the parameters of a C++ function
+)  # after the parameters of a C++ function
 CLONE = re.compile(r"(\.(cold|part|constprop|isra|lto_priv|localalias|\d+))+$")
 MODULE = re.compile(r"__(\w+)_MOD_(\w+)$")  # of a function in a module of Fortran
 
 
 @dataclass(frozen=True)
 class Place:
-    """What a call was made from, the innermost first: `functions` as (file, address in it behind the call), `lines` of
-    Python as (file, function, line)."""
+    """The callers of a call, innermost first: `functions` as (file, return address in the file), `lines` of Python as
+    (file, function, line)."""
 
     functions: tuple[tuple[str, int], ...] = ()
     lines: tuple[tuple[str, str, int], ...] = ()
@@ -59,24 +58,24 @@ class Place:
 
 @dataclass
 class Places:
-    """Places by number, and what their files were when the program ran: (bytes, time of the last change in ns)."""
+    """Places by number, and the state of their files when the program ran: (bytes, time of the last change in ns)."""
 
     by_number: dict[int, Place] = field(default_factory=dict)
     files: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def words(self) -> dict[int, str]:
-        """Each place in words."""
+        """The name of each place."""
         known = self._functions()
         return {number: printable(_words(place, known)) for number, place in self.by_number.items()}
 
     def _functions(self) -> dict[tuple[str, int], list[_Function]]:
-        """The functions at each address: several where some are inlined, the innermost first."""
+        """The functions at each address, innermost first; several if some are inlined."""
         addresses: dict[str, list[int]] = defaultdict(list)
         for file, address in dict.fromkeys(at for place in self.by_number.values() for at in place.functions):
             addresses[file].append(address)
         known = {}
         for file, own in addresses.items():
-            before = [address - 1 for address in own]  # a return address is behind its call
+            before = [address - 1 for address in own]  # a return address follows its call
             unchanged = file in self.files and self.files[file] == _state(file)
             lines = lines_of(file, before) if unchanged and not _is_interface(file) else [[]] * len(own)
             symbols = functions_at(file, before) if unchanged else [("", 0)] * len(own)
@@ -89,7 +88,7 @@ class Places:
 
 @dataclass(frozen=True)
 class _Function:
-    name: str  # empty where it is not known
+    name: str  # empty if unknown
     words: str
     file: str  # of the program or library, or of the line of Python
     python: bool = False
@@ -102,7 +101,7 @@ class _Function:
 
     @property
     def outside(self) -> bool:
-        """Whether it is what starts programs."""
+        """Whether it belongs to the code that starts programs."""
         if self.python:
             return bool(OUTERMOST_LINES.match(self.file))
         return self.name == "_start" or bool(OUTERMOST_FILES.match(Path(self.file).name))
@@ -123,7 +122,7 @@ def _words(place: Place, known: dict[tuple[str, int], list[_Function]]) -> str:
 
 
 def _up_to_the_caller(functions: list[_Function]) -> Iterator[_Function]:
-    """The first NAMED functions of the program that are no wrappers, and the wrappers before them."""
+    """The first NAMED functions of the program that are not wrappers, and the wrappers before them."""
     wanted = NAMED + (bool(functions) and not functions[0].name)
     for count, function in enumerate(functions):
         if function.outside or not wanted or count == DEEPEST:
@@ -143,7 +142,7 @@ def _python(file: str, function: str, line: int) -> _Function:
 
 
 def _state(file: str) -> tuple[int, int] | None:
-    """Bytes and time of the last change of a regular file, None of any other."""
+    """(bytes, time of the last change) of a regular file; None for any other."""
     try:
         state = os.stat(file)
     except (OSError, ValueError):
@@ -153,7 +152,7 @@ def _state(file: str) -> tuple[int, int] | None:
 
 
 def lines_of(file: str, addresses: list[int]) -> list[list[_Function]]:
-    """What debug information says of each address: `function (file.c:12)`; empty where there is none."""
+    """The functions at each address by debug information, `function (file.c:12)`; empty without it."""
     none: list[list[_Function]] = [[] for _ in addresses]
     try:
         done = subprocess.run(
@@ -175,8 +174,7 @@ def lines_of(file: str, addresses: list[int]) -> list[list[_Function]]:
 def _inlined(functions: list[_Function]) -> list[_Function]:
     """Drops names that addr2line takes from the wrong function.
 
-    A static function of C++ that was inlined gets the name of the function that it was inlined into: only its line is
-    true.
+    For an inlined static function of C++, addr2line gives the name of the function around it; only the line is right.
     """
     return [
         replace(function, name="(inlined)", words=function.words.rpartition("(")[2][:-1])
@@ -187,7 +185,7 @@ def _inlined(functions: list[_Function]) -> list[_Function]:
 
 
 def _line(file: str, function: str, place: str) -> _Function | None:
-    """None where addr2line knows no line: its name is then the nearest symbol, which may be another function's."""
+    """A function from the output of addr2line; None without a line, since the name may then be another function's."""
     source, _, line = place.partition(" (")[0].rpartition(":")
     if function.startswith("?") or "?" in (source[:1], line[:1]) or line in ("", "0"):
         return None
@@ -196,7 +194,7 @@ def _line(file: str, function: str, place: str) -> _Function | None:
 
 
 def _demangled(symbols: list[str]) -> list[str]:
-    """Names of C++ as they are written there."""
+    """The demangled names of C++ symbols."""
     try:
         done = subprocess.run(
             ["c++filt"], input="\n".join(symbols), capture_output=True, text=True, timeout=ADDRESSES_S
@@ -208,7 +206,7 @@ def _demangled(symbols: list[str]) -> list[str]:
 
 
 def tidied(function: str) -> str:
-    """A function without type, parameters and marks of the compiler."""
+    """The name of a function without type, parameters and suffixes of the compiler."""
     name = MARKS.sub("", CLONE.sub("", function))
     if module := MODULE.match(name):
         return f"{module[1]}.{module[2]}"
@@ -220,14 +218,14 @@ def tidied(function: str) -> str:
                 break
         name = name[:begin] if begin and not name[:begin].endswith("operator") else name
     depth, begin = 0, 0
-    for i, letter in enumerate(name):  # behind the last blank that lies in no parentheses
+    for i, letter in enumerate(name):  # after the last blank outside parentheses
         depth += {"(": 1, "<": 1, "{": 1, ")": -1, ">": -1, "}": -1}.get(letter, 0)
         begin = i + 1 if letter == " " and not depth else begin
     return _cut(name if "operator" in name else name[begin:])
 
 
 def _cut(name: str) -> str:
-    """A name of at most some LONGEST letters, which tells it from others that begin alike."""
+    """A name cut to about LONGEST letters; a hash at its end distinguishes names with the same beginning."""
     if len(name) <= LONGEST:
         return name
     return f"{name[:LONGEST]}...{hashlib.blake2b(name.encode(errors='replace'), digest_size=4).hexdigest()}"

@@ -1,4 +1,4 @@
-"""The plans of a wrapped communicator: one for each signature of a reduction, made by its first call and kept."""
+"""The plans of a wrapped communicator: the first call of each signature makes one, and later calls use it."""
 
 from __future__ import annotations
 
@@ -18,32 +18,34 @@ from miniapps.programs.forms import Signature
 from miniapps.runner.replay import Replay
 
 Place = tuple[Signature, int]  # a signature and its slot
-PLANS = 64  # kept by a communicator: each has a communicator of its own, of which MPI libraries have some thousands
-SLOTS = 4  # reductions of one signature that can be under way at once
-KNOWN = 4096  # signatures that ranks are known to agree on
-PATIENCE_S = 10.0  # that a rank which refuses waits for the others to hear of it
+PLANS = (
+    64  # most plans of a communicator: each has its own communicator, and MPI libraries allow some thousands
+)
+SLOTS = 4  # pending reductions of one signature
+KNOWN = 4096  # signatures remembered as agreed between ranks
+PATIENCE_S = 10.0  # a rank with an error waits so long for the others to receive it
 
 
 class Observer(Protocol):
-    """Who wants to know of the reductions of a communicator; see `miniapps.programs.recording`."""
+    """A recorder of the reductions of a communicator; see `miniapps.programs.recording`."""
 
     def reducer(
         self, name: str, planned: Reducer, comm: MPI.Intracomm, blocks: tuple[int, ...] | None
     ) -> Any:
-        """`planned`, or what stands in for it, for one call."""
+        """`planned`, or a reducer that replaces it, for one call."""
 
 
 class Plans:
-    """Plans for reductions over `comm`; `check`: verify at every call that all ranks ask for the same."""
+    """Plans for reductions over `comm`; `check`: verify at every call that all ranks make the same call."""
 
     def __init__(self, comm: MPI.Intracomm, check: bool, replay: Replay | None):
         self.comm, self.check, self.replay = comm, check, replay
         self.observer: Observer | None = None
-        self.warned = False  # of what the program may have added
+        self.warned = False  # whether LayoutWarning was given
         self.kept: OrderedDict[Place, Reducer] = OrderedDict()
-        self.under_way: list[Pending] = []  # in the order in which they were started
+        self.under_way: list[Pending] = []  # in the order of their start
         self._own: MPI.Intracomm | None = None
-        self.signatures: dict[Any, Signature | None] = {}  # by what calls ask for
+        self.signatures: dict[Any, Signature | None] = {}  # by arguments of calls
         self._agreed: set[Any] = set()
         self._unheard: list[Any] = []  # agreements that other ranks may still join
         self._blocks: dict[Place, tuple[int, ...] | None] = {}  # of plans over blocks
@@ -51,24 +53,25 @@ class Plans:
 
     @property
     def control(self) -> MPI.Intracomm:
-        """A communicator for messages of our own, which no call of the program can meet; collective the first time."""
+        """A communicator for internal messages, separate from the program's calls; collective the first time."""
         if self._own is None:
             self._own = self.comm.Dup()
         return self._own
 
     def remember(self, key: Any, signature: Signature | None) -> None:
-        """Keep the signature of calls that ask for `key`."""
+        """Keep the signature of calls with the arguments `key`."""
         if len(self.signatures) >= KNOWN:
             self.signatures.clear()
         self.signatures[key] = signature
 
     def knows(self, known: Any) -> bool:
-        """Whether all ranks are known to ask for this, so that they need not talk about it."""
+        """Whether all ranks are known to make this call, so that they need no message about it."""
         return not self.check and known in self._agreed
 
     def agree(self, known: Any, asked: str, failure: Exception | None) -> None:
-        """Let all ranks ask for the same, or raise on all: `failure` where it is the same everywhere, else
-        CallMismatch. Without `check` ranks talk about what is new to them, and where they refuse."""
+        """Verify that all ranks make the same call, or raise on all: `failure` if all ranks have it, else CallMismatch.
+
+        Without `check`, ranks exchange messages only about new calls and errors."""
         if failure is None and self.knows(known):
             return
         if self.comm.size > 1:
@@ -80,8 +83,9 @@ class Plans:
         self._agreed.add(known)
 
     def _compare(self, asked: str, failure: Exception | None) -> None:
-        """Raise CallMismatch on all ranks where they ask for different things, saying which for what. A rank that
-        refuses while the others are in a call that was agreed on before raises alone after a while, as in MPI."""
+        """Raise CallMismatch on all ranks if they make different calls, with the calls by rank.
+
+        If the others are in a call that was agreed before, a rank with an error raises alone after PATIENCE_S."""
         digest = digest_of(asked.encode())
         both = np.concatenate([digest, ~digest])
         most = np.empty_like(both)
@@ -96,19 +100,19 @@ class Plans:
         same = (most[:2] == ~most[2:]).all()  # the MAX of ~x is the MIN of x
         if not same:
             raise CallMismatch(
-                f"ranks ask for different things: {by_rank(self.control.allgather(asked))}"
+                f"ranks make different calls: {by_rank(self.control.allgather(asked))}"
             ) from failure
 
     def reducer(self, signature: Signature, slot: int, call: Call) -> Any:
-        """The plan of a signature, observed where someone observes."""
+        """The plan of a signature; with an observer, the reducer that records it."""
         planned = self._planned(signature, slot, call)
         if self.observer is None:
-            planned.drain_orders()  # which nobody records
+            planned.drain_orders()  # nobody records them
             return planned
         return self.observer.reducer(record_name(signature, slot), planned, self.comm, call.blocks)
 
     def _planned(self, signature: Signature, slot: int, call: Call) -> Reducer:
-        """The plan of a signature, made by its first call; collective then, and where an older one makes room."""
+        """The plan of a signature; the first call makes it, collectively, and may free the oldest plan."""
         place = (signature, slot)
         planned = self.kept.get(place)
         blocks = call.blocks if signature.ordering.partition(":")[0] == "block-tree" else None
@@ -134,8 +138,8 @@ class Plans:
             self._blocks[place] = blocks
         elif blocks != self._blocks[place]:
             raise ValueError(
-                f"{call.name}: blocks {blocks}, and {self._blocks[place]} in earlier calls of this signature: where "
-                "blocks change hands, call comm.release() on all ranks first"
+                f"{call.name}: blocks {blocks}, but earlier calls of this signature had {self._blocks[place]}; before "
+                "blocks change their ranks, call comm.release() on all ranks"
             )
         self.kept.move_to_end(place)
         return planned
@@ -153,7 +157,7 @@ class Plans:
 
     @guarded
     def store(self, call: Call, signature: Signature, total: Any) -> None:
-        """Bring the total of a plan, or this rank's part of it, to where the program wants it."""
+        """Copy the total of a plan, or this rank's part of it, into the program's buffer."""
         if call.out is None:
             return
         call.out[...] = total.astype(call.out.dtype, copy=False)
@@ -175,15 +179,15 @@ class Plans:
         return pending
 
     def finish(self, count: int) -> None:
-        """Finish the `count` oldest of the reductions under way: in the order in which all ranks have started them, so
-        that no two ranks wait for each other."""
+        """Finish the `count` oldest pending reductions, in the order in which all ranks have started them, so that no
+        two ranks wait for each other."""
         for _ in range(count):
             pending = self.under_way.pop(0)
             pending.done = True
             self.store(pending.call, pending.place[0], pending.reducer.finish())
 
     def release(self) -> None:
-        """Wait for what is under way and give back all plans. Collective."""
+        """Wait for all pending reductions and free all plans. Collective."""
         self.finish(len(self.under_way))
         for reducer in self.kept.values():
             reducer.free()
@@ -197,8 +201,8 @@ class Plans:
 
 
 class Pending:
-    """A reduction under way, of a wrapped communicator. It has the methods of a request of MPI and is none: wait for
-    each one by itself."""
+    """A pending reduction of a wrapped communicator. It has the methods of an MPI request but is none: wait for each
+    one separately."""
 
     def __init__(self, plans: Plans, place: Place, call: Call, reducer: Any, contributions: Any):
         self.plans, self.place, self.call, self.reducer = plans, place, call, reducer
@@ -208,14 +212,14 @@ class Pending:
         self._moves = not call.rows and type(plans.kept[place])._progress is not Reducer._progress
 
     def Wait(self, status: MPI.Status | None = None) -> bool:
-        """Wait until the total is in the receive buffer; those that were started before are finished, too."""
+        """Wait until the total is in the receive buffer; also finishes the reductions that were started before."""
         if not self.done:
             self.plans.finish(self.plans.under_way.index(self) + 1)
         return True
 
     def Test(self, status: MPI.Status | None = None) -> bool:
-        """Whether the total is in the receive buffer. Of several rows on a rank, and where the ordering has no steps to
-        go on by, the work is done here."""
+        """Whether the total is in the receive buffer. If a rank has several rows, or the ordering cannot progress in
+        steps, this call does all the work."""
         if self.done:
             return True
         before = self.plans.under_way[: self.plans.under_way.index(self) + 1]
@@ -227,7 +231,7 @@ class Pending:
 
 
 def record_name(signature: Signature, slot: int) -> str:
-    """What a recording calls a reduction of this signature, unique among those of a communicator."""
+    """The name of a reduction of this signature in a recording, unique for its communicator."""
     collective, operation = signature.collective, signature.operation
     words = [] if operation == "sum" else [operation]
     words.append(f"{signature.dtype.name}x{signature.n}")
@@ -238,7 +242,7 @@ def record_name(signature: Signature, slot: int) -> str:
 
 
 def same_nan(call: Call, out: Any) -> None:
-    """Make every NaN of a least or greatest number the same one: the order decides which of several is met first."""
+    """Replace every NaN in the result of min or max by the same one; without it the order decides which NaN wins."""
     if call.operation in ("min", "max"):
         out[out != out] = np.nan
 
@@ -250,7 +254,7 @@ def _held(call: Call, signature: Signature) -> Any:
 
 
 def _done(request: MPI.Request, seconds: float) -> bool:
-    """Whether a request is done within so many seconds."""
+    """Whether a request completes within so many seconds."""
     limit = time.monotonic() + seconds
     while not request.Test():
         if time.monotonic() > limit:

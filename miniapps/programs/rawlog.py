@@ -1,7 +1,7 @@
-"""The raw log of a preloaded program: one record for each call of MPI, as preload/log.hpp writes it.
+"""Read and check the raw log of a preloaded program: one record for each MPI call, from preload/log.hpp.
 
-Nothing of it is believed before it was checked: the program that wrote it was someone's, and may have been killed.
-Running hashes (preload/running.hpp) tell a changed byte of it and of the texts beside it; a log is whole or refused.
+A stranger's program may have written it, or may have been killed. Running hashes (preload/running.hpp) detect a changed
+byte in the log and in the texts beside it; `read` accepts only a whole log.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ KINDS = (
 IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD = (
     1 << i for i in range(9)
 )
-# In the order of preload/numbers.hpp: what the numbers are that sizes are of.
+# In the order of preload/numbers.hpp: the types of the numbers that have sizes.
 BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
           "int32", "int64", "uint8", "uint16", "uint32", "uint64", "bool")  # fmt: skip
 MOST = 2**40  # bytes of a log: it is mapped, not read
@@ -63,14 +63,14 @@ TEXTS = 2**25  # bytes of the file beside it, as in preload/running.hpp: a place
 PIECE = 2**14  # records checked at once
 NAME = re.compile(r"raw-(\d{5,9})\.log")
 COUNT_BITS, GOLDEN = 40, 0x9E3779B97F4A7C15  # of a count, as in preload/running.hpp
-SAID = struct.Struct("<QQQqqqqQQ")  # what `identity` is a hash of
+SAID = struct.Struct("<QQQqqqqQQ")  # the data whose hash is `identity`
 RANKS = 2**24
-DIRECTIONS = ("up", "down")  # in which all arithmetic of a launch may be rounded
+DIRECTIONS = ("up", "down")  # values of --disturb that round all arithmetic
 
 
 @dataclass(frozen=True)
 class NamedCommunicator:
-    """The `name` of the communicators with one number; `born`: calls of this rank before the first of them."""
+    """The `name` of the communicators with one number; `born`: number of calls of this rank before the first one."""
 
     name: str
     born: int
@@ -78,12 +78,18 @@ class NamedCommunicator:
 
 @dataclass
 class RawLog:
-    """What one rank recorded. `records`: (n,) of RECORD, in the order in which calls began; `ended` is 0 where the
-    program did not reach MPI_Finalize. `places` are by the number that records have as `site`. `unseen`: calls by
-    function that were counted and not recorded, `unseen_of_all` those of all ranks (rank 0 has them at the end);
-    `python_sites`: where mpi4py added Python objects; `unrepeated`: calls during a replay that repeat no
-    order. `here`: this user wrote the log where it lies, so that the files that it names are those of the program;
-    nothing of them is read where it is a copy."""
+    """The log of one rank.
+
+    records       (n,) of RECORD, in the order in which calls began
+    ended         0 if the program did not reach MPI_Finalize
+    places        by the number `site` of records
+    unseen        number of calls that were counted and not recorded, by function; `unseen_of_all`: on all ranks, which
+                  rank 0 has at the end
+    python_sites  places at which mpi4py added Python objects
+    unrepeated    calls during a replay whose order of completion is not repeated
+    here          whether this user wrote this file, so that the files that it names are those of the program; for a
+                  copy, none of them is read
+    """
 
     rank: int
     size: int
@@ -112,17 +118,17 @@ class RawLog:
     here: bool = False
 
     def python_sums(self) -> list[str]:
-        """Where Python objects were added by mpi4py."""
+        """The places at which mpi4py added Python objects, in words."""
         words = self.places.words()
         return sorted({words[site] for site in self.python_sites if site in words})
 
     def label(self, row: np.void) -> str:
-        """The name of the call that a record is of: `MPI_Iallreduce`."""
+        """The name of the call of a record, such as `MPI_Iallreduce`."""
         return label(int(row["kind"]), int(row["flags"]))
 
 
 def label(kind: int, flags: int) -> str:
-    """The name of a call of this kind: of the form that NONBLOCKING and PERSISTENT say."""
+    """The name of a call of this kind, in the form of the flags NONBLOCKING and PERSISTENT."""
     name = KINDS[kind]
     if flags & PERSISTENT:
         return f"{name}_init"
@@ -130,15 +136,15 @@ def label(kind: int, flags: int) -> str:
 
 
 def call_of(name: str) -> tuple[int, int]:
-    """Kind and form of the call with this label; -1 and 0 where there is none."""
+    """(kind, form) of the call with this label; (-1, 0) for an unknown one."""
     forms = (0, NONBLOCKING, NONBLOCKING | PERSISTENT)
     found = ((kind, form) for form in forms for kind in range(len(KINDS)) if label(kind, form) == name)
     return next(found, (-1, 0))
 
 
 def read(path: Path) -> RawLog:
-    """The log `path` (raw-RANK.log) and the texts beside it. Raises OSError where it cannot be read, Refused where it
-    is damaged or none of ours."""
+    """Reads the log `path` (raw-RANK.log) and the texts beside it. Raises OSError if it cannot be read, Refused if it
+    is damaged or not a log."""
     where = printable(str(path))
     with open_regular(path, MOST) as file:
         status = os.fstat(file.fileno())
@@ -151,9 +157,11 @@ def read(path: Path) -> RawLog:
     if data[HEADER.itemsize : PAGE].any():
         raise _damaged(where, "the rest of its first page is not empty")
     if head["closing"] and xxhash.xxh3_64_intdigest(closing(head), hashed) != head["closing"]:
-        raise _damaged(where, "the end of its header is not as it was written")
+        raise _damaged(where, "the end of its header has changed")
     if len(rows) and not (rows["number"][1:] > rows["number"][:-1]).all():
-        rows = rows[np.argsort(rows["number"], kind="stable")]  # they stand there as the calls ended
+        rows = rows[
+            np.argsort(rows["number"], kind="stable")
+        ]  # the log has them in the order in which calls ended
     _require_known(rows, where)
     ended = int(head["ended"]) if head["closing"] else 0
     log = RawLog(rank, int(head["size"]), int(head["began"]), ended, int(head["offset"]), rows)
@@ -173,13 +181,13 @@ def read(path: Path) -> RawLog:
 
 
 def identity(head: np.void) -> bytes:
-    """What the `identity` of a header is the hash of."""
+    """The bytes whose hash is the `identity` of a header."""
     names = ("magic", "version", "record_bytes", "rank", "size", "began", "offset", "device", "inode")
     return SAID.pack(*(int(head[name]) for name in names))
 
 
 def closing(head: np.void) -> bytes:
-    """What the `closing` of a header is the hash of, after its records."""
+    """The bytes whose hash, after the records, is the `closing` of a header."""
     first = [
         int(head[name]).to_bytes(8, "little", signed=name == "ended")
         for name in ("committed", "ended", "texts")
@@ -188,28 +196,30 @@ def closing(head: np.void) -> bytes:
 
 
 def checked_counts(counts: np.ndarray) -> np.ndarray:
-    """The counts of all counters, uint64, with what tells a changed bit, and a counter, in their upper bits."""
+    """The counts of all counters, uint64, with a checksum of count and counter in their upper bits."""
     golden, bits = np.uint64(GOLDEN), np.uint64(COUNT_BITS)
     every = counts + (np.arange(1, len(counts) + 1, dtype=np.uint64) << bits)
-    mixed: np.ndarray = (every * golden ^ every >> np.uint64(29)) * golden  # arrays wrap without a word
+    mixed: np.ndarray = (
+        every * golden ^ every >> np.uint64(29)
+    ) * golden  # arrays overflow without a warning
     words: np.ndarray = counts | mixed >> bits << bits
     return words
 
 
 def _damaged(where: str, what: str) -> Refused:
-    return Refused(f"{where}: damaged: {what}; it is kept, and no trace is made of it: copy it again")
+    return Refused(f"{where}: damaged: {what}; the log stays, without a trace: copy it again")
 
 
 def _believed(data: np.ndarray, head: np.void, path: Path, where: str) -> tuple[int, np.ndarray, int]:
-    """Rank and records of a log, and the running hash after them. Raises Refused."""
+    """Checks a log; returns (rank, records, the running hash after them). Raises Refused."""
     if (head["magic"], head["version"], head["record_bytes"]) != (MAGIC, VERSION, RECORD.itemsize):
-        raise Refused(f"{where}: no log of calls of version {VERSION}; leave it out")
+        raise Refused(f"{where}: not a log of calls of version {VERSION}; leave it out")
     rank, committed = int(head["rank"]), int(head["committed"])
     if not head["identity"] and not committed:
         raise Refused(f"{where}: its program was killed before it recorded a call; remove it")
     hashed = xxhash.xxh3_64_intdigest(identity(head))
     if hashed != head["identity"] or not 0 <= rank < head["size"] <= RANKS:
-        raise _damaged(where, "its header is not as it was written")
+        raise _damaged(where, "its header has changed")
     named = NAME.fullmatch(path.name)
     if named is None or int(named[1]) != rank:
         raise Refused(f"{where}: it is the log of rank {rank}; give it its name back, raw-{rank:05d}.log")
@@ -219,7 +229,8 @@ def _believed(data: np.ndarray, head: np.void, path: Path, where: str) -> tuple[
 
 
 def _whole(data: np.ndarray, committed: int, hashed: int, closed: bool, where: str) -> tuple[np.ndarray, int]:
-    """The records, and the running hash after them. A log that was not `closed` may have one more than it says."""
+    """(records, the running hash after them). A log that was not `closed` may have one more record than its header
+    states."""
     width, room = RECORD.itemsize, (len(data) - PAGE) // RECORD.itemsize
     most = committed if closed else min(committed + 2, room)
     for begin in range(0, most, PIECE):
@@ -232,44 +243,42 @@ def _whole(data: np.ndarray, committed: int, hashed: int, closed: bool, where: s
             after = xxhash.xxh3_64_intdigest(content[at : at + width], hashed)
             if after & 0xFFFFFFFF != check:
                 if i < committed:
-                    raise _damaged(where, f"record {i:,} of {committed:,} is not as it was written")
+                    raise _damaged(where, f"record {i:,} of {committed:,} has changed")
                 return data[PAGE : PAGE + i * width].view(RECORD), hashed
             hashed = after
     if most > committed + 1:
-        raise _damaged(where, f"it has more records than the {committed:,} that it says")
+        raise _damaged(where, f"it has more records than the {committed:,} of its header")
     return data[PAGE : PAGE + most * width].view(RECORD), hashed
 
 
 def _require_known(rows: np.ndarray, where: str) -> None:
-    """Raise Refused for records that no call has."""
+    """Raise Refused for records with impossible values."""
     if len(rows) and not (rows["kind"] < len(KINDS)).all():
-        raise _damaged(where, "a call of a kind that does not exist")
+        raise _damaged(where, "it has a call of an unknown kind")
     for side in ("in", "out") if len(rows) else ():
         counts = rows[f"{side}_sizes"]["count"]
         if not ((counts >= 0) & (counts < MOST)).all() or not (rows[f"{side}_basic"] < len(BASICS)).all():
-            raise _damaged(where, "sizes of what no call carries")
+            raise _damaged(where, "it has impossible sizes of data")
 
 
 def _counts(words: np.ndarray, where: str) -> list[int]:
-    """Counts from the words that also tell whether they are right."""
+    """Counts from words that also have a checksum. Raises Refused."""
     counts = words & np.uint64(2**COUNT_BITS - 1)
     if (checked_counts(counts) != words).any():
-        raise _damaged(where, "a count of calls is not as it was written")
+        raise _damaged(where, "a count of calls has changed")
     return [int(count) for count in counts.tolist()]
 
 
 def _read_lines(path: Path, last: int) -> dict[int, bytes]:
-    """{running hash: JSON} of the lines of a file of texts, that with the hash `last` among them; a last line that a
-    kill cut off is as if not written. Raises Refused."""
+    """{running hash: JSON} of the lines of a file of texts; one must have the hash `last`. Ignores an unfinished last
+    line, after a kill. Raises Refused."""
     where, hashed = printable(str(path)), 0
     lines: dict[int, bytes] = {0: b""}
     try:
         content = io.BytesIO(read_bytes(path, TEXTS))
     except FileNotFoundError:
         if last:
-            raise Refused(
-                f"{where}: is missing, and names what is in the log beside it; copy it too"
-            ) from None
+            raise Refused(f"{where}: is missing; the log beside it needs its names: copy it, too") from None
         return lines
     for number, line in enumerate(content, start=1):
         if not line.endswith(b"\n"):
@@ -277,21 +286,21 @@ def _read_lines(path: Path, last: int) -> dict[int, bytes]:
         line = line[:-1]
         hashed = xxhash.xxh3_64_intdigest(line[17:], hashed)
         if line[:17] != b"%016x " % hashed:
-            raise _damaged(where, f"line {number} is not as it was written")
+            raise _damaged(where, f"line {number} has changed")
         lines[hashed] = line[17:]
     if last not in lines:
-        raise _damaged(where, "lines are missing that the log beside it knows")
+        raise _damaged(where, "lines are missing that the log beside it refers to")
     return lines
 
 
 def _typed(entry: Any, *types: type) -> list[tuple[Any, ...]]:
-    """The entry by itself if it is a list of these types, numbers from 1 to 2^63, else nothing."""
+    """A list with the entry as a tuple if it has these types and numbers from 1 to 2^63; else an empty list."""
     fits = isinstance(entry, list) and list(map(type, entry)) == list(types)
     return [tuple(entry)] if fits and all(0 < part < 2**63 for part in entry if type(part) is int) else []
 
 
 def _take(line: bytes, log: RawLog, where: str) -> None:
-    """Take what a line of texts says."""
+    """Add the content of a line of texts to `log`."""
     entry = whole(records.loads(line.decode(errors="replace").encode(), f"{where}: texts")) if line else None
     if not isinstance(entry, dict):
         return

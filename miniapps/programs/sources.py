@@ -1,4 +1,4 @@
-"""The sources of messages from any source, taken from a recorded run for one that repeats them."""
+"""Read the senders of messages from any source in a recorded run, for a replay."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from miniapps.untrusted.text import printable
 
 @contextlib.contextmanager
 def write_sources(run: Path, rank: int, size: int) -> Iterator[str]:
-    """The path of a file for preload/receives.hpp, there until the block ends. Raises UsageError and TraceError."""
+    """Gives the path of a file with the senders, for preload/receives.hpp; removed at the end of the block. Raises
+    UsageError and TraceError."""
     with tempfile.NamedTemporaryFile(prefix="fpna-sources-") as file:
         file.write(np.array([rank, size], np.int32).tobytes())
         file.write(np.array(recorded_sources(run, rank), np.int32).tobytes())
@@ -28,42 +29,42 @@ def write_sources(run: Path, rank: int, size: int) -> Iterator[str]:
 
 
 def require_same_program(run: Path, command: list[str], same_but: Sequence[str], size: int) -> str:
-    """A remark where `run` had other arguments than `command`, those in `same_but` left out; empty where it had not.
+    """A remark if `run` had other arguments than `command`, ignoring those in `same_but`; else empty.
 
-    Raises UsageError where `run` was not recorded by `fpna run`, of another program or on another number of ranks, and
-    TraceError where it cannot be read.
+    Raises UsageError if `run` was not recorded by `fpna run`, by another program or on another number of ranks, and
+    TraceError if it cannot be read.
     """
     (trace,) = read_run(run, tables=[], ranks=[0])
     shown, theirs, ours = printable(str(run)), trace.attributes.get("app", ""), name_of(command)
     recorded = trace.attributes.get("problem_options", {}).get(ARGUMENTS)
     if recorded is None:
         raise UsageError(
-            f"--replay {shown}: a run of {theirs} that fpna run did not record; give one that it recorded of {ours}"
+            f"--replay {shown}: a run of {theirs} that fpna run did not record; give a run of {ours} that it recorded"
         )
     if theirs != ours:
-        raise UsageError(f"--replay {shown}: a run of {theirs}, and this is {ours}; give a run of {ours}")
+        raise UsageError(f"--replay {shown}: a run of {theirs}, but this is {ours}; give a run of {ours}")
     if trace.attributes["size"] != size:
         raise UsageError(
-            f"--replay {shown}: recorded on {trace.attributes['size']} ranks, and these are {size}; start "
-            f"{trace.attributes['size']}"
+            f"--replay {shown}: recorded on {trace.attributes['size']} ranks, but this run has {size}; start "
+            f"{trace.attributes['size']} ranks"
         )
     if recorded == arguments_of(command, same_but):
         return ""
     return (
-        f"{shown} was recorded with the arguments {printable(recorded) or 'none'}: where others change what messages "
-        "there are, the program leaves the record"
+        f"{shown} was recorded with the arguments {printable(recorded) or 'none'}: if the new arguments change the "
+        "messages, the replay ends early"
     )
 
 
 def recorded_sources(run: Path, rank: int) -> list[tuple[int, int, int]]:
-    """What `rank` of `run` took from any source, in the order in which it asked.
+    """(source, kind, form) of each receive from any source by `rank` of `run`, in the order of the calls.
 
-    Of each the source (-1: no message came), and the kind and the form of the call as in a raw log.
+    The source is -1 if no message came; kind and form of the call are those of a raw log.
     """
     traces = list(read_run(run, tables=["events", "values"], ranks=[rank]))
     if not traces:
         raise UsageError(
-            f"--replay {run}: no trace of rank {rank} in it; copy the whole run, or record it again"
+            f"--replay {run}: it has no trace of rank {rank}; copy the whole run, or record it again"
         )
     (trace,) = traces
     calls = {
@@ -73,7 +74,7 @@ def recorded_sources(run: Path, rank: int) -> list[tuple[int, int, int]]:
     }
     values = trace.tables["values"]
     taken = np.isin(values["name"], list(calls))
-    order = np.argsort(values["after"][taken], kind="stable")  # calls stand as they began
+    order = np.argsort(values["after"][taken], kind="stable")  # the order in which calls began
     pairs = zip(values["value"][taken][order].tolist(), values["name"][taken][order].tolist(), strict=True)
     most = trace.attributes["size"]
     if wrong := [source for source in values["value"][taken].tolist() if not -1 <= source < most]:

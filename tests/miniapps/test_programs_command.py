@@ -33,13 +33,13 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "said"),
     [
-        (["mpirun", "-n", "2", "./app"], "observed: mpirun -n 2 fpna run -- ./app"),
+        (["mpirun", "-n", "2", "./app"], "each process: mpirun -n 2 fpna run -- ./app"),
         (["/usr/bin/mpiexec.hydra", "-np", "2", "--hostfile", "data", "./app", "-n", "3"],
          ": /usr/bin/mpiexec.hydra -np 2 --hostfile data fpna run -- ./app -n 3"),
         (["srun", "-n2"], "srun -n 2 fpna run -- ./app"),
         (["./app.c"], "./app.c cannot be executed: it is source code; compile it, mpicc -g -o ./app ./app.c, and"),
         (["x.py"], "x.py cannot be executed: start it by its interpreter: fpna run -- python x.py"),
-        (["./data"], "./data cannot be executed: its mode does not allow it; where it is a program: chmod +x ./data"),
+        (["./data"], "./data cannot be executed: its mode does not allow it; if it is a program: chmod +x ./data"),
         (["folder"], "folder is a directory"),
         (["app"], "no program 'app' on PATH; the one in this directory is ./app"),
         (["apps"], "no program 'apps'; did you mean ./app?"),
@@ -63,7 +63,7 @@ def test_what_is_wrong_with_a_command_line_is_told_once(tmp_path):
     for wrong, said in (
         (["--gaurantee", "exact", "--", "./app"], "unrecognized arguments: --gaurantee; did you mean --guarantee?"),
         (["--", "./absent"], "fpna run: no program './absent'"),
-        (["--"], "no program: fpna run [options] -- ./app ARGUMENTS"),
+        (["--"], "no program; give one after --: fpna run [options] -- ./app ARGUMENTS"),
     ):  # fmt: skip
         run = run_mpi(2, ["-m", "fpna", "run", *wrong], cwd=tmp_path)
         assert run.returncode == 2
@@ -146,8 +146,7 @@ def test_processes_that_are_alone_without_a_launcher_are_told_what_a_directory_i
         with pytest.raises(UsageError) as refused, fpna.record(tmp_path / "run", MPI.COMM_SELF):
             pass
     assert re.match(r"record: .*run: not empty, it has rank-00000.h5", str(refused.value))
-    assert str(refused.value).endswith("start them by mpirun; to MPI, those that torch or multiprocessing starts are "
-                                       "each alone")  # fmt: skip
+    assert str(refused.value).endswith("For MPI, each process that torch or multiprocessing starts is alone")
     (tmp_path / "other").mkdir()
     (tmp_path / "other" / "notes").touch()
     refusal = pytest.raises(UsageError, match=r"choose a new or an empty directory$")

@@ -276,7 +276,7 @@ def test_a_log_is_kept_until_its_trace_was_read_back(tmp_path, monkeypatch, caps
         fcntl.flock(running, fcntl.LOCK_EX)
         assert observing.recover(tmp_path) == observing.FAILED
     err = capsys.readouterr().err
-    for words in ("record 1 of 20 is not", "is in the way of the trace of rank 2", "its name back, raw-00003.log",
+    for words in ("record 1 of 20 has changed", "is in the way of the trace of rank 2", "its name back, raw-00003.log",
                   "still runs", "2 traces written", "4 logs are kept", "a copy, so the trace"):  # fmt: skip
         assert words in err
     assert {path: path.read_bytes() for path in kept} == kept

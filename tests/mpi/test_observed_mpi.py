@@ -382,17 +382,17 @@ def test_what_is_refused_ends_all_ranks_with_2(built, tmp_path):
     program = built("mpich", "wildcard.c")
     observed(2, "mpich", tmp_path / "used", [program, 1])
     again = observed(2, "mpich", tmp_path / "used", [program, 1], code=2)
-    assert "nothing is written over" in again
+    assert "a run overwrites nothing" in again
     wrong = observed(3, "mpich", tmp_path / "new", [program, 1], "--replay", tmp_path / "used", code=2)
-    assert wrong.count("recorded on 2 ranks, and these are 3") == 1
+    assert wrong.count("recorded on 2 ranks, but this run has 3") == 1
     other = tmp_path / "other"
     other.symlink_to(program)
     strange = observed(2, "mpich", tmp_path / "new", [other, 1], "--replay", tmp_path / "used", code=2)
-    assert strange.count("a run of mpich-wildcard, and this is other; give a run of other") == 1
+    assert strange.count("a run of mpich-wildcard, but this is other; give a run of other") == 1
     more = observed(
         2, "mpich", tmp_path / "more", [program, 2], "--replay", tmp_path / "used", "--same-but", 2
     )
-    assert "used was recorded with the arguments 1: where others change what messages there are" in more
+    assert "used was recorded with the arguments 1: if the new arguments change the messages" in more
     unknown = observed(2, "mpich", tmp_path / "new", [program, 1], "--same-but", "log", code=2)
     assert unknown.count("--same-but log: the program has no such argument") == 1
     assert not (tmp_path / "new").exists() or not list((tmp_path / "new").iterdir())
