@@ -8,8 +8,8 @@ import warnings
 from importlib import metadata
 
 PAST = (
-    "{names} takes the MPI handle of a wrapped communicator, so its sums bypass the guarantee: the MPI library adds them "
-    "in its own order. `fpna run --guarantee` also reaches such sums (docs/tutorials/own-programs.md)"
+    "{names} takes the MPI handle of a wrapped communicator, so its sums bypass the guarantee: the MPI library adds "
+    "them in its own order. `fpna run --guarantee` also reaches such sums (docs/tutorials/own-programs.md)"
 )
 # {imported name: distribution} of packages that reduce floating-point numbers over a handle;
 ADD = {

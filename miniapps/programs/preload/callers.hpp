@@ -1,8 +1,8 @@
-// The return addresses behind a call: who called the caller, up to a few functions. Costs some 10 ns a function, since
-// what the tables of a program (.eh_frame) say of a place is read once and kept.
+// The return addresses of the callers of a function. Costs about 10 ns per caller, since the entry of a place in the
+// unwind tables (.eh_frame) is read only once.
 //
-// On x86-64 the rules of GNU's and LLVM's compilers are followed here; on other machines the compiler's own library does
-// it, which takes longer. Where the tables say nothing, or something else than those rules, the callers end.
+// On x86-64 this code follows the rules of the GNU and LLVM compilers; on other machines the compiler's library unwinds,
+// which takes longer. The list of callers ends at a place without an entry, or with other rules.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace fpna {
 
-constexpr int CALLERS = 16;  // as far as is looked
+constexpr int CALLERS = 16;  // at most
 
 #if defined(__x86_64__)
 
@@ -25,11 +25,11 @@ struct dwarf_eh_bases {
 const void *_Unwind_Find_FDE(void *place, struct dwarf_eh_bases *) __attribute__((weak));
 }
 
-// Where the frame of a function ends and what it saved, at one place in it.
+// The end of a function's frame and its saved registers, at one place in the function.
 struct Rule {
-    enum Base : std::uint8_t { NONE, STACK, FRAME, KEPT } base = NONE;  // KEPT: the end stands in memory, at rbp + end
-    enum Saved : std::uint8_t { SAME, AT_END, AT_FRAME } saved = SAME;  // where the caller's rbp is
-    std::int64_t end = 0, address = -8, rbp = 0;                       // from the base; the others from the end
+    enum Base : std::uint8_t { NONE, STACK, FRAME, KEPT } base = NONE;  // KEPT: the end is in memory, at rbp + end
+    enum Saved : std::uint8_t { SAME, AT_END, AT_FRAME } saved = SAME;  // the place of the caller's rbp
+    std::int64_t end = 0, address = -8, rbp = 0;                       // `end` from the base; the others from the end
 };
 
 // Reads the instructions of one function's table up to a place.
@@ -143,7 +143,7 @@ class Table {
         if (which == RBP || which == RSP) now_.known = false;
     }
 
-    // An expression `rbp + n`, by itself or, where `there`, followed by a look into memory; false for any other.
+    // Reads an expression `rbp + n`, followed by a load from memory if `there`; false for any other expression.
     bool from_frame(std::int64_t &n, bool there) {
         const std::uint64_t bytes = unsigned_number();
         const std::uint8_t *end = at_ + bytes;
@@ -155,7 +155,7 @@ class Table {
         return plain;
     }
 
-    // Runs instructions up to `end`, or to those that hold behind `place`.
+    // Runs instructions up to `end`, or up to the first one for addresses after `place`.
     bool run(const std::uint8_t *end, std::uint64_t location, std::uint64_t place) {
         State kept[8];
         int depth = 0;
@@ -215,7 +215,7 @@ class Table {
     State now_, first_;
 };
 
-// Where the stack of this thread ends; 0 where that cannot be told. Once a thread.
+// The end of this thread's stack; a value below any stack if unknown. Computed once per thread.
 inline std::uint64_t stack_end() {
     static thread_local std::uint64_t end = 0;
     if (!end) {
@@ -231,20 +231,20 @@ inline std::uint64_t stack_end() {
     return end;
 }
 
-// A function of ours that was called: its return address and its frame address, which makes it keep the caller's rbp.
+// The callers of a function of this library, from its return address and its frame address (so that it saves rbp).
 class Callers {
   public:
     Callers(std::uint64_t site, const void *frame) : place_(site), stack_(std::uint64_t(frame) + 16), end_(stack_end()) {
         std::uint64_t kept[2];
         std::memcpy(kept, frame, sizeof kept);
         rbp_ = kept[0];
-        constexpr std::uint64_t MOST = std::uint64_t(1) << 30;  // further off is the stack of a fiber
+        constexpr std::uint64_t MOST = std::uint64_t(1) << 30;  // a greater distance means the stack of a fiber
         if (kept[1] != site || end_ <= stack_ || end_ - stack_ > MOST) end_ = 0;
     }
 
     std::uint64_t place() const { return place_; }
 
-    // Goes on to the caller, by the rule of this place; false where there is none.
+    // Goes to the caller, by the rule of this place; false if there is none.
     bool next(const Rule &rule) {
         if (rule.base == Rule::NONE) return false;
         std::uint64_t end = (rule.base == Rule::STACK ? stack_ : rbp_) + std::uint64_t(rule.end);
@@ -258,7 +258,7 @@ class Callers {
     }
 
   private:
-    // Only from this thread's stack, above what was left behind.
+    // Loads only from this thread's stack, above the frames already left.
     bool load(std::uint64_t from, std::uint64_t &value) const {
         if (!end_ || from % 8 || from < stack_ || from > end_ - 8) return false;
         std::memcpy(&value, reinterpret_cast<const void *>(from), 8);

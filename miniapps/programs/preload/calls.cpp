@@ -1,22 +1,22 @@
-// The calls of MPI that C and C++ programs make, observed through the profiling interface: what went in, what came out,
-// when, and from where in the program. Loaded by `fpna run` (LD_PRELOAD); the program needs no change.
+// Records the MPI calls of C and C++ programs through the profiling interface: inputs, outputs, times and places in the
+// program. `fpna run` loads it (LD_PRELOAD); the program needs no change.
 //
-// Every function calls the library's own one with the program's arguments and returns what it returns; sums may be added
-// here instead (sums.hpp), and messages from any source taken in a recorded order (receives.hpp), if the user asks.
+// Every function calls the MPI library's function with the program's arguments and returns its result. With --guarantee this
+// library adds sums instead (sums.hpp); with --replay receives from any source follow a recorded order (receives.hpp).
 #include "start.hpp"
 
 using namespace fpna;
 
 #define LIST(...) __VA_ARGS__
 
-// Open MPI 5 says that it is of MPI 3.1, and has what is new in MPI 4, but for large counts.
+// Open MPI 5 states MPI 3.1, but has the functions of MPI 4, except for large counts.
 #if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define OF_MPI_4 1
 #endif
 
 namespace fpna {
 
-// For counted.cpp: a call begins, and ends.
+// For counted.cpp: the begin and the end of a call.
 void *begin_counted(int number) {
     if (!on()) return nullptr;
     count_unseen(number);
@@ -47,11 +47,11 @@ int MPI_Finalize(void) {
     return PMPI_Finalize();
 }
 
-// Messages that are recorded: sends only where they were asked for.
+// Which messages are recorded: sends only with --point-to-point.
 #define RECEIVES_FROM(source, comm) (on(comm) && (point_to_point || (source) == MPI_ANY_SOURCE))
 #define SENDS_ON(comm) (point_to_point && on(comm))
 
-// mpi4py adds Python objects over messages of its own, each after one that says how long it is. Nothing else sends that.
+// mpi4py adds Python objects by its own messages, each after a message with its length. Nothing else sends such a message.
 #define PYTHON_SUM(count, type)                                                                                      \
     if ((count) == 1 && (type) == MPI_COUNT && on() && from_mpi4py(__builtin_return_address(0))) count_python_sum(SITE)
 
@@ -105,7 +105,7 @@ int MPI_Finalize(void) {
 #undef COLLECTIVE
 #endif
 
-// Probes. Those that do not wait are recorded where they found something.
+// Probes. Nonblocking ones are recorded if they find a message.
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     if (!on(comm) || source != MPI_ANY_SOURCE) return PMPI_Probe(source, tag, comm, status);
@@ -248,7 +248,7 @@ int MPI_Testsome(int count, MPI_Request requests[], int *done, int indices[], MP
     return code;
 }
 
-// Communicators: which is which follows from how they were made.
+// Communicators: their names follow from the calls that made them.
 #define MAKES(NAME, KIND, PARAMETERS, ARGUMENTS, PARENT)                                                                 int MPI_##NAME PARAMETERS {                                                                                              if (!on(PARENT)) return PMPI_##NAME ARGUMENTS;                                                                       const Inside from_here;                                                                                              Making making(PARENT, KIND);                                                                                         const int code = PMPI_##NAME ARGUMENTS;                                                                              making.is(code == MPI_SUCCESS ? *made : MPI_COMM_NULL);                                                              return code;                                                                                                     }
 MAKES(Comm_dup, "dup", (MPI_Comm comm, MPI_Comm *made), (comm, made), comm)
 MAKES(Comm_dup_with_info, "dup", (MPI_Comm comm, MPI_Info info, MPI_Comm *made), (comm, info, made), comm)

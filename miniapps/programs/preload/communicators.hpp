@@ -1,8 +1,8 @@
-// Which communicator a call is on: a name that is the same in every run of the program, whatever threads do meanwhile.
+// Names of communicators that are the same in every run of the program, for any timing of threads.
 //
-// A communicator is named after the one it was made of, the kind of call that made it, and its place among those that were
-// made so and are still there: `dup 2`, `split 1/dup 1`. Calls that make communicators come in one order on each parent, as
-// MPI demands, so that the order of threads plays no part.
+// The name of a communicator consists of the name of its parent, the kind of call that made it, and its number among the
+// communicators that were made in this way and still exist: `dup 2`, `split 1/dup 1`. MPI requires one order of such calls on
+// each parent, so the order of threads does not matter.
 #pragma once
 
 #include <map>
@@ -21,9 +21,9 @@
 namespace fpna {
 
 inline int keyval = MPI_KEYVAL_INVALID;
-inline std::uint64_t calls = 0;  // that were recorded; `lock` guards it
+inline std::uint64_t calls = 0;  // recorded so far; `lock` guards it
 
-// A handle as a number, whatever it is in this library.
+// A handle as a number; MPI libraries use integers or pointers.
 template <typename Handle>
 std::uint64_t number_of(Handle handle) {
     std::uint64_t number = 0;
@@ -31,7 +31,7 @@ std::uint64_t number_of(Handle handle) {
     return number;
 }
 
-// What was made of a communicator, by kind of call: which places are taken.
+// The children of a communicator, by kind of call: which numbers are in use.
 using Offspring = std::map<std::string, std::vector<bool>>;
 
 struct Communicator {
@@ -39,7 +39,7 @@ struct Communicator {
     bool inter;
     std::string name;
     std::shared_ptr<Offspring> made = std::make_shared<Offspring>();
-    // Where it stands among those of its parent.
+    // Its place among the children of its parent.
     std::shared_ptr<Offspring> parent = nullptr;
     std::string kind = "";
     std::size_t place = 0;
@@ -53,7 +53,7 @@ inline int forget(MPI_Comm, int, void *value, void *) {
 inline std::mutex communicators;  // guards names and places
 inline std::unordered_map<std::uint64_t, Communicator> unborn;  // made by calls that end later, by handle
 
-// Writes once that communicators with this number have this name, and how many calls there were before the first.
+// The number of a name; writes a new one into the texts, with the number of calls before it.
 inline int number_of_name(const std::string &name) {
     static std::unordered_map<std::string, int> numbers;
     const std::lock_guard<std::mutex> held(lock);
@@ -71,7 +71,7 @@ inline Communicator *find(MPI_Comm comm) {
     return there ? static_cast<Communicator *>(value) : nullptr;
 }
 
-// Begins to keep what is known of a communicator.
+// Attaches its properties to a new communicator.
 inline Communicator *introduce(MPI_Comm comm, Communicator fresh) {
     int inter = 0;
     PMPI_Comm_size(comm, &fresh.size);
@@ -100,7 +100,7 @@ inline Communicator &known(MPI_Comm comm) {
     return *introduce(comm, std::move(fresh));
 }
 
-// A name that would grow with every communicator that is made of the last one ends in its hash.
+// Shortens a long name, with a hash at its end: names grow if a program makes each communicator from the last one.
 inline std::string shortened(const std::string &name) {
     constexpr std::size_t LONGEST = 100, KEPT = 60;
     if (name.size() <= LONGEST) return name;
@@ -109,7 +109,7 @@ inline std::string shortened(const std::string &name) {
     return name.substr(0, KEPT) + "..." + hash;
 }
 
-// A communicator that is being made of `parent` by a call of this kind. The name is settled before the call, which may last.
+// A communicator in the making from `parent`, by a call of this kind. Its name is decided before the call, which may wait.
 class Making {
   public:
     Making(MPI_Comm parent, std::string kind) {
@@ -126,7 +126,7 @@ class Making {
         fresh_.place = place;
     }
 
-    // The call has ended, and gave this rank `comm`, or none.
+    // The call has ended and returned `comm` on this rank; it may be MPI_COMM_NULL.
     void is(MPI_Comm comm) {
         const std::lock_guard<std::mutex> alone(communicators);
         if (comm == MPI_COMM_NULL)
@@ -135,7 +135,7 @@ class Making {
             introduce(comm, std::move(fresh_));
     }
 
-    // The call goes on: `comm` may not be used yet.
+    // The call is pending: `comm` may not be used yet.
     void becomes(MPI_Comm comm) {
         const std::lock_guard<std::mutex> alone(communicators);
         unborn[number_of(comm)] = std::move(fresh_);
@@ -145,7 +145,7 @@ class Making {
     Communicator fresh_{};
 };
 
-// The program frees a communicator: its place is free for the next.
+// The program frees a communicator: the next one may get its number.
 inline void leave(MPI_Comm comm) {
     if (comm == MPI_COMM_NULL || comm == MPI_COMM_WORLD || comm == MPI_COMM_SELF) return;
     const std::lock_guard<std::mutex> alone(communicators);

@@ -1,9 +1,9 @@
-// Functions of MPI that are counted and not recorded: each is passed on to the library's own, whatever its arguments are.
+// MPI functions that are counted and not recorded: each passes its arguments to the function of the MPI library.
 //
-// counted.inc is written when this is compiled, from the library's mpi.h (building.py): COUNTED(NUMBER, NAME, LOWER) of
-// every function that nobody declared to be left alone. Those that calls.cpp and fortran.cpp define take the place of the
-// ones here, which are weak. mpi.h is not included, since it declares them otherwise: arguments of these functions are
-// integers and pointers, which fill whole registers and places on the stack.
+// building.py writes counted.inc at compile time from the library's mpi.h: COUNTED(NUMBER, NAME) for every function that is
+// not ignored. Functions in calls.cpp and fortran.cpp replace these, which are weak. This file does not include mpi.h, which
+// declares other types: all arguments of these functions are integers and pointers, which fill whole registers and stack
+// slots.
 #include "next.hpp"
 
 namespace fpna {
@@ -40,5 +40,5 @@ Word passed_on(int number, Function real, WORDS) {
 
 #include "counted.inc"
 
-// Their names, as a list of JSON.
+// Their names, as a JSON list.
 const char *fpna::counted_names() { return COUNTED_NAMES; }

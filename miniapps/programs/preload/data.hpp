@@ -1,4 +1,4 @@
-// Data of a call: buffers as MPI has them, 128 bits of hash of what is in them, and how large it is.
+// The data of a call: its MPI buffers, a 128-bit hash of their contents, and the sizes of their numbers.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ struct Span {
 };
 using Spans = std::vector<Span>;
 
-// A communicator of ours whose errors are returned: what MPI does not like of a call, it is to say of the call itself.
+// A communicator of this library that returns errors: only the program's own call may report an error of the program.
 inline MPI_Comm own_comm = MPI_COMM_NULL;
 
 constexpr MPI_Aint PACKED_BYTES = 1 << 20;
@@ -33,8 +33,8 @@ struct Hashed {
     Sizes sizes = {};
 };
 
-// Whether the elements of a type lie one after the other without gaps, and how long one is.
-// `known`: only where that is known at once.
+// Whether the elements of a type are contiguous; writes the size of one in bytes.
+// `known`: answer true only for the type of the last call.
 inline bool dense(MPI_Datatype type, MPI_Aint &size, bool known = false) {
     static thread_local MPI_Datatype last = MPI_DATATYPE_NULL;  // most programs use one or two, predefined and never freed
     static thread_local MPI_Aint last_size = 0;
@@ -51,13 +51,13 @@ inline bool dense(MPI_Datatype type, MPI_Aint &size, bool known = false) {
     return combiner == MPI_COMBINER_NAMED || combiner == MPI_COMBINER_CONTIGUOUS;
 }
 
-// Whether a type is the library's own: others may be freed as soon as a call has begun.
+// Whether a type is predefined: the program may free others as soon as a call has begun.
 inline bool lasting(MPI_Datatype type) {
     MPI_Aint size;
     return type == MPI_DATATYPE_NULL || dense(type, size, true) || predefined_or_kind(made(type, false).combiner);
 }
 
-// Keeps the types of what a call gets, which the program may free before the call ends.
+// Duplicates the types of receive buffers, which the program may free before the call ends.
 inline void hold(Spans &spans) {
     MPI_Datatype last = MPI_DATATYPE_NULL, own = MPI_DATATYPE_NULL;
     for (Span &span : spans) {
@@ -80,7 +80,7 @@ inline void release(Spans &spans) {
     }
 }
 
-// The place `elements` behind the beginning of a buffer.
+// The address `elements` after the beginning of a buffer.
 inline const void *part(const void *buffer, MPI_Aint elements, MPI_Datatype type) {
     MPI_Aint lower, extent;
     if (type == MPI_DATATYPE_NULL) return buffer;
@@ -88,7 +88,7 @@ inline const void *part(const void *buffer, MPI_Aint elements, MPI_Datatype type
     return static_cast<const char *>(buffer) + elements * extent;
 }
 
-// Whether there is anything to read: a null pointer is an address only to types that hold addresses (MPI_BOTTOM).
+// Whether the span has data: a null pointer is a valid address only for types with absolute addresses (MPI_BOTTOM).
 inline bool readable(const Span &span) {
     if (span.count <= 0 || span.type == MPI_DATATYPE_NULL) return false;
     if (span.start) return true;
@@ -103,7 +103,7 @@ inline void put(XXH128_hash_t hash, std::uint8_t *digest) {
     std::memcpy(digest, canonical.digest, 16);
 }
 
-// Of several spans, one after the other. Gaps of a type are not part of the data.
+// Hashes several spans, one after the other, without the gaps of types.
 inline Hashed hash(const Span *spans, std::size_t n) {
     Hashed result;
     MPI_Aint size;

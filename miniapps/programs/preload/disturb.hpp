@@ -1,15 +1,15 @@
-// Disturbance of the size of rounding: an experiment that shows how far rounding can move a program's results. By a seed:
+// Disturbances of the size of rounding: an experiment that shows how far rounding can move a program's results. With a seed:
 //
-//   arithmetic      a rank rounds to nearest, upward or downward: drawn anew at each collective call of all ranks, for all
-//                   alike, so that what each of them computes for itself stays the same on all. Every operation of the
-//                   program is then off by less than one unit in the last place.
-//   contributions   what a rank gives to a sum or product of floating-point numbers moves by at most one unit in the last
-//                   place, drawn for each element. Whole numbers stay: sums of them are not rounded.
+//   arithmetic      the ranks round to nearest, upward or downward, drawn anew at each collective call of all ranks. All
+//                   ranks draw the same, so that equal computations stay equal on all ranks. Every operation of the program
+//                   then has an error below one unit in the last place.
+//   contributions   the numbers that a rank gives to a floating-point sum or product move by at most one unit in the last
+//                   place, drawn for each element. Whole numbers stay, since their sums are not rounded.
 //
-// By a direction, up or down: all arithmetic of the program is rounded there, and contributions stay. The middle between
-// both launches has other rounding errors than a launch to nearest, of the same size.
+// With a direction, up or down: all arithmetic of the program rounds in it, and contributions stay. The middle of both
+// launches has other rounding errors than a launch to nearest, of the same size.
 //
-// The library's own work and ours runs to nearest. Threads round as the thread that started them did.
+// The MPI library and this library round to nearest. A new thread rounds as the thread that started it.
 #pragma once
 
 #include <atomic>
@@ -38,19 +38,19 @@ inline std::uint64_t mixed(std::uint64_t seed, std::uint64_t index) {
     return z ^ (z >> 31);
 }
 
-// From here on the program computes: rounded in the direction of this launch, or in one that is drawn.
+// The program computes from here on: sets the direction of this launch, or a drawn one.
 inline void disturb_arithmetic() {
     static const int ways[] = {FE_TONEAREST, FE_UPWARD, FE_DOWNWARD};
     if (disturbing) std::fesetround(direction >= 0 ? direction : ways[mixed(disturbance, met) % 3]);
 }
 
-// From here on the library works, or this one.
+// The MPI library or this library works from here on: rounds to nearest.
 inline void round_to_nearest() {
     if (disturbing) std::fesetround(FE_TONEAREST);
 }
 
-// HDF5 looks how the machine holds numbers when it is first used, and crashes where that does not round to nearest: it is
-// used before, by C, and by Python, which keeps the library for itself.
+// HDF5 tests the machine's arithmetic at its first use, and crashes if it does not round to nearest. So this uses HDF5
+// before, from C and from Python, which has its own copy of the library.
 inline void open_hdf5() {
     if (void *place = dlsym(RTLD_DEFAULT, "H5open")) reinterpret_cast<int (*)()>(place)();
     const auto initialized = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "Py_IsInitialized"));

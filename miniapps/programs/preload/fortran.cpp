@@ -1,12 +1,12 @@
-// The calls of MPI that Fortran programs make: observed here, where the call site is the program's, and passed on to the
-// library's own Fortran functions. (Open MPI's call its C functions by names that cannot be intercepted.)
+// Records the MPI calls of Fortran programs at the program's call site, and calls the MPI library's Fortran functions. (Open
+// MPI's Fortran functions call its C functions by names that cannot be intercepted.)
 //
-// `mpi_x_` is called by programs that include mpif.h or use the module mpi; with the module mpi_f08, Open MPI calls
-// `mpi_x_f08_`, whose arguments are passed alike. So does MPICH where no buffer is passed; else it calls its C functions.
+// Programs that include mpif.h or use the module mpi call `mpi_x_`. With the module mpi_f08, Open MPI calls `mpi_x_f08_` with
+// the same arguments; MPICH does so for functions without buffers, and calls its C functions otherwise.
 #include "next.hpp"
 #include "start.hpp"
 
-#ifndef MPI_ABI_VERSION  // the ABI of MPI 5 leaves Fortran to libraries of its own
+#ifndef MPI_ABI_VERSION  // the ABI of MPI 5 has separate libraries for Fortran
 
 using namespace fpna;
 
@@ -15,14 +15,14 @@ using namespace fpna;
 
 namespace {
 
-// Where Fortran's MPI_IN_PLACE and MPI_BOTTOM lie: in common blocks whose names are the library's.
+// The addresses of Fortran's MPI_IN_PLACE and MPI_BOTTOM: common blocks with names chosen by the MPI library.
 const void *sentinel(const char *openmpi, const char *mpich) {
     if (void *place = dlsym(RTLD_DEFAULT, openmpi)) return place;
     void **place = static_cast<void **>(dlsym(RTLD_DEFAULT, mpich));
     return place ? *place : nullptr;
 }
 
-// A buffer of Fortran as C has it.
+// A Fortran buffer as a C buffer.
 template <typename Buffer>
 Buffer *at(Buffer *buffer) {
     static const void *in_place = sentinel("mpi_fortran_in_place_", "MPIR_F_MPI_IN_PLACE");
@@ -52,7 +52,7 @@ bool ignored(const MPI_Fint *status) {
            status == many;
 }
 
-// A status of Fortran, which the library writes: the program's, or one of ours where it wants none.
+// A Fortran status for the MPI library to write: the program's, or one here if the program ignores it.
 class Status {
   public:
     explicit Status(MPI_Fint *given) : place_(ignored(given) ? own_ : given) {}
@@ -67,7 +67,7 @@ class Status {
     MPI_Status status_;
 };
 
-// Integers of one status in an array of them: what the library itself says.
+// The number of integers of a status in an array of statuses, by the MPI library.
 int status_size() {
     return int(sizeof(MPI_Status) / sizeof(MPI_Fint));
 }
@@ -97,7 +97,7 @@ class FortranCompletion : public Ending {
     std::vector<MPI_Fint> own_;
 };
 
-// Numbers of requests as C counts them.
+// Numbers of requests, from 0.
 std::vector<int> from_one(const MPI_Fint *indices, MPI_Fint count) {
     std::vector<int> which;
     for (MPI_Fint i = 0; count != MPI_UNDEFINED && i < count; ++i) which.push_back(indices[i] - 1);
@@ -134,7 +134,7 @@ extern "C" {
 INIT(_)
 INIT(_f08_)
 
-// A collective, blocking and nonblocking. SHAPE is of the arguments as C has them.
+// A collective, blocking and nonblocking. SHAPE: of the arguments converted to C.
 #define COLLECTIVE(SUFFIX, LOWER, PARAMETERS, ARGUMENTS, SHAPE)                                     \
     BEGIN(SUFFIX, LOWER, PARAMETERS)                                                                \
         const auto run = [&] { return real(LIST ARGUMENTS, code), *code; };                         \
@@ -374,7 +374,7 @@ EACH_BINDING(SENDS, ssend, SSEND)
 EACH_BINDING(SENDS, bsend, BSEND)
 EACH_BINDING(SENDS, rsend, RSEND)
 
-// Requests. What came in is read from the statuses; where the program wants none, they are asked for here.
+// Requests. Statuses describe the received messages; if the program ignores them, this code passes its own.
 
 #define REQUESTS(SUFFIX, _)                                                                                                \
     BEGIN(SUFFIX, start, (F *request))                                                                                     \
@@ -451,7 +451,7 @@ EACH_BINDING(SENDS, rsend, RSEND)
     }
 EACH_BINDING(REQUESTS, 0)
 
-// Communicators: which is which follows from how they were made.
+// Communicators: their names follow from the calls that made them.
 
 #define MAKES(SUFFIX, LOWER, KIND, PARAMETERS, ARGUMENTS)                                                                  \
     BEGIN(SUFFIX, LOWER, PARAMETERS)                                                                                       \

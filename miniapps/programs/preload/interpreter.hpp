@@ -1,8 +1,8 @@
-// The lines of Python that a call was made from, through the interpreter's public functions, which are looked for in the
-// process: nothing of Python is needed to build this, and programs without it pay nothing.
+// Finds the Python lines of a call, through public functions of the interpreter, which are looked up in the process: the
+// build does not need Python, and programs without Python pay nothing.
 //
-// mpi4py gives the interpreter's lock away before it calls MPI. It is taken again for as long as the lines are read, some
-// 0.2 us, if it is free; mpi4py takes it after the call anyway. For other callers that do not hold it nothing is read.
+// mpi4py releases the interpreter's lock before it calls MPI. This code takes it again to read the lines, for about 0.2 us,
+// if it is free; mpi4py takes it after the call anyway. For other callers without the lock it reads nothing.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ inline std::string quoted(const char *text);
 
 class Interpreter {
   public:
-    static constexpr int LINES = 4;         // as many as are looked for, those of mpi4py left out
-    static constexpr int ROOM = LINES + 1;  // with the innermost, whosever it is
+    static constexpr int LINES = 4;         // at most, without lines of mpi4py
+    static constexpr int ROOM = LINES + 1;  // and the innermost line, also one of mpi4py
 
-    // Whether the functions are there; asked again for as long as they are not.
+    // Whether the process has the interpreter's functions; looks again as long as it does not.
     bool there() {
         if (line_) return true;
         if (!(initialized_ = find<int()>("Py_IsInitialized"))) return false;
@@ -47,7 +47,8 @@ class Interpreter {
         return line_;
     }
 
-    // Numbers of the lines of this thread, the innermost first, at most ROOM; how many. `take`: the lock may be taken.
+    // Writes the numbers of the lines of this thread, innermost first, at most ROOM; returns how many. `take`: may take the
+    // lock.
     int lines(std::uint64_t *numbers, bool take, std::mutex &lock) {
         if (!initialized_() || !own_()) return 0;
         const bool held = check_();
@@ -107,13 +108,13 @@ class Interpreter {
         return reinterpret_cast<Function *>(dlsym(RTLD_DEFAULT, name));
     }
 
-    // Code objects that were met are kept, so that their address names them for good; beyond KEPT lines, all are one.
+    // Keeps each code object, so that no other gets its address; after KEPT lines, all others have one number.
     std::uint64_t number(void *code, int at, void *frame) {
         const auto [place, fresh] = numbers_.try_emplace({code, at}, lines_.size());
         if (!fresh) return place->second;
         if (lines_.size() >= KEPT) {
             numbers_.erase(place);
-            if (lines_.size() == KEPT) lines_.push_back({"(more lines than are told apart)", "", 0, false});
+            if (lines_.size() == KEPT) lines_.push_back({"(too many lines to distinguish)", "", 0, false});
             return KEPT;
         }
         keep_(code);

@@ -1,12 +1,12 @@
-// The raw log of one rank: records of fixed size in a file that is mapped into memory, so that what was written stays
-// readable when the process is killed. `miniapps/programs/rawlog.py` reads it; both must state the same layout.
+// The raw log of one rank: records of fixed size in a file that is mapped into memory, so that they stay readable if the
+// process is killed. `miniapps/programs/rawlog.py` reads it and must have the same layout.
 //
 //   Header   one page: magic, version, size of a record, committed records, rank, size, clock readings
 //   Record   one call of MPI
 //
 // Texts (call sites, names of communicators and libraries) go to a second file, a line of JSON each. Running hashes
-// (running.hpp) tell a changed byte; `identity` is that of what the header says before the first record, `closing` that
-// of what it says after the last. While the program runs the file is locked.
+// (running.hpp) detect a changed byte; `identity` is the hash of the header before the first record, `closing` of the
+// header after the last. The file is locked while the program runs.
 #pragma once
 
 #include <atomic>
@@ -34,7 +34,7 @@ constexpr int MOST_COUNTED = 240;
 
 enum Flag : std::uint16_t {
     IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PERSISTENT = 8, PACKED = 16, FAILED = 32, REPLACED = 64, INTER = 128,
-    OTHER_THREAD = 256  // than the one that called MPI_Init, where threads may call at the same time
+    OTHER_THREAD = 256  // not the thread that called MPI_Init, if threads may call at the same time
 };
 
 struct Header {
@@ -44,11 +44,11 @@ struct Header {
     std::int32_t rank, size;
     std::int64_t began, ended;  // CLOCK_MONOTONIC, ns; `ended` 0 until MPI_Finalize
     std::int64_t offset;        // of this clock to that of rank 0, ns
-    // How often the functions were called that are counted and not recorded, in the order of COUNTED in functions.py: by
-    // this rank, and, on rank 0, by all; each a `checked_count`.
+    // Numbers of calls that are counted and not recorded, in the order of functions.counted_names: of this rank, and, on
+    // rank 0, of all; each a `checked_count`.
     std::atomic<std::uint64_t> unseen[MOST_COUNTED];
     std::uint64_t unseen_of_all[MOST_COUNTED];
-    std::uint64_t device, inode;  // of the log: another one is a copy
+    std::uint64_t device, inode;  // of the log: a file with others is a copy
     std::uint64_t texts;          // the running hash of the texts, as of the last record
     std::uint64_t identity, closing;
 };
@@ -57,12 +57,12 @@ static_assert(sizeof(Header) <= PAGE);
 struct Record {
     std::uint64_t number;      // of the call on this rank
     std::int64_t begin, end;   // CLOCK_MONOTONIC, ns
-    std::uint64_t site;        // its place in the program, by number
+    std::uint64_t site;        // number of its place in the program
     std::uint8_t in[16], out[16];
     std::int64_t count, bytes;
     std::int32_t comm, comm_size, peer, tag;
     std::uint16_t kind, op, type, flags;
-    std::uint16_t in_basic, out_basic;  // what the numbers are whose sizes follow (numbers.hpp)
+    std::uint16_t in_basic, out_basic;  // types of the numbers whose sizes follow (numbers.hpp)
     std::uint32_t check;  // of this record and all before it
     Sizes in_sizes, out_sizes;
 };
@@ -74,7 +74,7 @@ inline std::int64_t now() {
     return std::int64_t(t.tv_sec) * 1000000000 + t.tv_nsec;
 }
 
-// The mapped file. Nothing here may fail the program that is observed: where the disk is full, recording ends and says so.
+// The mapped file. It must never fail the program: on a full disk, recording ends with a message.
 class Log {
   public:
     bool open(const std::string &path) {
@@ -92,7 +92,7 @@ class Log {
         return true;
     }
 
-    // What the header says before the first record.
+    // Writes the header before the first record.
     void begin(int rank, int size, std::int64_t offset) {
         Header *head = header();
         head->rank = rank;
@@ -108,7 +108,7 @@ class Log {
 
     Header *header() { return reinterpret_cast<Header *>(base_); }
 
-    // The next record, to be filled and then committed; null where recording has ended.
+    // The next record, to be filled and then committed; null if recording has ended.
     Record *next() {
         if (!base_) return nullptr;
         const std::size_t end = PAGE + (written_ + 1) * sizeof(Record);
@@ -120,7 +120,7 @@ class Log {
         return reinterpret_cast<Record *>(base_ + PAGE) + written_;
     }
 
-    // `texts`: the running hash of the lines of names. By it a reader sees that one is missing, also after a kill.
+    // `texts`: the running hash of the lines of text, by which a reader notices a missing one, also after a kill.
     void commit(std::uint64_t texts) {
         header()->texts = texts;
         Record *record = at(written_);
@@ -148,7 +148,7 @@ class Log {
     }
 
   private:
-    // Space is allocated, not promised: a write into a hole on a full disk would kill the program (SIGBUS).
+    // Allocates blocks on disk: a write into a hole on a full disk would kill the program (SIGBUS).
     bool grow(std::size_t length) {
         if (posix_fallocate(file_, 0, off_t(length))) return false;
         void *moved = base_ ? mremap(base_, length_, length, MREMAP_MAYMOVE)
@@ -159,7 +159,7 @@ class Log {
         return true;
     }
 
-    // Gets the pages of the next piece at once: page by page they take the system several times as long.
+    // Gets the pages of the next piece at once, which is several times as fast as page by page.
     void prepare() {
         const std::size_t piece = length_ - ready_ < PIECE ? length_ - ready_ : PIECE;
         madvise(base_ + ready_, piece, POPULATE_WRITE);  // an older kernel refuses, and pages come one by one
@@ -167,7 +167,7 @@ class Log {
     }
 
     bool fail(const char *what) {
-        std::fprintf(stderr, "fpna run: the log of this rank %s; the program goes on without it\n", what);
+        std::fprintf(stderr, "fpna run: the log of this rank %s; the program continues without it\n", what);
         if (base_) munmap(base_, length_);
         if (file_ >= 0) ::close(file_);
         base_ = nullptr;

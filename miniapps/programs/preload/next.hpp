@@ -1,4 +1,4 @@
-// The library's own functions, by name, behind those that are defined here. Without mpi.h, which counted.cpp cannot include.
+// Finds the MPI library's functions that this library replaces, by name. Without mpi.h, which counted.cpp cannot include.
 #pragma once
 
 #include <cstdio>
@@ -12,8 +12,7 @@ template <typename Function>
 Function next(const char *name) {
     void *place = dlsym(RTLD_NEXT, name);
     if (!place) {
-        std::fprintf(stderr, "fpna run: no %s behind the one that observes: the program is linked in a way that is not "
-                     "supported\n", name);
+        std::fprintf(stderr, "fpna run: the MPI library has no %s; link the program with MPI as a shared library\n", name);
         std::abort();
     }
     return reinterpret_cast<Function>(place);

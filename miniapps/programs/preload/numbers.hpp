@@ -1,4 +1,4 @@
-// Which numbers data of MPI's types consists of, and how large they are (kernels/include/sizes.hpp).
+// The kind of numbers in data of an MPI type, and their sizes (kernels/include/sizes.hpp).
 #pragma once
 
 #include <complex>
@@ -13,7 +13,7 @@
 
 namespace fpna {
 
-// What the elements are. Numbered as in rawlog.BASICS.
+// The type of the elements. Numbered as in rawlog.BASICS.
 enum class Basic : std::uint16_t {
     NONE, FLOAT64, FLOAT32, FLOAT16, LONGDOUBLE, COMPLEX128, COMPLEX64, CLONGDOUBLE, INT8, INT16, INT32, INT64, UINT8, UINT16,
     UINT32, UINT64, BOOL,
@@ -22,7 +22,7 @@ enum class Basic : std::uint16_t {
 template <typename Handle>
 std::uint64_t number_of(Handle handle);
 
-// Predefined types by their class, which with their size says what the elements are.
+// Predefined types by class; class and size give the type of the elements.
 inline Basic predefined(MPI_Datatype type) {
     enum Class { REAL, COMPLEX, SIGNED, UNSIGNED, LOGICAL };
     static const std::pair<Class, std::vector<MPI_Datatype>> classes[] = {
@@ -70,10 +70,10 @@ inline Basic predefined(MPI_Datatype type) {
     }
 }
 
-// How a type was made, and the types that it consists of. Types made by functions of large counts answer to those alone.
+// The combiner of a type, and its parts. Types made by large-count functions need large-count queries.
 struct Made {
     int combiner = MPI_COMBINER_NAMED;
-    std::vector<MPI_Datatype> parts;  // those that are not predefined are the caller's to free
+    std::vector<MPI_Datatype> parts;  // the caller frees those that are not predefined
 };
 
 inline bool predefined_or_kind(int combiner) {
@@ -105,11 +105,11 @@ inline Made made(MPI_Datatype type, bool with_parts) {
     return made;
 }
 
-// What the elements of a type are, all of the same basic type; NONE for others, and for mixtures.
+// The common basic type of all elements of a type; NONE for other types and for mixtures.
 inline Basic basic_of(MPI_Datatype type) {
     static MPI_Datatype last = MPI_DATATYPE_NULL;  // most programs use one or two, predefined and never freed
     static Basic last_basic = Basic::NONE;
-    static int keyval = MPI_KEYVAL_INVALID;  // types of the program's have what was found with them, until they are freed
+    static int keyval = MPI_KEYVAL_INVALID;  // an attribute of the program's types keeps the result until they are freed
     if (type == last) return last_basic;
     if (type == MPI_DATATYPE_NULL) return Basic::NONE;
     const int combiner = made(type, false).combiner;
@@ -141,13 +141,13 @@ inline Basic basic_of(MPI_Datatype type) {
     return all;
 }
 
-// The environment in which numbers of this type are measured.
+// The floating-point environment for measuring numbers of this type.
 class Arithmetic : DefaultEnvironment {
   public:
     explicit Arithmetic(Basic basic) : DefaultEnvironment(basic == Basic::LONGDOUBLE || basic == Basic::CLONGDOUBLE) {}
 };
 
-// Calls `with(Element())` for the numbers that elements of this type consist of.
+// Calls `with(Number())` for the real numbers in elements of this type.
 template <typename With>
 void with_numbers(Basic basic, With with) {
     switch (basic) {
@@ -171,7 +171,7 @@ void with_numbers(Basic basic, With with) {
     }
 }
 
-// The sizes of data that lies in one piece.
+// The sizes of contiguous data.
 inline Sizes sizes_of(Basic basic, const void *start, std::size_t bytes) {
     const Arithmetic ours(basic);
     Sizes found;
@@ -181,7 +181,7 @@ inline Sizes sizes_of(Basic basic, const void *start, std::size_t bytes) {
     return found;
 }
 
-// The sizes of data that comes in pieces.
+// The sizes of data in pieces.
 class Numbers {
   public:
     explicit Numbers(Basic basic) : basic_(basic) {}

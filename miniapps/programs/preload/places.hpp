@@ -1,5 +1,5 @@
-// Where in the program a call stands: the functions that lead to it, and under Python its lines. A place has a number;
-// what it stands for is written once, and put into words after the run (miniapps/programs/places.py).
+// The place of a call in the program: its calling functions, and in Python their lines. A place has a number; its addresses
+// are written once, and miniapps/programs/places.py names it after the run.
 #pragma once
 
 #include <cstdint>
@@ -19,13 +19,13 @@
 #include "callers.hpp"
 #include "interpreter.hpp"
 
-// The number of the place from which the function was called that has this in its body.
+// The number of the place from which the current function was called.
 #define SITE fpna::place_of(reinterpret_cast<std::uint64_t>(__builtin_return_address(0)), __builtin_frame_address(0))
 
 namespace fpna {
 
 inline Texts texts;
-inline std::mutex lock;  // of the record and its texts
+inline std::mutex lock;  // guards the log and its texts
 
 inline std::string quoted(const char *text) {
     std::string line = "\"";
@@ -56,7 +56,7 @@ class Places {
             python = python_;
         }
         key.functions = key.count;
-        if (python) {  // without our lock: who holds the interpreter's may wait for ours
+        if (python) {  // without this lock: a thread with the interpreter's lock may wait for it
             std::uint64_t lines[Interpreter::ROOM];
             const int count = interpreter_.lines(lines, take, own_);
             for (int i = 0; i < count; ++i) key.add(lines[i]);
@@ -87,7 +87,7 @@ class Places {
             return hash;
         }
     };
-    // What is known of a return address.
+    // Properties of a return address.
     struct Code {
         Rule rule;
         bool interface = false, mpi4py = false, last = false;
@@ -98,7 +98,7 @@ class Places {
         if (!fresh) return entry->second;
         Code &code = entry->second;
         python_ = interpreter_.there();
-        code.rule = Table::rule(place - 1);  // a return address is behind its call
+        code.rule = Table::rule(place - 1);  // a return address follows its call
         Dl_info info{}, library{};
         if (!dladdr(reinterpret_cast<void *>(place - 1), &info)) return code;
         const std::string path = info.dli_fname ? info.dli_fname : "", name = path.substr(path.rfind('/') + 1);
@@ -123,12 +123,12 @@ class Places {
         texts.line(line + "]}");
     }
 
-    // A return address as JSON, [file, place in it]; its file is noted once, with what tells that it was not changed since.
+    // A return address as JSON, [file, address in it]; notes its file once, with the size and time that show later changes.
     std::string function(std::uint64_t place) {
         Dl_info info{};
         link_map *map = nullptr;
         if (!dladdr1(reinterpret_cast<void *>(place - 1), &info, reinterpret_cast<void **>(&map), RTLD_DL_LINKMAP) || !map)
-            return "[\"\", 0]";  // made while the program runs
+            return "[\"\", 0]";  // generated at run time
         std::string path = map->l_name ? map->l_name : "";
         if (path.empty()) {
             char program[4096];
@@ -149,11 +149,11 @@ class Places {
     std::unordered_map<std::uint64_t, Code> codes_;
     std::unordered_map<Key, std::uint64_t, Hash> numbers_;
     std::unordered_set<std::string> noted_;
-    std::vector<std::string> files_;  // to be written before the place that lies in them
+    std::vector<std::string> files_;  // to be written before a place in them
 };
 
 inline std::uint64_t place_of(std::uint64_t site, const void *frame) {
-    static auto &places = *new Places;  // never ends: destructors of the program may still call
+    static auto &places = *new Places;  // never destroyed: destructors of the program may still call
     return places.number(site, frame);
 }
 

@@ -1,6 +1,6 @@
-// Messages from any source, in the order of a recorded run: the k-th such receive or probe of this rank takes the source
-// that it had there. Messages of one source do not overtake each other, so that a tag need not be known. Where the program
-// makes other calls than the recorded run, the replay says so and ends: it waits for nothing that was never sent.
+// Replays messages from any source in the order of a recorded run: the k-th such receive or probe of this rank gets the
+// recorded source. Messages from one source do not overtake each other, so the tag is not needed. If the program makes other
+// calls than the recorded run, the replay ends with a message, so that no rank waits for a message that was never sent.
 #pragma once
 
 #include <atomic>
@@ -16,14 +16,14 @@
 
 namespace fpna {
 
-// What one call took that took a message from any source, and how the call was made.
+// The source of a message that a call received from any source, and the kind and form of the call.
 struct Source {
     std::int32_t rank, kind, form;  // form: NONBLOCKING and PERSISTENT
 };
 inline std::vector<Source> sources;
 inline std::size_t next_source = 0;
 
-// Reads what the launcher has written: the rank, the number of ranks, then the sources.
+// Reads the launcher's file: the rank, the number of ranks, then the sources.
 inline bool read_sources(const char *path, int rank, int size) {
     std::FILE *file = std::fopen(path, "rb");
     std::int32_t head[2] = {};
@@ -34,7 +34,7 @@ inline bool read_sources(const char *path, int rank, int size) {
     return replaying;
 }
 
-// Since when this rank waits in a call of MPI, as the clock had it; 0 where it does not.
+// The time at which this rank began to wait in an MPI call; 0 if it does not wait.
 inline std::atomic<std::int64_t> waiting_since{0};
 
 class Waiting {
@@ -43,14 +43,14 @@ class Waiting {
     ~Waiting() { if (replaying) waiting_since = 0; }
 };
 
-// How long a rank waits before it says so, in ns.
+// The time, in ns, after which a waiting rank prints a message.
 inline std::int64_t patience() {
     static const char *text = std::getenv("FPNA_PATIENCE");  // seconds
     static const std::int64_t own = (text ? std::atoll(text) : 60) * 1000000000;
     return own;
 }
 
-// Says when a rank waits for long: a program that took another path than the recorded run waits for ever.
+// Prints a message if a rank waits for long: a program that took another path than the recorded run may wait for ever.
 inline void watch(int rank) {
     std::thread([=] {
         for (std::int64_t told = 0;;) {
@@ -59,13 +59,13 @@ inline void watch(int rank) {
             if (!replaying || !since || since == told || now() - since < patience()) continue;
             told = since;
             std::fprintf(stderr, "fpna run: rank %d has waited for %lld s for a message; if the program took another path than "
-                         "the recorded run, it will not come: end the run, and record it anew\n", rank,
+                         "the recorded run, it will not come: end the run, and record it again\n", rank,
                          (long long)(patience() / 1000000000));
         }
     }).detach();
 }
 
-// This rank takes another path than the recorded run, or one that is not repeated: the replay of its messages ends here.
+// Ends the replay on this rank, which took another path than the recorded run, or one that cannot be replayed.
 inline void leave_record(const char *why) {
     std::fprintf(stderr, "fpna run: the replay ends on this rank at its message %zu of %zu from any source: %s; from here on "
                  "messages come in any order\n", next_source + 1, sources.size(), why);
@@ -73,10 +73,10 @@ inline void leave_record(const char *why) {
     waiting_since = 0;
 }
 
-// Whether the next recorded call was made like this one. Whoever calls holds the lock.
+// Whether the next recorded call has this kind and form; else ends the replay. The caller holds the lock.
 inline bool follows(Kind kind, int form) {
     if (next_source == sources.size()) {
-        leave_record("the recorded run took no more");
+        leave_record("the recorded run received no more");
         return false;
     }
     const Source &next = sources[next_source];
@@ -85,7 +85,7 @@ inline bool follows(Kind kind, int form) {
     return false;
 }
 
-// Replaces MPI_ANY_SOURCE by what was recorded.
+// Replaces MPI_ANY_SOURCE by the recorded source.
 inline void replay(int &source, const Shape &shape, int form = 0) {
     if (!replaying || source != MPI_ANY_SOURCE) return;
     const std::lock_guard<std::mutex> held(lock);
@@ -94,13 +94,14 @@ inline void replay(int &source, const Shape &shape, int form = 0) {
     ++next_source;
 }
 
-// A persistent receive from any source starts: whose message it takes was settled when it was prepared.
+// A persistent receive from any source starts: its source cannot be replaced after its preparation.
 inline void replay_start(const Record &record) {
-    if (replaying && record.flags & WILDCARD) leave_record("a persistent receive, which is not repeated");
+    if (replaying && record.flags & WILDCARD) leave_record("a persistent receive, which cannot be replayed");
 }
 
-// A probe that does not wait finds what it found, in the order of the other calls: where the next recorded call is another
-// one, it found nothing there. A program that asks for long is answered as it is, since it may have taken another path.
+// A nonblocking probe finds the message that it found in the recorded run, in the order of the other calls: if the next
+// recorded call is another one, it finds nothing. After a long time it gets the true answer, since the program may have taken
+// another path.
 class Asking {
   public:
     Asking(int &source, Kind kind) {
@@ -113,11 +114,11 @@ class Asking {
             nothing_ = true;
     }
 
-    // Whether the answer is that there is nothing.
+    // Whether the probe must find nothing.
     bool nothing() const { return nothing_; }
 
   private:
-    // Whether the program has asked for less than the patience of a replay since the last message.
+    // Whether the time since the last message is below `patience()`.
     static bool patient() {
         static std::size_t at = SIZE_MAX;
         static std::int64_t since = 0;
@@ -128,7 +129,7 @@ class Asking {
     bool nothing_ = false;
 };
 
-// A probe that does not wait has seen a message.
+// A nonblocking probe has found a message.
 inline int probe_succeeded(const Shape &shape, std::uint64_t site, const MPI_Status *status) {
     if (replaying) {
         const std::lock_guard<std::mutex> held(lock);

@@ -1,7 +1,7 @@
-// What is recorded of the calls: opened with what goes in, closed with what came out.
+// Records of calls: opened with their inputs, closed with their outputs.
 //
-// A call that the library makes inside another is not the program's: `inside` says so, for each thread. The lock is never
-// held while the library runs, since a thread may wait there for what another one sends.
+// Calls that the MPI library makes inside another call are not the program's; `inside` marks them, for each thread. No thread
+// holds the lock inside the MPI library, where it may wait for a message of another thread.
 #pragma once
 
 #include <algorithm>
@@ -29,15 +29,15 @@ inline std::atomic<bool> active{false};
 inline thread_local bool inside = false;
 inline bool point_to_point = false;
 inline int world_size = 0;
-inline bool threads = false;  // may call at the same time
-inline thread_local bool main_thread = false;  // called MPI_Init
+inline bool threads = false;  // whether threads may call at the same time
+inline thread_local bool main_thread = false;  // whether this thread called MPI_Init
 
-// Whether this call is the program's, and to be observed.
+// Whether this call comes from the program and is recorded.
 inline bool on() { return active.load(std::memory_order_relaxed) && !inside; }
 
 inline bool on(MPI_Comm comm) { return comm != MPI_COMM_NULL && on(); }
 
-// While it lives, this thread's calls are the library's or ours.
+// During its lifetime, this thread's calls come from the MPI library or this library.
 struct Inside {
     Inside() {
         inside = true;
@@ -52,8 +52,8 @@ struct Inside {
 inline int type_keyval = MPI_KEYVAL_INVALID;
 constexpr std::uint16_t NONE = 0xffff;  // in place of the number of a type or an operation
 
-// Types of one name have one number: a program may make new ones in every step. One of the program's has its number with
-// it, since another one may have its handle when it is freed.
+// The number of a type. Types with the same name share it, since a program may make new types in every step. Types of the
+// program keep it as an attribute, since another type may get their handle later.
 inline int name_type(MPI_Datatype type) {
     static std::unordered_map<std::uint64_t, int> types;
     static std::unordered_map<std::string, int> numbers;
@@ -81,7 +81,7 @@ inline int name_type(MPI_Datatype type) {
 }
 
 inline int name_operation(MPI_Op op) {
-    static bool told[32] = {};  // those of the program are all one
+    static bool told[32] = {};  // all operations of the program share a number
     static const std::pair<MPI_Op, const char *> named[] = {
         {MPI_SUM, "sum"}, {MPI_PROD, "prod"}, {MPI_MIN, "min"}, {MPI_MAX, "max"}, {MPI_LAND, "land"}, {MPI_LOR, "lor"},
         {MPI_LXOR, "lxor"}, {MPI_BAND, "band"}, {MPI_BOR, "bor"}, {MPI_BXOR, "bxor"}, {MPI_MINLOC, "minloc"},
@@ -102,7 +102,7 @@ inline void commit(const Record &record) {
     }
 }
 
-// What goes in, or what came out.
+// Adds hash and sizes of the input or output of a call to its record.
 inline void put(Record &record, bool in, const Spans &spans, bool counted) {
     if (spans.empty()) return;
     const Hashed hashed = hash(spans.data(), spans.size());
@@ -113,7 +113,7 @@ inline void put(Record &record, bool in, const Spans &spans, bool counted) {
     if (hashed.packed) record.flags |= PACKED;
 }
 
-// What is known of a call on this communicator before it begins. Whoever calls holds the lock.
+// The record of a call on this communicator before it begins. The caller holds the lock.
 inline Record described(const Shape &shape, std::uint64_t site, const Communicator &comm) {
     Record record{};
     record.site = site;
@@ -135,7 +135,7 @@ inline Record described(const Shape &shape, std::uint64_t site, const Communicat
     return record;
 }
 
-// A call that was described begins, with these data. Whoever calls holds the lock.
+// Begins the record of a described call, with its input. The caller holds the lock.
 inline void open(Record &record, const Spans &in) {
     record.number = calls++;
     if (threads && !main_thread) record.flags |= OTHER_THREAD;
@@ -152,7 +152,7 @@ inline Record begun(const Shape &shape, std::uint64_t site, const Communicator &
     return record;
 }
 
-// How many elements, and of a part of one how many bytes, came in.
+// The part of a receive buffer that a message filled, in elements, or in bytes if it ends inside an element.
 inline Span taken(const MPI_Status &status, const Span &out) {
     if (!readable(out)) return {nullptr, 0, out.type};
     int count = 0, bytes = 0;
@@ -165,12 +165,12 @@ inline Span taken(const MPI_Status &status, const Span &out) {
     PMPI_Get_count(&status, out.type, &count);
     if (count != MPI_UNDEFINED) return {out.start, count, out.type};
     PMPI_Get_count(&status, MPI_BYTE, &bytes);
-    if (bytes == MPI_UNDEFINED) return out;  // more than an int says, and the library knows no other
+    if (bytes == MPI_UNDEFINED) return out;  // more than an int can count, and the library has no large counts
     if (dense(out.type, size)) return {out.start, bytes, MPI_BYTE};
     return {out.start, size > 0 ? bytes / size : 0, out.type};
 }
 
-// What a receive or a probe got, from its status. Whoever calls holds the lock.
+// Adds sender, tag and data of a message to the record of a receive or a probe, by its status. The caller holds the lock.
 inline void take(Record &record, const MPI_Status &status, const Spans &out) {
     int cancelled = 0;
     record.peer = status.MPI_SOURCE;
@@ -183,9 +183,9 @@ inline void take(Record &record, const MPI_Status &status, const Spans &out) {
     put(record, false, {got}, true);
 }
 
-constexpr std::uint8_t NOTHING[16] = {};  // in place of the hash of what a call takes or gives none of
+constexpr std::uint8_t NOTHING[16] = {};  // the hash of no data
 
-// The call has ended: what came out, and the record is written. Whoever calls holds the lock.
+// The call has ended: adds its output and commits the record. The caller holds the lock.
 inline void finish(Record &record, const MPI_Status *status, const Spans &out, bool failed,
                   std::int64_t end) {
     record.end = end;
@@ -198,7 +198,7 @@ inline void finish(Record &record, const MPI_Status *status, const Spans &out, b
     commit(record);
 }
 
-// Runs one call and records it. `status()` says what a receive or a probe got; null for other calls.
+// Runs one call and records it. `status()`: the status of a receive or a probe; null for other calls.
 template <typename Run, typename Status>
 int observed_with(const Shape &shape, std::uint64_t site, const Communicator &comm, Run run, Status status) {
     const Inside from_here;

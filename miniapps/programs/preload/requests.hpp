@@ -1,6 +1,6 @@
-// Calls that go on after they return: what is under way, by its request, until a wait or a test says that it has ended.
+// Pending calls: nonblocking and persistent calls by request, until a wait or a test reports their end.
 //
-// Nothing of the program's is used that it may free meanwhile: types are duplicated, of communicators only numbers are kept.
+// The program may free its objects meanwhile, so this code duplicates types and keeps only the numbers of communicators.
 #pragma once
 
 #include <atomic>
@@ -15,7 +15,7 @@
 
 namespace fpna {
 
-inline std::atomic<bool> replaying{false};  // messages from any source are taken in a recorded order
+inline std::atomic<bool> replaying{false};  // receives from any source follow a recorded order
 inline void count_unseen(int number);  // start.hpp
 inline void replay_start(const Record &record);  // receives.hpp
 
@@ -29,9 +29,9 @@ struct Persistent {
 };
 inline std::unordered_map<std::uint64_t, Pending> pending;
 inline std::unordered_map<std::uint64_t, Persistent> persistent;
-inline std::atomic<std::size_t> under_way{0};  // of `pending`
+inline std::atomic<std::size_t> under_way{0};  // size of `pending`
 
-// The call whose request this is has ended. Whoever calls holds the lock.
+// The call with this request has ended. The caller holds the lock.
 inline void complete(std::uint64_t handle, const MPI_Status &status, bool failed = false) {
     const auto place = pending.find(handle);
     if (place == pending.end()) return;
@@ -42,8 +42,8 @@ inline void complete(std::uint64_t handle, const MPI_Status &status, bool failed
     under_way = pending.size();
 }
 
-// A call has begun. Libraries give calls that have ended at once a request that they share: where two have one, both have
-// ended. Whoever calls holds the lock.
+// A call has begun. MPI libraries give all calls that end at once the same request: if two calls have one request, both have
+// ended. The caller holds the lock.
 inline void keep(MPI_Request request, Record record, Spans out) {
     static std::unordered_set<std::uint64_t> shared;
     const std::uint64_t handle = number_of(request);
@@ -52,7 +52,7 @@ inline void keep(MPI_Request request, Record record, Spans out) {
         int ended = 0;
         MPI_Status status;
         PMPI_Request_get_status(request, &ended, &status);
-        if (there) complete(handle, status, !ended);  // else it ended in a call that is not seen
+        if (there) complete(handle, status, !ended);  // else it ended in an unobserved call
         if (ended) {
             shared.insert(handle);
             finish(record, &status, out, false, now());
@@ -64,7 +64,7 @@ inline void keep(MPI_Request request, Record record, Spans out) {
     under_way = pending.size();
 }
 
-// Begins one call, which goes on until `request()` completes.
+// Begins a nonblocking call, which is pending until `request()` completes.
 template <typename Run, typename Request>
 int started_on(const Shape &shape, std::uint64_t site, const Communicator &comm, Run run, Request request) {
     const Inside from_here;
@@ -85,7 +85,7 @@ int started(const Shape &shape, std::uint64_t site, Run run, Request request) {
     return started_on(shape, site, known(shape.comm), run, request);
 }
 
-// Prepares a call that MPI_Start begins, as often as the program likes.
+// Prepares a persistent call, which MPI_Start begins any number of times.
 template <typename Run, typename Request>
 int prepared(const Shape &shape, std::uint64_t site, Run run, Request request) {
     const Inside from_here;
@@ -102,7 +102,7 @@ int prepared(const Shape &shape, std::uint64_t site, Run run, Request request) {
     return code;
 }
 
-// Persistent requests that are about to start. Their data is read here: afterwards it is the library's.
+// Persistent requests that are about to start. Reads their data now: afterwards it belongs to the MPI library.
 template <typename Request>
 void restart(int count, Request request) {
     const std::lock_guard<std::mutex> held(lock);
@@ -113,13 +113,13 @@ void restart(int count, Request request) {
         replay_start(record);
         open(record, place->second.in);
         record.begin = now();
-        if (pending.count(place->first)) complete(place->first, MPI_Status{}, true);  // its end was not seen
+        if (pending.count(place->first)) complete(place->first, MPI_Status{}, true);  // its end was not observed
         pending[place->first] = {record, place->second.out};
     }
     under_way = pending.size();
 }
 
-// The program frees a request. The call goes on; nobody will learn what a receive gets.
+// The program frees a request. The call continues, but the result of a receive stays unknown.
 inline void drop(MPI_Request request) {
     const std::lock_guard<std::mutex> held(lock);
     const std::uint64_t handle = number_of(request);
@@ -138,7 +138,7 @@ inline void drop(MPI_Request request) {
     }
 }
 
-// At the end: what never completed, so that its place in the order is known.
+// At the end: commits calls that never completed, so that their place in the order is known.
 inline void give_up_pending() {
     for (auto &[handle, unfinished] : pending) {
         if (receives(Kind(unfinished.record.kind))) unfinished.record.peer = -1;
@@ -147,10 +147,10 @@ inline void give_up_pending() {
     pending.clear();
 }
 
-// A wait or a test: which requests there were before it, since what completes becomes MPI_REQUEST_NULL.
+// A wait or a test: keeps its requests, since completed ones become MPI_REQUEST_NULL.
 class Ending {
   public:
-    // `request(i)` is the i-th as C has it, now.
+    // `request(i)`: the i-th request as a C handle.
     template <typename Request>
     Ending(int count, Request request) {
         if (!on() || (!under_way && !disturbing)) return;
@@ -158,15 +158,15 @@ class Ending {
         for (int i = 0; under_way && i < count; ++i) handles_.push_back(number_of(request(i)));
     }
 
-    // During a replay: this call finds requests complete in an order that is not repeated.
+    // During a replay: counts a call that completes requests in an order that the replay does not repeat.
     void unrepeated(int number) const {
         if (replaying && watches()) count_unseen(number);
     }
 
     bool watches() const { return !handles_.empty(); }
 
-    // Requests have ended: their numbers, and the statuses, of the same order. `code` is the call's. `gone(i)`: whether the
-    // i-th request is no more, which after an error tells what was done.
+    // Requests have ended: `which` are their numbers, with statuses in the same order. `code`: returned by the call. `gone(i)`:
+    // whether the i-th request is null now, which shows after an error that it has ended.
     template <typename Status, typename Gone>
     void over(const std::vector<int> &which, int code, Status status, Gone gone) {
         if (!watches()) return;
@@ -197,13 +197,13 @@ class Ending {
     std::vector<std::uint64_t> handles_;
 };
 
-// The same for C.
+// A wait or a test with C handles.
 class Completion : public Ending {
   public:
     Completion(int count, const MPI_Request *requests)
         : Ending(count, [=](int i) { return requests[i]; }), requests_(requests), own_(watches() ? std::size_t(count) + 1 : 0) {}
 
-    // Where the library is to write statuses: where the program wants them, or here.
+    // The place for the library's statuses: the program's, or one here.
     MPI_Status *status(MPI_Status *given) { return watches() && given == MPI_STATUS_IGNORE ? own_.data() : given; }
     MPI_Status *statuses(MPI_Status *given) { return watches() && given == MPI_STATUSES_IGNORE ? own_.data() : given; }
 
@@ -219,7 +219,7 @@ class Completion : public Ending {
     std::vector<MPI_Status> own_;
 };
 
-// Messages that a probe has matched, until they are received: on which communicator, and whether from any source.
+// Messages that a probe has matched, until they are received: their communicator, and whether from any source.
 struct Matched {
     Communicator comm;
     bool wildcard;
@@ -232,7 +232,7 @@ inline void match(MPI_Message message, MPI_Comm comm, bool wildcard) {
     messages[number_of(message)] = {own, wildcard};
 }
 
-// What is known of a message that is about to be received, if it is to be recorded.
+// The communicator of a matched message that is about to be received; none if the message is not recorded.
 inline std::optional<Communicator> unmatch(MPI_Message message) {
     std::optional<Communicator> found;
     if (!on()) return found;
@@ -244,7 +244,7 @@ inline std::optional<Communicator> unmatch(MPI_Message message) {
             return found;
         }
     }
-    if (point_to_point) found = known(MPI_COMM_WORLD);  // of MPI_PROC_NULL, which is on none
+    if (point_to_point) found = known(MPI_COMM_WORLD);  // for MPI_PROC_NULL, which has no communicator
     return found;
 }
 

@@ -1,12 +1,12 @@
-// Hashes by which `miniapps/programs/rawlog.py` tells a damaged log: each record, and each line of text, carries one of
-// itself and of all that came before it.
+// Running hashes by which `miniapps/programs/rawlog.py` detects a damaged log: each record and each line of text has a hash
+// of itself and of all before it.
 #pragma once
 
 #include <cstdint>
 #include <cstdio>
 #include <string>
 
-#define XXH_INLINE_ALL  // the hash of the traces; Python's package of it brings no header, so it is here with its license
+#define XXH_INLINE_ALL  // the hash of traces, too; its Python package has no header, so it is here with its license
 #include "third_party/xxhash.h"
 
 namespace fpna {
@@ -20,8 +20,8 @@ class Running {
     std::uint64_t state_ = 0;
 };
 
-// A count in the lower 40 bits of a word, and in the upper 24 what tells a changed bit, or another counter's word: one
-// store, whenever the process is killed.
+// A word with a count in the lower 40 bits, and a checksum of count and counter in the upper 24. One store writes both, so
+// that a kill leaves no half of them.
 constexpr int COUNT_BITS = 40;
 
 inline std::uint64_t checked_count(std::uint64_t count, int counter) {
@@ -31,8 +31,8 @@ inline std::uint64_t checked_count(std::uint64_t count, int counter) {
 
 inline std::uint64_t count_in(std::uint64_t word) { return word & ((std::uint64_t(1) << COUNT_BITS) - 1); }
 
-// The file of texts: lines of JSON, each behind 16 hexadecimal digits of its running hash. Whoever writes holds the lock
-// of the record. What does not fit is left out, as where the disk is full: calls are then from unknown places.
+// The file of texts: lines of JSON, each after 16 hexadecimal digits of its running hash. The writer holds the lock of the
+// record. If a line does not fit, for instance on a full disk, the file ends; later calls are at unknown places.
 class Texts {
   public:
     bool open(const std::string &path) { return file_ = std::fopen(path.c_str(), "wxe"); }

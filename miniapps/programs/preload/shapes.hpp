@@ -1,4 +1,4 @@
-// What each collective takes and gives on this rank: which elements of which buffers.
+// The inputs and outputs of each call on this rank: elements of buffers.
 #pragma once
 
 #include <vector>
@@ -25,7 +25,7 @@ struct Shape {
     MPI_Op op = MPI_OP_NULL;
     int peer = -1, tag = -1;  // of a message; the root of a collective
     bool in_place = false, wildcard = false, replaced = false;
-    // Of a reduction, for those who answer it themselves: what each rank gets of the total.
+    // For a reduction that this library carries out: its buffers, and the number of elements for each rank.
     const void *send = nullptr;
     void *recv = nullptr;
     std::vector<MPI_Aint> shares = {};
@@ -37,7 +37,7 @@ inline int rank_in(MPI_Comm comm) {
     return rank;
 }
 
-// How many ranks' data a rank exchanges: of an intercommunicator those of the other group.
+// The number of ranks with which a rank exchanges data: of the other group for an intercommunicator.
 inline int size_of(MPI_Comm comm) {
     int size = 0, inter = 0;
     PMPI_Comm_test_inter(comm, &inter);
@@ -54,26 +54,26 @@ inline bool is_inter(MPI_Comm comm) {
     return inter != 0;
 }
 
-// Over an intercommunicator the root says MPI_ROOT, its group MPI_PROC_NULL, and the others name it.
+// Over an intercommunicator the root passes MPI_ROOT, its group MPI_PROC_NULL, and the other group its rank.
 inline bool is_root(int root, MPI_Comm comm) {
     return root == MPI_ROOT || (root >= 0 && rank_in(comm) == root && !is_inter(comm));
 }
 
-// What ranks 0, 1, ... send or get, by counts and displacements.
+// The parts of a buffer for ranks 0, 1, ..., by counts and displacements.
 template <typename Count, typename Place>
 Spans parts(const void *buffer, const Count counts[], const Place places[], MPI_Datatype type, int size) {
     Spans spans;
-    if (!counts || !places) return spans;  // the library says so
+    if (!counts || !places) return spans;  // the MPI library reports the error
     for (int r = 0; r < size; ++r) spans.push_back({part(buffer, MPI_Aint(places[r]), type), MPI_Aint(counts[r]), type});
     return spans;
 }
 
-// One of the parts; nothing where there are none, as where MPI_IN_PLACE stands on a rank that may not say so.
+// One of the parts; an empty span if there are none, for instance if MPI_IN_PLACE is wrong on this rank.
 inline Span nth(const Spans &spans, int index) {
     return std::size_t(index) < spans.size() ? spans[std::size_t(index)] : Span{nullptr, 0, MPI_DATATYPE_NULL};
 }
 
-// A reduction of `count` elements, of which this rank gets `kept`.
+// A reduction of `count` elements; this rank gets `kept` of them.
 inline Shape reduction(Kind kind, const void *send, void *recv, MPI_Aint count, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
                        MPI_Aint kept) {
     const bool in_place = send == MPI_IN_PLACE;
@@ -101,7 +101,7 @@ inline Shape reduce(const void *send, void *recv, MPI_Aint count, MPI_Datatype t
 template <typename Count>
 Shape reduce_scatter(const void *send, void *recv, const Count counts[], MPI_Datatype type, MPI_Op op, MPI_Comm comm) {
     int size = 0;
-    PMPI_Comm_size(comm, &size);  // of an intercommunicator, too, the own group's
+    PMPI_Comm_size(comm, &size);  // for an intercommunicator, too, the size of the own group
     MPI_Aint all = 0;
     for (int r = 0; counts && r < size; ++r) all += MPI_Aint(counts[r]);
     Shape shape = reduction(REDUCE_SCATTER, send, recv, all, type, op, comm, counts ? MPI_Aint(counts[rank_in(comm)]) : 0);
@@ -172,7 +172,7 @@ Shape alltoallv(const void *send, const Count counts[], const Place places[], MP
     return shape;
 }
 
-// Gathers and scatters: the root's own part may be in place, and other ranks' arguments for the root's side mean nothing.
+// Gathers and scatters: the root's part may be in place; on other ranks the arguments for the root have no meaning.
 inline Shape gather(const void *send, MPI_Aint count, MPI_Datatype type, const void *recv, MPI_Aint each, MPI_Datatype to,
                     int root, MPI_Comm comm) {
     const bool own = is_root(root, comm);
@@ -234,7 +234,7 @@ inline Shape received(const void *data, MPI_Aint count, MPI_Datatype type, int s
     return shape;
 }
 
-// A receive with a send in the same call, which is recorded where sends are.
+// A receive with a send in the same call; `sends`: the send is recorded, too.
 inline Shape exchanged(Kind kind, const Span &send, const Span &recv, int source, int tag, MPI_Comm comm, bool sends) {
     Shape shape = received(recv.start, recv.count, recv.type, source, tag, comm);
     shape.kind = kind;
@@ -255,7 +255,7 @@ inline Shape matched(const void *data, MPI_Aint count, MPI_Datatype type) {
     return {MRECV, MPI_COMM_NULL, count, type, {}, {{data, count, type}}};
 }
 
-// Whether a call of this kind has a status, which says what it got.
+// Whether a call of this kind has a status that describes its message.
 inline bool receives(Kind kind) { return kind >= RECV; }
 
 }  // namespace fpna

@@ -1,4 +1,4 @@
-// What happens once, as MPI begins and ends: the log is opened where rank 0 says, and clocks are compared.
+// The begin and the end of a recording, in MPI_Init and MPI_Finalize: opens the log in rank 0's directory, compares clocks.
 #pragma once
 
 #include <climits>
@@ -15,7 +15,7 @@ namespace fpna {
 
 const char *counted_names();  // counted.cpp
 
-// Nanoseconds to add to this rank's clock for that of rank 0: by the fastest of a few messages there and back.
+// The nanoseconds to add to this rank's clock for rank 0's time, by the fastest of a few round trips.
 inline std::int64_t clock_offset(int rank) {
     constexpr int TRIES = 16, TAG = 7;
     std::int64_t offset = 0, fastest = LLONG_MAX, theirs = 0;
@@ -39,7 +39,7 @@ inline std::int64_t clock_offset(int rank) {
     return offset;
 }
 
-// What an environment variable is on rank 0.
+// The value of an environment variable on rank 0. Collective.
 inline std::string of_rank_0(const char *name) {
     const char *own = std::getenv(name);
     std::string text = own ? own : "";
@@ -50,7 +50,7 @@ inline std::string of_rank_0(const char *name) {
     return text;
 }
 
-// Opens the log of this rank; false, and a word on standard error, where that fails.
+// Opens the log of this rank; prints a message and returns false if it fails.
 inline bool open_log(const std::string &folder, const std::string &told, int rank) {
     char name[32], library[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     std::snprintf(name, sizeof name, "/raw-%05d", rank);
@@ -67,12 +67,12 @@ inline bool open_log(const std::string &folder, const std::string &told, int ran
     return true;
 }
 
-// Once, on all ranks together: what follows takes messages, so that no rank may leave it early.
+// Begins the recording, once. Collective: it sends messages, so no rank may return early.
 inline void start() {
     static bool begun = false;
     if (!std::getenv("FPNA_OBSERVE") || begun) return;
     begun = true;
-    if (std::getenv("FPNA_OBSERVE_REFUSED")) PMPI_Abort(MPI_COMM_WORLD, 2);  // the launcher has told why
+    if (std::getenv("FPNA_OBSERVE_REFUSED")) PMPI_Abort(MPI_COMM_WORLD, 2);  // the launcher has printed the reason
     int rank = 0, level = MPI_THREAD_SINGLE;
     PMPI_Query_thread(&level);
     PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
@@ -84,7 +84,7 @@ inline void start() {
     order = sums == "tree" ? Order::TREE : sums == "exact" ? Order::EXACT : Order::LIBRARY;
     begin_disturbance(of_rank_0("FPNA_DISTURB").c_str(), rank);
     if (const char *path = std::getenv("FPNA_REPLAY"); path && !read_sources(path, rank, world_size)) {
-        std::fprintf(stderr, "fpna run: rank %d: %s holds no sources of this rank of %d\n", rank, path, world_size);
+        std::fprintf(stderr, "fpna run: rank %d: %s has no recorded messages for this rank of %d\n", rank, path, world_size);
         PMPI_Abort(MPI_COMM_WORLD, 2);
     }
     if (replaying) watch(rank);
@@ -97,12 +97,12 @@ inline void start() {
     known(MPI_COMM_WORLD);
     main_thread = true;
     threads = level == MPI_THREAD_MULTIPLE;
-    // Without a log, too: sums are still added as asked for, and sources replayed.
+    // Also without a log: the guarantee and the replay still work.
     active = true;
     disturb_arithmetic();
 }
 
-// Calls that are counted and not recorded, by the number that functions.py gives a function.
+// Counts a call that is not recorded, by the number of its function in functions.py.
 inline void count_unseen(int number) {
     Header *header = recorded.header();
     if (!header || number >= MOST_COUNTED) return;
@@ -116,7 +116,7 @@ inline bool from_mpi4py(void *code) {
     return dladdr(code, &info) && info.dli_fname && std::strstr(info.dli_fname, "/mpi4py/MPI.");
 }
 
-// A message of a sum of Python objects by mpi4py, made at this place.
+// Counts a sum of Python objects by mpi4py at this place.
 inline void count_python_sum(std::uint64_t site) {
     constexpr int NUMBER = 0;  // of functions.PYTHON
     count_unseen(NUMBER);
@@ -126,7 +126,7 @@ inline void count_python_sum(std::uint64_t site) {
     texts.line("{\"python_sum\": " + std::to_string(site) + "}");
 }
 
-// How many all ranks made, for the one that speaks for all.
+// Adds the counts of all ranks on rank 0, which prints for all.
 inline void share_counts() {
     Header *header = recorded.header();
     std::uint64_t own[MOST_COUNTED] = {}, all[MOST_COUNTED] = {};

@@ -1,15 +1,14 @@
-// Sums of float and double that this library adds itself instead of leaving their order to MPI.
+// Sums of float and double that this library adds itself, in an order that does not depend on the MPI library.
 //
-//   tree     a balanced binary tree over the ranks, whatever the length, the library and the network: bits depend on the
-//            contributions and on how many there are
-//   exact    every sum rounded once, as if added without error: bits depend on the contributions alone
+//   tree     a balanced binary tree over the ranks, for any length, library and network: bits depend only on the
+//            contributions and their number
+//   exact    every sum rounded once, as if added without error: bits depend only on the contributions
 //
-// They are added in the default floating-point environment, whatever that of the program is; it gets its own back, with
-// the flags that it had.
+// It adds in the default floating-point environment and restores the program's environment afterwards, with its flags.
 //
-// The data moves by the library's own gathers and exchanges, which add nothing. A short vector is gathered whole by who
-// wants the total; of a long one every rank adds a share (twice the vector's bytes in and out of each rank, as in a
-// reduce-scatter and an all-gather).
+// Gathers and exchanges of the MPI library move the data, and add nothing. Ranks that need the total of a short vector
+// gather all contributions; of a long vector every rank adds a share (twice the vector's bytes in and out of each rank, as
+// in a reduce-scatter and an all-gather).
 #pragma once
 
 #include <algorithm>
@@ -27,16 +26,16 @@ namespace fpna {
 enum class Order { LIBRARY, TREE, EXACT };
 inline Order order = Order::LIBRARY;
 
-constexpr MPI_Aint SHORT = 1 << 15;     // bytes of all contributions together, up to which they are gathered whole
+constexpr MPI_Aint SHORT = 1 << 15;     // bytes of all contributions together; up to here a vector is short
 constexpr MPI_Aint MOST = (1 << 30) - 1;  // elements in one call of the library
 
-// The basic type of sums that are added here, and how many of it an element has (2 of a complex number); 0 of others.
+// The basic type of the numbers in an element, and their number (2 for a complex number); 0 for types not added here.
 struct Elements {
     MPI_Datatype basic = MPI_DATATYPE_NULL;
     int each = 0;
 };
 
-// Types of other languages have these sizes or others, as the library and the compilers were built.
+// The sizes of types of other languages depend on how the MPI library and the compilers were built.
 inline Elements elements_of(MPI_Datatype type) {
     enum Family { REAL, COMPLEX };
     static const std::pair<MPI_Datatype, Family> known_types[] = {
@@ -67,7 +66,7 @@ inline Elements elements_of(MPI_Datatype type) {
     return elements;
 }
 
-// Whether a reduction is added here. All ranks decide alike: by what MPI demands to be the same on all.
+// Whether this library adds a reduction. All ranks decide the same, by arguments that MPI requires to be equal on all.
 inline bool answers(const Shape &shape) {
     if (order == Order::LIBRARY || shape.op != MPI_SUM || !elements_of(shape.type).each) return false;
     int inter = 0;
@@ -75,8 +74,8 @@ inline bool answers(const Shape &shape) {
     return !inter && shape.count * elements_of(shape.type).each <= MOST;
 }
 
-// The sum of x[0], x[stride], ... (n numbers), rounded once. Adds with the rounding errors kept (Knuth's TwoSum); where
-// these do not decide how the sum rounds, all is added again without error.
+// The sum of x[0], x[stride], ... (n numbers), rounded once. Adds and keeps the rounding errors (Knuth's TwoSum); if they do
+// not decide the rounding of the sum, adds all again without error.
 template <typename Float>
 Float exact_sum(const Float *x, std::size_t n, std::size_t stride) {
     double sum = 0, error = 0, size = 0;
@@ -91,7 +90,7 @@ Float exact_sum(const Float *x, std::size_t n, std::size_t stride) {
     if (sizeof(Float) == sizeof(double)) {
         const double low = sum + (error - bound), high = sum + (error + bound);
         if (low == high && low != 0) return Float(low);
-    } else {  // rounded twice, so with a place of double to spare on each side
+    } else {  // this rounds twice, so widen the bounds by one unit of double on each side
         const Float low = Float(std::nextafter(sum + (error - bound), -INFINITY));
         const Float high = Float(std::nextafter(sum + (error + bound), INFINITY));
         if (low == high && low != 0) return low;
@@ -104,7 +103,7 @@ Float exact_sum(const Float *x, std::size_t n, std::size_t stride) {
     return round_words<Float>(words, room);
 }
 
-// rows: n contributions of `length` numbers each, in the order of ranks; the total goes to `total`. Uses the rows up.
+// Adds `rows`, n contributions of `length` numbers each in the order of ranks, into `total`. Overwrites the rows.
 template <typename Float>
 void add(Float *rows, std::size_t n, std::size_t length, Float *total) {
     if (order == Order::EXACT) {
@@ -117,7 +116,7 @@ void add(Float *rows, std::size_t n, std::size_t length, Float *total) {
     std::copy(rows, rows + length, total);
 }
 
-// One reduction, added here.
+// One reduction that this library adds.
 template <typename Float>
 class Sum {
   public:
@@ -152,7 +151,7 @@ class Sum {
     }
 
   private:
-    // Everyone's contribution to everyone who gets the total.
+    // Gathers all contributions on each rank that gets the total, and adds them there.
     int gather(bool gets) {
         std::vector<Float> rows(gets ? std::size_t(length_) * std::size_t(size_) : 0);
         const int code = shape_.kind == ALLREDUCE
@@ -162,7 +161,7 @@ class Sum {
         return code;
     }
 
-    // Every rank's share of all contributions to that rank, which adds them into `total`.
+    // Sends each rank its share of all contributions; each adds its share into `total`.
     int exchange(Float *total) {
         const int own = shares_[std::size_t(rank_)];
         std::vector<Float> rows(std::size_t(own) * std::size_t(size_));
@@ -203,7 +202,7 @@ inline int answer(const Shape &shape) {
                                         : Sum<float>(shape, MPI_FLOAT, elements.each).run();
 }
 
-// The library's own reduction of this shape, whose contribution lies at `shape.send`.
+// The MPI library's reduction of this shape, with the contribution at `shape.send`.
 inline int reduce_by_library(const Shape &shape) {
     const void *send = shape.send;
     const int count = int(shape.count);
@@ -219,7 +218,7 @@ inline int reduce_by_library(const Shape &shape) {
     }
 }
 
-// Whether the contribution to this reduction is disturbed: what is rounded, where this rank gives one.
+// Whether the contribution to this reduction is disturbed: this rank has one, and the reduction rounds.
 inline bool disturbs(const Shape &shape) {
     if (!disturbing || direction >= 0 || (shape.op != MPI_SUM && shape.op != MPI_PROD) || !shape.send) return false;
     int inter = 0;
@@ -255,7 +254,7 @@ class Disturbed {
     const void *data_ = nullptr;
 };
 
-// A collective that blocks: the library's, or one of our sums.
+// Runs and records a blocking collective, by the MPI library or as a sum of this library.
 template <typename Run>
 int collective(Shape shape, std::uint64_t site, Run run) {
     shape.replaced = answers(shape);

@@ -1,5 +1,5 @@
-// Ends a program whose launcher, MPI library and observer do not belong together, before it computes anything: each of
-// its processes would be alone, and the results be those of one rank.
+// Ends a program before it computes anything if its launcher, its MPI library and this library do not belong together:
+// each of its processes would be alone and compute the results of one rank.
 #pragma once
 
 #include <algorithm>
@@ -17,17 +17,17 @@
 
 namespace fpna {
 
-// Tells `fpna run`, by the pipe that it left open, which file this rank writes.
+// Sends the path of this rank's log to `fpna run`, by the pipe that it left open.
 inline void tell_launcher(const std::string &path) {
     const char *number = std::getenv("FPNA_OBSERVE_FD");
     if (!number) return;
     const int pipe = std::atoi(number);
-    if (write(pipe, path.data(), path.size()) < 0) std::fprintf(stderr, "fpna run: the launcher is gone\n");
+    if (write(pipe, path.data(), path.size()) < 0) std::fprintf(stderr, "fpna run: the process that started this program has ended\n");
     close(pipe);
     unsetenv("FPNA_OBSERVE_FD");
 }
 
-// What the launcher says, as `fpna run` passes it on: its name, the number of processes that it started, and which this is.
+// The launcher, as `fpna run` describes it: its name, the number of processes that it started, and the number of this one.
 struct Launcher {
     std::string name = text("FPNA_LAUNCHER");
     int size = std::atoi(text("FPNA_LAUNCHED").c_str()), rank = std::atoi(text("FPNA_LAUNCHED_RANK").c_str());
@@ -37,18 +37,18 @@ struct Launcher {
     }
 };
 
-// Says why, by the first process alone, and ends all with 2.
+// Prints the reason, in the first process only, and ends the program with exit code 2.
 [[noreturn]] inline void refuse_launch(const Launcher &launcher, const std::string &why) {
     if (launcher.rank == 0)
         std::fprintf(stderr, "fpna run: %s\n", why.c_str());
     else
-        sleep(1);  // the launcher may end the job when the first process ends: rank 0 speaks first
+        sleep(1);  // rank 0 prints first: the launcher may end the job when the first process ends
     tell_launcher("refused");
     std::fflush(nullptr);
     std::_Exit(2);
 }
 
-// The first line of what the MPI library says that it is.
+// The name of the MPI library: the first line of its version text.
 inline std::string library_name() {
     char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
     int length = 0;
@@ -86,7 +86,7 @@ inline int look_at(dl_phdr_info *info, std::size_t, void *data) {
     return 0;
 }
 
-// Before MPI begins, which may fail without a word of ours.
+// Checks before MPI_Init, which may fail without a useful message.
 inline void require_launch() {
     if (!std::getenv("FPNA_OBSERVE")) return;
     const Launcher launcher;
@@ -95,8 +95,8 @@ inline void require_launch() {
     if (dladdr(reinterpret_cast<void *>(&PMPI_Init), &info) && info.dli_fname) loaded.own = info.dli_fname;
     if (!interface_of(loaded.own.c_str()).empty()) dl_iterate_phdr(look_at, &loaded);
     if (!loaded.other.empty())
-        refuse_launch(launcher, "two MPI libraries are in one process, that of the program and that for which the library was "
-                                "built that observes it: " + loaded.own + " and " + loaded.other +
+        refuse_launch(launcher, "two MPI libraries are in one process, that of the program and that of the compiler that built "
+                                "the recording library: " + loaded.own + " and " + loaded.other +
                                     "; name the C++ compiler of the program's MPI with --mpicxx");
     const std::string library = library_name();
     if (launcher.name == "Open MPI" && launcher.size && library.find("MPICH") != std::string::npos)
@@ -105,7 +105,7 @@ inline void require_launch() {
                                     ": use the mpirun of that library, or a program that was built with the launcher's");
 }
 
-// After it: whether processes that were started together know each other.
+// Checks after MPI_Init that processes that were started together are ranks of one program.
 inline void require_ranks(int size) {
     const Launcher launcher;
     MPI_Comm parent = MPI_COMM_NULL;
