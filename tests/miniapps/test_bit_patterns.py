@@ -55,7 +55,7 @@ def test_padding_of_a_long_double_is_no_part_of_the_number():
 @pytest.mark.parametrize(
     ("given", "reason"),
     [
-        (T.to_sparse(), "sparse_coo: pass its values and its indices"),
+        (T.to_sparse(), "sparse_coo: record its values and its indices"),
         (torch.empty(3, device="meta"), "meta has no numbers"),
         (pd.Series(["a"]).astype(object), "object is not a type of numbers"),
         ([1.0], "list has no bit pattern"),
