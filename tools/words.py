@@ -46,6 +46,7 @@ READ = (
     "miniapps/tryout",
     "miniapps/system",
     "benchmarks",
+    "miniapps/programs",
 )
 CODE = (".py", ".cpp", ".hpp", ".h", ".cu", ".cuh")
 RULES = {
