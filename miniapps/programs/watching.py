@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -142,7 +143,7 @@ class Watched:
         for name, parameter in model.named_parameters():
             if parameter.requires_grad and not is_distributed(
                 parameter
-            ):  # gradients of a DTensor are sums over ranks
+            ):  # a DTensor's gradients are sums over ranks
                 hook = self._accumulated(name)
                 self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
         self._handles.append(Backward(self._loss))
@@ -249,12 +250,26 @@ class Watched:
         return True
 
     def _local(self, name: str, tensor: torch.Tensor) -> None:
-        """Record a tensor of this rank."""
-        self._recording.fingerprint(name, tensor.detach())
+        """Record a tensor of this rank; of a sparse one its values and its indices."""
+        import torch
+
+        parts = {name: tensor.detach()}
+        if tensor.layout == torch.sparse_coo:
+            whole = tensor.detach().coalesce()
+            parts = {f"{name}, values": whole.values(), f"{name}, indices": whole.indices()}
+        for each, part in parts.items():
+            try:
+                self._recording.fingerprint(each, part)
+            except TypeError as error:  # the training goes on
+                warnings.warn(f"fpna.watch: {each} is not recorded: {error}", stacklevel=2)
 
     def _whole(self, name: str, tensor: torch.Tensor) -> None:
         """Record a tensor that all ranks have, or a DTensor, by ranges of the whole tensor, on one rank that its name
         decides. Collective for a DTensor."""
+        import torch
+
+        if tensor.layout != torch.strided:
+            return self._local(name, tensor)
         whole = tensor.detach()
         if is_distributed(whole):
             whole = whole.full_tensor()  # type: ignore[attr-defined]

@@ -119,6 +119,35 @@ def test_a_model_that_changes_is_watched_as_it_is(tmp_path):
     assert steps["model.gradient:2.weight"] == {2, 3} and steps["model.gradient:0.weight"] == {1, 2}
 
 
+def test_a_sparse_gradient_is_recorded_by_values_and_indices(tmp_path):
+    model = nn.Sequential(nn.Embedding(10, 4, sparse=True), nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    with fpna.record(tmp_path / "a", name="test") as r:
+        fpna.watch(model, r, optimizer=optimizer)
+        r.step(1)
+        model(torch.tensor([1, 1, 3])).sum().backward()
+        optimizer.step()
+    names = [name.removesuffix(" by rank") for name in recorded(tmp_path / "a")]
+    assert {"model.gradient:0.weight, values", "model.gradient for update:0.weight, indices"} <= set(names)
+
+
+def test_what_has_no_bits_is_named_and_the_training_goes_on(tmp_path):
+    class Csr(nn.Module):
+        def forward(self, x):
+            return x.to_sparse_csr()
+
+    class Model(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Csr()
+
+        def forward(self, x):
+            return self.inner(x).to_dense().sum()
+
+    with pytest.warns(UserWarning, match=r"model.output:inner \(Csr\) is not recorded"):
+        learn(tmp_path / "a", Model(), optimizer=False, batch=lambda: torch.ones(3, 3, requires_grad=True))
+
+
 def test_outputs_of_other_kinds(tmp_path):
     class Answers(nn.Module):
         def forward(self, x):
