@@ -163,7 +163,7 @@ def compared_sizes(group: Group) -> tuple[int, ...]:
 
 
 def by_ranks(group: Group) -> bool:
-    """Whether the runs of a group are equal on each number of ranks, but not between numbers of ranks."""
+    """True if the runs of a group are equal on each number of ranks, but not between numbers of ranks."""
     return (len([cell for cell in group.cells if cell.over.compared]) > 1 and not group.spanned) or bool(
         group.across
     )
@@ -178,5 +178,5 @@ def not_compared(groups: list[Group]) -> str:
 
 
 def _unspanned(group: Group) -> bool:
-    """Whether runs on different numbers of ranks could not be compared."""
+    """True if runs on different numbers of ranks could not be compared."""
     return bool(group.across is None and group.beyond and not group.spanned)

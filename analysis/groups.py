@@ -239,7 +239,7 @@ def _flat(config: str) -> dict[str, Any]:
 
 
 def _defines(key: str) -> bool:
-    """Whether an option may define a problem; of the options that all applications share, only the seed may."""
+    """True if an option may define a problem; of the options that all applications share, only the seed may."""
     return not key.startswith("run.") or key == "run.seed"
 
 
@@ -254,7 +254,7 @@ def effects(options: str) -> dict[str, str]:
 
 
 def calibrates(options: str) -> bool:
-    """Whether a run measured its machine, by what the trace states of its options (JSON)."""
+    """True if a run measured its machine, by what the trace states of its options (JSON)."""
     return "machine" in effects(options).values()
 
 

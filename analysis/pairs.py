@@ -62,7 +62,7 @@ class Pairs:
 
     @cached_property
     def differing(self) -> bool:
-        """Whether any pair differs."""
+        """True if any pair differs."""
         return bool((self.left != self.right).any())
 
     @property

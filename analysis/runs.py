@@ -22,7 +22,7 @@ def ids(runs: pd.DataFrame) -> list[Id]:
 
 
 def apart(reductions: str, size: int) -> bool:
-    """Whether ranks of a run added up arrays of their own: its `reductions` (JSON) were over fewer than `size`."""
+    """True if ranks of a run added up arrays of their own: its `reductions` (JSON) were over fewer than `size`."""
     return Layout(size, {}, json.loads(reductions)).own_arrays
 
 

@@ -82,7 +82,7 @@ def variability(
 
 
 def comparable(frames: Frames, runs: list[Id]) -> bool:
-    """Whether none of `runs`, which are judged against each other, lacks records that it must have."""
+    """True if none of `runs`, which are judged against each other, lacks records that it must have."""
     return all(comparison.comparable for comparison in among(frames, runs).comparisons)
 
 

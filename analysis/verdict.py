@@ -113,7 +113,7 @@ class Cell:
 
     @property
     def differs(self) -> bool:
-        """Whether any bit of two runs differs, at the end or on the way."""
+        """True if any bit of two runs differs, at the end or on the way."""
         return self.distinct > 1 or self.first is not None
 
     @property
@@ -175,7 +175,7 @@ class Group:
 
     @property
     def spanned(self) -> bool:
-        """Whether runs of every rank count were compared, without a promise between them, and are equal."""
+        """True if runs of every rank count were compared, without a promise between them, and are equal."""
         return bool(self.across is None and self.beyond and self.beyond.compared == self.beyond.runs > 1)
 
     @property
@@ -206,7 +206,7 @@ class Group:
 
     @property
     def sure(self) -> bool:
-        """Whether the evidence excludes every cause but `why`."""
+        """True if the evidence excludes every cause but `why`."""
         if self.cause is None or self.cause.kind in (METHOD, ENVIRONMENT) or self.why.startswith("injected"):
             return True
         return not self.cause.instead

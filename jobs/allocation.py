@@ -71,7 +71,7 @@ def own_start() -> str:
 
 
 def is_over(start: str) -> bool:
-    """Whether the start of a Slurm job, as `own_start` names it, is certainly over; a job of the same cluster asks."""
+    """True if the start of a Slurm job, as `own_start` names it, is certainly over; a job of the same cluster asks."""
     cluster, _, number = start.partition("/")
     job, _, restarts = number.partition(".")
     own_cluster, _, own_number = own_start().partition("/")

@@ -15,7 +15,7 @@ from miniapps.untrusted.text import printable
 
 
 def is_folder(path: Path) -> bool:
-    """Whether `path` is a directory; False where nothing is. Raises Refused for anything else, such as a link."""
+    """True if `path` is a directory; False where nothing is. Raises Refused for anything else, such as a link."""
     kind = kind_of(path)
     if kind == "a directory":
         return True

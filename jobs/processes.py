@@ -48,7 +48,7 @@ def alive(process: Process) -> bool | None:
 
 
 def gone(held: Lock) -> bool:
-    """Whether the process that held a lock has certainly ended, by itself or by a reboot of this host."""
+    """True if the process that held a lock has certainly ended, by itself or by a reboot of this host."""
     living = alive(held)
     return living is False or (living is None and _before_this_boot(held))
 
@@ -103,7 +103,7 @@ def _namespace() -> str | None:
 
 
 def _before_this_boot(held: Lock) -> bool:
-    """Whether a lock of this host is of an earlier boot: another id, and from before this one began."""
+    """True if a lock of this host is of an earlier boot: another id, and from before this one began."""
     now = boot()
     if held.host != socket.gethostname() or not (held.boot and now) or held.boot == now:
         return False

@@ -128,7 +128,7 @@ def read_lock(path: Path) -> Lock:
 
 
 def cut_off(line: bytes) -> bool:
-    """Whether `line` is a truncated record: the beginning of a JSON object without its end."""
+    """True if `line` is a truncated record: the beginning of a JSON object without its end."""
     if not line.startswith(b"{") or line.endswith(b"}") or not line.isascii():
         return False
     return any("truncated" in _wrong(line + digit) for digit in (b"", b"0"))  # 2. and 1e- are no numbers yet

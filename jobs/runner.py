@@ -287,7 +287,7 @@ def _needed(task: Task, known: Mapping[tuple[Any, ...], float]) -> float:
 
 
 def _whole(now: Allocation, planned: int) -> bool:
-    """Whether an allocation is as long as planned: no other will have more time for its first launch."""
+    """True if an allocation is as long as planned: no other will have more time for its first launch."""
     return now.start is not None and now.end is not None and now.end - now.start >= planned - 1
 
 

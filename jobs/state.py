@@ -305,7 +305,7 @@ class State:
             raise Refused(f"{printable(str(self.lock_file))}: cannot be read: {error.strerror}") from None
 
     def running(self) -> bool:
-        """Whether a runner is at work, as far as this host can see."""
+        """True if a runner is at work, as far as this host can see."""
         try:
             held = self.holder()
         except Refused:
@@ -331,7 +331,7 @@ class Standing:
 
     @property
     def over(self) -> bool:
-        """Whether the task needs no further work."""
+        """True if the task needs no further work."""
         return self.state in OVER
 
 
@@ -408,7 +408,7 @@ def _alone(folder: Path) -> Iterator[None]:
 
 
 def _locked(handle: int) -> bool:
-    """Whether the caller may go on: it has the lock, or the file system has no locks."""
+    """True if the caller may go on: it has the lock, or the file system has no locks."""
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -75,7 +75,7 @@ def ranks_started(ranks: Path) -> int:
 
 
 def disk_full(log: Path) -> bool:
-    """Whether the output says that the disk is full."""
+    """True if the output says that the disk is full."""
     return any(word in tail(log) for word in FULL)
 
 

@@ -1,4 +1,4 @@
-"""Several runs compared with each other, in as few pairs as it takes."""
+"""Compares several runs with each other, in as few pairs as needed."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ KINDS = 8  # kinds of recordings up to which every pair of kinds is compared
 class Among:
     """Several runs compared with each other.
 
-    comparisons   of as few pairs as say all: the earliest difference and an equal pair of each kind, and kinds
-    compared      the runs that could be compared, directly or through a third run; the others have no record in
-                  common with them
+    comparisons   for each kind the earliest difference and one equal pair, then the comparisons of kinds
+    compared      the largest set of runs that are compared, directly or through a third run; the others have no
+                  record in common with them
     kinds         runs with the same rows, recorded in the same way
-    every_pair    whether `comparisons` answer for every pair, and not only for pairs with the first run
+    every_pair    True if `comparisons` cover every pair of kinds, not only pairs with the first kind
     """
 
     comparisons: tuple[Comparison, ...]
@@ -36,8 +36,8 @@ class Among:
 def among(frames: Frames, runs: Iterable[Id]) -> Among:
     """Compare `runs` with each other.
 
-    Runs of one kind are compared with the first of them, since equality is transitive there; of these comparisons those
-    are kept that say all. Every pair of kinds is compared, since one kind may lack rows that two others share.
+    Within a kind equality is transitive, so each run is compared with the first one. Between kinds it is not, since one
+    kind may lack rows that two others share: every pair is compared, or above KINDS kinds every pair with the first.
     """
     return _among(frames, tuple(runs))
 

@@ -19,7 +19,7 @@ CALLS = ("call", "step", "given", "given_differing", "got", "got_differing", "so
 
 
 def by_call(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
-    """How many inputs, outputs and message sources of each call differ; columns CALLS, a row per call and site.
+    """Counts the inputs, outputs and message sources of each call that differ; columns CALLS, a row per call and site.
 
     `step` is the first step with a difference, -1 without one. Calls that differ come first, the earliest on top.
     """

@@ -107,7 +107,7 @@ def _judged(scene: Scene, shown: Cause) -> Cause:
 
 
 def _command(run: pd.Series) -> str:
-    """The command that `fpna run` started, if it fits into a line. For a program that records itself COMMAND {out}."""
+    """The command that `fpna run` started, or COMMAND if it is long; `COMMAND {out}` for a program that records itself."""
     if "program.sums" not in json.loads(run["options"]):
         return "COMMAND {out}"
     command = str(json.loads(run["environment"]).get("command", ""))
@@ -115,7 +115,7 @@ def _command(run: pd.Series) -> str:
 
 
 def _grown(scene: Scene, shown: Cause) -> Cause:
-    """`shown`, left open if rounding explains the first difference but a later one is many times as large.
+    """`shown`; its judgement becomes "open" if rounding explains the first difference, but a later one is much larger.
 
     The first difference may have grown, or there may be a second cause."""
     if shown.rounding.verdict != ROUNDING:

@@ -3,27 +3,27 @@
 | class | evidence |
 |---|---|
 | `method` | the runs had other options that change the method, or made other choices from a clock: maybe intended |
-| `environment` | processors, libraries or settings differ; guarantees do not cover that |
-| `input` | the input differs (`input:*`), or the first records do, before any event |
+| `environment` | processors, libraries or settings differ, which guarantees do not cover |
+| `input` | the input differs (`input:*`), or the first records differ before any event |
 | `random state` | torch's random state differs as a watched model begins its forward pass |
-| `local kernel` | the result of a kernel or the blocks of one rank differ, and their inputs do not |
+| `local kernel` | the result of a kernel or the blocks of one rank differ, and their inputs are equal |
 | `halo exchange` | every block sent the same, and some received something else: a message was lost or changed |
-| `message order` | contributions are equal, the total and the recorded order of arrival of that sum differ; |
+| `message order` | contributions are equal, but the total and its recorded order of arrival differ; |
 | | or a receive from any source took another rank's message |
-| `collective` | contributions are equal, the total differs, and no recorded order does: another schedule, or a wrong |
-| | sum; or a total over another number of ranks differs by as little as rounding makes |
-| `contributions or order` | a total over another number of ranks differs by more: it is rounding only if the partial |
-| | sums of the ranks amplify it |
+| `collective` | contributions are equal, the total differs, and no recorded order differs: another schedule, or a |
+| | wrong sum; or the number of ranks differs, and the difference is as small as rounding makes it |
+| `contributions or order` | the number of ranks differs, and the difference is larger: it is rounding only if the |
+| | partial sums of the ranks amplify it |
 | `memory` | the state changed between two records, although nothing ran on it: a flipped bit |
 
-A run with `--record messages` has a record at every one of these places (miniapps.runner.watch), and the first record
-that differs is the answer (`from_messages`). If only states were recorded, the blocks that differ after the step decide
-(`from_states`); that leaves a second class, which is named too. Methods and environments come first: if these differ,
-the kernel or sum is only the place where it shows. A lost message has a class of its own, since another person has
-to repair it.
+A run with `--record messages` has a record at each of these places (miniapps.runner.watch), and the first record that
+differs decides the class (`from_messages`). If only states were recorded, the blocks that differ after the step decide
+(`from_states`); a second class then remains possible and is named too. Methods and environments come first: if they
+differ, the kernel or sum is only the place where the difference shows. A lost message has its own class, since another
+person has to repair it.
 
-The sizes of the numbers decide whether rounding explains the difference (`analysis.divergence.rounding`), after
-operation, type and guarantee have shown that an order can change the total at all.
+Operation, type and guarantee show whether an order can change the total at all. If it can, the sizes of the numbers
+decide whether rounding explains the difference (`analysis.divergence.rounding`).
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ UNJUDGED = Judgement(OPEN, None, "")
 class Cause:
     """The class of the first difference, and its place in the second run of a comparison.
 
-    `at` is the record that differs, `name` the kernel, exchange or reducer. `rank` did it; None: all ranks together.
-    `event` is its region; None: events were not recorded. `instead` is a second class that the evidence does not rule
-    out, with the reason; empty: there is none. `rounding` states whether rounding explains the difference, `next` what
-    to do now.
+    `at` is the record that differs, `name` the kernel, exchange or reducer. `rank` executed it; None: all ranks
+    together. `event` is its region; None: events were not recorded. `instead` is a second class that the evidence does
+    not rule out, `instead_why` the reason; empty: there is none. `rounding` judges whether rounding explains the
+    difference; `next` advises the user.
     """
 
     kind: str
@@ -66,6 +66,6 @@ class Cause:
 
     @property
     def step(self) -> int:
-        """The step in which it happened, as far as known."""
+        """The step of `event`, or of the record if there is no event, in the first run's count of steps."""
         one, other = self.at.steps  # events are those of the second run
         return one if self.event is None else self.event.step - other + one

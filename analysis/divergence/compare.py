@@ -1,4 +1,4 @@
-"""The comparison of two runs, row by row.
+"""Compares two runs row by row.
 
 Rows are matched by (step, name, block), never by rank, so that runs on different rank counts can be compared. Two runs
 are equal only if neither lacks a row (`analysis.divergence.recorded`). The final states of `result.json` are compared
@@ -28,10 +28,10 @@ class NothingInCommon(Exception):
 
 
 def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Comparison:
-    """The first divergence of `b` from `a`: the smallest step, then the name that `a` recorded first in that
-    step, then the lowest block. Hashes of many rows are compared first, and rows are read only where these differ
-    (`analysis.load.tree`). `common` is what `common_of` returns, where the caller has it. Raises NothingInCommon when
-    there is no row to compare, and none is missing."""
+    """Compares `b` with `a`. Their first difference has the smallest step, then the name that `a` recorded first in
+    that step, then the lowest block. Hashes of many rows are compared first; rows are read only where these differ
+    (`analysis.load.tree`). `common` is the result of `common_of`, if the caller has it. Raises NothingInCommon if
+    there is no row to compare and none is missing."""
     points: dict[str, Point | None] = {}
     messages: Point | None = None
     shared, results, only, lacks = 0, 0, [0, 0], [0, 0]
@@ -81,14 +81,16 @@ def compare(frames: Frames, a: Id, b: Id, common: Common | None = None) -> Compa
 
 
 def _because(own: set[str], parted: int | None) -> str:
-    """Why there is nothing to compare: of calls, ranks added `own` arrays, or the two make other calls."""
+    """The reason why there is nothing to compare, as the end of a sentence; empty if none is known.
+
+    `own`: calls to which ranks gave arrays of their own. `parted`: the step from which the runs make other calls."""
     why = [f"of {len(own)} calls, ranks added arrays of their own in another way"] if own else []
     why += [f"from step {parted} on, the two make other calls"] if parted is not None else []
     return f" ({'; '.join(why)})" if why else ""
 
 
 def _final(frames: Frames, a: Id, b: Id, common: Common) -> tuple[bool, int | None]:
-    """Whether both runs have the hash of a final state of one step, and that step where they differ in it."""
+    """(True if both runs hashed the final state of the same step, that step if the hashes differ and else None)."""
     rows = [row_of(frames, run) for run in (a, b)]
     states, steps = ([row[key] for row in rows] for key in ("state", "last_step"))
     if not all(states) or steps[0] != steps[1] or common.hashed:
@@ -97,8 +99,9 @@ def _final(frames: Frames, a: Id, b: Id, common: Common) -> tuple[bool, int | No
 
 
 def _first(both: Shared, wanted: Callable[[str], bool]) -> Point | None:
-    """The first row of a `wanted` name that differs. Leaves whose blocks are not the same may hold none, so that they
-    are tried in turn."""
+    """The first row of a `wanted` name that differs; None if none does.
+
+    Unequal leaves are read in turn, since leaves with other blocks may hold no row that differs."""
     unequal = np.flatnonzero(both.unequal & both.of_names(wanted))
     if not len(unequal):
         return None
@@ -123,7 +126,7 @@ def _first(both: Shared, wanted: Callable[[str], bool]) -> Point | None:
 def _point(
     table: str, left: pd.DataFrame, right: pd.DataFrame, i: int, changed: np.ndarray, equal: int = 0
 ) -> Point:
-    """Row `i` of aligned rows; `equal` more rows of its step, name and occurrence are equal in both runs."""
+    """The Point of row `i` of aligned rows; `equal` counts further rows of its step, name and occurrence, all equal."""
     row, other = left.iloc[i], right.iloc[i]
     same = np.all([codes(left, key) == codes(left.iloc[[i]], key)[0] for key in KEY[:-1]], axis=0)
     numbers = (float(row["value"]), float(other["value"])) if table == "values" else (np.nan, np.nan)
@@ -138,7 +141,7 @@ def _point(
 def _nearby(
     frames: Frames, a: Id, b: Id, at: Point | None, common: Common
 ) -> tuple[tuple[Point, ...], Point | None]:
-    """`values` and `largest` of Comparison."""
+    """The fields `values` and `largest` of a Comparison."""
     if at is None:
         return (), None
     both = Shared(frames, "values", a, b, common)
@@ -157,7 +160,7 @@ def _nearby(
     if not len(inside):
         return values, None
     size = bits.relative_difference(left["value"].to_numpy()[inside], right["value"].to_numpy()[inside])
-    # A NaN against a number has no size, but nothing is further away.
+    # A NaN differs from a number by no defined size: it counts as the largest difference.
     most = inside[np.argmax(np.where(np.isnan(size), np.inf, size))]
     return values, _point("values", left, right, int(most), changed)
 
@@ -165,8 +168,9 @@ def _nearby(
 def _first_order(
     frames: Frames, a: Id, b: Id
 ) -> tuple[int, str, int, tuple[int, ...], tuple[int, ...]] | None:
-    """(step, reducer, call in this step from 0, order in a, order in b) of the first other order of arrival;
-    None where there is none, or where the rank counts differ and orders cannot be compared."""
+    """(step, reducer, call in this step from 0, order in a, order in b) of the first order of arrival that differs.
+
+    None if none differs, or if orders over different rank counts cannot be compared."""
     key = ["step", "name", "occurrence"]
     left, right = (frames.of("order", *run).reset_index(drop=True) for run in (a, b))
     both = left.reset_index().merge(right, on=key, suffixes=("", "_b"))

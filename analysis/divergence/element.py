@@ -1,6 +1,6 @@
-"""The first element in which the files of two runs differ: snapshots, checkpoints and solutions, where they were kept.
+"""Finds the first element that differs in the snapshots, checkpoints and solutions that two runs kept.
 
-Global arrays are compared, so that rank counts may differ; the elements are named by global index and by block.
+Global arrays are compared, so rank counts may differ. An element is named by its global index and by its block.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SHOWN = 3  # sentences on files that cannot be read: a run may have kept thousan
 
 
 class Grid(msgspec.Struct):
-    """The options of a grid, or of rows of a matrix, that say which block an element is in."""
+    """The options of a grid, or of the rows of a matrix, that determine the block of an element."""
 
     nx: int | None = None
     ny: int | None = None
@@ -42,17 +42,23 @@ class Grid(msgspec.Struct):
 
 
 class Config(msgspec.Struct):
-    """The configuration of a run, as far as it matters here."""
+    """The configuration of a run: only its grid."""
 
     grid: Grid = msgspec.field(default_factory=Grid)
 
 
 @dataclass(frozen=True)
 class Element:
-    """One number of two files. `file` within the run, `field` in it, `index` in the global array and `local` in its
-    `block` (-1, () where the array has no blocks), `a` and `b` the numbers in the type of the file, `ulp` how many
-    numbers of that type lie from one to the other (NaN for NaN); `differing` of `elements` differ in this field, the
-    furthest, by ULP, at `furthest` by `most`."""
+    """One element of a field in two files.
+
+    file, field   the path within the run, and the array in this file
+    index         in the global array
+    block, local  its block and its index there; -1 and () if the array has no blocks
+    a, b          the numbers, in the type of the file
+    ulp           their distance in ULP; NaN if one is NaN
+    differing     how many of the `elements` of the field differ
+    furthest, most   the index of the largest distance, and this distance in ULP
+    """
 
     file: str
     field: str
@@ -69,8 +75,10 @@ class Element:
 
 
 def first_element(frames: Frames, comparison: Comparison) -> tuple[Element | None, list[str]]:
-    """The first element that differs in the earliest file of both runs, from the first differing step on, that does,
-    None where there is no such file or the files are equal; and sentences on files that could not be read before it.
+    """The first element that differs, and sentences on files that could not be read.
+
+    The files that both runs have are read in order of steps, from the first differing step on, until one differs. The
+    element is None if no file differs.
     """
     if comparison.first is None:
         return None, []
@@ -96,7 +104,7 @@ def first_element(frames: Frames, comparison: Comparison) -> tuple[Element | Non
 def read_fields(path: Path) -> dict[str, np.ndarray]:
     """The arrays of a snapshot, checkpoint or solution, by name.
 
-    Raises Refused or OSError where it cannot be believed or read; a link is not followed.
+    Raises Refused if the file is damaged, of another form or a link, OSError if it cannot be read.
     """
     image, _ = read_sealed(path)
     where, fields = printable(str(path)), {}
@@ -108,7 +116,7 @@ def read_fields(path: Path) -> dict[str, np.ndarray]:
 
 
 def _fields(path: Path, unread: list[str]) -> dict[str, np.ndarray]:
-    """The fields of a file; none, and a sentence in `unread`, where it cannot be read."""
+    """The fields of a file. If it cannot be read: no fields, and a sentence is added to `unread`."""
     try:
         return read_fields(path)
     except Refused as error:
@@ -119,7 +127,7 @@ def _fields(path: Path, unread: list[str]) -> dict[str, np.ndarray]:
 
 
 def _files(run: Path, repeat: int, unread: list[str]) -> dict[tuple[float, str], Path]:
-    """{(step, kind): path}; a solution comes after all steps."""
+    """{(step, kind): path} of the files of a repeat; the step of a solution is infinite."""
     files: dict[tuple[float, str], Path] = {}
     for folder in FOLDERS:
         kind = kind_of(run / folder)
@@ -144,7 +152,7 @@ def _files(run: Path, repeat: int, unread: list[str]) -> dict[tuple[float, str],
 
 
 def grid_of(config: str) -> Grid:
-    """The grid in the JSON text `config`; an empty one where it has none, or one of another kind."""
+    """The grid in the JSON text `config`; an empty Grid if it has none, or one of another form."""
     try:
         return conform(json.loads(config), Config, "config").grid
     except Refused:
@@ -182,7 +190,7 @@ def _of_field(path: Path, field: str, x: np.ndarray, y: np.ndarray, grid: Grid) 
 
 
 def ulp_between(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """The distance from `a` to `b` in numbers of their type, float64 or float32: float64, NaN where one is NaN."""
+    """The distances of `a` and `b`, both float64 or both float32, in ULP: float64, NaN where one is NaN."""
     if a.dtype.itemsize == 8:
         low, high = ranks(a), ranks(b)
     else:  # 0x80000000 and up are negative: the same map as `ranks` on half the bits
@@ -199,7 +207,7 @@ def _ranks32(x: np.ndarray) -> np.ndarray:
 def block_of(
     field: str, index: tuple[int, ...], shape: tuple[int, ...], grid: Grid
 ) -> tuple[int, tuple[int, ...]]:
-    """(block, index within it) of an element of a grid or of the rows of a matrix; (-1, ()) of anything else."""
+    """(block, index in the block) of an element of a grid or of the rows of a matrix; (-1, ()) for other arrays."""
     axes = "zyx"[-len(shape) :]
     if len(shape) > 1 and shape == tuple(getattr(grid, f"n{axis}") for axis in axes):
         edges = [getattr(grid, f"b{axis}") or 0 for axis in axes]

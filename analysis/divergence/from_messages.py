@@ -1,6 +1,6 @@
-"""The class of a first difference, from records of messages, sums and kernels.
+"""Classifies a first difference from records of messages, sums and kernels.
 
-Each function takes the record that differs first, of one kind, and the name behind the prefix of that kind.
+Each function judges one kind of record. Its `name` is the name of the record without the prefix of the kind.
 """
 
 from __future__ import annotations
@@ -87,9 +87,9 @@ def of_received(scene: Scene, name: str) -> Cause:
 
 
 def _of_messages(scene: Scene, name: str) -> Judgement:
-    """Whether rounding explains the effect of messages in another order.
+    """Judges whether rounding explains the effect of messages in another order.
 
-    Judged by the first later array that differs and is not itself a message of another rank."""
+    Takes the next array that differs and is not itself such a message."""
     found: list[tuple[int, int, Point]] = []
     a, b = scene.comparison.a, scene.comparison.b
     skipped = {f"{RECEIVED}{name}"} | by_arrival(scene.frames, a, b)
@@ -155,7 +155,7 @@ def of_total(scene: Scene, name: str) -> Cause:
 
 
 def of_global(scene: Scene, name: str) -> Cause:
-    """The arrays of all ranks together differ, which they hold, gather or scatter."""
+    """An array that ranks hold together, gather or scatter differs."""
     call, _, held = name.rpartition(", ")
     why = [f"{held} in {call}, of all ranks together, differ", "no sum that was compared before it differs"]
     a, b = scene.sizes()
@@ -170,8 +170,9 @@ def of_global(scene: Scene, name: str) -> Cause:
 def _over_other_ranks(
     found: Cause, why: list[str], how: rounding.Sum, judgement: Judgement, no_order: str
 ) -> Cause:
-    """Of a total over another number of ranks, whose contributions are not the same; `no_order` says why no order
-    changes it, and is empty where one can."""
+    """The cause if a total differs between runs on different numbers of ranks with different contributions.
+
+    `no_order` is the reason why no order changes the total; empty if an order can."""
     a, b = how.ranks
     if judgement.verdict == NOT_ROUNDING:
         return replace(found, kind=KERNEL, why=(*why, "so a rank computed something else"))
@@ -193,7 +194,7 @@ def _over_other_ranks(
 
 
 def of_block(scene: Scene, name: str) -> Cause:
-    """A block differs that was equal when it was last recorded: what ran on it in between?"""
+    """A block differs that was equal in its last record: the cause is what ran in between."""
     at, before = scene.at, scene.preceding()
     who = f"rank {scene.rank}"
     why = [f"it differs in {which_blocks(scene)} on {which_ranks(scene)}"]

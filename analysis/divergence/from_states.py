@@ -1,4 +1,4 @@
-"""The class of a first difference, if only states were recorded: from the blocks that differ after a step."""
+"""Classifies a first difference from the blocks that differ after a step, if only states were recorded."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def after_a_step(scene: Scene, name: str) -> Cause:
 
 
 def _other_names_differ(scene: Scene) -> bool:
-    """Whether blocks of another name differ in this step."""
+    """True if blocks of another name differ in this step."""
     a, b, step = scene.comparison.a, scene.comparison.b, scene.at.step
     for name in set(scene.frames.recorded("fingerprints", *b)) - {scene.at.name}:
         sides = [scene.frames.segment("fingerprints", *run, name, step) for run in (a, b)]

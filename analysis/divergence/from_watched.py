@@ -1,6 +1,6 @@
-"""The cause of a first difference in a watched model (`miniapps.programs.watching`): the operation by its module.
+"""Finds the operation and module that cause a first difference in a watched model (`miniapps.programs.watching`).
 
-Records stand in the order of computation, so the first that differs was computed from equal ones.
+Records are in the order of computation, so the inputs of the first record that differs are equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ OF_RANK = " by rank"
 
 
 def of_watched(scene: Scene, _: str) -> Cause:
-    """The cause where a record of a watched model differs first."""
+    """The cause if a record of a watched model differs first."""
     name = scene.at.name.removesuffix(OF_RANK)
     prefix = next(each for each in (*WATCHED, WEIGHTS) if name.startswith(each))
     return JUDGES[prefix](scene, name.removeprefix(prefix))

@@ -1,5 +1,7 @@
-"""Runs that recorded the same rows in the same way: a kind. They are compared with the first of them all at once, by
-the hashes of their leaves, and only where these differ first are rows looked at."""
+"""Compares runs of one kind, which recorded the same rows in the same way.
+
+The hashes of their leaves are compared with those of the first run, all at once; rows are read only at the first
+difference."""
 
 from __future__ import annotations
 
@@ -24,8 +26,9 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True)
 class Ordered:
-    """Leaves of one arrangement: `order` sorts them by (step, name, occurrence, leaf), `digest` is a hash of their keys
-    in this order."""
+    """The sorted order of the leaves of one arrangement.
+
+    `order` sorts them by (step, name, occurrence, leaf), `digest` is a hash of their keys in this order."""
 
     order: np.ndarray
     digest: bytes
@@ -33,13 +36,13 @@ class Ordered:
 
 @once
 def rows(frames: Frames) -> list[dict]:
-    """The rows of `Frames.runs` with the columns by which runs are known to record the same."""
+    """The rows of `Frames.runs`, with the columns that decide which rows a run records."""
     return frames.runs[list(TELLING)].to_dict("records")
 
 
 @once
 def recordings(frames: Frames) -> list[str]:
-    """The recording of each row of `Frames.runs`, as `recorded.recording` says it."""
+    """The text `recorded.recording` of each row of `Frames.runs`."""
     known: dict[tuple, str] = {}
     texts = []
     for row in rows(frames):
@@ -52,7 +55,7 @@ def recordings(frames: Frames) -> list[str]:
 
 @once
 def arrangement(frames: Frames, table: str, run: Id) -> bytes:
-    """A hash of the keys of the leaves of a run, as they lie: where it is equal, so are the places of all leaves."""
+    """A hash of the keys of a run's leaves in their stored order: if two runs have the same, so do all leaves' places."""
     tree = frames.leaves(table, *run)
     digest = xxhash.xxh3_128()
     for key in KEYS:
@@ -62,7 +65,7 @@ def arrangement(frames: Frames, table: str, run: Id) -> bytes:
 
 
 def kinds(frames: Frames, runs: Iterable[Id]) -> list[tuple[Id, ...]]:
-    """`runs` by kind, in the order in which they come."""
+    """`runs` grouped by kind; kinds and their runs keep the order of `runs`."""
     found: dict[tuple, list[Id]] = {}
     for run in runs:
         found.setdefault(_kind(frames, run), []).append(run)
@@ -80,7 +83,7 @@ def _kind(frames: Frames, run: Id) -> tuple:
 
 
 def _ordered(frames: Frames, table: str, run: Id) -> Ordered:
-    """Of the leaves of a run, shared with all of its arrangement."""
+    """The Ordered of a run's leaves; runs of one arrangement share it."""
     key = (_ordered, table, arrangement(frames, table, run))
     if key not in frames.memo:
         tree = frames.leaves(table, *run)
@@ -94,8 +97,9 @@ def _ordered(frames: Frames, table: str, run: Id) -> Ordered:
 
 
 def telling(frames: Frames, kind: tuple[Id, ...]) -> list[Id]:
-    """Of the runs of a kind, those whose comparison with the first of them says all that there is: the one that differs
-    earliest, the first of several, and the first that is equal."""
+    """The runs of a kind that need a comparison with its first run: the one that differs earliest, and one equal run.
+
+    Of several such runs the first is taken; either is left out if there is none."""
     first, others = kind[0], kind[1:]
     fingerprints, values = (_Table(frames, table, first) for table in TABLES)
     messages = values.named((SOURCE,))
@@ -103,7 +107,7 @@ def telling(frames: Frames, kind: tuple[Id, ...]) -> list[Id]:
     places = [table.first(others, mask) for table, mask in zip(owners, masks, strict=True)]
     steps = np.stack([table.steps(own) for table, own in zip(owners, places, strict=True)])
     step, which = steps.min(axis=0), steps.argmin(axis=0)
-    # As of `Comparison.first`: the source of a message precedes contributions and totals.
+    # As in `Comparison.first`, the source of a message precedes contributions and totals.
     passing = fingerprints.named((ADDED, TOTAL))
     for i in np.flatnonzero((which == 0) & (steps[1] == step) & (step != NEVER)).tolist():
         if fingerprints.is_first(others[i], int(places[0][i]), passing):
@@ -132,8 +136,7 @@ def _other_states(frames: Frames, first: Id, others: tuple[Id, ...]) -> np.ndarr
 
 
 class _Table:
-    """The leaves of one table of the first run of a kind. A place counts (step, seq) from 0: the first record
-    has the lowest."""
+    """The leaves of one table of the first run of a kind. A place numbers the distinct (step, seq) from 0, in order."""
 
     def __init__(self, frames: Frames, table: str, first: Id):
         self.frames, self.table, self.run = frames, table, first
@@ -149,7 +152,7 @@ class _Table:
         return known[self.tree.name[self.order]]
 
     def first(self, others: tuple[Id, ...], mask: np.ndarray | None = None) -> np.ndarray:
-        """Of each of `others` the first place of a leaf of the `mask` with other hashes; NEVER where there is none."""
+        """The first place, for each of `others`, of a leaf in the `mask` with another hash; NEVER if there is none."""
         place = self.place if mask is None else np.where(mask, self.place, NEVER)
         hashes = self.tree.hi[self.order], self.tree.lo[self.order]
         found = np.full(len(others), NEVER)
@@ -181,8 +184,9 @@ class _Table:
         return np.append(self.when[row], NEVER)[np.minimum(places, self.when.shape[1])]
 
     def lowest(self, runs: list[Id], place: int, mask: np.ndarray | None) -> Id:
-        """Of `runs`, which differ from the first in a leaf of the `mask` at `place`, the first with the lowest block
-        there."""
+        """The run with the lowest differing block at `place`, and of several the first.
+
+        All `runs` differ from the first run of the kind in a leaf of the `mask` at `place`."""
         if len(runs) == 1:
             return runs[0]
         here = self.place == place if mask is None else (self.place == place) & mask
@@ -197,7 +201,7 @@ class _Table:
         return found
 
     def is_first(self, run: Id, place: int, mask: np.ndarray) -> bool:
-        """Whether the row with the lowest block at `place` in which `run` differs from the first, the first of several,
+        """True if the row with the lowest block at `place` in which `run` differs from the first, the first of several,
         is of a leaf of the `mask`."""
         here = self.place == place
         if len(set(mask[here].tolist())) == 1:
@@ -208,7 +212,7 @@ class _Table:
         return bool(of[rows[np.argmin(block[rows])]])
 
     def _rows(self, run: Id, here: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The blocks and the bits of the rows of the leaves of the mask `here`, leaf by leaf in the order of all."""
+        """The blocks and bits of all rows below the leaves in the mask `here`, leaf by leaf in sorted order."""
         tree = self.frames.leaves(self.table, *run)
         chosen = _ordered(self.frames, self.table, run).order[here]
         lying = np.argsort(chosen)
@@ -221,5 +225,5 @@ class _Table:
 
 
 def _changed(bits: list[np.ndarray], others: tuple[np.ndarray, ...]) -> np.ndarray:
-    """Which rows have other bits."""
+    """A mask of the rows that have other bits."""
     return np.any([one != other for one, other in zip(bits, others, strict=True)], axis=0)

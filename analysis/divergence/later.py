@@ -1,4 +1,4 @@
-"""The largest difference of two runs after the first one: rounding may have grown, or a bug shows only later."""
+"""Finds the largest difference of two runs: rounding may have grown, or a bug may show only later."""
 
 from __future__ import annotations
 
@@ -20,8 +20,10 @@ KEY = ["step", "name", "occurrence", "block"]
 
 @dataclass(frozen=True)
 class Farthest:
-    """The record in which two runs differ most, and by how many units in the last place of the sum of its absolute
-    values (for a total: of those of all contributions)."""
+    """The record in which two runs differ most.
+
+    `amplification` is the difference in units in the last place of the sum of absolute values: of the numbers of the
+    record, or for a total of all contributions."""
 
     name: str
     step: int
@@ -60,12 +62,12 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
 
 
 def _compared(name: str, shared: Shared) -> bool:
-    """Whether records of this name can be compared between the runs."""
+    """True if records of this name can be compared between the runs."""
     return not (name in shared.unlike or shared.common.dropped("fingerprints", name))
 
 
 def by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
-    """Names of receives from any source that took messages of other ranks in the other run."""
+    """Names of receives from any source whose messages came from different ranks in the two runs."""
     if not any(name.startswith(SOURCE) for run in (a, b) for name in frames.recorded("values", *run)):
         return set()
     taken = []
@@ -80,8 +82,9 @@ def by_arrival(frames: Frames, a: Id, b: Id) -> set[str]:
 
 
 def _contributed(frames: Frames, run: Id, both: pd.DataFrame, steps: pd.Series) -> np.ndarray:
-    """For each row, of these `steps` of the run, the sum of absolute values of all contributions; 0 if it is no total
-    or they are unknown."""
+    """The sum of absolute values of all contributions to each row of `both`; `steps` are the steps in `run`.
+
+    0 if the row is no total, or if its contributions are unknown."""
     sizes = frames.of("sizes", *run)
     names = [name for name in sizes["name"].unique() if name.startswith(ADDED)]
     if not names:

@@ -17,9 +17,9 @@ FINAL = "final state"  # the name of a point at which the hashes in result.json 
 class Point:
     """A row whose bits differ in two runs.
 
-    `occurrence` counts rows of equal step, name and block from 0. `rank_a` and `rank_b` recorded the row. Of the
-    `recorded` blocks of this step, name and occurrence `differing` differ. `a` and `b` are the numbers, NaN for
-    fingerprints. `step_b` is the step in the second run, if that counts differently."""
+    `occurrence` counts rows of equal step, name and block from 0. `rank_a` and `rank_b` recorded the row. This step,
+    name and occurrence has `recorded` blocks; `differing` of them differ. `a` and `b` are the numbers, NaN for
+    fingerprints. `step_b` is the step in the second run, if that run counts steps differently."""
 
     step: int
     name: str
@@ -54,25 +54,26 @@ class Lone:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Two (run, repeat), `a` and `b`, compared.
+    """The result of comparing two (run, repeat), `a` and `b`.
 
-    fingerprint, value   the first row of each table that differs; None: none does
+    fingerprint, value   the first row of each table that differs; None: all are equal
     messages     the first receive from any source that took another rank's message
     order        the first recorded order of arrival that differs: step, reduction, call, and both orders
     final        the step after which the hashes of the final states differ
-    values       the differing values of the block and step of `fingerprint`, else the global ones of that step
+    values       the differing values of the block and step of `fingerprint`; if there are none, the global values of
+                 that step that differ
     largest      the value of a block with the largest relative difference in that step; if a global sum carried the
                  difference into every block, this block is nearest to its origin
-    compared     rows of fingerprints and values in both; `results` of them hold states and results, not messages
+    compared     number of rows of fingerprints and values that both have; `results` of them are states and results
     only_a, only_b   rows in one run alone
     through      the last step of rows in both, -1 without any
     lacks_a, lacks_b   rows that the run must have and lacks; `lone`: the first of them
     recordings   differences of methods and recordings, in words
-    ended        whether both have the hash of a final state of the same step
-    left_out     names in both that cannot be compared, or not to the end: names in `moved` only before the step
-                 `parted`, in which the runs begin to make different calls; the others nowhere, since ranks added
+    ended        True if both hashed the final state of the same step
+    left_out     names in both that are not compared at every step. Names in `moved` are compared before the step
+                 `parted`, in which the runs begin to make different calls; the others never, since ranks added
                  arrays of their own
-    counted      steps count calls of all ranks: one place of the program may have another step in each run
+    counted      True if steps count calls of all ranks: one place of the program may have another step in each run
     """
 
     a: Id
@@ -101,24 +102,24 @@ class Comparison:
 
     @property
     def differs(self) -> bool:
-        """Whether a fingerprint, a value, the source of a message or the final state differs."""
+        """True if a fingerprint, a value, the source of a message or the final state differs."""
         return self.first is not None
 
     @property
     def comparable(self) -> bool:
-        """Whether there is a verdict: the runs differ, or neither lacks a row."""
+        """True if there is a verdict: the runs differ, or neither lacks a row."""
         return self.differs or self.lone is None
 
     @property
     def equal(self) -> bool:
-        """Whether neither run lacks a row, and all common rows have the same bits."""
+        """True if neither run lacks a row, and all common rows have the same bits."""
         return self.comparable and not self.differs
 
     @property
     def first(self) -> Point | None:
-        """The earliest of `fingerprint`, `messages` and `value`, else the final state.
+        """The earliest of `fingerprint`, `messages` and `value`, else the final state; None if nothing differs.
 
-        Within a step in this order; but `messages` precedes contributions and totals, which it may have changed."""
+        Within a step this order decides, but `messages` precedes contributions and totals, which it may have changed."""
         points = [point for point in (self.fingerprint, self.messages, self.value) if point is not None]
         first = min(points, key=lambda point: point.step, default=None)
         if first is not None and self.messages is not None and self.messages.step == first.step:

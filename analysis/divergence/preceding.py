@@ -1,4 +1,4 @@
-"""The events of one rank between two of its records, in the order of recording."""
+"""Finds the events of one rank between two of its records."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ from miniapps.trace import RankTrace, TraceError
 from miniapps.trace.records import INPUT, LEFT, PASSING
 from miniapps.trace.schema import FILE, OTHER
 
-# Kinds of regions that only read the state, or enclose others: their end explains no change.
+# Kinds of regions that only read the state, or enclose other regions: their end explains no change.
 NO_WORK = (OTHER, FILE)
 
 
 @dataclass(frozen=True)
 class Event:
-    """One region of one rank: the `call`-th of this `name` in its step, from 0, and the event `index` in its rank's
-    trace. `start` and `end` are in ns from the first event of that rank, on the clock of rank 0."""
+    """One execution of a region by one rank.
+
+    `call` numbers the events of this `name` in the step from 0, `index` those of the rank's trace. `start` and `end`
+    are in ns from the first event of that rank, on the clock of rank 0."""
 
     rank: int
     repeat: int
@@ -39,7 +41,7 @@ class Preceding:
     """The events of one rank before one of its records.
 
     since   the last earlier record of the same block (for a state: of the same state), as (step, name); None: none
-    ended   the events that ended since then, in that order
+    ended   the events that ended since then, in the order of their ends
     inside  the innermost region that was open at the record; None: none
     known   False if the trace has no events, or not their order
     """

@@ -1,20 +1,20 @@
-"""The rows that two runs must both have recorded before they can be called equal.
+"""Decides which rows two runs must both have recorded to be called equal.
 
 Complete runs of one problem, one method and one recording have the same rows: a row that one of them lacks was lost.
-Options state which rows they decide on, and the layout decides which rank records a row:
+Options declare the rows that depend on them, and the layout decides which rank records a row:
 
 | the runs differ in | rows that one may have alone | rows that are not compared |
 |---|---|---|
 | `--record` | messages and sums | none |
-| another option that decides on rows | the names that it decides on | messages and sums |
+| another option that rows depend on | rows with the names that it declares | messages and sums |
 | the variants | those of one run | messages and sums |
 | their last step | those of later steps | none |
 | the hash of fingerprints | none | fingerprints |
 | their checkpoint | none | steps before both have begun, rows that count from the start |
 | rank count, ownership | contributions of whole ranks | these, and other rows that depend on a rank's blocks |
-| the same, and ranks added arrays of their own | none | messages and sums, but for those of all ranks |
+| the same, and ranks added arrays of their own | none | messages and sums, except those of all ranks |
 | the same, and an array has another length | none | its records, one by one |
-| method, by SAME_STATES alone | messages and sums | none |
+| method, by factors in SAME_STATES only | messages and sums | none |
 | another factor of the method | all | none |
 | a run ended early | all | none |
 """
@@ -42,22 +42,22 @@ SAME_STATES = (*CHOSEN, *FREE, "device", "fault")
 
 LAST = 2**31 - 1  # later than any step
 
-Row = Callable[[str, str], bool]  # of the table ("fingerprints", "values") and a name
+Row = Callable[[str, str], bool]  # takes the table ("fingerprints", "values") and a name
 
 
 @dataclass(frozen=True)
 class Common:
     """The rule by which two runs are compared.
 
-    restarted   the runs continue from different steps, and are compared from the step on in which both have begun
-    dropped     whether rows of a table and name are not compared
-    may_lack    whether one run may lack rows of a table and name
+    restarted   True if the runs continue from different steps; then they are compared from the later of both on
+    dropped     True for rows, by table and name, that are not compared
+    may_lack    True for rows, by table and name, that one run may lack
     differ      the differences of methods and recordings, in words
     until       one run may lack all rows after this step
-    hashed      fingerprints of the runs have different hashes
-    moved       the layouts differ; then messages and sums with `partial` names cannot be compared, nor
-                with `resized` ones, unless sizes say that the array is the same
-    unaligned   one step may be two places of the program, since steps count calls
+    hashed      True if the runs hash their fingerprints by different functions
+    moved       True if the layouts differ. Then messages and sums with `partial` names cannot be compared; with
+                `resized` names only if their recorded sizes are equal
+    unaligned   True if steps count calls, so that one step may be different places of the program in the two runs
     """
 
     restarted: bool
@@ -73,9 +73,10 @@ class Common:
 
 
 def recording(run: Mapping[str, Any]) -> str:
-    """The recording of a run, a row of `Frames.runs` with the columns TELLING, as text.
+    """The options and conditions that decide which rows a run records, as text.
 
-    Between complete runs of one problem with the same text `common` leaves out no row."""
+    `run` is a row of `Frames.runs` with the columns TELLING. Complete runs of one problem with equal texts have the
+    same rows: `common` leaves out none."""
     stated, config = json.loads(run["options"]), json.loads(run["config"])
     own = {
         key: _of(config, key)
@@ -91,7 +92,7 @@ def recording(run: Mapping[str, Any]) -> str:
 
 
 def common(a: Mapping[str, Any], b: Mapping[str, Any]) -> Common:
-    """The rule for two runs, rows of `Frames.runs` of one problem with the columns TELLING."""
+    """The rule by which two runs of one problem are compared; rows of `Frames.runs` with the columns TELLING."""
     if a["run"] == b["run"] and a["complete"] and b["complete"]:
         return Common(False, _nothing, _nothing, ())
     configs = [json.loads(run["config"]) for run in (a, b)]
@@ -175,12 +176,12 @@ def _of(options: dict[str, Any], key: str) -> Any:
 
 
 def value_text(value: Any) -> str:
-    """An option's value as sentences name it."""
+    """An option's value as a sentence shows it."""
     return "not set" if value is None or value == "" else str(value)
 
 
 def common_of(frames: Frames, a: Id, b: Id) -> Common:
-    """The rule for two (run, repeat)."""
+    """The rule by which two (run, repeat) are compared."""
     return common(*(row_of(frames, run) for run in (a, b)))
 
 

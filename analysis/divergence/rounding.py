@@ -1,7 +1,7 @@
-"""Whether rounding can make a difference, judged from the sizes of the numbers (docs/reference/trace.md#sizes).
+"""Judges from the sizes of the numbers whether rounding explains a difference (docs/reference/trace.md#sizes).
 
 The amplification of a difference d is A = |d| / (u S), with the unit roundoff u of the type and the sum S of the
-absolute values of all numbers that were added, over ranks and elements (of a product: of the totals). The verdict:
+absolute values of all added numbers, over ranks and elements (for a product: of the totals). The verdict:
 
 | contributions | A | verdict |
 |---|---|---|
@@ -12,9 +12,9 @@ absolute values of all numbers that were added, over ranks and elements (of a pr
 | not equal | above MOST, unless the numbers may be left over from larger ones that cancelled | not rounding |
 | not equal, or not recorded | between | open |
 
-Up to four numbers are compared one by one. For more, the sums with signs are compared. None of them exceeds the sum of
-|d|, so A is a lower bound there and "not rounding" is certain. Their root mean square estimates that of d, and must not
-exceed FEW.
+Up to four numbers are compared one by one. For more, the signed sums are compared: the difference of such a sum is at
+most the sum of |d|. So A is a lower bound, and "not rounding" is certain. The root mean square of these differences
+estimates the norm of d, and must not exceed FEW for the verdict "rounding".
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
 FEW = (
     4.0  # units up to which sums over a few ranks and vectorised partial sums differ; a bug of 2^-50 makes 8
 )
-MOST = 2.0**40  # additions or cancellation above this do not occur
-LEFT_OVER = 2.0**-20  # of the largest recorded number: smaller numbers may be left over from cancellation
-KEPT = 4  # numbers that sizes keep whole
+MOST = 2.0**40  # more additions, or a larger factor of cancellation, are assumed not to occur
+LEFT_OVER = 2.0**-20  # times the largest recorded number: smaller numbers may be left over from cancellation
+KEPT = 4  # numbers that sizes keep one by one
 ADDED_UP = ("sum", "prod")
 EXTREMES = ("max", "min")
 UNKNOWN = ("", "of the program")  # operations with unknown properties
@@ -50,7 +50,7 @@ class Size:
 
     @property
     def finite(self) -> bool:
-        """Whether the array has numbers, and none is NaN or infinite."""
+        """True if the array has numbers, and none is NaN or infinite."""
         return self.count > 0 and all(map(math.isfinite, (self.l1, self.largest, *self.p)))
 
     @property
@@ -61,8 +61,10 @@ class Size:
 
 @dataclass(frozen=True)
 class Judgement:
-    """`verdict` is ROUNDING, NOT_ROUNDING or OPEN; `amplification` is that of the difference, None if unknown; `why` is
-    a clause with the numbers."""
+    """A judgement whether rounding explains a difference.
+
+    `verdict` is ROUNDING, NOT_ROUNDING or OPEN; `amplification` is A of the difference, None if unknown; `why` is a
+    clause with the numbers."""
 
     verdict: str
     amplification: float | None
@@ -86,15 +88,17 @@ class Sum:
 
 @dataclass(frozen=True)
 class Given:
-    """The contributions to one reduction in both runs: `sides` by run, a Size for each contribution; `equal`: whether
-    the contributions are the same set of bits, None if they were not recorded in both."""
+    """The contributions to one reduction in both runs.
+
+    `sides` has a Size for each contribution, by run. `equal` is True if both runs have the same contributions, bit for
+    bit and in any order; None if they were not recorded in both."""
 
     sides: tuple[tuple[Size, ...], tuple[Size, ...]] = ((), ())
     equal: bool | None = None
 
     @property
     def known(self) -> bool:
-        """Whether every contribution of both runs has finite sizes."""
+        """True if every contribution of both runs has finite sizes."""
         return all(self.sides) and all(size.finite for side in self.sides for size in side)
 
     @property
@@ -104,8 +108,9 @@ class Given:
 
 
 def of_total(a: Size | None, b: Size | None, how: Sum, given: Given, largest: float) -> Judgement:
-    """Whether rounding explains that the total of a reduction is `a` in one run and `b` in the other. `largest`: the
-    largest floating-point number that either run recorded."""
+    """Judges whether rounding explains that the total of a reduction is `a` in one run and `b` in the other.
+
+    `largest` is the largest floating-point number that either run recorded."""
     if given.equal:
         return _of_equal(a, b, how, given)
     order = order_cannot(how, a, b)
@@ -124,21 +129,21 @@ def of_total(a: Size | None, b: Size | None, how: Sum, given: Given, largest: fl
 
 
 def of_local(a: Size | None, b: Size | None) -> Judgement:
-    """Whether rounding explains that numbers which a rank computed are `a` in one run and `b` in the other.
+    """Judges whether rounding explains that a rank computed numbers `a` in one run and `b` in the other.
 
     Their inputs are unknown, so a large difference stays open."""
     return _among(a, b, None, math.inf)
 
 
 def of_moved(a: Size | None, b: Size | None) -> Judgement:
-    """The judgement of data that changed on their way: never rounding."""
+    """The judgement of data that changed without a computation: never rounding."""
     return Judgement(
         NOT_ROUNDING, _amplification(a, b), "nothing was computed in between, so nothing was rounded"
     )
 
 
 def rearranged(a: Size, b: Size) -> bool:
-    """Whether two arrays may consist of the same numbers in another order."""
+    """True if two arrays may consist of the same numbers in another order."""
     n = a.count
     return _alike(a, b) and n > KEPT and a.largest == b.largest and abs(a.l1 - b.l1) <= 2.0**-52 * n * a.l1
 
@@ -178,7 +183,7 @@ def _of_equal(a: Size | None, b: Size | None, how: Sum, given: Given) -> Judgeme
 
 
 def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
-    """Why no order of equal contributions changes this reduction, as the end of a clause; empty if one can."""
+    """The reason why no order of equal contributions changes this reduction, as the end of a clause; empty: one can."""
     if how.operation in UNKNOWN:
         return ""
     if how.operation not in (*ADDED_UP, *EXTREMES):
@@ -197,7 +202,9 @@ def order_cannot(how: Sum, a: Size | None, b: Size | None) -> str:
 def _among(
     a: Size | None, b: Size | None, scales: list[tuple[float, ...]] | None, largest: float
 ) -> Judgement:
-    """The judgement of numbers with unequal contributions, by the sizes `scales` of these, or by their own sizes."""
+    """The judgement of numbers with unequal contributions.
+
+    The difference is compared with the sizes `scales` of the contributions; None: with the sizes of `a` and `b`."""
     if a is None or b is None:
         return Judgement(OPEN, None, "the sizes of the numbers were not recorded in both runs")
     if a.count and b.count and a.unit is None:
@@ -238,9 +245,10 @@ def _amplification(
     scales: list[tuple[float, ...]] | None = None,
     of_sides: Callable[..., float] = max,
 ) -> float | None:
-    """A of two arrays, a lower bound of more than four numbers; None where it is not known. `scales`: by run, the sum
-    of absolute values for each of up to four numbers, or for all together; by default those of the arrays. `of_sides`
-    takes one of the two."""
+    """The amplification A of the difference of two arrays, a lower bound above four numbers; None if unknown.
+
+    `scales`: by run, the sum of absolute values for each of up to four numbers, or for all together; by default the
+    sums of the arrays. `of_sides` chooses between the sums of the two runs: `max` or `min`."""
     if a is None or b is None or not _alike(a, b):
         return None
     unit = a.unit or 0.0
@@ -257,8 +265,10 @@ def _amplification(
 
 
 def _few(a: Size, b: Size, scales: list[tuple[float, ...]] | None) -> float:
-    """The amplification against the smaller of both runs' numbers, of more than four in the root mean square over
-    them: what must be small for rounding to be the explanation."""
+    """An upper estimate of A, which must be small for the verdict "rounding".
+
+    The difference is compared with the smaller of both runs' scales; above four numbers the root mean square of the
+    signed sums estimates it."""
     if a.count <= KEPT:
         known = _amplification(a, b, scales, min)
         return math.inf if known is None else known
@@ -269,7 +279,7 @@ def _few(a: Size, b: Size, scales: list[tuple[float, ...]] | None) -> float:
 
 
 def _by_element(sizes: tuple[Size, ...]) -> tuple[float, ...]:
-    """The sum of absolute values over arrays, for each of up to four numbers, or for all of more together."""
+    """The sum of absolute values over arrays: for each number if there are at most four, else for all together."""
     if any(size.count > KEPT for size in sizes):
         return (math.fsum(size.l1 for size in sizes),)
     return tuple(
@@ -278,7 +288,7 @@ def _by_element(sizes: tuple[Size, ...]) -> tuple[float, ...]:
 
 
 def _scales(how: Sum, given: Given) -> list[tuple[float, ...]] | None:
-    """The sizes that a difference is compared with: contributions of a sum, the totals of another operation."""
+    """The scales of a difference: sizes of the contributions for a sum, None (the totals) for another operation."""
     return [_by_element(side) for side in given.sides] if how.operation == "sum" and given.known else None
 
 

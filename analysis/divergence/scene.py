@@ -1,4 +1,4 @@
-"""The records, events and statements of two runs around their first difference."""
+"""Finds the records, events and stated reductions of two runs around their first difference."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Scene:
         return pd.DataFrame({"block": both["block"], "rank": both["rank_b"], "differs": differs})
 
     def event(self, name: str, call: int | None = None) -> Event | None:
-        """The event `name` of this record, or that of another `call` in this step."""
+        """The event `name` of the same call as this record, or the `call`-th event `name` of its step."""
         call = self.at.occurrence if call is None else call
         return preceding.nth(self.b["path"], self.repeat, self.rank, self.at.steps[1], name, call)
 
@@ -72,12 +72,12 @@ class Scene:
         return next((name for name, own in stated.items() if own.get("region") == region), region)
 
     def regrouped(self, region: str) -> bool:
-        """Whether the number of ranks may change the bits of this planned reduction."""
+        """True if the number of ranks may change the bits of this planned reduction."""
         own = json.loads(self.b["reductions"]).get(self.reducer(region), {})
         return self.a["size"] != self.b["size"] and own.get("guarantee") in ("none", "run")
 
     def fixed(self, region: str) -> bool:
-        """Whether the guarantee of this reduction fixes the order of its contributions in both runs."""
+        """True if the guarantee of this reduction fixes the order of its contributions in both runs."""
         own = [json.loads(run["reductions"]).get(self.reducer(region), {}) for run in (self.a, self.b)]
         levels = {each.get("guarantee", "none") for each in own}
         return levels <= (
@@ -94,8 +94,9 @@ class Scene:
         return (sides[0][0], sides[1][0]) if all(sides) and sides[0] != sides[1] else None
 
     def probed(self) -> tuple[str, int, int, int] | None:
-        """(call, which of them, rank, rank in the other run): the last probe of this rank before this record, if it
-        found the message of another rank in the other run; None if there is none."""
+        """(call, occurrence, rank in the first run, rank in the second): the last probe of this rank before this record.
+
+        None if there is no probe, or if it found a message of the same rank in both runs."""
         at, (a, b) = self.at, (self.comparison.a, self.comparison.b)
         here = self.frames.segment("fingerprints", *b, at.name, at.step)
         until = here["after"][(here["occurrence"] == at.occurrence) & (here["block"] == at.block)].min()
@@ -112,11 +113,11 @@ class Scene:
         return (call, which, int(first), int(second)) if first != second else None
 
     def recorded_as_sent(self, name: str) -> bool:
-        """Whether the second run recorded the blocks before this exchange."""
+        """True if the second run recorded the blocks before this exchange."""
         return f"{SENT}{name}" in self.frames.recorded("fingerprints", *self.comparison.b)
 
     def advice(self, what: str) -> str:
-        """The option that would record `what`, for a run of the kind of the second one, unless it had that option."""
+        """A clause that names the option to record `what` with; another clause if the second run had that option."""
         options, config = (json.loads(self.b[key]) for key in ("options", "config"))
         if "program.sums" in options:
             more = "" if self.recorded("MPI_Send", "MPI_Isend") else "fpna run --point-to-point"
@@ -127,12 +128,12 @@ class Scene:
         return f"record {what} to tell them apart ({more})" if more else "no record tells them apart"
 
     def recorded(self, *calls: str) -> bool:
-        """Whether the second run recorded a message of one of `calls`."""
+        """True if the second run recorded a message of one of `calls`."""
         names = self.frames.recorded("fingerprints", *self.comparison.b)
         return any(name.startswith(tuple(f"{SENT}{call} at" for call in calls)) for name in names)
 
     def preceding(self) -> Preceding:
-        """What the rank of this record did before it."""
+        """The events of the rank of this record before it, in the second run."""
         at = replace(self.at, step=self.at.steps[1])
         return preceding.preceding(self.b["path"], self.repeat, self.rank, at)
 

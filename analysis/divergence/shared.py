@@ -1,4 +1,4 @@
-"""The rows that two runs both recorded, and the rows that one of them lacks."""
+"""Finds the rows that two runs both recorded, and the rows that one of them lacks."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ARRAY = ["dtype", "count"]
 class Shared:
     """The rows of one table that two (run, repeat) both recorded and that are compared, as leaves of hash trees.
 
-    `in_left`, `in_right`: the indices of leaves with equal (step, name, occurrence, leaf) in both; `unequal`: whether
-    they differ in blocks or bits; `rows`: how many rows both have, by step, name, occurrence and block. Steps of `b`
-    are given as those of `a`, as `alignment` says.
+    `in_left`, `in_right`: the indices of leaves with equal (step, name, occurrence, leaf) in both; `unequal`: a mask of
+    these that differ in blocks or bits; `rows`: the number of rows with equal step, name, occurrence and block.
+    `alignment` maps steps of `b` to steps of `a`.
     """
 
     def __init__(self, frames: Frames, table: str, a: Id, b: Id, common: Common):
@@ -78,7 +78,7 @@ class Shared:
         return name not in self.unlike and not self.common.dropped(self.table, name)
 
     def _must(self, name: str) -> bool:
-        """Whether both runs must have the rows of a name. On another number of ranks a program may make other calls."""
+        """True if both runs must have the rows of a name. On another number of ranks a program may make other calls."""
         if self.common.unaligned and name.startswith(PASSING):
             code = self.numbers[name]
             if not (np.any(self.left.name == code) and np.any(self.right.name == code)):
@@ -86,7 +86,7 @@ class Shared:
         return self._wanted(name) and not self.common.may_lack(self.table, name)
 
     def _of_no_array(self, name: str) -> bool:
-        """Whether records of this message or sum are not of the same array in both runs, as far as names tell."""
+        """True if records of this message or sum are not of the same array in both runs, as far as names tell."""
         if self.common.partial(name):
             return True
         return self.common.resized(name) and not all(len(sizes) for sizes in self._sizes([name]))
@@ -118,8 +118,8 @@ class Shared:
         return np.unique(np.stack([tree.step[kept], tree.name[kept]]).astype(np.int64), axis=1)
 
     def _sizes(self, names: list[str]) -> list[pd.DataFrame]:
-        """The sizes of whole arrays that each run recorded under these names, its steps as those of `a`: the columns
-        ARRAY, by (step, name, occurrence)."""
+        """The sizes of whole arrays that each run recorded under these names: columns ARRAY, by (step of `a`, name,
+        occurrence)."""
         sides = []
         for run in (self.a, self.b):
             rows = self.frames.of("sizes", *run)
@@ -132,7 +132,7 @@ class Shared:
         return sides
 
     def _resized(self) -> np.ndarray:
-        """Which of the shared leaves are of arrays of other lengths or types in both runs: bool."""
+        """A mask of the shared leaves whose arrays have different lengths or types in the two runs."""
         tree, at = self.left, self.in_left
         keys = pd.MultiIndex.from_arrays([tree.step[at], tree.name[at], tree.occurrence[at]])
         names = [self.frames.names[code] for code in np.unique(tree.name[at]).tolist()]
@@ -141,7 +141,7 @@ class Shared:
         return known & (one != other).any(axis=1)
 
     def at_steps_of_a(self, run: Id, rows: pd.DataFrame) -> pd.DataFrame:
-        """`rows` of one of the runs, its steps as those of `a`; where they change, `own_step` is as they were."""
+        """`rows` of one of the runs with steps of `a`; if steps are mapped, `own_step` has the steps of the run."""
         if self.alignment is None or run != self.b:
             return rows
         return rows.assign(own_step=rows["step"], step=self.alignment.in_a(rows["step"].to_numpy()))

@@ -1,4 +1,4 @@
-"""The sizes of recorded arrays that `rounding` judges: of a record in both runs, and of contributions to a sum."""
+"""Reads the sizes of arrays that `rounding` judges: of a record in both runs, and of contributions to a sum."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def given(frames: Frames, a: Id, b: Id, total: Point, name: str) -> Given:
 def sum_of(a: pd.Series, b: pd.Series, name: str, dtype: str = "") -> Sum:
     """The reduction `name` as `a` and `b`, rows of `Frames.runs`, state it.
 
-    If the guarantees differ it has the lower one; if operations or types differ, these stay empty."""
+    If the guarantees differ, the Sum has the guarantee `none`; if operations or types differ, these are empty."""
     stated = [json.loads(run["reductions"]).get(BY_RANK.sub("", name), {}) for run in (a, b)]
     if any(each.get("wire", "as is") != "as is" for each in stated):
         stated = [each | {"operation": ""} for each in stated]  # a wire rounds the numbers by another unit

@@ -72,9 +72,9 @@ def _by_step_and_name(both: Shared) -> pd.DataFrame:
         x, y = left["value"].to_numpy(), right["value"].to_numpy()
         relative, ulp = bits.relative_difference(x, y), bits.ulp_distance(x, y)
         known = np.array([each.startswith(SOURCE) for each in both.frames.names], bool)
-        ranks = known[left["name"].cat.codes.to_numpy()]  # numbers of ranks are equal or not, and never near
+        ranks = known[left["name"].cat.codes.to_numpy()]  # rank numbers have no distance: only equal or not
         relative, ulp = np.where(ranks, 0.0, relative), np.where(ranks, 0.0, ulp)
-        frame["max_relative"] = over(none, relative, np.fmax)  # fmax leaves NaN out where it can
+        frame["max_relative"] = over(none, relative, np.fmax)  # fmax ignores NaN unless both are NaN
         frame["max_ulp"] = over(none, ulp, np.fmax)
         frame["undefined"] = over(nothing, (np.isnan(relative) | np.isnan(ulp)).astype(np.int64))
     seq = over(tree.seq[equal], left["seq"].to_numpy(), np.minimum)
@@ -82,8 +82,9 @@ def _by_step_and_name(both: Shared) -> pd.DataFrame:
 
 
 def growths(frames: Frames, reference: Id, others: Iterable[Id]) -> pd.DataFrame:
-    """`growth` of each of `others` from `reference`, with the columns `run` and `repeat` of the other. Those that
-    recorded what the reference did are compared without a frame for each."""
+    """`growth` of each of `others` from `reference`, with the columns `run` and `repeat` of the other.
+
+    Runs of the kind of `reference` are compared at once, without a frame for each."""
     others = list(others)
     alike = _Alike(frames, reference)
     own = next(kind for kind in kinds(frames, [reference, *others]) if kind[0] == reference)
@@ -100,10 +101,10 @@ def growths(frames: Frames, reference: Id, others: Iterable[Id]) -> pd.DataFrame
 
 
 class _Alike:
-    """Runs of the kind of `reference` (`divergence.kinds`) against it: as `growth`, as columns of numbers.
+    """Compares runs of the kind of `reference` (`divergence.kinds`) with it: the columns of `growth` as arrays.
 
-    `groups` {table: of each leaf of a state or result of the reference, the place of its (step, name) among the rows of
-    the frame}."""
+    `groups` {table: for each leaf of the reference, the row of its (step, name) in the frame; -1 if it is no state or
+    result}."""
 
     def __init__(self, frames: Frames, reference: Id):
         self.frames, self.reference = frames, reference
@@ -131,7 +132,7 @@ class _Alike:
         self.rows = rows
 
     def growth(self, run: Id) -> dict[str, np.ndarray] | None:
-        """`differing`, `max_relative`, `max_ulp` and `undefined` of `run`; None where its leaves lie otherwise."""
+        """`differing`, `max_relative`, `max_ulp` and `undefined` of `run`; None if its leaves are arranged otherwise."""
         found = {"differing": np.zeros(self.rows, np.int64), "max_relative": np.full(self.rows, np.nan),
                  "max_ulp": np.full(self.rows, np.nan), "undefined": np.zeros(self.rows, np.int64)}  # fmt: skip
         for table, group in self.groups.items():

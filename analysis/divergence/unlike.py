@@ -15,8 +15,8 @@ from analysis.runs import label
 from miniapps.system.scope import NOT_SET, apart, mixed
 from miniapps.trace.records import STAGES
 
-# Effects of options that explain no difference: the cause of an injected fault is what the user looks for, and a
-# replay has the orders of its source.
+# Effects of options that explain no difference: an injected fault is the cause that the user looks for, and a replay
+# has the orders of its source.
 NO_CAUSE = ("fault", "replay")
 SHOWN = 4  # sentences
 
@@ -35,8 +35,9 @@ def unlike(frames: Frames, comparison: Comparison) -> list[str]:
 
 
 def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
-    """(factor, its value in a, in b) of methods that differ and may change bits. Rank counts and owners are not among
-    them: the guarantees of sums cover these."""
+    """(factor, value in a, value in b) of each factor of the method that differs and may change bits.
+
+    Rank counts and owners are left out: the guarantees of sums cover them."""
     promised = all(run["guarantee"] in SPANS_LAYOUTS for run in (a, b))
     left_out = (*IN_LABEL, *NO_CAUSE, *(FREE if promised else LAYOUT))
     one, other = (
@@ -50,7 +51,7 @@ def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
 
 
 def choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
-    """(choice, its value in a, in b) of different decisions from a clock, up to the first difference of bits."""
+    """(choice, value in a, value in b) of each decision from a clock that differs, up to the first difference of bits."""
     key = ["step", "name", "block"]
     sides = [frames.of("choices", *run) for run in (comparison.a, comparison.b)]
     if any(side.empty for side in sides):
@@ -67,8 +68,8 @@ def choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]
 
 
 def environments(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
-    """(entry, its value in a, in b) of environments that differ in what guarantees do not cover, between the runs or
-    between the ranks of one."""
+    """(entry, value in a, value in b) of each environment entry that guarantees do not cover and that differs, between
+    the runs or between the ranks of one run."""
     one, other = (json.loads(run["environment"]) for run in (a, b))
     entries = {key: (key, short(x), short(y)) for key, x, y in apart(one, other, "run")}
     for key, _ in (*mixed(one, "run"), *mixed(other, "run")):

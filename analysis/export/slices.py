@@ -96,7 +96,7 @@ class Slice:
 
     @property
     def complete(self) -> bool:
-        """Whether all its ranks ended regularly."""
+        """True if all its ranks ended regularly."""
         return all(attributes["complete"] for attributes in self.attributes.values())
 
     @property

@@ -202,7 +202,7 @@ def _named(place: int) -> str:
 
 
 def _is(place: int, name: str, known: File) -> bool:
-    """Whether the file `name` has the size and the hash that are `known`."""
+    """True if the file `name` has the size and the hash that are `known`."""
     with _reading(place, name) as file:
         if os.fstat(file.fileno()).st_size != known.size:
             return False

@@ -45,7 +45,7 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
 
 
 def is_run(directory: Path) -> bool:
-    """Whether a run wrote into `directory`: a trace, the log of one that was killed, or a result.json."""
+    """True if a run wrote into `directory`: a trace, the log of one that was killed, or a result.json."""
     return bool(trace_files(directory) or raw_logs(directory)) or (directory / RESULT).is_file()
 
 

@@ -129,7 +129,7 @@ def library(mpi: str, mpirun: str | None = None) -> tuple[str, dict[str, str]]:
 
 
 def is_openmpi(mpirun: str) -> bool:
-    """Whether this mpirun is Open MPI's."""
+    """True if this mpirun is Open MPI's."""
     try:
         version = doctor.output_of([mpirun, "--version"])
     except OSError as error:

@@ -45,12 +45,12 @@ class Crossed:
 
     @property
     def around(self) -> bool:
-        """Whether some messages must have bypassed the network."""
+        """True if some messages must have bypassed the network."""
         return self.sent < (1 - TOLERANCE) * self.stated.least
 
     @property
     def more(self) -> bool:
-        """Whether the nodes sent more than the traces state."""
+        """True if the nodes sent more than the traces state."""
         most = self.stated.most
         return most is not None and self.sent > (1 + TOLERANCE) * most + STARTING
 
