@@ -1,1 +1,1 @@
-"""Which command answers a question: facts of runs, commands filled in from them, and their rank."""
+"""Finds the command that answers a question: collects facts of runs, fills in commands from them, ranks these."""

@@ -1,4 +1,4 @@
-"""Directories of runs, as commands take them."""
+"""The directories of runs, as arguments of commands."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from pathlib import Path
 from analysis.ask.probes import Evidence
 from analysis.runs import Id, ids
 
-SHOWN = 6  # runs named in a command; of more, their directories are
+SHOWN = 6  # most runs that a command names; for more it names a directory above them
 CHECKPOINTS = "checkpoints"  # the directory of a run that has some
 
 
 def path_of(known: Evidence, run: str) -> str:
-    """The directory of `run`, never one that reads as an option."""
+    """The directory of `run`; `./` is put before a leading dash, so that it is not taken for an option."""
     runs = known.frames.runs
     path = str(runs.loc[runs["run"] == run, "path"].iloc[0])
     return f"./{path}" if path.startswith("-") else path
@@ -29,13 +29,13 @@ def all_paths(known: Evidence) -> list[str]:
 
 
 def with_repeats(known: Evidence, runs: list[Id]) -> list[str]:
-    """`runs` as `divergence` takes them: with the repeat where a launch has several."""
+    """`runs` as arguments of `divergence`: with `:REPEAT` if a launch has several repeats."""
     repeats = known.frames.runs["run"].value_counts()
     return [path_of(known, run) + (f":{repeat}" if repeats[run] > 1 else "") for run, repeat in runs]
 
 
 def with_checkpoints(known: Evidence, *guarantees: str) -> str | None:
-    """The first complete run with checkpoints, of one of `guarantees` where some are given."""
+    """The first complete run with checkpoints, if given of one of `guarantees`; None if there is none."""
     runs = known.frames.runs
     for run, guarantee, complete in runs[["run", "guarantee", "complete"]].itertuples(index=False):
         path = path_of(known, run)
@@ -45,7 +45,7 @@ def with_checkpoints(known: Evidence, *guarantees: str) -> str | None:
 
 
 def shortened(paths: list[str], known: Evidence) -> list[str]:
-    """`paths`; of many the directory that holds all runs, where it holds no others."""
+    """`paths`; if more than SHOWN are all known runs and share a parent directory, this directory instead."""
     if len(paths) <= SHOWN:
         return paths
     above = {path.rpartition("/")[0] for path in paths}

@@ -1,7 +1,6 @@
-"""Facts of runs that suggest a question. They come from loaded data, and none takes a second on usual runs.
+"""Collects facts of runs that suggest a question. They come from loaded data; none takes a second on usual runs.
 
-That a fault was injected is an option of a run, and no fact here: it is hidden before anything is looked at, so that a
-fault that nobody injected is met in the same way.
+The option that injects a fault is hidden first, so that an injected fault is found by the same facts as a real one.
 """
 
 from __future__ import annotations
@@ -30,14 +29,16 @@ from analysis.runs import Id, ids, samples
 from analysis.verdict import DAMAGED, FAILURES
 from miniapps.system.scope import AMONG, apart, mixed
 
-LEAST = "run"  # the guarantee whose conditions are looked at: without one nothing would be taken for granted
-MOST = 24  # runs of a problem that are compared with its first
-LATE = 1.25  # a rank is late that works so many times as long as the median of the others
-WAITED = 0.2  # share of the time of ranks in which they wait for others that is worth a question
-# Rules whose findings tell questions apart; most others find something in nearly all runs.
+LEAST = (
+    "run"  # environments are compared by the conditions of this guarantee; the level `none` has no conditions
+)
+MOST = 24  # runs of a problem that are compared with its first run
+LATE = 1.25  # a rank is late if it works longer than this times the median of the others
+WAITED = 0.2  # share of waiting in the time of all ranks above which ranks wait notably
+# Rules whose findings suggest one question; most other rules have findings in nearly all runs.
 RULES = (sampling.wide_interval, timing.unstable_times, timing.several_clusters, conditions.mixed_environments,
          conditions.outside_the_promise, conditions.mixed_nodes)  # fmt: skip
-# How two runs of a problem are related: the first of these that is so.
+# Relations of two runs of a problem: the first that holds counts.
 REPEATS, RESTART, METHOD, ENVIRONMENT, RANKS, SAME = (
     "repeats", "restart", "method", "environment", "ranks", "same"
 )  # fmt: skip
@@ -46,7 +47,7 @@ RELATIONS = (REPEATS, RESTART, METHOD, ENVIRONMENT, RANKS, SAME)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs that were compared, how they are related, and what made them part, where they do."""
+    """Two compared runs: their relation (one of RELATIONS), and the cause of their difference, if they differ."""
 
     relation: str
     comparison: Comparison
@@ -55,7 +56,7 @@ class Pair:
 
 @dataclass(frozen=True)
 class Late:
-    """A rank of a run that works longer than the others, which wait for it: `factor` times their median."""
+    """A rank of a run for which the others wait, since it works `factor` times as long as their median."""
 
     run: Id
     rank: int
@@ -64,10 +65,16 @@ class Late:
 
 @dataclass(frozen=True)
 class Evidence:
-    """The examined data: `frames` without injected faults, `pairs` of compared runs, those that differ
-    first; `late`, `waiting` {run: share of the time of its ranks}, `not_finite` (run, step, name, block, rank) of the
-    first number that is none, `unusual` runs that ended early or failed, each with a sentence; and the `facts`,
-    numbers of which those that are not so are absent."""
+    """The facts of runs, and the data that they come from.
+
+    frames      without options that injected faults
+    pairs       compared runs, pairs that differ first
+    late        the latest rank of all runs; None: no rank is late
+    waiting     {run: share of waiting in the time of its ranks}
+    not_finite  (run, step, name, block, rank) of the first number that is NaN or infinite
+    unusual     {run: reason} of runs that ended early, failed or are damaged
+    facts       {fact: 1.0} of all facts that hold
+    """
 
     frames: Frames
     pairs: tuple[Pair, ...]
@@ -106,7 +113,7 @@ def hidden(frames: Frames) -> Frames:
 
 
 def _pairs(frames: Frames) -> Iterator[Pair]:
-    """The first run of each problem with the others of it: complete ones first, those that were restarted last."""
+    """Compares the first run of each problem with its other runs: complete runs come first, restarted ones last."""
     runs = frames.runs.assign(restarted=[bool(_restart(row)) for _, row in frames.runs.iterrows()])
     runs = runs[~samples(runs).to_numpy()]
     runs = runs.sort_values(["restarted", "complete"], ascending=[True, False], kind="stable")
@@ -122,7 +129,7 @@ def _pairs(frames: Frames) -> Iterator[Pair]:
 
 
 def relation(one, other) -> str:
-    """One of RELATIONS, of two rows of `Frames.runs` of one problem."""
+    """The relation, one of RELATIONS, of two rows of `Frames.runs` of one problem."""
     if one["run"] == other["run"]:
         return REPEATS
     if _restart(one) != _restart(other):
@@ -137,7 +144,7 @@ def relation(one, other) -> str:
 
 
 def _restart(row) -> object:
-    """The value of the option by which a run continues another; None where no such option is set."""
+    """The value of the option by which a run continues another; None if no such option is set."""
     config = json.loads(row["config"])
     for key in (key for key, effect in effects(row["options"]).items() if effect == "restart"):
         section, _, name = key.partition(".")
@@ -148,13 +155,13 @@ def _restart(row) -> object:
 
 
 def _by_place(pair: Pair) -> tuple:
-    """Pairs that differ first, the plainer relation first: what was meant to be alike says more."""
+    """A sort key: pairs that differ come first, then pairs that lack records; among equals the last of RELATIONS."""
     comparison = pair.comparison
     return (not comparison.differs, comparison.comparable, -RELATIONS.index(pair.relation))
 
 
 def _of_runs(frames: Frames) -> Iterator[str]:
-    """Counts, and what runs state of themselves."""
+    """Facts from the attributes of runs, and from their numbers."""
     runs = frames.runs
     launches, sizes = runs["run"].nunique(), runs["size"].nunique()
     yield f"runs: {'one' if len(runs) == 1 else 'two' if len(runs) == 2 else 'several'}"
@@ -194,7 +201,7 @@ def _kernels(runs: pd.DataFrame) -> set[str]:
 
 
 def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
-    """Of the runs that were compared: relation, whether they differ, why, and how many do."""
+    """Facts from compared runs: relations, differences, the cause of the first one, and their number."""
     differing = [pair for pair in pairs if pair.comparison.differs]
     yield from (f"compared: {pair.relation}" for pair in pairs)
     yield from (f"differs: {pair.relation}" for pair in differing)
@@ -207,7 +214,7 @@ def _of_pairs(pairs: tuple[Pair, ...]) -> Iterator[str]:
 
 
 def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
-    """Which studies have something to say, and what is unusual in it; and what is unusual in all runs."""
+    """Facts from records: the studies that apply and their facts, late or waiting ranks, NaN, the verdict."""
     for name in studies.names():
         about = studies.about(name)
         asked = hasattr(about, "ANSWERS") and not hasattr(about, "FACT")
@@ -225,7 +232,7 @@ def _of_records(known: Evidence, overview: Overview) -> Iterator[str]:
 
 
 def _of_rules(overview: Overview) -> Iterator[str]:
-    """The rules of careful measurement that are broken."""
+    """Facts from RULES: the rules with a finding."""
     experiment = Experiment(overview)
     for rule in RULES:
         if next(rule(experiment), None):
@@ -244,7 +251,7 @@ def _not_finite(frames: Frames) -> tuple[Id, int, str, int, int] | None:
 
 
 def _unusual(frames: Frames) -> dict[str, str]:
-    """{run: sentence} of runs that ended early, failed or are damaged."""
+    """{run: reason} of runs that ended early, failed or are damaged."""
     runs, kinds = frames.runs, (*FAILURES, *DAMAGED, "ranks disagree")
     said = dict.fromkeys(runs.loc[~runs["complete"], "run"], "ended early")
     for run, what, *_ in frames.excluded.itertuples(index=False):
@@ -254,7 +261,8 @@ def _unusual(frames: Frames) -> dict[str, str]:
 
 
 def _times(frames: Frames) -> tuple[Late | None, dict[Id, float]]:
-    """The rank that is latest, and the share of time in which ranks wait, of every run on several ranks."""
+    """(the latest rank of all runs or None, {run: share of waiting in the time of its ranks}), of runs on several
+    ranks."""
     events = frames.events
     kinds = {row["run"]: json.loads(row["regions"]) for _, row in frames.runs.iterrows()}
     several = frames.runs[frames.runs["size"] > 1]
@@ -271,7 +279,7 @@ def _times(frames: Frames) -> tuple[Late | None, dict[Id, float]]:
         work = total - waited
         rank = int(work.idxmax())
         usual = float(work.drop(rank).median())
-        if usual <= 0:  # the others' work was not recorded, and what was not recorded is not short
+        if usual <= 0:  # the others recorded no work, so the factor is unknown
             continue
         factor = float(work[rank]) / usual
         if factor > LATE and waiting[run, repeat] > WAITED / 2 and (late is None or factor > late.factor):
@@ -280,7 +288,7 @@ def _times(frames: Frames) -> tuple[Late | None, dict[Id, float]]:
 
 
 def cells(frames: Frames) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(label, complete runs) of each cell with several runs whose steps follow from each other."""
+    """(label, complete runs) of each cell with several complete runs; runs whose steps are samples are left out."""
     runs = frames.runs[frames.runs["complete"] & ~samples(frames.runs)]
     for label, same in grouped(runs).groupby("cell", sort=False):
         if len(same) > 1:

@@ -1,12 +1,12 @@
-"""Rank the commands that may answer a question, by what is in the runs and by the words of the question.
+"""Ranks the commands that may answer a question, by the facts of the runs and the words of the question.
 
 The score of a command is a sum of three parts:
 
 - evidence: its prior, and a weight for each fact that holds in the runs.
-- likeness: a weight times the cosine between the character 3- to 5-grams of the question and of the text that says what
-  the command answers.
-- telling words: a weight times the share of the question's words that the command answers to. A word such as
-  `tampered`, which few commands answer to, counts more than one that many do.
+- likeness: a weight times the cosine between the character 3- to 5-grams of the question and of the command's
+  description.
+- telling words: a weight times the share of the question's words that occur in the command's description. A word such
+  as `tampered`, which occurs in few descriptions, counts more than a word that occurs in many.
 
 This is a multinomial logistic regression. Its weights are in `weights.json`:
 `python -m benchmarks.analysis.ask --weights` learns them from titles of issues and from direct questions.
@@ -27,9 +27,9 @@ from analysis.ask.probes import Evidence
 from analysis.ask.templates import TEMPLATES, Question, description, questions
 
 WEIGHTS = Path(__file__).with_name("weights.json")
-STEM = 5  # characters by which words are alike: differ, differs, different
+STEM = 5  # words with the same first characters are equal: differ, differs, different
 FEWEST_LETTERS = 3
-# Words that stand in questions of any kind.
+# Words that occur in questions of any kind.
 COMMON = frozenset(
     """
     about again all and any app are bug can come data did does each error every for from get gives good has
@@ -40,15 +40,14 @@ COMMON = frozenset(
     """.split()  # noqa: SIM905 - a list of so many strings is no help
 )
 GRAMS = (3, 4, 5)
-LONGEST = 4000  # characters of the words that are read
-PRIOR = "prior"  # beside facts in the table
-UNKNOWN = -1.5  # prior of a command that was not in the training set, as most have it
+LONGEST = 4000  # characters of a question that are read
+PRIOR = "prior"  # the key of a command's prior among the weights of its facts
+UNKNOWN = -1.5  # prior of a command that was not in the training set, typical of the others
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What the parts of a score weigh: the cosine, the share of telling words, and {template: {fact: weight}}, of PRIOR
-    too."""
+    """The weights of a score: of the cosine, of the share of telling words, and {template: {fact or PRIOR: weight}}."""
 
     likeness: float
     telling: float
@@ -63,8 +62,9 @@ def learned() -> Weights:
 
 
 def ranked(known: Evidence, words: str) -> list[tuple[Question, float]]:
-    """Rank all commands that can be filled in, with their probabilities, the likeliest first. Of two commands with the
-    same arguments the likelier stays."""
+    """All commands that can be filled in, with their probabilities, the likeliest first.
+
+    Of commands with the same arguments only the likeliest stays."""
     asked, used = questions(known), learned()
     scores = [score(question.template, known.facts, words, used) for question in asked]
     chances = softmax(scores)
@@ -84,8 +84,9 @@ def score(template: str, facts: Iterable[str], words: str, used: Weights) -> flo
 
 
 def telling(words: str) -> dict[str, float]:
-    """{stem: weight} of the words of a question that occur in the description of a command: 1 over the number of these
-    commands. Empty where no word occurs in any: then the words say nothing."""
+    """{stem: weight} of the words of a question that occur in descriptions of commands; empty if none does.
+
+    The weight is 1 over the number of these commands."""
     stems = _stems(words)
     counts = {stem: sum(stem in _stems(description(name)) for name in TEMPLATES) for stem in stems}
     return {stem: 1.0 / n for stem, n in counts.items() if n}
@@ -106,7 +107,7 @@ def softmax(scores: Sequence[float]) -> list[float]:
 
 
 def likeness(one: str, other: str) -> float:
-    """The cosine between the counts of character 3- to 5-grams of two texts, 0 to 1; 0 where one has none."""
+    """The cosine between the counts of character 3- to 5-grams of two texts, 0 to 1; 0 if one text has none."""
     a, b = _grams(one), _grams(other)
     size = math.sqrt(sum(n * n for n in a.values()) * sum(n * n for n in b.values()))
     return sum(n * b[gram] for gram, n in a.items() if gram in b) / size if size else 0.0

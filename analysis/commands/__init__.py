@@ -1,7 +1,7 @@
-"""The commands of `python -m analysis`: modules here, and all studies.
+"""The commands of `python -m analysis`: the modules of this package, and all studies.
 
-A module has `SUMMARY`, `DETAIL` and `EXAMPLES` for the help, `add_options(parser)`, and `run(options) -> Answer`. What
-is imported with them is light; frames and figures are imported when one runs.
+A module has `SUMMARY`, `DETAIL` and `EXAMPLES` for the help, `add_options(parser)`, and `run(options) -> Answer`. Its
+import is cheap: `run` imports frames and figures.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ COMMANDS = (*OWN, *studies.names())
 
 
 def command(name: str) -> Any:
-    """What has the parts of a command: a module here, or a study with those that all have."""
+    """The module of a command; for a study a namespace with the same attributes."""
     if name in OWN:
         return import_module(f"{__name__}.{name}")
     of = import_module(f"{__name__}.study")

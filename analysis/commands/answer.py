@@ -1,4 +1,4 @@
-"""The answer of a command in three forms: lines and tables on a terminal, CSV files, one document for programs."""
+"""Prints the answer of a command as text, as CSV files, or as one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,13 @@ if TYPE_CHECKING:  # pandas takes a moment to import
     from analysis.page.sections import Table
 
 Part: TypeAlias = "str | tuple[str, Table]"  # a line, or a table with its title
-SCHEMA = 1  # of all documents; a key that goes or means something else counts it up, a new one does not
+SCHEMA = (
+    1  # version of all documents; increase it when a key is removed or changes its meaning, not for a new key
+)
 
 
 class Bold(str):
-    """A sentence that says the verdict: bold on a terminal, among `sentences` for programs."""
+    """A sentence with the verdict: bold on a terminal, in `sentences` of the document."""
 
 
 KEYS = columns("""
@@ -51,14 +53,16 @@ SHARED = columns("""
     size | integer | ranks
     ..._low ..._high low_s high_s | number | 95 % interval of what they are named after; null where there are too few
       runs
-""")  # the same columns stand in many tables
+""")  # columns of many tables
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer of a command. `tables` are for CSV files and programs, `shown` for people: lines and (title, table)
-    in their order. `notes` limit the answer; `files` were written. `code` is the exit code; `refused` says why there
-    is no verdict, where there should be one."""
+    """The answer of a command.
+
+    `tables` are for CSV files and documents, `shown` for people: lines and (title, table), in order. `notes` limit the
+    answer; `files` names the written files. `code` is the exit code. `refused` is the reason if a command that should
+    give a verdict has none."""
 
     frames: Frames | None
     tables: dict[str, pd.DataFrame]
@@ -71,9 +75,9 @@ class Answer:
 
 
 def give(answer: Answer, options: argparse.Namespace) -> int:
-    """Write the CSV files that `options` ask for, print the answer as text or as a document; returns the exit code.
+    """Writes the CSV files that `options` ask for, prints the answer as text or document; returns the exit code.
 
-    Raises Usage where there is no verdict: without a document, which says one, but after the text, which says why."""
+    Raises Usage if the answer was refused: with --json before any output, else after the text, which has the reason."""
     if answer.refused and options.json:
         raise Usage(answer.refused)
     written = write_csv(answer.tables, options)
@@ -96,7 +100,7 @@ def give(answer: Answer, options: argparse.Namespace) -> int:
 
 
 def as_json(answer: Answer, command: str, written: Sequence[str] = ()) -> str:
-    """The document, with the keys of KEYS."""
+    """The answer as a JSON document with the keys KEYS."""
     verdict = answer.verdict
     return document(
         SCHEMA,
@@ -113,7 +117,7 @@ def as_json(answer: Answer, command: str, written: Sequence[str] = ()) -> str:
 
 
 def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table as a list of rows, the texts as in CSV files: whatever a terminal would obey or hide is written out."""
+    """A table as a list of rows; texts are `printable`, as in CSV files, so that a terminal obeys and hides nothing."""
     from analysis.export.tables import texts
 
     plain = texts(frame).astype(object)
@@ -121,7 +125,7 @@ def rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
 
 
 def write_csv(tables: dict[str, pd.DataFrame], options: argparse.Namespace) -> list[str]:
-    """Write `tables` as CSV where --csv asks for it; the names of the files. Raises Usage where that cannot be."""
+    """Writes `tables` as CSV if --csv is given; returns the names of the files. Raises Usage if that fails."""
     from analysis.export.tables import write_csv as write
 
     directory = getattr(options, "csv", None)

@@ -50,7 +50,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """The three likeliest commands."""
+    """Answers with the NAMED likeliest commands; --run also runs the first."""
     import pandas as pd
 
     from analysis.ask.probes import evidence
@@ -90,7 +90,7 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def _run(argv: tuple[str, ...], options: argparse.Namespace) -> Answer:
-    """Run a command of the analysis; its exit code."""
+    """Runs a command of the analysis; the answer has its exit code."""
     from analysis.__main__ import main
 
     if argv[: len(OWN)] != OWN:

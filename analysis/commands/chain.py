@@ -71,7 +71,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """The heads of a run, computed again; exit code 0 if all are as recorded."""
+    """Recomputes the heads of a run; exit code 0 if all are as recorded."""
     import pandas as pd
 
     from analysis.load.guard import guarded
@@ -144,7 +144,7 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def _published(compared) -> list[tuple[int, int, str]]:
-    """(repeat, step, what came of it) of each head that was published or that the run has."""
+    """(repeat, step, result of the comparison) of each head that was published or that the run has."""
     rows = [(mark.repeat, mark.step, "equal") for mark in compared.equal]
     rows += [(mark.repeat, mark.step, "other") for mark, _ in compared.other]
     rows += [(mark.repeat, mark.step, "not published") for mark in compared.unpublished]

@@ -1,4 +1,4 @@
-"""Parts shared by commands: exit codes, the runs and the reference that options name, warnings."""
+"""Shared by commands: exit codes, common options, reading of the runs and files that options name, warnings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ EQUAL, FAILED, BAD_USAGE, DIFFERENT = 0, 1, 2, 3
 
 
 def add_reference(parser: argparse.ArgumentParser) -> None:
-    """The option `--reference`."""
+    """Adds the option `--reference`."""
     parser.add_argument(
         "--reference", metavar="RUN[:REPEAT]",
         help="what runs are compared with beside each other (the first of the strongest guarantee)",
@@ -24,14 +24,14 @@ def add_reference(parser: argparse.ArgumentParser) -> None:
 
 
 def add_csv(parser: argparse.ArgumentParser) -> None:
-    """The option `--csv`."""
+    """Adds the option `--csv`."""
     parser.add_argument(
         "--csv", type=Path, metavar="DIR", help="write the tables there as CSV, in full precision"
     )
 
 
 def add_reading(parser: argparse.ArgumentParser) -> None:
-    """The options of how traces are read, which every command has."""
+    """Adds the options for reading traces, which every command has."""
     group = parser.add_argument_group("reading")
     group.add_argument(
         "--no-cache", action="store_true",
@@ -49,7 +49,7 @@ def _count(text: str) -> int:
 
 
 def loaded(options: argparse.Namespace, paths: Iterable[str | os.PathLike], copies: bool = False):
-    """The frames of the runs that `paths` name, read as `options` say."""
+    """Reads the runs that `paths` name into frames, by the options of `add_reading`."""
     from analysis.load.frames import load
     from analysis.load.watch import Watch
 
@@ -76,7 +76,7 @@ def frames_of(options: argparse.Namespace):
 
 
 def split(run: str) -> tuple[Path, int | None]:
-    """DIRECTORY or DIRECTORY:REPEAT."""
+    """Splits DIRECTORY or DIRECTORY:REPEAT into (directory, repeat or None)."""
     directory, colon, repeat = run.rpartition(":")
     if colon and repeat.isdecimal() and not Path(run).exists():
         return Path(directory), int(repeat)
@@ -84,7 +84,7 @@ def split(run: str) -> tuple[Path, int | None]:
 
 
 def select(frames, directory: Path, repeat: int | None) -> list[tuple[str, int]]:
-    """The (run, repeat) of one directory."""
+    """The (run, repeat) of one directory, of all repeats or the given one. Raises Usage if there is none."""
     from analysis.runs import ids
 
     runs = frames.runs
@@ -100,7 +100,7 @@ def select(frames, directory: Path, repeat: int | None) -> list[tuple[str, int]]
 
 
 def require_usable(frames) -> None:
-    """Raises Usage where a rank is missing or cannot be read: blocks would be compared with nothing."""
+    """Raises Usage if a rank is missing or cannot be read: its blocks could not be compared."""
     fatal = ("unreadable", "foreign rank", "contradiction", "missing ranks", "no trace", "empty")
     reasons = frames.excluded[frames.excluded["what"].isin(fatal)]["reason"].tolist()
     if reasons:
@@ -108,7 +108,7 @@ def require_usable(frames) -> None:
 
 
 def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
-    """Raises Usage where the runs are different experiments."""
+    """Raises Usage if the runs are of different applications or problems."""
     from analysis.groups import problem_names
     from analysis.runs import label
 
@@ -130,8 +130,7 @@ def require_same_problem(frames, chosen: list[tuple[str, int]]) -> None:
 
 
 def read_ledger(path: str):
-    """The ledger of predictions in the file `path`. Raises Usage where it cannot be read, and its kind Damaged where it
-    is not as it was written."""
+    """The ledger of predictions in the file `path`. Raises Usage if it cannot be read, Damaged if it was changed."""
     from miniapps.untrusted import Refused, ledger
     from miniapps.untrusted.text import printable
 
@@ -150,7 +149,7 @@ def complete(frames, chosen: list[tuple[str, int]]) -> bool:
 
 
 def frames_for_csv(options: argparse.Namespace):
-    """The frames of `options.runs`, for a command with --csv; prints the faults of runs."""
+    """The frames of `options.runs`, for a command with --csv; prints the faults of runs. Raises Usage."""
     require_directory("--csv", options.csv)
     frames = loaded(options, options.runs)
     warn(frames)
@@ -158,12 +157,12 @@ def frames_for_csv(options: argparse.Namespace):
 
 
 def none_usable(options: argparse.Namespace) -> Usage:
-    """The error where none of `options.runs` can be used; `warn` has printed the reasons."""
+    """The error if none of `options.runs` can be used; `warn` has printed the reasons."""
     return Usage(f"no usable run in {', '.join(map(str, options.runs))}; the reasons are above")
 
 
 def without(frames, what: str) -> Usage:
-    """The error where no run of `frames` recorded `what`."""
+    """The error if no run of `frames` recorded `what`."""
     apps = ", ".join(sorted(set(frames.runs["app"]))) or "none can be used"
     return Usage(f"no run among these ({apps}) recorded {what}; look at them with `show`, or give others")
 
@@ -186,18 +185,18 @@ def read_machines(paths: list[str]) -> list:
 
 
 def require_directory(option: str, path: Path | None) -> None:
-    """Raises Usage where `path`, which `option` names, is something else than a directory or nothing."""
+    """Raises Usage if `path`, the value of `option`, exists and is no directory."""
     if path and path.exists() and not path.is_dir():
         raise Usage(f"{option} {path}: is a file; give a directory")
 
 
 def tell_problems(problems: Iterable[str]) -> None:
-    """One line for each file beside the traces that cannot be used."""
+    """Prints `problems`, one line each, to stderr."""
     for problem in problems:
         tell(problem, sys.stderr)
 
 
 def warn(frames) -> None:
-    """One line for each thing that was left out or is doubtful."""
+    """Prints to stderr one line per part of the runs that was left out or is doubtful."""
     for _, what, _, reason, kept in frames.excluded.itertuples(index=False):
         tell(f"{what}: {reason} [kept: {kept}]", sys.stderr)

@@ -92,7 +92,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """The first run compared with the others; exit code 0 if every bit is equal."""
+    """Compares the first run with the others; exit code 0 if every bit is equal."""
     from analysis.comparison import comparison_row, first_of_each, line, remarks
     from analysis.divergence.calls import by_call
     from analysis.divergence.cause import cause

@@ -30,7 +30,7 @@ from miniapps.untrusted.text import tell
 
 SUMMARY = "runs for other tools: Perfetto, Vampir, Extra-P, simulators, Parquet for queries"
 TOLD_FROM = 2e8  # bytes of expected output from which on the command prints the size first
-MOST_SECONDS = 9_000_000_000  # about what 63 bits hold in nanoseconds
+MOST_SECONDS = 9_000_000_000  # about 2^63 ns
 DETAIL = "\n".join([
     "FORMAT is one of", "",
     *(f"  {name:<10}{what}" for name, what in FORMATS.items()), "",
@@ -82,7 +82,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """Write the file or directory; what is in it."""
+    """Writes the file or directory; answers with its contents."""
     from analysis.export.output import part_of
     from analysis.export.slices import NothingToExport
     from miniapps.trace import TraceError
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def _events(options: argparse.Namespace, module) -> Answer:
-    """The events of one run."""
+    """Writes the events of one run."""
     runs = _runs(options.runs)
     if len(runs) > 1:
         raise Usage(f"{options.format} takes one run, and these are {len(runs)}: {', '.join(map(str, runs))}")
@@ -135,7 +135,7 @@ def _events(options: argparse.Namespace, module) -> Answer:
 
 
 def _announce(part, options: argparse.Namespace, module) -> None:
-    """Say how much is going to be written, where that is much."""
+    """Prints the expected size of the output to stderr, if it is at least TOLD_FROM bytes."""
     events = part.counts.total()
     size = module.bytes_of(options.output) * events
     if options.quiet or size < TOLD_FROM:
@@ -149,7 +149,7 @@ def _announce(part, options: argparse.Namespace, module) -> None:
 
 
 def _models(options: argparse.Namespace, module) -> Answer:
-    """What is known of each region on each rank count, of several runs."""
+    """Writes the measurements of each region in several runs, for Extra-P."""
     rows: list[dict[str, Any]] = []
 
     def parts():
@@ -175,7 +175,7 @@ def _models(options: argparse.Namespace, module) -> Answer:
 
 
 def _tables(options: argparse.Namespace, module) -> Answer:
-    """The tables of several runs."""
+    """Writes the tables of several runs."""
     from analysis.load.watch import Watch
 
     asked = ("ranks", "steps", "repeat", "begin", "end")
@@ -198,7 +198,7 @@ WRITTEN = {"extrap": _models, "parquet": _tables}
 
 
 def _runs(given: list[str]) -> list[tuple[Path, int | None]]:
-    """(directory, repeat) of every run that is named."""
+    """(directory, repeat or None) of every run that `given` names."""
     from analysis.load.find import find_runs
 
     places = [split(one) for one in given]
@@ -223,7 +223,7 @@ def _slice(directory: Path, repeat: int | None, options: argparse.Namespace):
 
 
 def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace):
-    """(mark, what to say about it, the frames): of the first divergence, where its time is known and in the slice."""
+    """(mark, sentence, frames) of the first divergence from --against; the mark is None if the slice lacks its time."""
     from analysis.divergence.compare import compare
     from analysis.divergence.points import FINAL
     from analysis.export.marks import mark_of
@@ -259,7 +259,7 @@ def _mark(part, directory: Path, repeat: int | None, options: argparse.Namespace
 
 
 def _row(part, used: bool) -> dict[str, Any]:
-    """The contents of an exported slice; `used`: whether the file has them."""
+    """The row of an exported slice; `used`: True if the file has its events."""
     from analysis.page.text import spans
 
     return {
@@ -292,7 +292,7 @@ def _summary(row: dict[str, Any], files: list[Path], module) -> str:
 def _installed(package: str) -> bool:
     try:
         return find_spec(package) is not None
-    except ModuleNotFoundError:  # of the package around it
+    except ModuleNotFoundError:  # its parent package is missing
         return False
 
 

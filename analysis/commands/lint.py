@@ -37,7 +37,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """What limits the conclusions from the runs."""
+    """Applies the rules and answers with their findings."""
     from analysis.lint.rules import RULES, lint
     from analysis.overview import Overview
 

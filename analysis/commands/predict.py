@@ -1,4 +1,4 @@
-"""`python -m analysis predict`: no study, for it is about runs that nobody made."""
+"""`python -m analysis predict`. It is no study, since it predicts runs that do not exist yet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ EXAMPLES = """\
   python -m analysis predict runs/deck runs/half --ranks 1 --set grid.ny=256"""
 OBJECTIVES = ("p50", "p90", "mean")
 MOST_REPLAYS = 100_000
-REST = "noise, and the spread between runs"  # what regions do not hold of a step
+REST = "noise, and the spread between runs"  # the part of a step's time outside regions
 
 DOCUMENTS = {
     "predict": Document(
@@ -175,7 +175,7 @@ def _replays(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """What the runs lead to."""
+    """Predicts the time per step from the runs."""
     from analysis.errors import Unreachable
     from analysis.load.find import find_runs
     from analysis.predict.choices.prices import levels, targeted
@@ -259,7 +259,7 @@ def _objective(each, options: argparse.Namespace) -> float:
 def _answer(
     answers: list, options: argparse.Namespace, files: list[str], found=None, what_ifs: Sequence = ()
 ) -> Answer:
-    """`answers` and `what_ifs`: pairs of a machine (None: as calibrated) and its prediction."""
+    """The Answer with all tables; `answers` and `what_ifs` are pairs (machine or None for calibrated, prediction)."""
     import pandas as pd
 
     from analysis.page.sections import Table
@@ -333,7 +333,7 @@ def _ms(seconds: float) -> str:
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
-    """What --deck and --set say of the problem, by key."""
+    """The options of the problem from --deck and --set: {section.name: value}; --set wins."""
     settings: dict[str, Any] = {}
     if options.deck is not None:
         settings = {
@@ -348,7 +348,7 @@ def _settings(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _toml(option: str, path: str) -> dict[str, Any]:
-    """The values of a TOML file by `section.name`, those of its top by `name`."""
+    """The values of a TOML file by `section.name`, values outside sections by `name`. Raises Usage."""
     from miniapps.untrusted import Refused
     from miniapps.untrusted.records import parse_toml
     from miniapps.untrusted.regular import read_text
@@ -373,7 +373,7 @@ def calibrations_of(paths: list[str]) -> list:
 
 
 def on_another_machine(calibration, program, options: argparse.Namespace) -> list[str]:
-    """In what the calibration is of another machine, where that is allowed; raises Usage where it is not."""
+    """The differences between the machine of the calibration and of the run; raises Usage without --any-machine."""
     from analysis.predict.reading.calibration import elsewhere, of_another
 
     if calibration is None:

@@ -101,7 +101,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """Write the HTML file; the verdict and the groups."""
+    """Writes the HTML file; answers with the verdict and the groups."""
     from analysis.load.watch import Watch
     from analysis.page.tables import alone, decisions_frame, groups_frame, groups_table
     from analysis.report.build import build
@@ -146,7 +146,7 @@ def run(options: argparse.Namespace) -> Answer:
 
 
 def _what_if(frames, options: argparse.Namespace, machines: list):
-    """Predictions of the runs of `frames`, of those whose steps can be replayed."""
+    """Predictions for the runs of `frames` whose steps can be replayed. Raises Usage for an unusable machine."""
     from dataclasses import replace
 
     from analysis.errors import Unreachable
@@ -173,7 +173,7 @@ def _what_if(frames, options: argparse.Namespace, machines: list):
 
 
 def _written(directory: Path, rows, figures) -> list[str]:
-    """The names of the files of --results, written into `directory`."""
+    """Writes the files of --results into `directory`; returns their names. Raises Usage."""
     from analysis.results import NotOurs, write_results
 
     try:

@@ -1,4 +1,4 @@
-"""`python -m analysis score`: no study, for it has a ledger beside the runs and an exit code for its verdict."""
+"""`python -m analysis score`. It is no study, since it needs a ledger, and its exit code is a verdict."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """How good the predictions were."""
+    """Compares the predictions of the ledger with the runs."""
     from analysis.predict.scoring.score import PASSED, score
     from analysis.predict.scoring.tables import all_tables, exported, price_sentences, sentences
 

@@ -1,4 +1,4 @@
-"""`python -m analysis sharding`: no study, for it chooses what to run next, by a file of times beside one run."""
+"""`python -m analysis sharding`. It is no study, since it needs a file of times, and chooses the next run."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """The ten fastest shardings."""
+    """Predicts the ten fastest shardings; --out writes the first."""
     import pandas as pd
 
     from analysis.load.find import find_runs

@@ -69,7 +69,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """What is in the runs."""
+    """Lists the records of the runs."""
     from analysis.page.tables import run_frames, run_tables
 
     frames = loaded(options, options.runs, copies=True)

@@ -1,4 +1,4 @@
-"""The command of a study: what `analysis.studies` has under its name."""
+"""The command of any study of `analysis.studies`, by its name."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analysis.commands.choice import add_csv, frames_for_csv, tell_problems, wit
 
 
 def add_options(name: str, parser: argparse.ArgumentParser) -> None:
-    """The options of a study, and those of all."""
+    """Adds the options of a study, and the options of all studies."""
     parser.add_argument("runs", nargs="+", metavar="RUN")
     add = getattr(studies.about(name), "add_options", None)
     if add:
@@ -19,7 +19,7 @@ def add_options(name: str, parser: argparse.ArgumentParser) -> None:
 
 
 def run(name: str, options: argparse.Namespace) -> Answer:
-    """What a study says of the runs."""
+    """Answers with the sentences, tables, notes and files of a study. Raises Usage if no run has its records."""
     from analysis.overview import Overview
     from analysis.page.words import tables_in_words
     from analysis.studies.contract import Nothing

@@ -123,7 +123,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> Answer:
-    """The table of variability."""
+    """Answers with the table of variability: by name, with --by by factor, with --transport between cells."""
     from analysis.factors import by_factor
     from analysis.headline import headline
     from analysis.page.tables import factor_table, variability_tables

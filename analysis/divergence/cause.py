@@ -107,7 +107,7 @@ def _judged(scene: Scene, shown: Cause) -> Cause:
 
 
 def _command(run: pd.Series) -> str:
-    """The command that `fpna run` started, or COMMAND if it is long; `COMMAND {out}` for a program that records itself."""
+    """The command that `fpna run` started; COMMAND if it is long, `COMMAND {out}` if the program records itself."""
     if "program.sums" not in json.loads(run["options"]):
         return "COMMAND {out}"
     command = str(json.loads(run["environment"]).get("command", ""))

@@ -55,7 +55,7 @@ def recordings(frames: Frames) -> list[str]:
 
 @once
 def arrangement(frames: Frames, table: str, run: Id) -> bytes:
-    """A hash of the keys of a run's leaves in their stored order: if two runs have the same, so do all leaves' places."""
+    """A hash of the keys of a run's leaves in stored order: runs with equal hashes have all leaves in equal places."""
     tree = frames.leaves(table, *run)
     digest = xxhash.xxh3_128()
     for key in KEYS:
@@ -129,7 +129,7 @@ def telling(frames: Frames, kind: tuple[Id, ...]) -> list[Id]:
 
 
 def _other_states(frames: Frames, first: Id, others: tuple[Id, ...]) -> np.ndarray:
-    """Whether the hash of the final state differs from the hash of `first`: bool, one per run of `others`."""
+    """A mask of the runs of `others` whose final state has another hash than that of `first`."""
     states = frames.runs["state"].to_numpy()
     own = states[[frames.places[run] for run in others]]
     return own != states[frames.places[first]]
@@ -201,8 +201,9 @@ class _Table:
         return found
 
     def is_first(self, run: Id, place: int, mask: np.ndarray) -> bool:
-        """True if the row with the lowest block at `place` in which `run` differs from the first, the first of several,
-        is of a leaf of the `mask`."""
+        """True if the row at `place` with the lowest differing block of `run` belongs to a leaf in the `mask`.
+
+        Of several such rows the first counts."""
         here = self.place == place
         if len(set(mask[here].tolist())) == 1:
             return bool(mask[here][0])

@@ -119,7 +119,7 @@ class Comparison:
     def first(self) -> Point | None:
         """The earliest of `fingerprint`, `messages` and `value`, else the final state; None if nothing differs.
 
-        Within a step this order decides, but `messages` precedes contributions and totals, which it may have changed."""
+        Within a step this order decides; but `messages` precedes contributions and totals, which may follow from it."""
         points = [point for point in (self.fingerprint, self.messages, self.value) if point is not None]
         first = min(points, key=lambda point: point.step, default=None)
         if first is not None and self.messages is not None and self.messages.step == first.step:

@@ -94,7 +94,7 @@ class Scene:
         return (sides[0][0], sides[1][0]) if all(sides) and sides[0] != sides[1] else None
 
     def probed(self) -> tuple[str, int, int, int] | None:
-        """(call, occurrence, rank in the first run, rank in the second): the last probe of this rank before this record.
+        """(call, occurrence, source in the first run, source in the second) of this rank's last probe before it.
 
         None if there is no probe, or if it found a message of the same rank in both runs."""
         at, (a, b) = self.at, (self.comparison.a, self.comparison.b)

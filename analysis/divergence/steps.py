@@ -132,7 +132,7 @@ class _Alike:
         self.rows = rows
 
     def growth(self, run: Id) -> dict[str, np.ndarray] | None:
-        """`differing`, `max_relative`, `max_ulp` and `undefined` of `run`; None if its leaves are arranged otherwise."""
+        """`differing`, `max_relative`, `max_ulp` and `undefined` of `run`; None if its leaves have another order."""
         found = {"differing": np.zeros(self.rows, np.int64), "max_relative": np.full(self.rows, np.nan),
                  "max_ulp": np.full(self.rows, np.nan), "undefined": np.zeros(self.rows, np.int64)}  # fmt: skip
         for table, group in self.groups.items():

@@ -51,7 +51,7 @@ def methods(a: pd.Series, b: pd.Series) -> list[tuple[str, str, str]]:
 
 
 def choices(frames: Frames, comparison: Comparison) -> list[tuple[str, str, str]]:
-    """(choice, value in a, value in b) of each decision from a clock that differs, up to the first difference of bits."""
+    """(choice, value in a, value in b) of decisions from a clock that differ, up to the first difference of bits."""
     key = ["step", "name", "block"]
     sides = [frames.of("choices", *run) for run in (comparison.a, comparison.b)]
     if any(side.empty for side in sides):

@@ -1,2 +1,4 @@
-"""What an experiment does not support: rules after Hoefler and Belli, "Scientific Benchmarking of Parallel Computing
-Systems" (SC'15), whose twelve rules say what must be done and reported for measurements to be interpretable."""
+"""Rules that find conclusions which an experiment does not support.
+
+They follow Hoefler and Belli, "Scientific Benchmarking of Parallel Computing Systems" (SC'15), whose twelve rules
+list what to do and to report so that measurements can be interpreted."""

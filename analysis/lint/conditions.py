@@ -11,7 +11,7 @@ from analysis.lint.experiment import COST, GROUPS, TIMES, Experiment, listed
 from kernels.guarantees import SCOPE
 from miniapps.system.scope import AMONG, HANDLES, OF_RANKS
 
-# What bits and times depend on, by the beginning of the key; others (node, pid) change from launch to launch.
+# Prefixes of the environment's keys on which bits and times depend; others (node, pid) change from launch to launch.
 TELLING = ("python", "packages.", "mpi", "hdf5", "cpu", "instructions", "sources", "system", "frequency")
 NEEDED = {
     "threads": "the number of threads",
@@ -21,7 +21,7 @@ NEEDED = {
 
 
 def mixed_environments(experiment: Experiment) -> Iterator[Limit]:
-    """Launches of one problem with other libraries, compilers' work or processors are compared (rule 9)."""
+    """Launches of one problem with different libraries, compilers or processors are compared (rule 9)."""
     for (app, _), same in experiment.launches.groupby(["app", "problem"], sort=False):
         for key in dict.fromkeys(key for flat in same["flat"] for key in flat if key.startswith(TELLING)):
             values = dict.fromkeys(flat.get(key, "not recorded") for flat in same["flat"])
@@ -36,7 +36,7 @@ def mixed_environments(experiment: Experiment) -> Iterator[Limit]:
 
 
 def outside_the_promise(experiment: Experiment) -> Iterator[Limit]:
-    """Runs that a guarantee would have equal are of several environments, for which it promises nothing (rule 9)."""
+    """Runs that should be equal ran in environments between which their guarantee does not hold (rule 9)."""
     for (_, cell), same in experiment.runs.groupby(["group", "cell"], sort=False):
         guarantee = same["guarantee"].iloc[0]
         if entries := several(same, guarantee):
@@ -50,7 +50,7 @@ def outside_the_promise(experiment: Experiment) -> Iterator[Limit]:
 
 
 def past_the_wrapper(experiment: Experiment) -> Iterator[Limit]:
-    """Packages took the MPI handle of a wrapped communicator: their sums do not keep its guarantee (rule 9)."""
+    """Packages used the MPI handle of a wrapped communicator: their sums do not keep its guarantee (rule 9)."""
     for row in experiment.launches.itertuples():
         if names := row.flat.get(HANDLES):
             yield Limit(
@@ -89,7 +89,7 @@ def one_allocation(experiment: Experiment) -> Iterator[Limit]:
 
 
 def not_recorded(experiment: Experiment) -> Iterator[Limit]:
-    """Threads, processor or frequency are unknown, without which times cannot be repeated (rule 9)."""
+    """Threads, processor or frequency are unknown, so the times cannot be reproduced (rule 9)."""
     for key, name in NEEDED.items():
         without = [row.run for row in experiment.launches.itertuples() if not row.flat.get(key)]
         if without:
@@ -100,7 +100,7 @@ def not_recorded(experiment: Experiment) -> Iterator[Limit]:
 
 
 def oversubscribed(experiment: Experiment) -> Iterator[Limit]:
-    """More threads than cores: ranks take turns, and times are those of the scheduler (rule 9)."""
+    """Ranks have more threads than cores: they take turns, and the scheduler decides their times (rule 9)."""
     launches = []
     for row in experiment.launches.itertuples():
         shared = sharing(row.flat, row.size)
@@ -116,9 +116,9 @@ def oversubscribed(experiment: Experiment) -> Iterator[Limit]:
 
 
 def sharing(flat: dict[str, Any], size: int) -> tuple[int, int] | None:
-    """(threads, cores) of a node, or of a rank that is bound, where there are more threads than cores.
+    """(threads, cores) of a node, or of a bound rank, if there are more threads than cores; else None.
 
-    `affinity` is the list of cores that a rank may use. Where all ranks have the same, they share it.
+    `affinity` is the list of cores that a rank may use. If all ranks have the same list, they share these cores.
     """
     cores, threads = _least(flat.get("cores")), _least(flat.get("threads")) or 1
     if not cores:
@@ -129,13 +129,13 @@ def sharing(flat: dict[str, Any], size: int) -> tuple[int, int] | None:
 
 
 def _least(text: str | None) -> int:
-    """The smallest of the numbers that ranks have; 0 where there is none."""
+    """The smallest number among the values of the ranks; 0 if there is none."""
     numbers = [int(part) for part in str(text or "").split(AMONG) if part.isdecimal()]
     return min(numbers, default=0)
 
 
 def _count(text: str) -> int:
-    """How many values ranks have of an entry of the environment."""
+    """The number of distinct values of an environment entry over the ranks."""
     if text.endswith(OF_RANKS):
         return int(text.removesuffix(OF_RANKS))
     return len(set(text.split(AMONG))) if text else 0

@@ -1,4 +1,4 @@
-"""What rules look at, and the sections of the report that they speak of."""
+"""The input of the rules, and the sections of the report that a rule can name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pandas as pd
 from analysis.groups import grouped
 from analysis.overview import Overview
 
-# Sections of the report that limits concern, by their ids.
+# Ids of the sections of the report that a limit can concern.
 GROUPS, VARIABILITY, TIMES, COST = "groups", "variability", "times", "costs"
 
 LISTED = 3  # groups or values named before "and N more"
@@ -20,7 +20,7 @@ LISTED = 3  # groups or values named before "and N more"
 
 @dataclass(frozen=True)
 class Experiment:
-    """The input of the rules: the Overview of the report, and its runs by comparison."""
+    """The input of the rules: the Overview of the report, its runs and its launches."""
 
     overview: Overview
 
@@ -43,7 +43,7 @@ class Experiment:
         return launches.assign(flat=[json.loads(text) for text in launches["environment"]])
 
     def samples(self) -> Iterable[tuple[str, pd.DataFrame]]:
-        """(name, runs) of each group and rank count that was timed: what a median is of."""
+        """(name, runs) of each group and rank count with times: the samples of which medians are taken."""
         for (group, size), same in self.timed.groupby(["group", "size"], sort=False):
             yield f"{group} on {size} rank{'s' if size != 1 else ''}", same
 

@@ -1,4 +1,4 @@
-"""Rules on what the records themselves say of runs: faults, ends, clocks."""
+"""Rules on the records of runs: injected faults, early ends, clocks, missing times."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from analysis.runs import ids, label
 
 
 def faults_counted(experiment: Experiment) -> Iterator[Limit]:
-    """Runs with an injected fault are counted among the others (rule 9)."""
+    """Runs with an injected fault are counted with the other runs (rule 9)."""
     faulty = experiment.runs[experiment.runs["faulty"]]
     if len(faulty):
         yield Limit(
@@ -21,7 +21,7 @@ def faults_counted(experiment: Experiment) -> Iterator[Limit]:
 
 
 def incomplete_runs(experiment: Experiment) -> Iterator[Limit]:
-    """Runs ended early and are left out: if the slow ones ended early, the others are no fair sample (rule 2)."""
+    """Runs ended early and are left out: if these are the slow ones, the others are a biased sample (rule 2)."""
     runs = experiment.overview.frames.runs
     cut = runs[~runs["complete"]]
     if len(cut):
@@ -44,7 +44,7 @@ def clock_problems(experiment: Experiment) -> Iterator[Limit]:
 
 
 def no_times(experiment: Experiment) -> Iterator[Limit]:
-    """Runs without times (`--trace off`) stand beside runs with times (rule 10)."""
+    """Some runs recorded no times (`--trace off`), and others did (rule 10)."""
     runs = experiment.runs
     without = runs[runs["wall_s"].isna()]
     if len(without) and len(without) < len(runs):

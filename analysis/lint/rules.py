@@ -1,4 +1,4 @@
-"""All rules, and what they find."""
+"""All rules, and a function that applies them."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ FINDINGS = ("rule", "severity", "section", "where", "found", "remedy")
 
 
 def lint(overview: Overview) -> pd.DataFrame:
-    """What limits the conclusions from the runs of `overview`; columns FINDINGS, the gravest first.
+    """Applies all rules to the runs of `overview`: their findings, columns FINDINGS, the gravest first.
 
-    `rule` is the name of the rule, `severity` one of SEVERITIES, `section` the id of the part of the report that is
-    concerned, `where` the runs or groups, `found` what is so, and `remedy` what to do.
+    `rule` is the name of the rule, `severity` one of SEVERITIES, `section` the id of the section of the report that the
+    finding concerns, `where` the runs or groups, `found` the fact, and `remedy` the advice.
     """
     experiment = Experiment(overview)
     found = [(rule, limit) for rule in RULES for limit in rule(experiment)]
@@ -58,7 +58,7 @@ def lint(overview: Overview) -> pd.DataFrame:
 
 
 def _of_studies(overview: Overview) -> Iterator[tuple[Callable, Limit]]:
-    """The rules of studies, each with what it finds in the runs that the study is about."""
+    """(rule, finding) of the rules of all studies, each on the runs of its study."""
     for name in studies.names():
         rules = studies.study(name).rules
         if rules and (known := overview.study(name)) is not None:
@@ -66,5 +66,5 @@ def _of_studies(overview: Overview) -> Iterator[tuple[Callable, Limit]]:
 
 
 def name_of(rule: Callable) -> str:
-    """`few-repeats`."""
+    """The name of a rule in findings, such as `few-repeats`."""
     return rule.__name__.replace("_", "-")

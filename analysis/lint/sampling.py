@@ -10,12 +10,12 @@ from analysis.limits import ERROR, NOTE, WARNING, Limit
 from analysis.lint.experiment import COST, GROUPS, VARIABILITY, Experiment, listed
 from analysis.statistics import CONFIDENCE, median_interval
 
-FEWEST = 6  # numbers below which order statistics give no 95 % interval of a median
-SMALL = 0.01  # the relative difference of two times that one should be able to tell
+FEWEST = 6  # the smallest sample for which order statistics give a 95 % interval of the median
+SMALL = 0.01  # the relative difference of two times that an experiment should be able to show
 
 
 def missing_base_case(experiment: Experiment) -> Iterator[Limit]:
-    """Several rank counts, but none of them 1: a speedup has no serial base (rule 1)."""
+    """Several rank counts were timed, but not 1: a speedup has no serial base (rule 1)."""
     for group, same in experiment.timed.groupby("group", sort=False):
         sizes = sorted(set(same["size"].tolist()))
         if len(sizes) > 1 and sizes[0] > 1:
@@ -27,7 +27,7 @@ def missing_base_case(experiment: Experiment) -> Iterator[Limit]:
 
 
 def few_repeats(experiment: Experiment) -> Iterator[Limit]:
-    """Fewer than 6 times: no interval of their median at 95 % exists (rule 5)."""
+    """A sample has fewer than 6 times: no 95 % interval of its median exists (rule 5)."""
     few = [(name, len(same)) for name, same in experiment.samples() if len(same) < FEWEST]
     if few:
         least, most = min(n for _, n in few), max(n for _, n in few)
@@ -45,8 +45,8 @@ def wide_interval(experiment: Experiment) -> Iterator[Limit]:
     for name, same in experiment.samples():
         median, low, high = median_interval(same["wall_s"].to_numpy())
         half = (high - low) / 2 / median
-        if half > SMALL:  # false for NaN: few_repeats says so
-            # The width of an interval falls with the square root of the number.
+        if half > SMALL:  # false for NaN, which few_repeats reports
+            # The width of an interval falls with the square root of the sample size.
             wide.append(
                 (
                     half,
@@ -64,7 +64,7 @@ def wide_interval(experiment: Experiment) -> Iterator[Limit]:
 
 
 def mean_of_ratios(experiment: Experiment) -> Iterator[Limit]:
-    """V_ermv is a mean of ratios, which a single element near zero can rule (rules 3 and 4)."""
+    """V_ermv is a mean of ratios, which a single element near zero can dominate (rules 3 and 4)."""
     ruled = dict.fromkeys(
         pairs.name
         for pairs in experiment.overview.pairs
@@ -80,7 +80,7 @@ def mean_of_ratios(experiment: Experiment) -> Iterator[Limit]:
 
 
 def only_one_sample(experiment: Experiment) -> Iterator[Limit]:
-    """Nothing complete, or nothing to compare: no statement on equality follows (rule 5)."""
+    """No run is complete, or a cell has a single run: no statement on equality follows (rule 5)."""
     runs = experiment.runs
     if runs.empty:
         yield Limit(
@@ -97,5 +97,5 @@ def only_one_sample(experiment: Experiment) -> Iterator[Limit]:
 
 
 def runs_for(share: float) -> int:
-    """How many equal runs show, with CONFIDENCE, that less than `share` differ."""
+    """The number of equal runs that show, with CONFIDENCE, that less than `share` of all runs differ."""
     return int(np.ceil(np.log(1 - CONFIDENCE) / np.log(1 - share)))

@@ -11,17 +11,17 @@ import pandas as pd
 from analysis.limits import NOTE, WARNING, Limit
 from analysis.lint.experiment import COST, TIMES, Experiment, listed
 
-WARM = 1.1  # the first repeat over the median of the others, above which it is taken for a warm-up
-REPEATS = 3  # of a launch, below which its first cannot be told from the others
-DISPERSED = 0.1  # interquartile range over median
-FEWEST = 6  # times, below which quartiles say little
-CLUSTERED = 10  # times, below which a gap is no sign of two clusters
-OVERHEAD = 0.01  # of wall time
+WARM = 1.1  # the first repeat counts as a warm-up if it takes more than this times the median of the others
+REPEATS = 3  # the fewest repeats of a launch in which a warm-up can be seen
+DISPERSED = 0.1  # the largest accepted ratio of interquartile range and median
+FEWEST = 6  # the fewest times for which quartiles are meaningful
+CLUSTERED = 10  # the fewest times for which a gap is a sign of two clusters
+OVERHEAD = 0.01  # the largest accepted share of tracing in the wall time
 CHANCE = 0.05
 
 
 def warm_up_included(experiment: Experiment) -> Iterator[Limit]:
-    """The first repeat of a launch is much slower than the others: it holds the warm-up (rule 10)."""
+    """The first repeat of a launch is much slower than the others: it includes the warm-up (rule 10)."""
     slow = []
     for run, same in experiment.timed.groupby("run", sort=False):
         wall = same.sort_values("repeat")["wall_s"].to_numpy()
@@ -69,7 +69,7 @@ def several_clusters(experiment: Experiment) -> Iterator[Limit]:
 
 
 def order_not_shuffled(experiment: Experiment) -> Iterator[Limit]:
-    """Launches of a configuration ran one after the other: drift of the machine looks like a difference (rule 9)."""
+    """Launches ran configuration by configuration, so drift of the machine looks like a difference (rule 9)."""
     timed = experiment.launches[experiment.launches["run"].isin(experiment.timed["run"])]
     for (app, _), same in timed.groupby(["app", "problem"], sort=False):
         started = pd.to_datetime(same["started"], errors="coerce", utc=True, format="ISO8601")
@@ -88,7 +88,7 @@ def order_not_shuffled(experiment: Experiment) -> Iterator[Limit]:
 
 
 def tracing_overhead(experiment: Experiment) -> Iterator[Limit]:
-    """Tracing took more than 1 % of the wall time, by its own account (rule 10)."""
+    """Tracing took more than 1 % of the wall time, as ranks measured it (rule 10)."""
     timed = experiment.timed.groupby("run", sort=False).agg(wall=("wall_s", "sum"), own=("tracing_s", "max"))
     share = (timed["own"] / timed["wall"]).sort_values(ascending=False)
     heavy = share[share > OVERHEAD]
@@ -101,16 +101,17 @@ def tracing_overhead(experiment: Experiment) -> Iterator[Limit]:
 
 
 def contiguous_by_chance(counts: list[int]) -> float:
-    """The probability that launches in random order lie together by configuration, `counts` of each."""
+    """The probability that launches in random order are grouped by configuration; `counts`: launches of each."""
     ways = math.factorial(len(counts)) * math.prod(map(math.factorial, counts))
     return ways / math.factorial(sum(counts))
 
 
 def gap(x: np.ndarray) -> tuple[float, float] | None:
-    """The edges of a gap that is wider than half of the range of at least CLUSTERED numbers, with a tenth of them and
-    two at least on each side, where the range is above 5 % of the median; else None.
+    """The edges of a gap that separates the numbers `x` into two clusters; None if there is none.
 
-    Of 10 uniform numbers 2 in 100 samples have such a gap (spacings exceed half with probability 2^(1 - n + 1) each).
+    The gap is wider than half of the range, and on each side are a tenth of the numbers and at least two. There must be
+    at least CLUSTERED numbers, with a range above 5 % of the median. Of samples of 10 uniform numbers 2 in 100 have
+    such a gap (each spacing exceeds half of the range with probability 2^(2 - n)).
     """
     x = np.sort(x)
     n = len(x)

@@ -1,1 +1,1 @@
-"""Traces to frames: where runs are, what a file holds, one run from its ranks, all runs as frames."""
+"""Reads traces into frames: finds runs, reads the file of each rank, joins the ranks of a run, and then all runs."""

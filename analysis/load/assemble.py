@@ -1,4 +1,4 @@
-"""One run from the traces of its ranks: rows of all ranks in one order, and what does not fit named."""
+"""Joins the traces of a run's ranks into one run: sorts the rows of all ranks, and notes what does not fit."""
 
 from __future__ import annotations
 
@@ -25,17 +25,23 @@ from miniapps.untrusted import Refused
 from miniapps.untrusted.result import RESULT, Result, read_result
 from miniapps.untrusted.text import printable
 
-# Ends of the names of variables that tell ranks apart by design, so that their differences say nothing.
+# Suffixes of environment variables that differ between ranks by design, so that their differences mean nothing.
 OF_EACH_RANK = ("RANK", "PROCID", "LOCALID", "NODEID", "TASK_PID")
-SHARED = ("run_id", "size", "problem")  # what all ranks of a run have alike
+SHARED = ("run_id", "size", "problem")  # equal on all ranks of a run
 SHOWN = 4  # ranks, steps or names listed before "and N more"
 
 
 @dataclass
 class Run:
-    """One run directory: `rows` for the frame of runs (one per repeat), `tables` of columns, whose `name` counts in
-    `names`, `trees` over the tables in PAYLOAD, what its ranks have `stated`, and `notes`: (what, path, reason, kept)
-    of all that was left out or is doubtful."""
+    """The contents of one run directory.
+
+    rows     for the frame of runs, one per repeat
+    names    the names to which the codes in `name` columns refer
+    tables   {table: {column: array}}
+    trees    hash trees over the tables in PAYLOAD
+    notes    (what, path, reason, kept) of each part that was left out or is doubtful
+    stated   facts that its ranks state beside their rows
+    """
 
     path: Path
     rows: list[dict[str, Any]] = field(default_factory=list)
@@ -50,8 +56,9 @@ class Run:
 
 
 def assemble(path: Path, pieces: list[Piece]) -> Run:
-    """The run in directory `path` from what was read of its files; the `pieces` lose their tables. Without a usable
-    file the run has no rows and the notes say why."""
+    """Joins the `pieces` read from the files in `path` into a run; removes the tables from `pieces`.
+
+    Without a usable file the run has no rows, and its notes state the reason."""
     run = Run(path)
     shown = printable(str(path))
     result = _result(run, shown)
@@ -102,7 +109,7 @@ def assemble(path: Path, pieces: list[Piece]) -> Run:
 
 
 def listed(noun: str, items: list, count: int | None = None) -> str:
-    """`rank 3`, `ranks 1, 2`, `ranks 0, 1, 2, 3 and 60 more`; `count` where `items` are the first of more."""
+    """`rank 3`, `ranks 1, 2`, `ranks 0, 1, 2, 3 and 60 more`; `items` may be only the first of `count`."""
     count = len(items) if count is None else count
     shown = ", ".join(map(str, items[:SHOWN]))
     more = f" and {count - SHOWN} more" if count > SHOWN else ""
@@ -110,7 +117,7 @@ def listed(noun: str, items: list, count: int | None = None) -> str:
 
 
 def _result(run: Run, shown: str) -> Result | None:
-    """What RUN/result.json says, None where there is none; what it says about failures becomes a note."""
+    """The contents of RUN/result.json, None if it is missing or damaged; its failures become notes of `run`."""
     path = f"{shown}/{RESULT}"
     try:
         result = read_result(run.path)
@@ -164,10 +171,10 @@ def _usable(run: Run, files: list[Head | TraceError], shown: str) -> list[Head]:
 
 
 def _last_steps(run: Run, ranks: list[Head], missing: bool, shown: str) -> dict[int, tuple[int, bool]]:
-    """{repeat: (last step to use, whether the repeat is whole)}.
+    """{repeat: (last step to use, True if the repeat is whole)}.
 
-    The run is used as far as all ranks went. A rank that failed may have recorded part of that step: rows are
-    compared one by one, so that the part is of use.
+    The run is used up to the last step that all ranks reached. A rank that failed may have recorded only part of this
+    step; the part can be used, since rows are compared one by one.
     """
     ended = [rank.ends for rank in ranks]
     stopped = [head.rank for head in ranks if not head.attributes["complete"]]
@@ -239,7 +246,7 @@ def _unreached(ranks: list[Head]) -> list[dict[str, Any]]:
 
 
 def _regions(ranks: list[Head]) -> dict[str, str]:
-    """{region: kind} of all ranks; of two kinds that of the lowest rank."""
+    """{region: kind} of all ranks; if ranks state several kinds, the kind of the lowest rank."""
     kinds: dict[str, str] = {}
     for rank in ranks:
         kinds = rank.attributes.get("regions", {}) | kinds
@@ -247,13 +254,13 @@ def _regions(ranks: list[Head]) -> dict[str, str]:
 
 
 def _tracing_ns(rank: Head) -> float:
-    """The time that tracing cost this rank, in ns, as the rank recorded it; 0 where the run was killed."""
+    """The time that tracing cost this rank, in ns, as the rank recorded it; 0 if the run was killed."""
     tracer = rank.attributes["tracer"]
     return tracer.get("events", 0) * tracer.get("ns_per_event", 0) + tracer.get("flush_ns", 0)
 
 
 def _environment(ranks: list[Head]) -> dict[str, str]:
-    """The environment of a run, flat; where ranks differ, what was seen, joined by " | "."""
+    """The environment of a run, flat; where ranks differ, up to SHOWN values joined by " | ", else their number."""
     flat = [flatten(rank.attributes.get("environment") or {}) for rank in ranks]
     merged = {}
     for key in dict.fromkeys(key for environment in flat for key in environment):
@@ -267,7 +274,9 @@ def _environment(ranks: list[Head]) -> dict[str, str]:
 def _combined(
     table: str, pieces: list[Piece], last: dict[int, tuple[int, bool]], names: list[str]
 ) -> dict[str, np.ndarray]:
-    """The rows of all ranks, as far as they are used, rank by rank, no longer in `pieces`; `name` counts in `names`."""
+    """The rows of `table` up to the `last` step of each repeat, rank by rank, with codes of `names` as `name`.
+
+    Takes the table out of `pieces`, to save memory."""
     places = {name: place for place, name in enumerate(names)}
     parts: list[dict[str, np.ndarray]] = []
     for piece in pieces:
@@ -282,20 +291,21 @@ def _combined(
             keep |= (columns["repeat"] == repeat) & (columns["step"] <= step)
         parts.append(columns if keep.all() else {key: rows[keep] for key, rows in columns.items()})
     columns = {key: joined([part.pop(key) for part in parts]) for key in list(parts[0])}
-    if (np.diff(columns["rank"]) < 0).any():  # where the files of nodes hold ranks out of turn
+    if (np.diff(columns["rank"]) < 0).any():  # files of nodes may hold ranks that are not consecutive
         order = np.argsort(columns["rank"], kind="stable")
         columns = {key: rows[order] for key, rows in columns.items()}
     return columns
 
 
 def _merged(run: Run, table: str, columns: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Rows in the order of KEY, one per key, of rows that lie rank by rank: what several ranks recorded is kept from
-    the lowest; where they hold other bits, a note says so. `seq` becomes the same for all rows of one (repeat, step,
-    name, occurrence)."""
+    """Sorts rows by KEY and keeps one row per key, of the lowest rank; `columns` are rank by rank.
+
+    If ranks recorded different bits for a key, `run` gets a note. All rows of one (repeat, step, name, occurrence) get
+    the same `seq`, the largest."""
     order = order_by(*(columns[key] for key in KEY))  # stable: the lowest rank first
     if not len(order):
         return columns
-    if (np.diff(order) < 0).any():  # one rank alone records most tables in this order
+    if (np.diff(order) < 0).any():  # a single rank records most tables in this order
         for key, rows in columns.items():
             columns[key] = rows[order]
     del order
@@ -304,7 +314,7 @@ def _merged(run: Run, table: str, columns: dict[str, np.ndarray]) -> dict[str, n
         first = np.flatnonzero(new)[np.cumsum(new) - 1]
         payload = [columns[key].view(np.uint64) for key in PAYLOAD[table]]
         differ = np.any([bits != bits[first] for bits in payload], axis=0)
-        if differ.any() and table != "sizes":  # the fingerprints say it
+        if differ.any() and table != "sizes":  # the note about fingerprints covers sizes
             _disagree(run, table, {key: columns[key][differ] for key in (*KEY, "rank")})
         for key, rows in columns.items():
             columns[key] = rows[new]

@@ -1,17 +1,17 @@
 """A cache of each run in files beside it, so that its traces are read once.
 
-    RUN/.analysis/index.json          which directory holds what was read, of which trace files, and hashes of it
-    RUN/.analysis/NAME/fpna-cache     the mark of a directory that this program made
-    RUN/.analysis/NAME/rows.bin       the hash trees, and the tables of few rows (`analysis.load.packed`)
-    RUN/.analysis/NAME/ranks.json     what each rank states beside its rows
-    RUN/.analysis/NAME/*.parquet      the tables of more rows than are read together
+    RUN/.analysis/index.json          the NAME of the directory, a signature of the trace files, hashes of all files
+    RUN/.analysis/NAME/fpna-cache     marks a directory that this program made
+    RUN/.analysis/NAME/rows.bin       the hash trees, and the small tables (`analysis.load.packed`)
+    RUN/.analysis/NAME/ranks.json     the facts that each rank states beside its rows
+    RUN/.analysis/NAME/*.parquet      the large tables: more rows than one row group
 
-Trace files are known by name, size, inode and times: a run that was copied is read again. A cache is believed if this
-user wrote it, every file has the hash that the index has, and the index its own; any doubt, and it is made anew. A
-cache that cannot be written is done without. It may be removed at any time.
+The signature is made of names, sizes, inodes and times: a run that was copied is read again. A cache is used if this
+user wrote it, and the hashes of all files and of the index are right; in any doubt it is made anew. If a cache cannot
+be written, the program goes on without. A cache may be removed at any time.
 
-No link is followed, neither `.analysis` nor anything in it. Of older directories only those with the mark are removed,
-file by file, by the names that this program gives; what else is in them stays, and so do they.
+No link is followed, neither `.analysis` nor anything in it. Old directories are removed only if they have the mark, and
+then file by file, by the names that this program writes. A directory with other files in it stays, with these files.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ INDEX = "index.json"
 MARK = "fpna-cache"
 MARK_TEXT = b"made by python -m analysis; may be removed at any time\n"
 VERSION = f"6 of schema {SCHEMA}"  # of the cache; raise the number when its contents change
-GROUP = 16384  # rows that are read together: 0.2 % of ten million
-INDEX_MOST = 2**26  # bytes: the names and notes of a run
-OLD_S = 3600.0  # older directories that no index names belong to no running process
+GROUP = 16384  # rows of a row group, the smallest part of a large table that is read
+INDEX_MOST = 2**26  # bytes of index.json, which holds the names and notes of a run
+OLD_S = 3600.0  # a directory older than this that the index does not name is in use by no process
 PIECE = 2**22  # bytes hashed at once
 
 ROWS, STATED = "rows.bin", "ranks.json"
@@ -67,8 +67,9 @@ class File(msgspec.Struct):
 
 
 class Index(msgspec.Struct):
-    """index.json, which has also `digest`, the hash of all the rest. `lengths` of tables and `leaves` of trees in rows;
-    `width` of orders in bytes."""
+    """The contents of index.json, except `digest`, the hash of all other entries.
+
+    `lengths` of tables and `leaves` of trees are numbers of rows; `width` is the size of an order in bytes."""
 
     version: str
     path: str
@@ -84,7 +85,7 @@ class Index(msgspec.Struct):
 
 
 def signature(directory: Path, files: list[Path]) -> str:
-    """Hash of name, size, inode and times of the trace `files` of a run and of its result.json. A copy has others."""
+    """A hash of name, size, inode and times of the trace `files` of a run and its result.json; a copy has another."""
     words = []
     for path in (*files, directory / RESULT):
         with contextlib.suppress(OSError):
@@ -96,8 +97,9 @@ def signature(directory: Path, files: list[Path]) -> str:
 
 
 def load(directory: Path, signed: str) -> tuple[Run, dict[str, Rows]] | None:
-    """The run in `directory` and its tables from the cache; None where that is missing or in any doubt. `signed` is the
-    `signature` of its trace files."""
+    """The run in `directory` and its tables from the cache; None if the cache is missing or in any doubt.
+
+    `signed` is the `signature` of its trace files."""
     try:
         with _opened(directory) as place:
             index = _index(place)
@@ -126,8 +128,9 @@ def load(directory: Path, signed: str) -> tuple[Run, dict[str, Rows]] | None:
 
 
 def save(run: Run, files: list[Path], signed: str) -> dict[str, Rows] | None:
-    """Write the cache of `run`, and return its tables as they are on disk; None where it cannot be kept: where traces
-    were unreadable, changed meanwhile, or where nothing can be written."""
+    """Writes the cache of `run` and returns its tables on disk.
+
+    None if traces were unreadable, changed since they were `signed`, or if the cache cannot be written."""
     unreadable = any(what in ("unreadable", "no trace") for what, *_ in run.notes)
     if unreadable or signature(run.path, files) != signed:
         return None
@@ -146,7 +149,7 @@ def save(run: Run, files: list[Path], signed: str) -> dict[str, Rows] | None:
             except OSError:
                 _remove(place, name)
                 with contextlib.suppress(OSError):
-                    os.rmdir(name, dir_fd=place)  # where not even the mark could be written
+                    os.rmdir(name, dir_fd=place)  # empty if not even the mark could be written
                 raise
             for other in os.listdir(place):
                 if other == before or (other != name and _NAME.fullmatch(other) and _old(place, other)):
@@ -157,7 +160,7 @@ def save(run: Run, files: list[Path], signed: str) -> dict[str, Rows] | None:
 
 
 def _large(lengths: dict[str, int]) -> list[str]:
-    """The tables that have a file of their own, of which parts are read."""
+    """The tables that have their own file, which is read in parts."""
     return [table for table in STORED if lengths[table] > GROUP]
 
 
@@ -194,7 +197,7 @@ def _index(place: int) -> Index:
 
 
 def _named(place: int) -> str:
-    """The directory that the index names; "" where there is none that can be believed."""
+    """The directory that the index names; "" if the index is missing or damaged."""
     try:
         return _index(place).name
     except (OSError, Refused):
@@ -213,7 +216,7 @@ def _is(place: int, name: str, known: File) -> bool:
 
 
 def _write(place: int, name: str, run: Run) -> dict[str, File]:
-    """Write the tables of `run` into the new directory `name`; sizes and hashes of the files."""
+    """Writes the tables of `run` into the new directory `name`; returns the size and hash of each file."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -255,7 +258,7 @@ def _write(place: int, name: str, run: Run) -> dict[str, File]:
 
 
 def _write_index(place: int, index: Index) -> None:
-    """Put `index` in the place of the one before, in one step."""
+    """Replaces index.json by `index` atomically."""
     content = json.loads(json.dumps(msgspec.structs.asdict(index), default=_plain))
     text = json.dumps(content | {"digest": digest_of(content)}).encode()
     draft = f"index-{secrets.token_hex(8)}"
@@ -282,8 +285,9 @@ def _old(place: int, name: str) -> bool:
 
 
 def _remove(place: int, name: str) -> None:
-    """Remove the directory `name` if it is this user's and has the mark: the files that this program writes, then
-    itself, unless something else is in it."""
+    """Removes the directory `name` if this user owns it and it has the mark.
+
+    Removes the files that this program writes, then the directory, unless other files are in it."""
     with contextlib.suppress(OSError, Refused):
         inner = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=place)
         try:

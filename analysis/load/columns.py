@@ -1,8 +1,8 @@
-"""The columns of what was read, as the cache and the frames hold them."""
+"""The columns of tables in caches and frames."""
 
 from __future__ import annotations
 
-# Of the tables of one run; `name` counts in the names of that run.
+# {table of one run: {column: dtype}}; `name` is a code into the names of that run.
 STORED = {
     "events": {"repeat": "int32", "rank": "int32", "step": "int32", "name": "int32", "count": "int64",
                "total_ns": "int64", "exclusive_ns": "int64", "bytes": "int64", "flops": "int64"},
@@ -18,6 +18,6 @@ STORED = {
                 "score": "float64"},
     "usage": {"repeat": "int32", "rank": "int32", "step": "int32", "name": "int32", "value": "float64"},
 }  # fmt: skip
-KEY = ("repeat", "step", "name", "occurrence", "block")  # what tells rows of values and fingerprints apart
-# Of tables that have trees. Sizes belong to fingerprints, row by row: their tree only says where rows are.
+KEY = ("repeat", "step", "name", "occurrence", "block")  # identifies a row of values or fingerprints
+# The hashed columns of tables with trees. Each row of sizes belongs to a fingerprint: their tree only finds rows.
 PAYLOAD = {"values": ("value",), "fingerprints": ("hi", "lo"), "sizes": ("l1", "p0")}

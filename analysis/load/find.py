@@ -1,4 +1,4 @@
-"""Finds runs: paths and patterns to run directories."""
+"""Finds the run directories that paths and glob patterns name."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def find_runs(paths: Iterable[str | os.PathLike]) -> list[Path]:
     """The run directories that `paths` name, sorted by place, each once.
 
     A path is a run (a directory with traces or a result.json), a directory to search for runs down to
-    DEPTH levels, or a glob pattern of such. Links below a directory are not followed: they may lead anywhere, also to
-    itself. Raises NoRuns for a path under which there is none.
+    DEPTH levels, or a glob pattern that matches either. Links below a directory are not followed: they may lead
+    anywhere, also to itself. Raises NoRuns for a path without runs.
     """
     directories: dict[Path, None] = {}
     for path in paths:
@@ -50,7 +50,7 @@ def is_run(directory: Path) -> bool:
 
 
 def labels(runs: list[Path]) -> list[str]:
-    """Short names that tell `runs` apart: their paths below the deepest directory they share."""
+    """Short unique names of `runs`: their paths below the deepest directory that all share, with `#i` where equal."""
     resolved = [run.resolve() for run in runs]
     if len(resolved) == 1:
         return [printable(resolved[0].name)]

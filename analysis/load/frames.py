@@ -1,4 +1,4 @@
-"""Traces to pandas frames."""
+"""Reads traces into pandas frames."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from miniapps.trace import builds, trace_files
 from miniapps.trace.schema import NAMED
 from miniapps.untrusted.text import printable
 
-TOGETHER, TOGETHER_BYTES = 32, 2**25  # files that one task reads, and how large they may be together
-POOL_FROM = 33  # files: below, starting processes costs more than it saves
+TOGETHER, TOGETHER_BYTES = 32, 2**25  # most files that one task reads, and their most bytes
+POOL_FROM = 33  # files from which a pool reads: for fewer, starting processes costs more than it saves
 
-# The columns of the tables, beside `run`: names are categoricals.
+# {table: {column: dtype}} without the column `run`; "name" stands for a categorical of names.
 COLUMNS = {
     table: {key: "name" if key in NAMED else dtype for key, dtype in columns.items()}
     for table, columns in STORED.items()
@@ -46,14 +46,14 @@ EXCLUDED = ("run", "what", "path", "reason", "kept")
 
 @dataclass(frozen=True)
 class Frames:
-    """What was read. Columns and types are in RUNS, COLUMNS and EXCLUDED; docs/how-to/frames.md says what they
-    mean.
+    """The contents of runs as frames. RUNS, COLUMNS and EXCLUDED list columns and types; docs/how-to/frames.md explains
+    them.
 
     `runs` has one row per (run, repeat); the tables (`analysis.load.columns.STORED`) carry `run` and `repeat` as keys
-    into it. They are read when they are asked for, and `of`, `leaves` and `at` read less than all.
-    `run`, `name`, `choice` and `dtype` are categoricals, all but the first with the same categories. `values`,
-    `fingerprints` and `sizes` are sorted by run, repeat, step, name (as the run named things first), occurrence and
-    block.
+    into it. A table is read on first use; `of`, `leaves` and `at` read only the rows that they return.
+    `run`, `name`, `choice` and `dtype` are categoricals; the last three have the same categories. `values`,
+    `fingerprints` and `sizes` are sorted by run, repeat, step, name (in the order in which the run first used names),
+    occurrence and block.
     """
 
     runs: pd.DataFrame
@@ -88,7 +88,7 @@ class Frames:
 
     @property
     def sizes(self) -> pd.DataFrame:
-        """The sizes of the arrays that fingerprints stand for."""
+        """The sizes of the arrays whose fingerprints were recorded."""
         return self.store.frame("sizes")
 
     @property
@@ -103,12 +103,12 @@ class Frames:
 
     @property
     def usage(self) -> pd.DataFrame:
-        """What every process used in every step by its own clocks; never compared."""
+        """The resources that each process used in each step, by its own clocks; never compared."""
         return self.store.frame("usage")
 
     @property
     def names(self) -> list[str]:
-        """The categories of the columns `name` and `choice`."""
+        """The categories of the columns `name`, `choice` and `dtype`."""
         return self.store.names
 
     def of(self, table: str, run: str, repeat: int) -> pd.DataFrame:
@@ -128,21 +128,22 @@ class Frames:
         return self.store.leaves(table, run, repeat)
 
     def stated(self, run: str) -> list[dict[str, Any]]:
-        """What each rank of a run states beside its rows: `analysis.load.stated.KEPT`. Raises TraceError."""
+        """The facts that each rank of a run states beside its rows: `analysis.load.stated.KEPT`. Raises TraceError."""
         return self.store.stated(run)
 
     def columns(self, table: str, run: str, places: list[tuple[int, int]]) -> dict[str, np.ndarray]:
-        """As `at`, as columns: where frames would take longer than their contents. Names count as in that run."""
+        """The rows of `at` as arrays, which are faster than frames for few rows; `name` has the codes of that run."""
         return self.store.columns(table, run, places)
 
     def at(self, table: str, run: str, places: list[tuple[int, int]]) -> pd.DataFrame:
-        """The rows of `table` in the `places` that leaves of that run name, and no others."""
+        """The rows of `table` in `places`, as `Leaves.places` of that run returns them."""
         return self.store.at(table, run, places)
 
 
 def once(function: Callable) -> Callable:
-    """`function` of frames and arguments that can be keys, called once for each; what it returned is not to be
-    changed."""
+    """Decorates a function of frames and hashable arguments: it is called once per arguments, and its result is kept.
+
+    Callers must not change the result."""
 
     @functools.wraps(function)
     def kept(frames: Frames, *arguments: Any) -> Any:
@@ -161,12 +162,12 @@ def load(
     keep: bool = True,
     watch: Watch = SILENT,
 ) -> Frames:
-    """The runs that `paths` name: directories of runs, directories to search, or glob patterns.
+    """Reads the runs that `paths` name: directories of runs, directories to search, or glob patterns.
 
-    What was read before comes from the cache in the run's directory, where `keep` allows it (`analysis.load.cache`).
-    More than 32 files are read by several processes (`analysis.load.pool`). What cannot be used or is doubtful is
-    in `excluded`; so is the second directory of one launch, which is not another sample, unless `copies` are wanted.
-    `watch` tells how far reading is. Raises NoRuns for a path without runs.
+    With `keep`, a run comes from the cache in its directory, or is written there (`analysis.load.cache`). Several
+    processes read more than 32 files (`analysis.load.pool`). `excluded` lists what cannot be used or is doubtful. A
+    second directory of one launch is not another sample: it is excluded too, unless `copies` is set. `watch` shows
+    the progress. Raises NoRuns for a path without runs.
     """
     directories = [Path(path) for path in find_runs(paths)]
     runs: list[Run] = []
@@ -207,7 +208,7 @@ def _read(
                 continue
             begin = time.perf_counter()
             read = []
-            for task, several in zip(own, pieces, strict=False):  # `pieces` are of all runs
+            for task, several in zip(own, pieces, strict=False):  # `pieces` goes on with the next runs
                 read += several
                 watch.read(len(task), {path: s for piece in several for path, s in piece.seconds.items()})
             run = assemble(directory, read)
@@ -225,7 +226,7 @@ def _read(
 
 
 def tasks_of(files: list[Path]) -> Iterator[list[Path]]:
-    """`files` in turn, as many as one task reads."""
+    """Splits `files` into tasks, in order: lists of at most TOGETHER files and TOGETHER_BYTES."""
     task: list[Path] = []
     nbytes = 0
     for path in files:
@@ -240,7 +241,7 @@ def tasks_of(files: list[Path]) -> Iterator[list[Path]]:
 
 
 def _exclude_copies(runs: list[Run]) -> None:
-    """Only the first of several directories of one launch counts: a copy is not another sample."""
+    """Removes the rows of all but the first of several directories of one launch: a copy is not another sample."""
     first: dict[str, Path] = {}
     for run in runs:
         if not run.rows:
@@ -257,7 +258,7 @@ def _exclude_copies(runs: list[Run]) -> None:
 
 
 def _called(runs: list[Run]) -> list[list[str]]:
-    """The names of each run, calls of another build as in the first run of its problem, with a note."""
+    """The names of each run. Calls of another build get their names in the first run of the problem, and a note."""
     first: dict[str, Run] = {}
     called = []
     for run in runs:
@@ -291,7 +292,7 @@ def _frames(runs: list[Run], tables: list[dict[str, Rows]], names: list[str]) ->
         for what, path, reason, kept in run.notes
     ]
     return Frames(
-        # Of objects first: text is taken for UTF-8 otherwise, which the name of a directory need not be.
+        # dtype object first: as "str" pandas takes text for UTF-8, which the name of a directory need not be.
         runs=pd.DataFrame(rows, columns=list(RUNS), dtype=object).astype(RUNS),
         excluded=pd.DataFrame(notes, columns=list(EXCLUDED)).astype("str"),
         store=Store(sources, known),

@@ -1,9 +1,9 @@
-"""Calls in another process, with limits of time and memory: what opens files of unknown origin is called there.
+"""Calls functions in another process, with limits of time and memory; functions that open untrusted files run there.
 
-The HDF5 library can crash, hang or ask for endless memory over a single byte. Seals catch damage before it sees it
-(`miniapps.untrusted.sealed`); what is left are files that were never sealed, because their run was killed, and those
-that someone made to do harm. When such a file ends the other process, this one names it and goes on. The other process
-has the same rights as this one: it keeps the command alive, it is no sandbox.
+A single wrong byte can make the HDF5 library crash, hang or ask for endless memory. Seals catch damage before the
+library reads a file (`miniapps.untrusted.sealed`). Two kinds of files have no valid seal to check: files of a killed
+run, which were never sealed, and files made to do harm. If such a file ends the other process, this process names the
+file and goes on. The other process has the same rights as this one: it keeps the command alive, it is no sandbox.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from miniapps.untrusted import contents
 from miniapps.untrusted.text import printable
 
 START_S = 120.0  # to start a process on a busy machine
-CALL_S = 60.0  # that a call may take, and beside it
-S_PER_BYTE = 2e-6  # for the files that it reads: a tenth of the slowest speed seen
-MEMORY = 2**28  # bytes of address space that a call may take, and beside them
-MEMORY_PER_BYTE = 4  # times the bytes of its files and of all arrays that these may hold (`contents.Room`)
+CALL_S = 60.0  # limit of a call without files
+S_PER_BYTE = 2e-6  # added per byte of the files that it reads: a tenth of the slowest speed seen
+MEMORY = 2**28  # bytes of address space, the limit of a call without files
+MEMORY_PER_BYTE = 4  # added per byte of its files, and of the arrays that they may hold (`contents.Room`)
 
 
 class Ended(Exception):
@@ -40,7 +40,7 @@ class Ended(Exception):
 
 
 class NotStarted(RuntimeError):
-    """The other process does not run: the machine's trouble, no file's."""
+    """The other process cannot be started: a fault of the machine, not of a file."""
 
 
 of_this_process: WeakSet[Guard] = WeakSet()
@@ -56,36 +56,39 @@ if hasattr(os, "register_at_fork"):
 
 
 class Guard:
-    """One other process, started by the first call and again after one that ended it. One call at a time. A process
-    that is forked starts one of its own: over one pipe each would get answers to calls of the other."""
+    """One other process, which runs one call at a time.
+
+    The first call starts it, and so does the next call after one that ended it. A fork of this process starts its own:
+    over a shared pipe each would get answers to calls of the other."""
 
     def __init__(self):
         self._forget()
         of_this_process.add(self)
 
     def _forget(self) -> None:
-        """Start over, and leave the other process to whom it belongs."""
+        """Resets this Guard without ending the other process, which belongs to the parent of a fork."""
         self._process: Any = None
         self._pipe: Any = None
         self._lock = Lock()
 
     def call(self, function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
-        """`function(*arguments)`, what both are made of being picklable; `nbytes`: of the files that it reads.
+        """Returns `function(*arguments)` from the other process; function, arguments and result must be picklable.
 
-        Raises what `function` raises, and Ended where the process crashes, takes too long or too much memory.
+        `nbytes`: the size of the files that it reads. Raises the exceptions of `function`, and Ended if the process
+        crashes, takes too long or too much memory.
         """
         with self._lock:
             if self._process is None:
                 self._start()
             seconds = CALL_S + S_PER_BYTE * nbytes
-            answer: Any  # what the function returned, or raised
+            answer: Any  # the result or the exception of the function
             try:
                 self._pipe.send((function, arguments, memory_for(nbytes), _here()))
                 answered = self._pipe.poll(seconds)
                 good, answer = self._pipe.recv() if answered else (False, None)
             except (EOFError, OSError):
                 raise Ended(self._end()) from None
-            except BaseException:  # an interrupt in the middle: the next answer would be of this call
+            except BaseException:  # an interrupt: the next call would receive the answer to this one
                 self._end()
                 raise
             if not answered:
@@ -98,7 +101,7 @@ class Guard:
         raise answer
 
     def close(self) -> None:
-        """End the process."""
+        """Ends the process."""
         with self._lock:
             if self._process is not None:
                 self._end()
@@ -110,7 +113,7 @@ class Guard:
         start = (
             f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve({theirs.fileno()})"
         )
-        # In a process group of its own, since Ctrl-C is the caller's, who then closes the pipe.
+        # In its own process group, so that Ctrl-C reaches only the caller, which then closes the pipe.
         self._process = subprocess.Popen(
             snippet(start), stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()], process_group=0
         )
@@ -124,7 +127,7 @@ class Guard:
         raise NotStarted(f"the process that reads files cannot be started: {self._end()}")
 
     def _end(self) -> str:
-        """Kill the process; how it had ended."""
+        """Ends the process, by force if it still runs; returns a clause on how it ended."""
         process, self._process = self._process, None
         self._pipe.close()
         try:
@@ -141,12 +144,12 @@ atexit.register(shared.close)
 
 
 def call(function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
-    """As `Guard.call`, in the one other process that this process has for all that is not pooled."""
+    """`Guard.call` of the shared Guard, for all calls outside a pool."""
     return shared.call(function, *arguments, nbytes=nbytes)
 
 
 def guarded(function: Callable, path: Path, *arguments: Any) -> Any:
-    """`function(path, *arguments)` by `call`; raises TraceError where that does not answer."""
+    """Returns `function(path, *arguments)` from the shared Guard; raises TraceError if `path` ends its process."""
     try:
         return call(function, path, *arguments, nbytes=sizes([path]))
     except Ended as error:
@@ -167,7 +170,7 @@ def memory_for(nbytes: int) -> int:
 
 
 def sizes(paths: Iterable[Path]) -> int:
-    """The bytes of `paths` on disk, as far as they can be seen."""
+    """The bytes of `paths` on disk, without paths that cannot be read."""
     total = 0
     for path in paths:
         with contextlib.suppress(OSError):
@@ -178,7 +181,7 @@ def sizes(paths: Iterable[Path]) -> int:
 def read_run(
     run: str | os.PathLike, tables: Iterable[str] | None = None, ranks: Iterable[int] | None = None
 ) -> Iterator[RankTrace]:
-    """As `miniapps.trace.read_run`, which reads in this process."""
+    """`miniapps.trace.read_run`, but every file is read in the other process."""
     return reader.read_run(run, tables, ranks, call=guarded)
 
 
@@ -192,7 +195,7 @@ class Guards:
             self._idle.put(guard)
 
     def call(self, function: Callable, *arguments: Any, nbytes: int = 0) -> Any:
-        """As `Guard.call`, in one that is idle."""
+        """`Guard.call` of an idle guard; waits for one."""
         guard = self._idle.get()
         try:
             return guard.call(function, *arguments, nbytes=nbytes)
@@ -200,14 +203,14 @@ class Guards:
             self._idle.put(guard)
 
     def close(self) -> None:
-        """End all of them."""
+        """Ends all processes."""
         for guard in self._all:
             guard.close()
 
 
 def serve(handle: int) -> None:
-    """The other process: answer the calls that come through the pipe `handle` until it is closed."""
-    import h5py  # noqa: F401 (what a library maps when it is loaded is not what a file takes)
+    """The main loop of the other process: answers the calls from the pipe `handle` until it is closed."""
+    import h5py  # noqa: F401 (imported here, so that its own memory does not count as the memory of a file)
 
     pipe = Connection(handle)
     pipe.send(None)
@@ -217,7 +220,7 @@ def serve(handle: int) -> None:
         except (EOFError, OSError):
             return
         with contextlib.suppress(OSError):
-            os.chdir(here)  # a notebook may have changed it, and paths may be relative
+            os.chdir(here)  # the caller may have changed directory, and paths may be relative
         with _limited(memory):
             try:
                 answer = (True, function(*arguments))
@@ -239,7 +242,7 @@ def _here() -> str:
 
 @contextlib.contextmanager
 def _limited(memory: int) -> Iterator[None]:
-    """Inside, this process may take `memory` more bytes of address space; its files leave no core."""
+    """Limits this process to `memory` more bytes of address space inside the block; switches core dumps off."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -247,7 +250,7 @@ def _limited(memory: int) -> Iterator[None]:
     try:
         with open("/proc/self/statm") as file:
             most = int(file.read().split()[0]) * resource.getpagesize() + memory
-    except OSError:  # not Linux: what is in use cannot be told
+    except OSError:  # not Linux: the memory in use is unknown
         yield
         return
     if before[1] != resource.RLIM_INFINITY:

@@ -1,4 +1,4 @@
-"""Sorting rows by several integer columns."""
+"""Sorts and groups rows by several integer columns."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import numpy as np
 def order_by(*columns: np.ndarray) -> np.ndarray:
     """The stable order that sorts rows by `columns`, integers, the most significant first: int64 (rows,).
 
-    Where their ranges allow it, all columns are packed into one integer: rows that come almost sorted, as those of a
-    trace do, are then sorted in little more than one pass.
+    If their ranges allow it, all columns are packed into one integer: almost sorted rows, as in a trace, then take
+    little more than one pass.
     """
     packed = _packed(columns)
     return np.lexsort(columns[::-1]) if packed is None else np.argsort(packed, kind="stable")
 
 
 def changes(*columns: np.ndarray) -> np.ndarray:
-    """Whether each row differs from the one before in any of `columns`: bool (rows,), true for the first."""
+    """A mask of the rows that differ from the row before in any of `columns`: bool (rows,), true for the first row."""
     new = np.zeros(len(columns[0]), bool)
     new[:1] = True
     for column in columns:
@@ -25,8 +25,8 @@ def changes(*columns: np.ndarray) -> np.ndarray:
 
 
 def groups(*columns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """(order, begin): the stable order that sorts the rows by `columns`, and where in it each group of equal rows
-    begins."""
+    """(order, begin): the stable order that sorts the rows by `columns`, and the begin of each group of equal rows in
+    this order."""
     order = order_by(*columns)
     return order, np.flatnonzero(changes(*(column[order] for column in columns)))
 

@@ -1,4 +1,4 @@
-"""Orderings of runs: the reductions that each planned, in the same words for runs with the same plan."""
+"""Names the ordering of each run: runs whose planned reductions agree get the same text."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SAME = ("app", "problem", "guarantee")
 
 
 def assign_orderings(rows: Sequence[dict[str, Any]]) -> None:
-    """Set `ordering` of each of `rows` (one per run and repeat, with `reductions` as JSON): its orderings and those of
-    the runs of the same problem and guarantee that planned no reduction of one name in another way.
+    """Sets `ordering` in each of `rows`, one per run and repeat, with `reductions` as JSON.
 
-    Runs may plan fewer reductions than others of their method, as those that ended early: a run without any goes with
-    the first of the same options, and all have the words of all.
+    Runs of one SAME are a family if no reduction of one name is planned in two ways. A run that ended early may have
+    planned fewer reductions, so `ordering` lists the orderings of the whole family. A run without any reduction joins
+    the first family with a run of the same options.
     """
     families: dict[tuple, list[dict[str, Any]]] = {}
     family_of: dict[tuple, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Columns one after the other in one file, as they are in memory: small tables are read so at no cost."""
+"""Stores the columns of small tables one after the other in a file, as in memory: reading needs no decoding."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALIGNED = 8  # bytes at whose multiples columns begin
 
 
 def packed(columns: Mapping[str, np.ndarray], dtypes: Mapping[str, str]) -> Iterator[bytes]:
-    """The bytes of `columns` in the order of `dtypes`; objects are bytes, all as long as `width` says."""
+    """The bytes of `columns` in the order of `dtypes`, padded to ALIGNED; objects are bytes, each of length `width`."""
     for key, dtype in dtypes.items():
         rows = columns[key]
         content = b"".join(rows) if dtype == "object" else rows.astype(dtype, copy=False).tobytes()
@@ -18,7 +18,7 @@ def packed(columns: Mapping[str, np.ndarray], dtypes: Mapping[str, str]) -> Iter
 
 
 def width(columns: Mapping[str, np.ndarray], dtypes: Mapping[str, str]) -> int:
-    """Bytes of each object in `columns`; 0 where there are none. Raises ValueError where they are not equally long."""
+    """The length of each object in `columns` in bytes; 0 without objects. Raises ValueError if lengths differ."""
     lengths = {len(row) for key, dtype in dtypes.items() if dtype == "object" for row in columns[key]}
     if len(lengths) > 1:
         raise ValueError(f"rows of {', '.join(map(str, sorted(lengths)))} bytes: they must be equally long")
@@ -26,15 +26,16 @@ def width(columns: Mapping[str, np.ndarray], dtypes: Mapping[str, str]) -> int:
 
 
 def size(dtypes: Mapping[str, str], rows: int, width: int = 0) -> int:
-    """Bytes of so many `rows` of columns of these `dtypes`, objects having `width` bytes each."""
+    """The bytes of `rows` rows of columns of these `dtypes`, with `width` bytes per object."""
     return sum(_padded(rows * _item(dtype, width)) for dtype in dtypes.values())
 
 
 def unpacked(
     content: bytes | memoryview, dtypes: Mapping[str, str], rows: int, width: int = 0
 ) -> dict[str, np.ndarray]:
-    """The columns that `packed` wrote, on the memory of `content`; of objects equal ones are shared. Raises ValueError
-    where it has another size."""
+    """The columns that `packed` wrote, as views of `content`; equal objects are shared.
+
+    Raises ValueError if `content` has another size."""
     if len(content) != size(dtypes, rows, width):
         raise ValueError(f"{len(content)} bytes are not {rows} rows")
     columns, begin = {}, 0

@@ -1,4 +1,4 @@
-"""Who reads many files: processes of this node, or the ranks of an MPI job, and never this process (`guard`)."""
+"""Reads many files by processes of this node, or by the ranks of an MPI job; this process opens none (`guard`)."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from pathlib import Path
 from analysis.load.guard import Ended, Guards, call, sizes, unreadable
 from analysis.load.rankfile import Piece, nothing, read_piece
 
-AHEAD = 2  # tasks per process that wait or whose results do: more would only take memory
+AHEAD = 2  # tasks per process that are submitted and not yet consumed: more would only take memory
 
 Tasks = Iterable[list[Path]]
 
 
 @contextmanager
 def readers(tasks: int, processes: int | None) -> Iterator[Callable[[Tasks], Iterator[list[Piece]]]]:
-    """A function that reads `tasks` lists of files: the pieces of each, in order. A file that ends the process that
-    reads it is a piece of its own, an error.
+    """Yields a function that reads lists of files and returns the pieces of each list, in order.
+
+    `tasks`: the number of lists. A file that ends the process reading it gives a piece with an error.
 
     Under `mpirun -n N python -m mpi4py.futures` the other N - 1 ranks read, each with a process of its own; otherwise
     `processes` processes (None: one per core that this process may use).
@@ -47,7 +48,7 @@ def readers(tasks: int, processes: int | None) -> Iterator[Callable[[Tasks], Ite
 
 
 def _read(call: Callable, paths: list[Path]) -> list[Piece]:
-    """All `paths` by one call; where that ends the process, one by one."""
+    """Reads all `paths` in one call; if that ends the process, one by one."""
     try:
         return [call(read_piece, paths, nbytes=sizes(paths))]
     except Ended as error:
@@ -57,12 +58,12 @@ def _read(call: Callable, paths: list[Path]) -> list[Piece]:
 
 
 def alone(paths: list[Path]) -> list[Piece]:
-    """The pieces of `paths`, read by the one other process that this process has."""
+    """The pieces of `paths`, read by the shared Guard."""
     return _read(call, paths)
 
 
 def _ranks() -> int:
-    """Ranks of this MPI job that wait for work; 0 where there are none."""
+    """The number of ranks of this MPI job that wait for work; 0 outside `mpi4py.futures`."""
     if "mpi4py.futures" not in sys.modules:
         return 0
     from mpi4py import MPI

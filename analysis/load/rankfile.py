@@ -1,4 +1,4 @@
-"""Reads trace files and keeps what analysis needs: every bit, and the events summed up.
+"""Reads trace files; keeps all rows of values, fingerprints and other tables, and sums of events.
 
 Only NumPy is imported, since the pool of readers imports this module once per process.
 """
@@ -24,9 +24,13 @@ REQUIRED = ("app", "problem", "method", "guarantee", "rank", "size", "run_id", "
 
 @dataclass(frozen=True)
 class Head:
-    """What is known of one rank beside its rows. `digest`: the seal of its file, "" if that was never closed.
-    `spans` (repeats, 3) int64: repeat, first start and last end in ns;
-    `ends` {repeat: last step}; `backwards`: events left out because they end before they start."""
+    """The facts about one rank beside its rows.
+
+    digest     the seal of its file; "" if the file was never closed
+    spans      (repeats, 3) int64: repeat, first start and last end in ns
+    ends       {repeat: last step}
+    backwards  the number of events left out because they end before they start
+    """
 
     path: Path
     attributes: dict[str, Any]
@@ -42,9 +46,13 @@ class Head:
 
 @dataclass(frozen=True)
 class Piece:
-    """Several files of one run: a Head per rank, or the TraceError that says why a file cannot be used; `tables` of
-    columns, rank after rank: `events` summed over (rank, repeat, step, name),
-    all others row by row; `name` counts in `names`; `seconds` that reading each file took."""
+    """The contents of several files of one run.
+
+    heads    a Head per rank, or the TraceError of a file that cannot be used
+    names    the names to which the codes in `name` columns refer
+    tables   {table: {column: array}}, rank after rank; `events` are summed over (rank, repeat, step, name)
+    seconds  the time that reading each file took
+    """
 
     heads: list[Head | TraceError]
     names: list[str]
@@ -80,22 +88,22 @@ def read_piece(paths: Iterable[Path]) -> Piece:
 
 
 def nothing(error: TraceError) -> Piece:
-    """The stand-in for a file that cannot be read."""
+    """The Piece of a file that cannot be read: its error, and no rows."""
     return _piece([error], [])
 
 
 def exclusive(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The part of each interval that no interval inside it covers; all int64 ns, in any order.
+    """The time of each interval outside the intervals nested in it; all int64 ns, in any order.
 
-    Intervals are those of one rank and nest as calls do, so that the parts add up to the time covered by any.
-    Where some overlap without nesting the parts are only estimates, and never below 0.
+    Intervals are of one rank and nest as calls do, so the results add up to the time that any interval covers.
+    If some overlap without nesting, the results are only estimates, and never below 0.
     """
     own = end - start
-    # Empty intervals cover nothing, and would make ties between starts and ends ambiguous.
+    # Empty intervals cover no time, and would make ties between starts and ends ambiguous.
     rows = np.flatnonzero(own > 0)
     rows = rows[np.lexsort((-end[rows], start[rows]))]
     begin, stop = start[rows], end[rows]
-    # Depth: how many of those that began before are still open.
+    # Depth: the number of earlier intervals that are still open.
     depth = np.arange(len(rows)) - np.searchsorted(np.sort(stop), begin, side="right")
     covered = np.zeros(len(rows), np.int64)
     for level in range(1, depth.max(initial=0) + 1):
@@ -128,13 +136,15 @@ def summed(events: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def numbered(table: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """`table` with two more int32 columns: `occurrence`, which tells apart rows of one (rank, repeat, step, name,
-    block), and `seq`, the place of the row's (name, occurrence) in its step as its rank recorded it."""
+    """`table` with two more int32 columns.
+
+    `occurrence` numbers rows of one (rank, repeat, step, name, block); `seq` is the place of the row's (name,
+    occurrence) in its step, in the order in which the rank recorded them."""
     rank, repeat, step, name = (table[column] for column in ("rank", "repeat", "step", "name"))
     block = table.get("block", np.full(len(name), -1, np.int32))
     occurrence = count_before(rank, repeat, step, name, block)
     order, first = groups(rank, repeat, step, name, occurrence)
-    # The order is stable: order[first] are the rows that recorded each (name, occurrence) first.
+    # The order is stable: order[first] is the first recorded row of each (name, occurrence).
     leaders = np.sort(order[first])
     place = np.zeros(len(name), np.int32)
     place[leaders] = count_before(rank[leaders], repeat[leaders], step[leaders])
@@ -156,7 +166,9 @@ def _piece(heads: list[Head | TraceError], traces: list[RankTrace]) -> Piece:
 
 
 def _stacked(table: str, traces: list[RankTrace], codes: dict[str, int]) -> dict[str, np.ndarray]:
-    """The rows of all `traces`, which lose them, one after the other, with `rank`, and names counting in `codes`."""
+    """The rows of all `traces`, one after the other, with the column `rank`; takes them out of `traces`.
+
+    `codes` {name: code in the result}."""
     columns: dict[str, list] = {key: [] for key in ("rank", *TABLES[table])}
     for trace in traces:
         rows = trace.tables.pop(table)
@@ -173,7 +185,7 @@ def _stacked(table: str, traces: list[RankTrace], codes: dict[str, int]) -> dict
 
 
 def joined(parts: list[np.ndarray]) -> np.ndarray:
-    """`parts` one after the other; one alone is not copied, which large tables have no room for."""
+    """The concatenation of `parts`; a single part is not copied, since large tables leave no room for a copy."""
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
@@ -187,7 +199,7 @@ def _rows_as_bytes(orders: np.ndarray) -> np.ndarray:
 
 
 def _one_after_the_other(events: dict[str, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
-    """(start, end) of the events, whose rows lie rank by rank, moved so that no two ranks overlap."""
+    """(start, end) of the events, shifted rank by rank so that no two ranks overlap; rows must be rank by rank."""
     rank, start, end = events["rank"], events["start"], events["end"]
     if not len(rank) or rank[0] == rank[-1]:
         return start, end
@@ -199,7 +211,7 @@ def _one_after_the_other(events: dict[str, np.ndarray]) -> tuple[np.ndarray, np.
 
 
 def count_before(*columns: np.ndarray) -> np.ndarray:
-    """For each row, how many earlier rows equal it in all `columns`: int32."""
+    """For each row, the number of earlier rows that are equal in all `columns`: int32."""
     order, first = groups(*columns)
     rows = len(order)
     count = np.empty(rows, np.int32)
@@ -216,7 +228,7 @@ def _forward(events: dict[str, np.ndarray]) -> tuple[dict[str, np.ndarray], int]
 
 
 def _without_heads(trace: RankTrace) -> None:
-    """Leave out the heads of the chain: they are of all that was recorded before, and `chain` looks at them."""
+    """Removes the heads of the chain: each depends on all earlier records, and the command `chain` compares them."""
     codes = [code for code, name in enumerate(trace.names) if name.startswith(CHAIN)]
     for table in ("fingerprints", "values") if codes else ():
         columns = trace.tables[table]
@@ -241,8 +253,7 @@ def _ends(trace: RankTrace) -> dict[int, int]:
 
 
 def _by_repeat(repeats: np.ndarray) -> list[tuple[int, slice | np.ndarray]]:
-    """[(repeat, its rows)]; rows are recorded repeat by repeat, so that most of the time there is nothing to look
-    for."""
+    """[(repeat, a slice or mask of its rows)]; a slice in the usual case of a single repeat."""
     if not len(repeats):
         return []
     if repeats[0] == repeats[-1] and (repeats == repeats[0]).all():

@@ -20,14 +20,19 @@ WHOLE_FROM = 0.5  # part of the row groups from which on the whole file is read 
 
 @dataclass
 class Rows:
-    """`length` rows; `columns` where they are in memory, else the Parquet file at `path`, or, where there is a `begin`,
-    the bytes from there on in that file, as `packed` with orders of `width` bytes. `read` counts the rows that were
-    read from the file."""
+    """The `length` rows of a table.
+
+    columns   the rows, if they are in memory
+    path      else the file that holds them: Parquet, or with `begin` columns that `packed` wrote
+    begin     the byte of the file at which the columns begin
+    width     bytes of an order
+    read      the number of rows read from the file so far
+    """
 
     length: int
     dtypes: dict[str, str]
     columns: dict[str, np.ndarray] | None = None
-    path: Path = Path()  # where there are no `columns`
+    path: Path = Path()
     begin: int | None = None
     width: int = 0
     read: int = 0
@@ -54,7 +59,7 @@ class Rows:
             return self._arrays(pq.read_table(file, use_threads=False))
 
     def pieces(self) -> Iterator[dict[str, np.ndarray]]:
-        """All columns as `whole`, a row group of a large table after the other."""
+        """The columns of `whole` in pieces: one row group of a large table after the other."""
         if self.columns is not None or self.begin is not None:
             yield self.whole()
             return
@@ -67,7 +72,7 @@ class Rows:
                 yield self._arrays(pa.Table.from_batches([batch]))
 
     def at(self, places: Sequence[tuple[int, int]]) -> dict[str, np.ndarray]:
-        """The columns of the rows in `places`, (begin, end) each, ascending, none empty, one after the other."""
+        """The columns of the rows in `places`: pairs (begin, end), ascending, none empty."""
         if self.columns is None and self.begin is not None:
             self.all()
         elif self.columns is None:
@@ -81,7 +86,7 @@ class Rows:
         with self._opened() as file, pq.ParquetFile(file) as parquet:
             columns = self._arrays(parquet.read_row_groups(groups, use_threads=False))
         self.read += len(columns["step"])
-        # Where the rows of the groups that were read begin: those between are not there.
+        # The begin of each group among the rows that were read, which lack the groups between.
         starts = np.cumsum([0, *(bounds[group + 1] - bounds[group] for group in groups)])[:-1]
         moved = []
         for begin, end in places:
@@ -103,7 +108,7 @@ class Rows:
             ) from error
 
     def _groups(self, wanted: Sequence[tuple[int, int]]) -> tuple[list[int], np.ndarray]:
-        """(row groups that hold the `wanted` rows, where each of all row groups begins)."""
+        """(the row groups that hold the `wanted` rows, the first row of every row group and the number of rows)."""
         if self._bounds is None:
             import pyarrow.parquet as pq
 
@@ -126,7 +131,7 @@ class Rows:
         for key, dtype in self.dtypes.items():
             column = table.column(key)
             table = table.drop_columns(key)
-            if dtype == "object":  # equal ones shared
+            if dtype == "object":  # equal objects are shared
                 encoded = column.combine_chunks().dictionary_encode()
                 known = np.empty(len(encoded.dictionary), object)
                 known[:] = encoded.dictionary.to_pylist()

@@ -15,18 +15,18 @@ from miniapps.untrusted import Refused, read_bytes
 from miniapps.untrusted.text import printable
 
 KEPT = ("rank", "node", "regions", "messages", "partners")
-MOST = 2**30  # bytes of what all ranks of a run state
+MOST = 2**30  # bytes of the file
 
 
 @dataclass(frozen=True)
 class Stated:
-    """The `text` that `packed` made, or the file `path` that holds it."""
+    """The stated facts of all ranks: the `text` that `packed` returned, or the file `path` that holds it."""
 
     text: bytes | None = None
     path: Path = Path()
 
     def ranks(self) -> list[dict[str, Any]]:
-        """KEPT of each rank, in their order; equal values are shared. Raises TraceError where they cannot be read."""
+        """The facts KEPT of each rank, by rank; equal values are shared. Raises TraceError if they cannot be read."""
         try:
             text = read_bytes(self.path, MOST) if self.text is None else self.text
         except (OSError, Refused) as error:
@@ -40,8 +40,8 @@ class Stated:
 
 
 def partners_of(ranks: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, list[int]]]:
-    """{name of a region: {rank: ranks with which it exchanges data there}} of what `ranks` state; regions that wait for
-    all are not in it."""
+    """{region: {rank: ranks with which it exchanges data there}}, as `ranks` state them; no regions that wait for all
+    ranks."""
     by_region: dict[str, dict[int, list[int]]] = {}
     for own in ranks:
         for name, others in own["partners"].items():
@@ -50,7 +50,7 @@ def partners_of(ranks: Iterable[Mapping[str, Any]]) -> dict[str, dict[int, list[
 
 
 def packed(attributes: Iterable[Mapping[str, Any]]) -> bytes:
-    """KEPT of the attributes of all ranks as JSON, each different value once."""
+    """The facts KEPT from the attributes of all ranks as JSON, each distinct value once."""
     ranks = sorted(attributes, key=lambda own: own["rank"])
     rows = [
         {key: own.get(key, {}) for key in KEPT} | {"node": (own.get("environment") or {}).get("node", "")}

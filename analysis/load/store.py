@@ -1,4 +1,4 @@
-"""The tables of all runs: read from memory or from caches when they are asked for, and no more than that."""
+"""The tables of all runs, in memory or in caches; only requested rows are read."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ Id = tuple[str, int]  # (run, repeat)
 
 @dataclass
 class Source:
-    """The tables of one run, the trees over them, what its ranks have `stated`, and `codes`: what its numbers of names
-    are in all runs."""
+    """The tables of one run, their hash trees, and the facts that its ranks `stated`.
+
+    `codes` maps the codes of names in this run to codes in `Store.names`."""
 
     label: str
     tables: dict[str, Rows]
@@ -32,8 +33,9 @@ class Source:
 
 @dataclass(frozen=True)
 class Leaves:
-    """The leaves of one (run, repeat): arrays of equal length in the order (step, name, occurrence, leaf); `name`
-    counts in the names of all runs; the rest as `analysis.load.tree.LEAVES` says."""
+    """The leaves of one (run, repeat): arrays of equal length in the order (step, name, occurrence, leaf).
+
+    `name` is a code of `Store.names`; `analysis.load.tree.LEAVES` explains the other fields."""
 
     step: np.ndarray
     name: np.ndarray
@@ -59,7 +61,7 @@ class Leaves:
         return self._by_name.get(name, (nothing, nothing))
 
     def places(self, chosen: np.ndarray) -> list[tuple[int, int]]:
-        """(begin, end) of the rows of the `chosen` leaves, one pair for leaves that follow each other."""
+        """(begin, end) of the rows of the `chosen` leaves; adjacent leaves share a pair."""
         begin = self.begin[chosen]
         end = begin + self.rows[chosen]
         first = np.append(True, begin[1:] != end[:-1])[: len(begin)]
@@ -106,17 +108,16 @@ class Store:
         return self._parts[key]
 
     def pieces(self, table: str, run: str) -> tuple[Iterator[dict[str, np.ndarray]], np.ndarray]:
-        """(columns of a run's table as `Rows.pieces` gives them, codes): its names count in that run, and `codes` says
-        where in `names`."""
+        """(`Rows.pieces` of a run's table, codes); `codes` maps the names' codes in the pieces to codes in `names`."""
         source = self._sources[run]
         return source.tables[table].pieces(), source.codes
 
     def columns(self, table: str, run: str, places: list[tuple[int, int]]) -> dict[str, np.ndarray]:
-        """As `at`, as columns; names count as in that run."""
+        """The rows of `at` as arrays; `name` has the codes of that run."""
         return self._sources[run].tables[table].at(places)
 
     def at(self, table: str, run: str, places: list[tuple[int, int]]) -> pd.DataFrame:
-        """The rows of a run's table in `places`, (begin, end) each as of its leaves, ascending."""
+        """The rows of a run's table in `places`, which `Leaves.places` returns, ascending."""
         source = self._sources[run]
         return self._frame_of(table, run, source.tables[table].at(places), source.codes)
 
@@ -146,7 +147,7 @@ class Store:
         return self._leaves[key]
 
     def stated(self, run: str) -> list[dict[str, Any]]:
-        """What each rank of a run states (`analysis.load.stated`)."""
+        """The facts that each rank of a run states (`analysis.load.stated`)."""
         return self._sources[run].stated.ranks()
 
     def rows_read(self, table: str) -> int:
@@ -167,7 +168,7 @@ class Store:
         return pd.Categorical.from_codes(codes[names] if len(names) else names, self.names)
 
     def _whole(self, table: str) -> tuple[pd.DataFrame, dict[Id, slice]]:
-        """Filled run by run, so that beside the frame itself one run is in memory."""
+        """(frame of all runs, {(run, repeat): its rows}), filled run by run: only one run is in memory beside it."""
         lengths = [source.tables[table].length for source in self._sources.values()]
         rows, few = sum(lengths), np.int8 if len(self.names) < 128 else np.int32
         arrays = {key: np.empty(rows, few if key in NAMED else dtype) for key, dtype in STORED[table].items()}

@@ -1,7 +1,7 @@
 """The timeline of a run: all events, one by one, on the clock of rank 0.
 
-`Frames.events` holds sums over (rank, step, name); what needs every event (critical paths, exports, pictures of a few
-steps) reads it here, from the trace itself, for the ranks and steps in question.
+`Frames.events` holds sums over (rank, step, name). Critical paths, exports and timelines of a few steps need single
+events; they read them here, from the trace itself, for the requested ranks and steps.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TIMELINE = {"rank": "int32", "repeat": "int32", "step": "int32", "name": "catego
             "start": "int64", "end": "int64", "bytes": "int64", "flops": "int64", "index": "int64",
             "depth": "int32"}  # fmt: skip
 WITH_PARTNERS = (EXCHANGE, WAIT)  # kinds of regions that wait for some ranks
-WAITING = (COLLECTIVE, *WITH_PARTNERS)  # for others at all
+WAITING = (COLLECTIVE, *WITH_PARTNERS)  # kinds of regions that wait for any other rank
 
 
 def timeline(
@@ -34,13 +34,13 @@ def timeline(
     origin: int | None = None,
     watch: Watch = SILENT,
 ) -> pd.DataFrame:
-    """Every event of the directory `run`, of one `repeat`, some `steps` and `ranks` where given; columns TIMELINE.
+    """The events of the directory `run`, if given only of one `repeat`, these `steps` and `ranks`; columns TIMELINE.
 
     `start` and `end` are ns on the clock of rank 0, less `origin` (None: the start of the first event of all ranks that
     were read); `index` is the place of the event in its rank's trace, which the column `after` of values and
     fingerprints refers to; `kind` is that of its region (`miniapps.trace.schema.KINDS`); `depth` counts the regions
     around it. Sorted by rank and start, outer regions first. Events that end before they start are left out. `watch`
-    tells how far reading is. Raises TraceError where a rank is missing or cannot be read.
+    shows the progress. Raises TraceError if a rank is missing or cannot be read.
     """
     pieces: list[dict[str, np.ndarray]] = []
     names: dict[str, int] = {}
@@ -60,7 +60,7 @@ def timeline(
         raise TraceError(
             f"{run}: none of the ranks {sorted(ranks or ())}; a run has the ranks of its rank-*.h5"
         )
-    # Column by column, so that beside the frame itself one column is in memory.
+    # Column by column, so that only one column is in memory beside the frame.
     events = {key: np.concatenate([piece.pop(key) for piece in pieces]) for key in TIMELINE}
     for key in ("start", "end"):
         events[key] -= min(begins, default=0) if origin is None else origin
@@ -70,14 +70,15 @@ def timeline(
 
 
 def partners(run: str | os.PathLike) -> dict[str, dict[int, list[int]]]:
-    """{name of a region: {rank: ranks with which it exchanges data there}}; regions that wait for all are not in it."""
+    """{region: {rank: ranks with which it exchanges data there}}, without regions that wait for all ranks."""
     stated = (trace.attributes for trace in read_run(run, tables=()))
     return partners_of({"partners": {}} | own for own in stated)
 
 
 def of_rank(trace: RankTrace, names: dict[str, int]) -> dict[str, np.ndarray]:
-    """The events of a rank as the columns TIMELINE, by start; `name` counts in `names`, which gets those that are new,
-    and `kind` in KINDS."""
+    """The events of a rank as the columns TIMELINE, sorted by start.
+
+    `name` is a code of `names`, to which new names are added; `kind` is an index of KINDS."""
     events, attributes = trace.tables["events"], trace.attributes
     codes = np.array([names.setdefault(name, len(names)) for name in trace.names], np.int32)
     index = np.flatnonzero(events["end"] >= events["start"])
@@ -85,7 +86,7 @@ def of_rank(trace: RankTrace, names: dict[str, int]) -> dict[str, np.ndarray]:
     kinds = np.array([KINDS.index(stated.get(name, COMPUTE)) for name in trace.names], np.int8)
     first = int(events["start"][index[0]]) if len(index) else 0
     start, end = (_on_rank_0(events[key][index], first, attributes) for key in ("start", "end"))
-    # Of two that begin and end together the one around the other ended, and was recorded, after it.
+    # If two begin and end together, the outer one was recorded later.
     order = np.lexsort((-index, -end, start))
     index, start, end = index[order], start[order], end[order]
     name = events["name"][index]
@@ -99,7 +100,7 @@ def of_rank(trace: RankTrace, names: dict[str, int]) -> dict[str, np.ndarray]:
 
 
 def span(trace: RankTrace) -> list[int]:
-    """[start of the first event of a rank, end of the last], ns on the clock of rank 0; empty where there are none."""
+    """[earliest start, latest end] of a rank's events, ns on the clock of rank 0; empty without events."""
     events = trace.tables["events"]
     forward = events["end"] >= events["start"]
     start, end = events["start"][forward], events["end"][forward]
@@ -113,8 +114,8 @@ def span(trace: RankTrace) -> list[int]:
 
 
 def _on_rank_0(ns: np.ndarray, first: int, attributes: dict) -> np.ndarray:
-    """Times of this rank as the clock of rank 0 shows them: less the offset, which drifts, by so many ns in a second,
-    from the start of the first event on."""
+    """Times of this rank on the clock of rank 0: less the offset, which drifts by `clock_drift` ns per second after
+    `first`, the start of the first event."""
     offset, drift = attributes.get("clock_offset_ns", 0.0), attributes.get("clock_drift", 0.0)
     if not (offset or drift):
         return ns
@@ -122,8 +123,8 @@ def _on_rank_0(ns: np.ndarray, first: int, attributes: dict) -> np.ndarray:
 
 
 def _depths(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The number of intervals around each; they are sorted by start and then by falling end."""
-    if (end > start).all():  # all at once, where they nest as calls do
+    """The number of intervals around each; intervals are sorted by start, then by descending end."""
+    if (end > start).all():  # vectorised, if they nest as calls do
         known = np.arange(len(start)) - np.searchsorted(np.sort(end), start, side="right")
         keys = known * len(start) + np.arange(len(start))
         ordered = np.sort(keys)

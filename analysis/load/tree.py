@@ -1,11 +1,10 @@
-"""The hash tree over what a run recorded: two runs are compared by hashes first, and rows are read only below those
-that differ.
+"""Builds hash trees over the rows of a run: two runs are compared by hashes, and by rows only where hashes differ.
 
-Rows of values and fingerprints are sorted by (repeat, step, name, occurrence, block). The leaves of the tree hold the
-rows of LEAF neighbouring block numbers of one (repeat, step, name, occurrence), its segment; a segment is the
-sum of its leaves. The hash of a set of rows is the sum, modulo 2^64, of well-mixed words of each row (AdHash: Bellare &
-Micciancio 1997), twice, for 128 bits in all: one NumPy expression makes all of them, and a parent needs only its
-children. Like the fingerprints themselves it tells differences, and is no proof against forgery (Merkle 1987 is).
+Rows of values and fingerprints are sorted by (repeat, step, name, occurrence, block). A leaf holds the rows of one
+(repeat, step, name, occurrence) with LEAF neighbouring block numbers. The hash of a set of rows is the sum, modulo
+2^64, of one well-mixed word of each row (AdHash: Bellare & Micciancio 1997). Two such sums make 128 bits. One NumPy
+expression computes the sums of all leaves. Like the fingerprints, the hash finds differences; it is no proof against
+forgery (Merkle 1987 is).
 """
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from analysis.load.keys import changes
 
 LEAF = 256  # blocks
 
-# The columns of a leaf, beside those of PLACE; `begin` and `rows`: where its rows are; `keys`: hash of its blocks;
-# `hi`, `lo`: hash of blocks and bits.
+# The columns of a leaf. `begin`, `rows`: its first row and the number of its rows; `keys`: hash of its block numbers;
+# `hi`, `lo`: hash of its block numbers and bits.
 PLACE = ("repeat", "step", "name", "occurrence")
 LEAVES = {"repeat": "int32", "step": "int32", "name": "int32", "occurrence": "int32", "seq": "int32", "leaf": "int32",
           "begin": "int64", "rows": "int64", "keys": "uint64", "hi": "uint64", "lo": "uint64"}  # fmt: skip
@@ -25,8 +24,9 @@ HASHES = ("keys", "hi", "lo")
 
 
 def leaves(columns: dict[str, np.ndarray], payload: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """The leaves over sorted rows with the columns PLACE, `block`, `seq` and `payload` (one or two of 64 bits): columns
-    LEAVES, in the order of the rows."""
+    """The leaves over sorted rows: columns LEAVES, in the order of the rows.
+
+    `columns` has PLACE, `block`, `seq` and the `payload`: one or two columns of 64 bits."""
     leaf = columns["block"] // LEAF
     first = np.flatnonzero(changes(*(columns[key] for key in PLACE), leaf))
     tree = {key: columns[key][first].astype(LEAVES[key], copy=False) for key in (*PLACE, "seq")}
@@ -42,8 +42,8 @@ def leaves(columns: dict[str, np.ndarray], payload: tuple[str, ...]) -> dict[str
 
 
 def _mixed(words: np.ndarray) -> np.ndarray:
-    """uint64 `words` with every bit of each depending on all of its bits (the finaliser of SplitMix64: Steele, Lea &
-    Flood 2014)."""
+    """uint64 hashes of uint64 `words`: each bit depends on all bits of the word (the finaliser of SplitMix64: Steele,
+    Lea & Flood 2014)."""
     mixed = words + np.uint64(0x9E3779B97F4A7C15)
     mixed ^= mixed >> np.uint64(30)
     mixed *= np.uint64(0xBF58476D1CE4E5B9)

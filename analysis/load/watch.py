@@ -1,4 +1,4 @@
-"""Reports while runs are read: the progress, and with --verbose every file and its time."""
+"""Shows the progress of reading runs, and with --verbose each file and its time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kernels.progress import LINE_S, Progress
 from miniapps.untrusted.text import tell
 
 NAME = "analysis"
-FIRST_S = 1.0  # after which the first line is printed without a terminal
+FIRST_S = 1.0  # time until the first line if stderr is no terminal
 
 
 class Watch:
@@ -25,14 +25,14 @@ class Watch:
         self._files = self._of_files = self._runs = self._of_runs = 0
 
     def begin(self, files: int, runs: int) -> None:
-        """So many files are to be read, of so many runs."""
+        """Starts a count: `files` files of `runs` runs will be read."""
         self._files, self._of_files, self._runs, self._of_runs = 0, files, 0, runs
         if self.progress:
             self.clear()
-            self.progress = Progress(NAME, first=FIRST_S)  # what is left is of reading alone
+            self.progress = Progress(NAME, first=FIRST_S)  # estimates the time left from reading alone
 
     def read(self, files: int, seconds: Mapping[Path, float]) -> None:
-        """So many more files were read, those that could be in so many seconds each."""
+        """Counts `files` more files as read; `seconds` has the time of each file that could be read."""
         self._files += files
         if self.verbose:
             self.clear()
@@ -41,7 +41,7 @@ class Watch:
         self._show()
 
     def run(self, directory: Path, kept: bool, seconds: float) -> None:
-        """A run is complete; `kept`: all of it came from its cache."""
+        """Counts a run as complete; `kept`: all of it came from its cache."""
         self._runs += 1
         if self.verbose:
             self.clear()
@@ -51,12 +51,12 @@ class Watch:
         self._show()
 
     def step(self, done: int, steps: int, text: str) -> None:
-        """So many steps of something else are done; `text` names the one that begins."""
+        """Shows that `done` of `steps` steps of other work are done; `text` names the step that begins."""
         if self.progress:
             self.progress.show(done / steps, text)
 
     def clear(self) -> None:
-        """Wipe the bar, before other output."""
+        """Wipes the bar, before other output."""
         if self.progress:
             self.progress.clear()
 
@@ -69,8 +69,9 @@ class Watch:
 
 @contextmanager
 def at_work(what: str, quiet: bool) -> Iterator[Callable[[], None]]:
-    """Print to stderr that the command `what` is at work: after a second without other progress, then every ten.
-    The block, or a call of the function that this yields, ends it; `quiet` prints nothing."""
+    """Prints to stderr that the command `what` is at work, after a second without other progress and then every ten.
+
+    Ends with the block, or with a call of the function that it yields; `quiet` prints nothing."""
     ended = Event()
     begin = time.monotonic()
 

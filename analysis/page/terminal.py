@@ -117,7 +117,7 @@ class _Grid:
         return texts[:1] or [0]
 
     def fits(self, width: int) -> bool:
-        """True if all columns have room beside each other."""
+        """Whether all columns have room beside each other."""
         return self._wide(range(len(self.columns))) <= width
 
     def _wide(self, part: Iterable[int]) -> int:

@@ -1,1 +1,1 @@
-"""Who waits for whom in one repeat: waits, replays of them, efficiencies, late ranks, slow links, the critical path."""
+"""Analyses which ranks wait for which in one repeat: waits, replays, efficiencies, late ranks, slow links, paths."""

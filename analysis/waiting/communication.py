@@ -1,4 +1,4 @@
-"""What is spent in collectives and exchanges, and who is waited for."""
+"""Measures the time in collectives and exchanges, and finds the ranks for which others wait."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ STRAGGLERS = {
 def collectives(waits: Waits) -> pd.DataFrame:
     """One row per collective or exchange, most time first; columns COLLECTIVES.
 
-    `calls` per rank (mean); seconds are means over ranks: `mean_s` of communication (without local work inside), of
-    which `late_s` was waiting for ranks that came later and `rest_s` the rest: sending, receiving, adding up. `share`
-    is of the run time, `late_share` of mean_s. `bytes` are those of all ranks, `gb_per_s` is bytes over the rest of all
-    ranks (1e9 bytes per second and rank).
+    `calls` is the mean per rank. Seconds are means over ranks: `mean_s` of communication without local work inside,
+    `late_s` of waiting for ranks that came later, and `rest_s` of the rest: sending, receiving, adding up. `share` is
+    `mean_s` over the run time, `late_share` is `late_s` over `mean_s`. `bytes` are the bytes of all ranks; `gb_per_s`
+    is bytes over the sum of `rest_s` over ranks (1e9 bytes per second and rank).
     """
     table = waits.table
     by = table.groupby("name", sort=False, observed=True)
@@ -57,10 +57,10 @@ def collectives(waits: Waits) -> pd.DataFrame:
 def stragglers(waits: Waits) -> pd.DataFrame:
     """One row per rank; columns STRAGGLERS.
 
-    `last`: in how many of the `groups` (collectives, and exchanges with its partners) some rank waited for this one;
-    `caused_s` how long all others waited for it together, `share` of all such waiting; `waited_s` how long it waited
-    itself. `region` took most of its time since its own last wait, in those cases, weighted by the waiting that
-    followed, and `region_share` is its part: why it was late.
+    `groups` counts the rank's collectives and its exchanges with partners, `last` the groups in which some rank waited
+    for this one. `caused_s` is the time that all others together waited for it, `share` its part of all such waiting,
+    `waited_s` the time that it waited itself. `region` is the reason why it was late: the region with most of the
+    rank's time since its last wait, weighted by the waiting that followed; `region_share` is the share of this region.
     """
     table = waits.table
     held = table[table["late"] > 0]
@@ -85,7 +85,7 @@ def stragglers(waits: Waits) -> pd.DataFrame:
 
 
 def _reasons(waits: Waits, held: pd.DataFrame) -> dict[int, tuple[str, float]]:
-    """{rank: (region, share)}: in what the late ranks of `held` were between their last wait and when they posted."""
+    """{rank: (region, share)}: the main region of the late ranks of `held` between their last wait and their post."""
     table, reasons = waits.table, {}
     cost = held.groupby(["who", "group"], as_index=False)["late"].sum()
     for rank, own in cost.groupby("who"):
@@ -96,7 +96,7 @@ def _reasons(waits: Waits, held: pd.DataFrame) -> dict[int, tuple[str, float]]:
         begin = np.where(k >= 0, ends[np.maximum(k, 0)], min(waits.begin[rank], posted.min()))
         order = np.argsort(posted, kind="stable")
         begin, posted, late = begin[order], posted[order], own["late"].to_numpy()[order]
-        # Posts without a wait between them share what came before: of these only the first has it.
+        # Posts without a wait between them share the time before: only the first of them counts it.
         fresh = np.append(True, begin[1:] >= posted[:-1]) & (posted > begin)
         parts = between(waits, rank, begin[fresh], posted[fresh])
         if not len(parts):

@@ -1,12 +1,12 @@
 """Efficiencies of one repeat, after the POP Centre of Excellence (pop-coe.eu, "POP standard metrics").
 
-With useful time u_r of rank r, run time T, and T0 the time of the same run on a network that costs nothing:
+With useful time u_r of rank r, run time T, and run time T0 on a network without cost:
 
     parallel efficiency = mean u / T = load balance (mean u / max u) x communication efficiency (max u / T)
     communication efficiency = serialisation (max u / T0) x transfer (T0 / T)
 
-(Rosas, Giménez and Labarta 2014). The same as shares of the run time, which add up to 1 with the parallel efficiency:
-(max u - mean u) / T is lost to imbalance, (T0 - max u) / T to serialisation, (T - T0) / T to transfer.
+(Rosas, Giménez and Labarta 2014). The losses are shares of the run time: (max u - mean u) / T to imbalance,
+(T0 - max u) / T to serialisation, (T - T0) / T to transfer. With the parallel efficiency they add up to 1.
 """
 
 from __future__ import annotations
@@ -38,9 +38,11 @@ AGAINST_BASE = {
 
 
 def efficiencies(waits: Waits) -> dict[str, float]:
-    """EFFICIENCY of one repeat; `useful_s` is the sum over ranks, `ideal_s` T0, `wall_s` from the first event of any
-    rank to the last. `acausal`: of the `waits`, those that ended before a partner had posted, by its clock;
-    `acausal_ns`: by how much at most, which says how well the clocks agree."""
+    """The efficiencies of one repeat, by the keys of EFFICIENCY.
+
+    `useful_s` is the sum over ranks, `ideal_s` is T0, `wall_s` the time from the first event of any rank to the last.
+    `acausal` counts the waits that ended before a partner had posted, by its clock. `acausal_ns` is the largest such
+    difference, a measure of how well the clocks agree."""
     useful, ideal, wall = useful_times(waits), float(replay(waits).max()), float(waits.wall)
     most, mean = float(useful.max()), float(useful.mean())
     early = (waits.table["last"] - waits.table["end"]).clip(lower=0)
@@ -63,10 +65,11 @@ def efficiencies(waits: Waits) -> dict[str, float]:
 
 
 def against_base(table: pd.DataFrame) -> pd.DataFrame:
-    """`table` (columns `series`, `kind`, `size`, EFFICIENCY; one row per series and size) with AGAINST_BASE: the
-    computation scaling against the smallest size of the series, and `global` = parallel x computation.
+    """`table` with the columns AGAINST_BASE: `computation`, and `global` = parallel x computation.
 
-    Strong scaling: useful time of all ranks at the base over that at the size. Weak: the same per rank.
+    `table` has the columns `series`, `kind`, `size` and EFFICIENCY, one row per series and size, sizes ascending.
+    `computation` is the useful time of all ranks at the smallest size over the useful time at this size; for weak
+    scaling per rank.
     """
     per_rank = table["useful_s"] / table["size"]
     amount = table["useful_s"].where(table["kind"] == "strong", per_rank)

@@ -1,4 +1,4 @@
-"""Links between nodes: which of them the ranks on both its sides wait for longer than others do."""
+"""Finds slow links between nodes: ranks on both sides of such a link wait longer than other ranks."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ LINKS = {
     "longer_s": Column("float64", "how much longer ranks on both sides wait than the rank that waits least", "s"),
     "share": Column("float64", "of the run time"), "slow": Column("bool"),
 }  # fmt: skip
-SLOW_TIMES = 5.0  # as long as with the link for which is waited least
-SLOW_SHARE = 0.1  # of the run time
+SLOW_TIMES = 5.0  # a slow link has at least this times the smallest excess of all links
+SLOW_SHARE = 0.1  # a slow link has at least this excess, as a share of the run time
 
 
 def links(waits: Waits, hosts: Sequence[str]) -> pd.DataFrame:
-    """One row for each two nodes whose ranks wait for each other, of three and more, longest first; columns LINKS.
+    """One row per pair of nodes whose ranks wait for each other, longest first; columns LINKS. Needs three nodes.
 
-    What is left of a wait after the last partner had begun is the time of messages. Where one link is slow, ranks on
-    both its sides have more of it than the rank that has least of it in the same collective or exchange. `longer_s` is
-    this excess, added up over the `waits`: of a node that of its rank with the least, of the two nodes the lesser.
-    `share` is of the run time. `slow`: SLOW_TIMES the least of all pairs, SLOW_SHARE of the run time, and more than the
-    clocks of the nodes can be wrong. What all ranks wait for alike, as where every link of a node is slow, is in no
-    excess. `hosts`: the node of each rank.
+    The part of a wait after the last partner has begun is message time. The excess of a rank is its message time above
+    the least message time in the same collective or exchange. If a link is slow, ranks on both its sides have an
+    excess. A node has the smallest excess of its ranks. `longer_s` of a link is the smaller sum of its two nodes over
+    the `waits`; `share` is its part of the run time. A link is `slow` if `longer_s` is SLOW_TIMES the smallest
+    of all pairs, at least SLOW_SHARE of the run time, and above the error of the clocks. Time that all ranks wait
+    alike, such as when every link of a node is slow, is in no excess. `hosts`: the node of each rank.
     """
     table, nodes = waits.table, list(dict.fromkeys(hosts))
     if len(nodes) < 3 or not len(table):

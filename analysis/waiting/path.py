@@ -1,9 +1,9 @@
-"""The critical path of one repeat: the chain of local work and waits that made the run as long as it was.
+"""Finds the critical path of one repeat: the chain of local work and waits that determined the run time.
 
-Backward from the last event of the run (Böhme et al. 2012, "Scalable critical-path based performance analysis"): along
-a rank to the last wait in which it waited for a rank that was late, from the end of that wait to when the late rank had
-posted, there to that rank, and so on to the first event. Waits in which nobody was late stay on their rank. The parts
-follow each other without a gap, so that they add up to the run time exactly.
+The path is followed backward from the last event of the run (Böhme et al. 2012, "Scalable critical-path based
+performance analysis"). It goes along a rank to its last wait for a late rank, from the end of this wait back to the
+time at which the late rank posted, there changes to that rank, and so on to the first event. In a wait without a late
+rank it stays on its rank. The pieces follow each other without a gap, so they add up to the run time exactly.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ RANKS = {
 
 
 def critical_path(waits: Waits) -> pd.DataFrame:
-    """The pieces of the path in the order of time: columns PIECES; `begin` and `end` int64 ns, `group` the wait that
-    the path then leaves the rank to (-1 for the last). The first begins at 0, the last ends at `waits.wall`."""
+    """The pieces of the path in order of time: columns PIECES, all int64.
+
+    `begin` and `end` are ns; `group` is the wait by which the path goes on to the next rank, -1 for the last piece. The
+    first piece begins at 0, the last ends at `waits.wall`."""
     table = waits.table
     rank, who, group = (table[key].to_numpy() for key in ("rank", "who", "group"))
     last, end = (table[key].to_numpy() for key in ("last", "end"))
-    # The place of every post and end among those of its rank, as in `order`.
+    # The places of each row's post and end in `order`.
     place_post, place_end = np.empty(len(table), np.int64), np.empty(len(table), np.int64)
     for place, (g, posts, ends) in enumerate(waits.order):
         rows = waits.rows[g]
@@ -46,7 +48,7 @@ def critical_path(waits: Waits) -> pd.DataFrame:
             place_post[rows] = 2 * place
         if ends:
             place_end[rows] = 2 * place + 1
-    # With clocks that disagree a rank may seem to post after others went on: it delayed no rank.
+    # If clocks disagree, a rank may seem to post after others went on: it delayed no rank.
     held = np.flatnonzero((table["late"].to_numpy() > 0) & (last <= end))
     held = held[np.lexsort([place_end[held], rank[held]])]
     first = np.searchsorted(rank[held], np.arange(waits.size + 1))
@@ -79,9 +81,10 @@ def composition(waits: Waits, path: pd.DataFrame) -> pd.DataFrame:
 
 
 def path_regions(waits: Waits, parts: pd.DataFrame) -> pd.DataFrame:
-    """`parts` (as `composition` returns them) by region, most time first: `name`, `path_s`, `share` of the run time,
-    `mean_s` (mean over ranks of the exclusive time of the region), `gain_s` = path_s - mean_s where positive: what an
-    even distribution of this region over the ranks could save at most (the critical imbalance of Böhme et al.)."""
+    """The time on the path by region, most time first: columns REGIONS. `parts` is the result of `composition`.
+
+    `mean_s` is the mean over ranks of the exclusive time of the region. `gain_s` = path_s - mean_s, if positive, is the
+    most that an even distribution of this region over the ranks could save (the critical imbalance of Böhme et al.)."""
     by = parts.groupby("name", as_index=False)["path_ns"].sum()
     means = exclusive_means(waits)
     path_s, mean_s = by["path_ns"] / 1e9, by["name"].map(means).astype("float64").fillna(0.0) / 1e9
@@ -93,7 +96,7 @@ def path_regions(waits: Waits, parts: pd.DataFrame) -> pd.DataFrame:
 
 
 def path_ranks(waits: Waits, parts: pd.DataFrame) -> pd.DataFrame:
-    """`parts` by rank: `rank` (all), `path_s`, `share` of the run time."""
+    """The time on the path by rank, for all ranks: columns RANKS. `parts` is the result of `composition`."""
     by = parts.groupby("rank")["path_ns"].sum().reindex(range(waits.size), fill_value=0).astype("int64")
     return pd.DataFrame(
         {"rank": range(waits.size), "path_s": by.to_numpy() / 1e9, "share": by.to_numpy() / waits.wall}

@@ -1,7 +1,7 @@
-"""Ranks that work, wait for each other and go on: the simulation forward in time, and its case of a free network.
+"""Simulates forward in time how ranks work, wait for each other and go on.
 
-With the costs of a network and the work of other ranks it predicts (`analysis.predict`); on a network that costs
-nothing, with the work as measured, it says what a run would have taken without its communication (`replay`).
+`analysis.predict` gives the simulation the costs of a network and the work of other rank counts. `replay` takes the
+measured work and a network without cost: it gives the time of a run without its communication.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from analysis.waiting.waits import Waits
 
-Times = np.ndarray  # (size, ...): of each rank, in any number of replays at once
+Times = np.ndarray  # (size, ...): a time per rank, in any number of replays at once
 Who = np.ndarray  # ranks that take part in a wait
 
 
@@ -28,13 +28,20 @@ def forward(
     latest: Callable[[int], Times] | None = None,
     watch: Callable[[int, Times, Times], None] | None = None,
 ) -> Times:
-    """(size, ...) when each rank has done its last wait, if it begins at `begin` and goes through `order`, nodes
-    (group, posts, ends) in which the waits of a group belong together.
+    """The times at which ranks end their last wait: (size, ...).
 
-    Of each group: `who` takes part, `before` is their work before they post, `inside` their work between posting and
-    waiting, `partners` (size, k) for whom each rank waits (None: for all), `cost` what the messages take once all have
-    posted, `latest` when it ends at the latest. `after` is when work is done that begins at some time. `watch` gets the
-    times at which its ranks were ready and went on.
+    Each rank starts at `begin` and goes through `order`: nodes (group, posts, ends), where a group is the waits that
+    belong together. The functions return for a group:
+
+    who       the ranks that take part
+    before    their work before they post
+    inside    their work between posting and waiting
+    partners  (size, k) the ranks for which each rank waits; None: all
+    cost      the time of the messages once all have posted
+    latest    the latest end
+
+    `after(now, work, ranks)` is the time at which work that begins at `now` is done. `watch(group, ready, done)` gets
+    the times at which the ranks were ready and went on.
     """
     now = begin.copy()
     posted: dict[int, Times] = {}
@@ -60,15 +67,14 @@ def forward(
 
 
 def replay(waits: Waits) -> np.ndarray:
-    """(size,) ns at which each rank would have ended if communication cost nothing of its own.
+    """The time at which each rank would have ended on a network without cost: (size,) ns.
 
     Every rank spends its useful time as measured, beginning with its first event. A collective ends when the last rank
-    has posted, an exchange when all partners have, and never before the rank has done the work inside it. Whatever else
-    a wait cost, sending, receiving and adding received numbers, takes no time.
+    has posted, an exchange when all partners have, and never before the rank has done the work inside it. Sending,
+    receiving and adding received numbers take no time.
 
-    No wait ends later than it was measured to: clocks of nodes differ by a little, and a partner that by its clock
-    posted after the wait was over would otherwise delay the replay beyond the run. So by induction the replay never
-    takes longer than the run.
+    No wait ends later than measured: clocks of nodes differ a little, and a partner that by its clock posted after the
+    end of the wait would delay the replay beyond the run. So by induction the replay never takes longer than the run.
     """
     table = waits.table
     rank, posted, end = (table[key].to_numpy() for key in ("rank", "posted", "end"))

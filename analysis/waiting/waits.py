@@ -1,16 +1,16 @@
-"""The waits of one repeat: which rank waited where, for whom, and what it did in the meantime.
+"""Finds the waits of one repeat: where each rank waited, for which ranks, and its work in the meantime.
 
-A *wait* is an event of a collective or of an exchange; the k-th of one name within a step is the same on all ranks.
-Each has four times on its rank:
+A *wait* is an event of a collective or of an exchange. The k-th event of a name within a step matches the k-th on all
+other ranks. Each wait has four times on its rank:
 
-- `posted`: when the rank had done its part for the others: where the event begins, or, for a region of the kind `wait`,
-  where the region around it begins, since messages leave there and the event covers the waiting alone;
-- `start` and `end` of the event;
-- `idle`: from when on the rank had nothing else to do: the end of the last region inside the event (the work that a
-  pipelined method does while its sums travel), or its start.
+- `posted`: the time at which the rank had done its part for the others. It is the start of the event; for a region of
+  the kind `wait` it is the start of the region around it, since messages leave there and the event only waits.
+- `start` and `end` of the event.
+- `idle`: the time from which the rank had no other work. It is the end of the last region inside the event (such as
+  the work of a pipelined method while its sums travel), or the start of the event.
 
-Time inside a wait and in no region within it is *communication*; all other time between the first and the last event
-of a rank is *useful*, local work inside a wait too. Communication that leaves no event therefore counts as useful.
+Time inside a wait, but in no region within it, is *communication*. All other time between the first and the last event
+of a rank is *useful*, also local work inside a wait. So communication without an event counts as useful.
 """
 
 from __future__ import annotations
@@ -40,14 +40,19 @@ class Unmatched(Exception):
 
 @dataclass(frozen=True)
 class Waits:
-    """One repeat. `events` is sorted by rank and start; times are int64 ns from the first event of the repeat.
+    """The waits of one repeat. `events` is sorted by rank and start; times are int64 ns from the first event.
 
-    `table` has one row per wait, sorted by (group, rank): `group` (waits that belong together), `name`, `rank`, `step`,
-    `posted`, `start`, `idle`, `end`, `bytes`, `own` (ns of communication), `last` (when the last of its partners, or
-    the rank itself, had posted), `who` (that rank), `late` (ns from `idle` until `last`, within the event: waiting for
-    ranks that were late). `rows` (groups, ranks) are rows of `table`, or -1; `partners` {name: (ranks, k) ranks, the
-    rank itself for padding}, without names that wait for all. `order` are nodes (group, posts, ends) in an order in
-    which they can have happened.
+    `table` has one row per wait, sorted by (group, rank). Beside `name`, `rank`, `step`, `posted`, `start`, `idle`,
+    `end` and `bytes` it has the columns
+
+    group  the waits that belong together
+    own    ns of communication
+    last   the time at which the last of the partners, or the rank itself, had posted
+    who    the rank that posted last
+    late   ns from `idle` until `last`, within the event: waiting for late ranks
+
+    `rows` (groups, ranks) are row numbers of `table`, or -1. `partners` {name: (ranks, k)}, padded with the rank,
+    has no names that wait for all ranks. `order` lists nodes (group, posts, ends) in a possible order.
     """
 
     size: int
@@ -64,12 +69,12 @@ class Waits:
 
     @property
     def wall(self) -> int:
-        """ns from the first event of any rank to the last."""
+        """The time from the first event of any rank to the last, in ns."""
         return int(self.finish.max())
 
     @cached_property
     def by_rank(self) -> list[np.ndarray]:
-        """The rows of `table` that are of each rank, ascending."""
+        """The row numbers in `table` of each rank, ascending."""
         rank = self.table["rank"].to_numpy()
         return np.split(
             np.argsort(rank, kind="stable"), np.cumsum(np.bincount(rank, minlength=self.size))[:-1]
@@ -81,26 +86,26 @@ class Waits:
         return _name_of(self.table)
 
     def useful(self, rank: int, times: np.ndarray) -> np.ndarray:
-        """ns of useful time that `rank` had spent at `times`."""
+        """The useful time, in ns, that `rank` had spent at each of `times`."""
         at, spent, waiting = self.busy[rank]
         k = np.searchsorted(at, times, side="right") - 1
         return times - self.begin[rank] - (spent[k] + waiting[k] * (times - at[k]))
 
     def of_rank(self, rank: int) -> slice:
-        """Rows of `events` that are of `rank`."""
+        """The rows of `events` of `rank`."""
         return slice(int(self._bounds[rank]), int(self._bounds[rank + 1]))
 
     @cached_property
     def _bounds(self) -> np.ndarray:
-        """Where the events of each rank begin."""
+        """The first row of each rank in `events`, and the number of rows: (size + 1,)."""
         return np.append(0, np.cumsum(np.bincount(self.events["rank"].to_numpy(), minlength=self.size)))
 
 
 def waits(events: pd.DataFrame, size: int, partners: Partners) -> Waits:
     """The waits in the `events` of one repeat, as `timeline` returns them, on ranks 0 ... size - 1.
 
-    Raises Unmatched where a rank has no event, or where ranks went through their waits in orders that contradict each
-    other, so that the k-th of a name on one rank cannot be the k-th on another.
+    Raises Unmatched if a rank has no event, or if the orders of waits on the ranks contradict each other, so that the
+    k-th wait of a name on one rank cannot match the k-th on another.
     """
     ranks = events["rank"].to_numpy()
     if missing := sorted(set(range(size)) - set(np.unique(ranks).tolist())):
@@ -130,7 +135,7 @@ def waits(events: pd.DataFrame, size: int, partners: Partners) -> Waits:
 
 
 def _parents(ranks: np.ndarray, start: np.ndarray, end: np.ndarray, depth: np.ndarray) -> np.ndarray:
-    """The row of the event around each; -1 where there is none."""
+    """The row of the event around each event; -1 if there is none."""
     parent = np.full(len(start), -1)
     for level in range(1, depth.max(initial=0) + 1):
         inner, outer = np.flatnonzero(depth == level), np.flatnonzero(depth == level - 1)
@@ -145,7 +150,7 @@ def _parents(ranks: np.ndarray, start: np.ndarray, end: np.ndarray, depth: np.nd
 
 
 def _busy(start, end, waiting, parent, first) -> list[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """For each rank: times, the communication until each, and whether communication follows (1 or 0)."""
+    """For each rank: times, the communication until each time, and 1 if communication follows it, else 0."""
     change = waiting.astype(np.int64) - (waiting[parent] & (parent >= 0))
     pieces = []
     for i, j in pairwise(first):
@@ -153,7 +158,7 @@ def _busy(start, end, waiting, parent, first) -> list[tuple[np.ndarray, np.ndarr
         at = np.concatenate([start[some], end[some]])
         order = np.argsort(at, kind="stable")
         at = at[order]
-        # Overlapping waits, which do not nest, are one.
+        # Waits that overlap without nesting count once.
         state = np.clip(np.cumsum(np.concatenate([change[some], -change[some]])[order]), 0, 1)
         spent = np.concatenate([[0], np.cumsum(state[:-1] * np.diff(at))]) if len(at) else at
         low = np.array([NONE // 4])
@@ -181,7 +186,7 @@ def _table(events, names, code, waiting, parent) -> pd.DataFrame:
 
 
 def _padded(of: Mapping[int, list[int]], size: int) -> np.ndarray:
-    """(size, k) partners of each rank, filled up with the rank itself; a rank that named none waits for all."""
+    """The partners of each rank, padded with the rank itself: (size, k). A rank without an entry waits for all."""
     every = [[q for q in of.get(rank, range(size)) if q < size] for rank in range(size)]
     width = max(map(len, every), default=0) + 1
     return np.array([[*row, *[rank] * (width - len(row))] for rank, row in enumerate(every)], np.int64)
@@ -217,8 +222,9 @@ def _arrivals(table: pd.DataFrame, rows: np.ndarray, partners: dict[str, np.ndar
 
 
 def _order(table: pd.DataFrame, size: int) -> list[tuple[int, bool, bool]]:
-    """Posts and ends of groups in an order that agrees with that of every rank. A group whose end follows its post on
-    all ranks is one node."""
+    """Posts and ends of groups in an order that agrees with the order of every rank.
+
+    A group whose end follows its post directly on all ranks is one node. Raises Unmatched if there is no such order."""
     n = len(table)
     times = np.concatenate([table["posted"], table["end"]])
     rank, group, index = (np.tile(table[key].to_numpy(), 2) for key in ("rank", "group", "index"))

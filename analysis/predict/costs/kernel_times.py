@@ -119,7 +119,7 @@ def _nothing_more(shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def inside_hull(points: np.ndarray, point: np.ndarray) -> bool:
-    """True if `point` (dims,) is a weighted mean of `points` (n, dims), by a linear program."""
+    """Whether `point` (dims,) is a weighted mean of `points` (n, dims), by a linear program."""
     equal = np.vstack([points.T, np.ones(len(points))])
     found = linprog(
         np.zeros(len(points)), A_eq=equal, b_eq=np.append(point, 1.0), bounds=(0, None), method="highs"

@@ -71,7 +71,7 @@ def law_of(runs: Sequence[Skeleton], work: float) -> Law | None:
 
 
 def nothing_iterates(runs: Sequence[Skeleton]) -> bool:
-    """True if runs of two sizes or more recorded no iterations and have equally many waits per step. The cost of a
+    """Whether runs of two sizes or more recorded no iterations and have equally many waits per step. The cost of a
     segment then includes iterations without waits."""
     waits = {len(run.waits) / len(run.steps) for run in runs}
     return len(waits) == 1 < len({run.work for run in runs}) and not any(map(mean_count, runs))

@@ -99,5 +99,5 @@ def _ends(
 
 
 def _nested(codes: np.ndarray, unit: np.ndarray) -> bool:
-    """True if every level lies within one unit."""
+    """Whether every level lies within one unit."""
     return len(np.unique(np.stack([codes, unit], axis=1), axis=0)) == len(np.unique(codes))

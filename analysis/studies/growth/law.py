@@ -181,7 +181,7 @@ def _line(steps: np.ndarray, y: np.ndarray, top: float) -> tuple[float, float] |
 
 
 def _power(x: np.ndarray, logs: np.ndarray) -> bool:
-    """True if the logarithms are closer to a line in log(x) than to one in x, by least squares."""
+    """Whether the logarithms are closer to a line in log(x) than to one in x, by least squares."""
     good = x > 0
     if good.sum() < FEWEST_POINTS:
         return False

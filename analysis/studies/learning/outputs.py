@@ -55,7 +55,7 @@ class Answers:
 
     @property
     def fixed(self) -> bool:
-        """True if neither order is one by chance."""
+        """Whether neither order is one by chance."""
         return not set(self.orders) & set(BY_CHANCE)
 
 
