@@ -1,5 +1,4 @@
-"""Reads traces, never runs applications: traces to pandas frames, frames to frames, figures and one
-report."""
+"""Reads traces into pandas frames, and makes tables, figures and a report from them; it never runs applications."""
 
 import sys
 
@@ -13,4 +12,4 @@ if (
 ):
     del sys.path[0]
 
-import miniapps  # noqa: F401 (which sees that no other package hides one of ours)
+import miniapps  # noqa: F401 (it checks that no other package hides one of this suite)

@@ -78,7 +78,7 @@ def _layout(prog: str) -> argparse.HelpFormatter:
 
 
 def _libraries() -> str:
-    """The versions of what reads and computes."""
+    """The versions of this program, Python and the libraries that read and compute."""
     from importlib.metadata import version
 
     from h5py.version import hdf5_version
@@ -88,7 +88,7 @@ def _libraries() -> str:
 
 
 def _copies():
-    """What a launcher says of this process, where it started several that would all do the same; else None."""
+    """The launcher, if it started several processes that would all do the same; else None."""
     from miniapps.system.environment import launched
 
     launcher = launched()
@@ -107,7 +107,7 @@ def _refused(launcher) -> int:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int:
-    """Run one command; returns the exit code."""
+    """Runs one command; returns the exit code."""
     options = parser(prog).parse_args(argv)
     if missing := [package for package in PACKAGES if find_spec(package) is None]:
         tell(f"analysis: not installed: {', '.join(missing)}; pip install {' '.join(missing)}", sys.stderr)
@@ -121,7 +121,7 @@ def main(argv: list[str] | None = None, prog: str = "python -m analysis") -> int
 
 
 def _answered(options: argparse.Namespace, answered: Callable[[], None]) -> int:
-    """Run the command that `options` name, call `answered`, and print; returns the exit code."""
+    """Runs the command that `options` name, calls `answered`, and prints; returns the exit code."""
     from analysis.divergence.compare import NothingInCommon
     from analysis.load.find import NoRuns
     from analysis.load.guard import NotStarted

@@ -4,8 +4,8 @@
     print(fpna.verdict(runs))
     runs.events.groupby("name")["exclusive_ns"].sum()
 
-`fpna divergence` names runs in the same way: "two" is the only or the first repeat, "two:1" the next one.
-Every frame has the columns of the documents of `--json`, and of `Frames`.
+`fpna divergence` names runs in the same way: "two" is the only or the first repeat, "two:1" the second one.
+Frames have the columns of the `--json` documents, or of `Frames`.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ from analysis.verdict import judge
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict over all runs: `badge` (`IDENTICAL`, `DIFFERS (cause)`, ...), the sentence `text`, and `groups`, a
-    row per group of runs, the worst first."""
+    """The verdict over all runs: `badge` (`IDENTICAL`, `DIFFERS (cause)`, ...), the sentence `text`, and `groups`.
+
+    `groups` has a row per group of runs, the worst first."""
 
     badge: str
     text: str
@@ -49,9 +50,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two runs compared. `differs`: whether any bit differs. `text`: a sentence on the first difference or, if there is
-    none, on the data compared. `row` has the keys of `comparisons` in the document of `fpna divergence --json`: `step`,
-    `name`, `block`, `cause`, `rounding`, `next`, ..."""
+    """The result of comparing two runs.
+
+    `differs`: True if any bit differs. `text`: a sentence on the first difference, or without any on the data compared.
+    `row` has the keys of `comparisons` in the document of `fpna divergence --json`: `step`, `name`, `block`, `cause`,
+    `rounding`, `next`, ..."""
 
     differs: bool
     text: str
@@ -72,7 +75,7 @@ def load(*paths: str | os.PathLike[str], processes: int | None = None, cache: bo
 
 
 def verdict(runs: Frames) -> Verdict:
-    """The verdict of `fpna report`: whether the bits of all runs hold their guarantees."""
+    """The verdict of `fpna report` on `runs`: whether their bits are equal, and as their guarantees promise."""
     groups = judge(runs)
     all_of_them = headline(groups, runs)
     return Verdict(all_of_them.badge, all_of_them.text, groups_frame(groups))
@@ -97,7 +100,7 @@ def variability(runs: Frames) -> pd.DataFrame:
 
 
 def growth(runs: Frames, a: str, b: str) -> pd.DataFrame:
-    """How run `b` differs from run `a`: a row per step and name of a state or result. Raises KeyError as `compare`."""
+    """The differences of run `b` from run `a`: a row per step and name of a state or result. Raises KeyError."""
     return by_step(runs, named(runs, a), named(runs, b))
 
 

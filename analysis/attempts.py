@@ -1,4 +1,4 @@
-"""Attempts of a campaign that failed and were repeated with success (docs/how-to/campaigns.md says where they lie)."""
+"""Finds failed attempts of a campaign that were repeated with success (their place: docs/how-to/campaigns.md)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,14 @@ import re
 from analysis.load.frames import Frames, once
 
 ATTEMPT = re.compile(r"(?P<out>(?:.*/)?)failed/(?P<task>[^/]+)\.[1-9][0-9]*")
-SAME = ["app", "problem", "size", "guarantee", "method", "seed"]  # what a task and its attempts have alike
+SAME = [
+    "app",
+    "problem",
+    "size",
+    "guarantee",
+    "method",
+    "seed",
+]  # columns that are equal for a task and its attempts
 ENDED = ("failed", "incomplete", "missing ranks")  # kinds of notes on runs that ended early
 
 
@@ -15,7 +22,7 @@ ENDED = ("failed", "incomplete", "missing ranks")  # kinds of notes on runs that
 def repeated(frames: Frames) -> dict[str, str]:
     """{run: the run that succeeded in its place} of all attempts `failed/TASK.N` beside a complete run `TASK`.
 
-    What an attempt recorded, if anything, must be of the same problem and method: a name alone is easily given.
+    The records of an attempt, if it has any, must be of the same problem and method: the name alone is no proof.
     """
     runs, excluded = frames.runs, frames.excluded
     named = {run: ATTEMPT.fullmatch(run) for run in dict.fromkeys([*runs["run"], *excluded["run"]])}

@@ -1,4 +1,4 @@
-"""The verdict on a group of runs, in one clause with its coverage."""
+"""Words the verdict on a group of runs, in one clause with its coverage."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two runs compared, in words: where they part, why, and how much of them was compared."""
+"""Describes the comparison of two runs in words: their first difference, its cause, and the compared records."""
 
 from __future__ import annotations
 
@@ -32,13 +32,14 @@ LISTED = 3  # calls named that cannot be compared
 
 
 def line(what: str, text: str) -> str:
-    """A remark under a sentence."""
+    """A remark as a line of text."""
     return f"  {what:<15}{text}"
 
 
 def remarks(comparison: Comparison, frames: Frames, judged: Cause | None = None) -> list[tuple[str, str]]:
-    """What there is to say beside the sentence, as (label, text). `judged` is what `cause` says of a difference, where
-    the caller knows it."""
+    """The remarks on two runs beside the sentence, as (label, text).
+
+    `judged` is the cause of the difference, if the caller knows it."""
     if not comparison.comparable:
         return [("compared", f"no difference {in_both(comparison)}")]
     if comparison.differs:
@@ -48,7 +49,7 @@ def remarks(comparison: Comparison, frames: Frames, judged: Cause | None = None)
 
 
 def first_of_each(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Of `remarks` with one label the first MOST_ALIKE, and how many more there are."""
+    """The first MOST_ALIKE of the remarks with one label, and the number of the others."""
     shown: list[tuple[str, str]] = []
     for name, same in itertools.groupby(told, lambda each: each[0]):
         own = list(same)
@@ -59,7 +60,7 @@ def first_of_each(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def comparison_row(comparison: Comparison, judged: Cause | None) -> dict[str, object]:
-    """Two runs compared, as a row with the columns COMPARED; `judged` is what `cause` says of them."""
+    """The comparison of two runs as a row with the columns COMPARED; `judged` is the cause of their difference."""
     point = comparison.first
     row: dict[str, object] = dict.fromkeys(COMPARED)
     row |= {
@@ -79,7 +80,7 @@ def comparison_row(comparison: Comparison, judged: Cause | None) -> dict[str, ob
 
 
 def facts(comparison: Comparison, frames: Frames, judged: Cause | None = None) -> list[tuple[str, str]]:
-    """What is known about the first divergence of two runs, as (label, text). `judged` as of `remarks`."""
+    """The facts about the first divergence of two runs, as (label, text); `judged` as in `remarks`."""
     lines = []
     if comparison.fingerprint:
         at = comparison.fingerprint
@@ -118,14 +119,14 @@ def _left_out(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def _listed(names: Iterable[str]) -> str:
-    """The first few calls of `names`, and how many there are more."""
+    """The first LISTED calls of `names`, and the number of the others."""
     calls = list(dict.fromkeys(name.partition(":")[2] for name in names))
     more = f" and {len(calls) - LISTED} more" if len(calls) > LISTED else ""
     return ", ".join(calls[:LISTED]) + more
 
 
 def _rounding(judged: Cause) -> str:
-    """Whether rounding explains a difference, and the numbers."""
+    """The judgement whether rounding explains a difference, with its numbers."""
     verdict = {
         ROUNDING: "explains it",
         NOT_ROUNDING: "does not explain it",
@@ -163,7 +164,7 @@ def event_text(event: Event, run: str) -> str:
 
 
 def element_text(element: Element) -> str:
-    """Where, both numbers in decimal and as bits, how far apart, and how many more there are."""
+    """The place of an element, both numbers in decimal and hexadecimal, their distance, and how many others differ."""
     block = f", block {element.block} at {_index(element.local)}" if element.block >= 0 else ""
     a, b = (f"{float(x)!r} ({float(x).hex()})" for x in (element.a, element.b))
     ulp = "NaN" if math.isnan(element.ulp) else f"{number(element.ulp)} ULP"
@@ -180,7 +181,7 @@ def _index(index: tuple[int, ...]) -> str:
 
 
 def _unequal_lengths(comparison: Comparison, frames: Frames) -> list[tuple[str, str]]:
-    """A line that says so where one run has more steps than the other, or counts them otherwise."""
+    """A line if one run has more steps than the other, or counts steps differently; else none."""
     if comparison.counted:
         return _counted(comparison)
     last = frames.runs.set_index(["run", "repeat"])["last_step"]
@@ -205,7 +206,7 @@ def _counted(comparison: Comparison) -> list[tuple[str, str]]:
 
 
 def compared(comparison: Comparison) -> str:
-    """How many records of two runs were compared, and how many only one run has."""
+    """The number of compared records of two runs, and of records that only one run has."""
     rows = ((comparison.only_a, comparison.a), (comparison.only_b, comparison.b))
     alone = [f"{n} only in {label(run)}" for n, run in rows if n]
     return "; ".join(

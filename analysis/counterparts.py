@@ -1,7 +1,7 @@
-"""Runs that are compared with a run of another group: a replay with its source, a faulty run with the sound one.
+"""Compares runs with a run of another group: a replay with its source, a run with a fault with one without.
 
-A replay repeats the orders of arrival and the choices of its source, so it must have its bits. A run with an injected
-fault is compared with a run that is alike in all else: what differs is what the fault did.
+A replay repeats the orders of arrival and the choices of its source, so it must have the same bits. A run with an
+injected fault is compared with a run that differs in nothing else: the difference is the effect of the fault.
 """
 
 from __future__ import annotations
@@ -20,15 +20,20 @@ from analysis.runs import Id
 from miniapps.system.scope import apart
 
 REPLAY, FAULT = "replay", "fault"
-ALIKE = ["app", "problem", "size", "guarantee"]  # what a run and its counterpart have in common
+ALIKE = ["app", "problem", "size", "guarantee"]  # columns that are equal for a run and its counterpart
 
 
 @dataclass(frozen=True)
 class Counterpart:
-    """The comparison of runs with runs of another group, of `kind` REPLAY or FAULT: `given` is the replayed run or the
-    injected fault, `source` the other run of the comparison that is `shown`. `first` is the earliest divergence,
-    `lacking` a comparison for which records are missing, `apart` the entries of the environment in which a replay and
-    its source differ."""
+    """The comparison of runs with runs of another group.
+
+    kind     REPLAY or FAULT
+    given    the replayed run, or the injected fault
+    source   the run of the other group in the comparison `shown`
+    first    the comparison with the earliest divergence; None: all are equal
+    lacking  a comparison for which records are missing, if none differs
+    apart    the entries of the environment in which a replay and its source differ
+    """
 
     kind: str
     given: str
@@ -40,8 +45,9 @@ class Counterpart:
 
 
 def counterpart(frames: Frames, runs: pd.DataFrame, members: pd.DataFrame) -> Counterpart | None:
-    """What the complete runs `members` of one group are compared with among `runs`, both rows of `grouped`; None where
-    there is nothing."""
+    """Compares the complete runs `members` of one group with their sources among `runs`; both are rows of `grouped`.
+
+    None if there is no source, or none that can be compared."""
     pairs = [(other, row) for _, row in members.iterrows() for other in _sources(runs, row)]
     comparisons = []
     for other, row in pairs:
@@ -64,7 +70,7 @@ def counterpart(frames: Frames, runs: pd.DataFrame, members: pd.DataFrame) -> Co
 
 
 def _sources(runs: pd.DataFrame, row: pd.Series) -> list[pd.Series]:
-    """The run that `row` replays, else the first that is like it but without its fault; none where there is none."""
+    """The run that `row` replays, else the first run that differs only in having no fault; empty if there is none."""
     replayed, fault = _given(row, REPLAY), _given(row, FAULT)
     if not replayed and not fault:
         return []
@@ -84,7 +90,7 @@ def _id(row: pd.Series) -> Id:
 
 
 def _given(row: pd.Series, effect: str) -> str:
-    """The value of the option of this effect; empty where it is not set."""
+    """The value of the option with this effect; empty if it is not set."""
     values = of_effect(row["method"], row["options"], effect).values()
     return ", ".join(str(value) for value in values if value not in UNSET)
 
@@ -94,7 +100,7 @@ def _but_fault(row: pd.Series) -> dict:
 
 
 def _shared_tail(path: str, other: str) -> int:
-    """How many last parts two paths have in common: a campaign may have moved since."""
+    """The number of last components that two paths share; earlier ones change if a campaign is moved."""
     pairs = zip(reversed(PurePath(path).parts), reversed(PurePath(other).parts), strict=False)
     return next(
         (k for k, (a, b) in enumerate(pairs) if a != b), min(len(PurePath(p).parts) for p in (path, other))
@@ -102,6 +108,6 @@ def _shared_tail(path: str, other: str) -> int:
 
 
 def _apart(one: pd.Series, other: pd.Series) -> tuple[str, ...]:
-    """What the environments of two runs differ in, of what `run` takes for granted."""
+    """The environment entries of two runs that differ, among the conditions of the guarantee `run`."""
     entries = apart(json.loads(one["environment"]), json.loads(other["environment"]), "run")
     return tuple(f"{key}: {a}; {b}" for key, a, b in entries)

@@ -1,4 +1,4 @@
-"""The last records of runs: the bits of states and results in the last step that all of them have."""
+"""Finds the last records of runs: the bits of states and results in the last step that all of them recorded."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from miniapps.trace.records import is_state
 
 @dataclass(frozen=True)
 class Ends:
-    """The rows of one name in the last `step` in which all of some runs recorded it. `outcome` (runs,) int64 counts
-    what they hold: runs with equal bits have the same number, the first run has 0. `alike`: all recorded the same
-    blocks; else the `outcome` is over the rows that all have, and None where there are none."""
+    """The outcomes of some runs: the bits of one name in the last `step` in which all of them recorded it.
+
+    `outcome` (runs,) int64 numbers the bits: runs with equal bits have the same number, the first run has 0. `alike`:
+    True if all recorded the same blocks. If not, `outcome` covers the rows that all have; None: there are none."""
 
     step: int
     outcome: np.ndarray | None
@@ -29,7 +30,7 @@ class Ends:
 
     @property
     def counts(self) -> list[int]:
-        """How many runs had each outcome."""
+        """The number of runs with each outcome."""
         return [] if self.outcome is None else np.bincount(self.outcome).tolist()
 
 
@@ -47,7 +48,7 @@ def names(frames: Frames, table: str) -> list[str]:
 
 
 def ends(frames: Frames, table: str, name: str, runs: Iterable[Id]) -> Ends | None:
-    """What all `runs` recorded as `name` in the last step in which all did; None where there is no such step."""
+    """The outcomes of `runs` for `name` in the last step in which all recorded it; None if there is no such step."""
     return _ends(frames, table, name, tuple(runs))
 
 
@@ -72,9 +73,10 @@ def _ends(frames: Frames, table: str, name: str, runs: tuple[Id, ...]) -> Ends |
 def final(
     frames: Frames, table: str, name: str, runs: Iterable[Id]
 ) -> tuple[int, np.ndarray, np.ndarray] | None:
-    """(step, outcome of each run, bits of each outcome) of what all `runs` recorded as `name` in the last step in which
-    all did: int64 (runs,), uint64 (outcomes, rows, words), sorted by occurrence and block. None where there is no such
-    step, or the runs recorded other blocks."""
+    """(step, outcome of each run, bits of each outcome) for `name` in the last step in which all `runs` recorded it.
+
+    Outcomes are int64 (runs,), bits uint64 (outcomes, rows, words) with rows sorted by occurrence and block. None if
+    there is no such step, or if the runs recorded different blocks."""
     runs = tuple(runs)
     known = ends(frames, table, name, runs)
     if known is None or not known.alike or known.outcome is None:
@@ -91,9 +93,10 @@ def final(
 
 
 def outcomes(frames: Frames, runs: pd.DataFrame) -> list[int] | None:
-    """The result of each row of `runs`, as a number: of every final fingerprint and value that all of them recorded,
-    and of the state in result.json where all have one, of one step. Equal bits, equal number: a row that one of them
-    lacks is no other outcome. None where there is nothing that all recorded."""
+    """The result of each row of `runs` as a number; equal bits have equal numbers. None if they share no record.
+
+    A result is every final fingerprint and value that all runs recorded, and the state in result.json if all have one
+    of the same step. A row that one run lacks does not count as a difference."""
     own = ids(runs)
     of, said = rows(frames), recordings(frames)
     places = [frames.places[run] for run in own]
@@ -116,13 +119,13 @@ def outcomes(frames: Frames, runs: pd.DataFrame) -> list[int] | None:
 
 
 def _numbered(things: Iterable) -> np.ndarray:
-    """Each of `things` as the number of the first that equals it: int64."""
+    """Numbers `things` by value, in the order of first appearance: int64."""
     known: dict = {}
     return np.array([known.setdefault(thing, len(known)) for thing in things], np.int64)
 
 
 def _one_of_each(frames: Frames, table: str, runs: tuple[Id, ...]) -> list[Id]:
-    """The first of `runs` of each arrangement of leaves."""
+    """One of `runs`, the first, for each arrangement of leaves."""
     return list({arrangement(frames, table, run): run for run in reversed(runs)}.values())
 
 
@@ -130,7 +133,7 @@ def _one_of_each(frames: Frames, table: str, runs: tuple[Id, ...]) -> list[Id]:
 def _places(
     frames: Frames, table: str, name: str, runs: tuple[Id, ...]
 ) -> tuple[int, dict[bytes, np.ndarray]] | None:
-    """The last step in which all `runs` recorded `name`, and which leaves hold it there, by arrangement."""
+    """(the last step in which all `runs` recorded `name`, {arrangement: the leaves that hold it there}); None: none."""
     code = frames.names.index(name)
     recorded = {
         arrangement(frames, table, run): frames.leaves(table, *run).of(code)
@@ -159,7 +162,7 @@ def _keys(frames: Frames, table: str, run: Id, here: np.ndarray) -> bytes:
 def _in_all(
     frames: Frames, table: str, runs: tuple[Id, ...], here: dict[bytes, np.ndarray]
 ) -> list[bytes] | None:
-    """The bits of the rows that all `runs` recorded, in one order; None where there are none."""
+    """For each run the bits of the rows that all `runs` recorded, in one order; None if there are none."""
     each = []
     for run in runs:
         at = frames.leaves(table, *run).places(here[arrangement(frames, table, run)])

@@ -1,7 +1,7 @@
-"""Differences between the machines and software of runs, and the differences that put runs outside the promise.
+"""Finds differences between the machines and software of runs, and runs that a guarantee does not cover.
 
-A promise holds for one environment: one kind of processor, one set of library versions, one set of settings
-(`miniapps.system.scope`). Runs of several are judged apart.
+A guarantee covers one environment: one kind of processor, one set of library versions, one set of settings
+(`miniapps.system.scope`). Runs of several environments are judged separately.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ import pandas as pd
 
 from miniapps.system.scope import NOT_RECORDED, NOT_SET, apart, mixed
 
-FEW, LONGEST = 4, 80  # entries or values, and characters of one, that are shown
+FEW, LONGEST = 4, 80  # most entries or values, and most characters of a value, that are shown
 
 
 def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:
-    """The places of `runs` in lists, one for each environment in the sense of `guarantee`. A run whose ranks differ is
-    alone: it is in no one environment."""
+    """Groups the places of `runs` by environment, as `guarantee` defines it.
+
+    A run whose ranks differ is a group by itself, since it has no single environment."""
     environments: list[tuple[dict[str, str], bool, list[int]]] = []
     known: dict[str, list[int]] = {}
     for place, text in enumerate(runs["environment"]):
@@ -32,7 +33,7 @@ def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:
         )
         if same is None:
             environments.append(same := (flat, own, []))
-        same[0].update(flat)  # what a library says of itself, where only some runs loaded it
+        same[0].update(flat)  # adds entries of libraries that only some runs loaded
         same[2].append(place)
         if not own:
             known[text] = same[2]
@@ -40,8 +41,9 @@ def by_environment(runs: pd.DataFrame, guarantee: str) -> list[list[int]]:
 
 
 def several(runs: pd.DataFrame, guarantee: str) -> list[str]:
-    """What the environments of `runs` differ in, as `cpu: A; B`, of many a few; first that in which ranks of one run
-    differ."""
+    """The entries in which the environments of `runs` differ, such as `cpu: A; B`; if there are many, the first FEW.
+
+    Entries in which ranks of one run differ come first."""
     flat = [json.loads(text) for text in dict.fromkeys(runs["environment"])]
     parts = dict.fromkeys(
         f"{key}: {short(value)} on the ranks of one run"
@@ -60,14 +62,14 @@ def several(runs: pd.DataFrame, guarantee: str) -> list[str]:
 
 
 def few(items: Iterable[str], between: str) -> str:
-    """`items` joined; of many the first, and how many more."""
+    """The first FEW of `items` joined by `between`, and the number of the others."""
     items = list(items)
     more = [f"and {len(items) - FEW} more"] if len(items) > FEW else []
     return between.join([*items[:FEW], *more])
 
 
 def short(value: str) -> str:
-    """`value`, of a long one the beginning."""
+    """The first LONGEST characters of `value`."""
     return (value if len(value) <= LONGEST else f"{value[:LONGEST]}...") or "empty"
 
 

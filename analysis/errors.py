@@ -1,13 +1,15 @@
-"""Errors that end a command with a sentence."""
+"""Errors that end a command with a message."""
 
 
 class Usage(Exception):
-    """The command line asks for what cannot be; the message says why and what can, an argument for each line."""
+    """The command line asks for something impossible; the message says why, and what is possible.
+
+    Each argument of the exception is a line."""
 
 
 class Unreachable(Exception):
-    """The runs given do not lead to what is to be predicted; the message says why and what would."""
+    """The prediction cannot be made from the given runs; the message says why, and which runs are needed."""
 
 
 class Damaged(Usage):
-    """A file is not as it was written; the message has file, line and remedy."""
+    """A file was changed after it was written; the message has file, line and remedy."""

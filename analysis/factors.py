@@ -1,6 +1,8 @@
-"""Variability by factor: how many results the runs of each application, ordering, kernel, rank count or guarantee have,
-and how far apart they are. Runs of one cell against each other are variation from run to run; against the reference,
-and on other levels of the factor, the algorithm changed too. The two are never mixed."""
+"""Computes variability by factor: the number of results, and their distances, for each ordering, kernel, rank count,
+guarantee or application.
+
+The comparison of runs of one cell shows variation from run to run. Compared with the reference, or with another level
+of the factor, the algorithm differs too. The two kinds of comparison are never mixed."""
 
 from __future__ import annotations
 
@@ -36,12 +38,14 @@ def by_factor(
 
     against    EACH_OTHER: runs of one cell and one level; REFERENCE: runs against the reference of their problem; or
                `other LEVELs`: runs of one cell on different levels (rank counts under `layout`)
-    cells      how many cells have two runs to compare; `runs` in them (of EACH_OTHER), or compared with the reference
-    distinct   results, summed over cells: of every final fingerprint and value together; NaN where not counted
+    cells      number of cells with two runs to compare
+    runs       number of runs in them, or of runs that were compared with the reference
+    distinct   number of results, summed over cells; all final fingerprints and values together make a result. NaN: not
+               counted
     effective  the largest effective number of results of a cell
-    pairs      pairs of runs, of which `differing` differ in any name at the last step
-    maxima     over pairs and names: |V_s|, V_ermv, V_c, ULP; NaN where there is nothing that has them
-    bound      where no run differs: the mean of p over runs is below it at 95 %; `note` says it in words
+    pairs      number of pairs of runs; `differing` of them differ in any name at the last step
+    maxima     over pairs and names: |V_s|, V_ermv, V_c, ULP; NaN: no name has this metric
+    bound      if no run differs: the mean of p over runs is below it at 95 %; `note` has it in words
     """
     runs = with_levels(grouped(frames.runs), factor)
     runs = runs[runs["complete"]]
@@ -64,7 +68,7 @@ def by_factor(
 
 
 def _by_level(each: Pairs, level: np.ndarray, factor: str) -> Iterator[tuple[str, str, np.ndarray]]:
-    """(level, kind of comparison, whether it is of these: bool (pairs,)) of `each`; `level` of all runs by place."""
+    """Yields (level, kind of comparison, mask of its pairs: bool (pairs,)) of `each`; `level` of all runs by place."""
     codes, levels = pd.factorize(level)
     a, b = codes[each.a], codes[each.b]
     if each.against != EACH_OTHER:
@@ -81,11 +85,11 @@ def _by_level(each: Pairs, level: np.ndarray, factor: str) -> Iterator[tuple[str
 
 @dataclass
 class Largest:
-    """The largest METRICS of pairs of runs, which `add` takes name by name.
+    """The largest METRICS of pairs of runs, accumulated by `add` name by name.
 
-    `pairs`: by cell, each pair as (place of one run) x (number of runs) + (place of the other). `differing`: those that
-    differ in some name. `runs`: places of the level's runs in these pairs. `compared`: places of the runs that were
-    compared with the reference."""
+    `pairs`: by cell, each pair as (place of one run) x (number of runs) + (place of the other). `differing`: the pairs
+    that differ in some name. `runs`: places of the level's runs in these pairs. `compared`: places of the runs that
+    were compared with the reference."""
 
     metrics: dict[str, float] = field(
         default_factory=lambda: dict.fromkeys(("v_s", "v_ermv", "v_c", "max_ulp"), np.nan)
@@ -97,7 +101,7 @@ class Largest:
     compared: set[int] = field(default_factory=set)
 
     def add(self, each: Pairs, chosen: np.ndarray, of_level: np.ndarray) -> None:
-        """The `chosen` pairs of `each`; `of_level`: whether the run in a place is of the level."""
+        """Adds the `chosen` pairs of `each`; `of_level`: a mask of the places whose runs have the level."""
         metrics = each.metrics
         for key in self.metrics:
             values = np.abs(metrics[key][chosen])
@@ -113,7 +117,7 @@ class Largest:
         self.compared.update(np.unique(b).tolist())
 
     def columns(self) -> dict:
-        """Those of BY_FACTOR."""
+        """The columns of BY_FACTOR that these pairs determine."""
         return {
             "pairs": sum(map(len, self.pairs.values())), "differing": sum(map(len, self.differing.values())),
             "v_s_max": self.metrics["v_s"], "v_ermv_max": self.metrics["v_ermv"], "v_c_max": self.metrics["v_c"],
@@ -123,14 +127,15 @@ class Largest:
 
 def _join(known: dict[str, np.ndarray], cell: str, keys: np.ndarray) -> None:
     before = known.get(cell, keys[:0])
-    if not np.array_equal(before, keys):  # most of the time all names have the same
+    if not np.array_equal(before, keys):  # usually all names have the same pairs
         known[cell] = np.union1d(before, keys)
 
 
 def with_levels(runs: pd.DataFrame, factor: str) -> pd.DataFrame:
-    """`runs` (grouped) with the column `level`, the level of `factor` as text. The kernel is what is left of the
-    method without guarantee, ordering, ownership, device and rank count, as far as runs of the app differ in it.
-    Raises ValueError for another factor."""
+    """`runs` (grouped) with the column `level`, the level of `factor` as text.
+
+    The kernel is the rest of the method, without guarantee, ordering, ownership, device and rank count: its factors in
+    which runs of the app differ. Raises ValueError for an unknown factor."""
     plain = {"ordering": "ordering", "guarantee": "guarantee", "app": "app"}
     if factor in plain:
         return runs.assign(level=runs[plain[factor]])
@@ -178,7 +183,7 @@ def _each_other(frames: Frames, members: pd.DataFrame, own: Largest) -> dict:
 
 
 def _not_compared(members: pd.DataFrame) -> str:
-    """Why no two of these runs were compared with each other."""
+    """The reason why no two of these runs were compared with each other."""
     most = members.groupby("cell").size().max()
     if most == 1:
         return f"{len(members)} run{'s' * (len(members) != 1)}, no two of one cell: not compared"
@@ -186,7 +191,7 @@ def _not_compared(members: pd.DataFrame) -> str:
 
 
 def _against(some: Largest, comparison: str) -> dict:
-    """The same for pairs in which one run is of another level or the reference."""
+    """The columns of BY_FACTOR after `against`, for pairs in which one run is of another level or the reference."""
     runs = len(some.compared if comparison == REFERENCE else some.runs)
     same_bits = not any(map(len, some.differing.values()))
     return {

@@ -1,9 +1,8 @@
-"""Groups of runs, and the runs in each that a guarantee promises to be equal.
+"""Sorts runs into groups, and groups into cells of runs that are judged against each other.
 
-Runs of one problem and one method form a group, whatever their rank count. Inside it, a cell holds the runs
-that are judged against each other: `layout` and `exact` promise one result for any number of ranks,
-ownership of blocks and threads, so that their group is one cell; `run` and `none` are judged at each rank
-count apart, so that a change of layout is never counted as run-to-run variation.
+Runs of one problem and one method form a group, on any number of ranks. `layout` and `exact` promise one result for any
+number of ranks, ownership of blocks and threads, so such a group is one cell. Under `run` and `none` each rank count is
+a cell, so that a change of layout is never counted as run-to-run variation.
 """
 
 from __future__ import annotations
@@ -21,18 +20,18 @@ from kernels.guarantees import LEVELS, meets
 
 SPANS_LAYOUTS = tuple(level for level in LEVELS if meets(level, "layout"))
 
-# Options by their effect (`miniapps.trace.schema.EFFECTS`), which the trace states. IN_LABEL: what they ask for is in
-# the label, as what ran. LAYOUT: which rank does what. FREE: `layout` promises independence of them. CHOSEN: what a
-# guarantee chooses; all others must be equal for the times of two guarantees to be compared. NO_CONDITION: what follows
-# from them is recorded too.
+# Effects of options (`miniapps.trace.schema.EFFECTS`), which the trace states.
+# IN_LABEL: the label has the ordering that ran instead of the requested one. LAYOUT: they assign work to ranks.
+# FREE: `layout` promises results that do not depend on them. CHOSEN: a guarantee chooses them; all other options must
+# be equal for the times of two guarantees to be compared. NO_CONDITION: their consequences are recorded too.
 IN_LABEL = ("reduction",)
 LAYOUT = ("ownership", "spread")
 FREE = (*LAYOUT, "threads")
 CHOSEN = (*IN_LABEL, "replay", "guarantee")
 NO_CONDITION = ("source", "restart")
-UNSET = (None, "", 0, False)  # values of factors that say nothing
+UNSET = (None, "", 0, False)  # values of factors that mean "not set"
 
-# A guarantee as people say it who do not know its name.
+# Guarantees in words, for people who do not know their names.
 PROMISED = {
     "none": "no guarantee",
     "run": "guaranteed on one number of ranks (run)",
@@ -42,9 +41,10 @@ PROMISED = {
 
 
 def grouped(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` with the columns `group` and `cell` (labels, unique over all problems), `words` (the group in words, for
-    people), `device`, and `faulty` (a fault was injected, so that the run is no measure for others), sorted by app,
-    problem, guarantee (weakest first), group, rank count, run and repeat."""
+    """`runs`, sorted by app, problem, guarantee (weakest first), group, rank count, run and repeat, with more columns.
+
+    `group` and `cell` are labels, unique over all problems; `words` is the group in words, for people; `device`;
+    `faulty`: True if a fault was injected, so that other runs must not be judged by this one."""
     runs = runs.reset_index(drop=True)
     names = problem_names(runs)
     stated = list(zip(runs["method"], runs["options"], strict=True))
@@ -83,9 +83,10 @@ def grouped(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def cases(runs: pd.DataFrame, by: str) -> pd.DataFrame:
-    """`runs` without injected faults, grouped apart for each value of the column `by`, with the column `case`: what
-    tells the group from the others of that value, without the application's name, and the rank count; `words` is the
-    same in words."""
+    """`runs` without injected faults, grouped separately for each value of the column `by`, with the column `case`.
+
+    `case` is the label of the group among the groups of that value, without the application's name, and the rank count;
+    `words` is the same in words."""
     pieces = []
     for _, same in runs.groupby(by, sort=False):
         same = grouped(same)
@@ -116,7 +117,7 @@ def sums_in_words(ordering: str) -> str:
 
 
 def _in_words(extra: list[str], method: str, options: str) -> list[str]:
-    """`extra` of a label, `key=value` each, for people: replays and faults by what they are."""
+    """The parts `key=value` of a label for people: replays and faults are named as such."""
     words = {"replay": "replaying", "fault": "with the fault"}
     known = {
         f"{key.rpartition('.')[2]}={value}": f"{words[effect]} {value}"
@@ -132,8 +133,9 @@ def ranks_text(size: int) -> str:
 
 
 def problem_names(runs: pd.DataFrame) -> dict[str, str]:
-    """{problem hash: what tells it from the other problems of its app, in words}: its deck and, where several have
-    that deck, the options that differ; empty where there is one problem."""
+    """{problem hash: its name among the problems of its app}; empty names if an app has one problem.
+
+    The name has the deck, and if several problems have that deck, the options that differ."""
     names: dict[str, str] = {}
     for _, same in runs.groupby("app", sort=False):
         problems = same.drop_duplicates("problem")
@@ -155,7 +157,7 @@ def problem_names(runs: pd.DataFrame) -> dict[str, str]:
 
 
 def _decks(runs: pd.DataFrame) -> dict[str, str]:
-    """{problem: the deck that its runs name}; empty where they name none or several."""
+    """{problem: the deck that its runs name}; empty if they name none or several."""
     decks: dict[str, set[str]] = {}
     for problem, config in runs[["problem", "config"]].drop_duplicates().itertuples(index=False):
         decks.setdefault(problem, set()).add(str(_flat(config).get("run.deck") or ""))
@@ -166,7 +168,7 @@ def _decks(runs: pd.DataFrame) -> dict[str, str]:
 
 
 def _within_deck(deck: str, options: dict[str, dict[str, Any]]) -> dict[str, str]:
-    """{problem: `deck S, steps=12`}: the deck, and what tells apart the problems that have it."""
+    """{problem: `deck S, steps=12`}: the deck, and the options in which the problems with this deck differ."""
     telling = _telling(list(options.values()))
     named = [f"deck {deck}"] if deck else []
     return {
@@ -176,8 +178,9 @@ def _within_deck(deck: str, options: dict[str, dict[str, Any]]) -> dict[str, str
 
 
 def _defining(problems: pd.DataFrame, runs: pd.DataFrame) -> list[dict[str, Any]]:
-    """The options that define each of `problems` among `runs`. Old traces do not say which do: then all but those
-    that are seen not to, the factors of the method and what differs within one problem."""
+    """The options that define each of `problems` among `runs`.
+
+    If traces do not state them: all options, without factors of the method and options that differ within a problem."""
     stated = [json.loads(text) for text in problems["problem_options"]]
     if all(stated):
         return stated
@@ -196,8 +199,9 @@ def _setting(value: Any) -> Any:
 
 
 def _telling(options: list[dict[str, Any]]) -> list[str]:
-    """The first three options that differ; where these do not tell all apart, the fewest that do, of the problem
-    before others."""
+    """Options that distinguish the problems: the first three that differ, if these suffice.
+
+    Else options are added one by one while they distinguish more, those of the section `problem` first."""
 
     def kinds(keys: list[str]) -> int:
         return len({json.dumps([o.get(key) for key in keys]) for o in options})
@@ -213,10 +217,11 @@ def _telling(options: list[dict[str, Any]]) -> list[str]:
 
 
 def conditions(runs: pd.DataFrame, but: Collection[str] = (), sized: bool = True) -> list[str]:
-    """What must be equal for the times of runs to be compared, a text for each of `runs`: application, method factors
-    other than those of the effects `but`, and all options that may cost time: of section `run` its seed and those of
-    the effect `cost`, of others all but those of NO_CONDITION and, unless `sized`, those that say how large the problem
-    is."""
+    """A text for each of `runs`; the times of runs can be compared if their texts are equal.
+
+    It has the application, the factors of the method except those of the effects `but`, and all options that may cost
+    time. Of the section `run` these are the seed and options of the effect `cost`; of other sections all options except
+    those of the effects NO_CONDITION and, unless `sized`, of the effect `size`."""
     left_out = NO_CONDITION if sized else (*NO_CONDITION, "size")
     texts = []
     columns = (runs[name] for name in ("app", "method", "config", "options"))
@@ -249,7 +254,7 @@ def _options(config: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1024)
 def effects(options: str) -> dict[str, str]:
-    """{option: effect} of what the trace states of options (JSON)."""
+    """{option: effect} from the options that the trace states (JSON)."""
     return {key: stated.get("effect", "") for key, stated in json.loads(options).items()}
 
 
@@ -259,15 +264,14 @@ def calibrates(options: str) -> bool:
 
 
 def of_effect(method: str, options: str, *wanted: str) -> dict[str, Any]:
-    """The factors of `method` (JSON) that have one of the `wanted` effects, by key, and as text where they are not
-    plain."""
+    """{key: value} of the factors of `method` (JSON) that have one of the `wanted` effects; lists become text."""
     known = effects(options)
     return {key: _plain(value) for key, value in json.loads(method).items() if known.get(key) in wanted}
 
 
 def factors(method: str, options: str, left_out: Collection[str]) -> dict[str, Any]:
-    """The factors of `method` (JSON) but those of the effects `left_out`, by their last name, and as text where they
-    are not plain."""
+    """{name without section: value} of the factors of `method` (JSON), without the effects `left_out`; lists become
+    text."""
     known = effects(options)
     return {
         key.rpartition(".")[2]: _plain(value)

@@ -1,4 +1,4 @@
-"""The verdict over all runs: a badge, a sentence that says how much was compared, and the exit code."""
+"""Forms the verdict over all runs: a badge, a sentence with the coverage, and the exit code."""
 
 from __future__ import annotations
 

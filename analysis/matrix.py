@@ -1,4 +1,4 @@
-"""The verdict at a glance: how many results each group has at each rank count, and over all of them."""
+"""Tabulates the verdict: the number of results of each group at each rank count, and over all rank counts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ MATRIX = {"group": "str", "guarantee": "str", "size": "int64", "runs": "int64", 
 def matrix(frames: Frames, groups: list[Group]) -> pd.DataFrame:
     """One row per group and rank count, and one with `size` ALL; columns MATRIX. Complete runs only.
 
-    `compared` of `runs` runs were compared with others of the cell; they have `distinct` results (0 where none were
-    recorded); `on_the_way`: they differ before the
-    end, which `distinct` does not see. `verdict` is one of verdict.MEANING, or empty where rank counts are taken
-    together and no promise spans them. `bound`: below it lies the probability of a difference per run, where none was
-    seen (variability.bound), NaN elsewhere.
+    `compared` of `runs` runs were compared with others of the cell; they have `distinct` results (0: none were
+    recorded). `on_the_way`: True if they differ before the end, which `distinct` does not show. `verdict` is a key of
+    verdict.MEANING; empty for ALL if no guarantee spans rank counts. `bound`: if no difference was seen, the
+    probability of a difference per run is below it (kernels.bits.bound); else NaN.
     """
     runs = grouped(frames.runs)
     runs = runs[runs["complete"]]
@@ -51,10 +50,10 @@ def matrix(frames: Frames, groups: list[Group]) -> pd.DataFrame:
 
 
 def _by_size(frames: Frames, members: pd.DataFrame, group: Group) -> list[Cell]:
-    """A group that is judged as a whole, each rank count judged alone."""
+    """The cells of a group that is judged as a whole, one for each rank count by itself."""
     if group.bits != HOLDS or group.over.compared < group.runs:
         return [cell_of(frames, group.label, same) for _, same in members.groupby("size")]
-    distinct = min(group.cells[0].distinct, 1) if group.cells else 0  # of all rank counts alike
+    distinct = min(group.cells[0].distinct, 1) if group.cells else 0  # the same for all rank counts
     return [
         Cell(
             group.label, group.guarantee, (int(size),), len(same), distinct, None,

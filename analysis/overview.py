@@ -1,4 +1,4 @@
-"""All runs, and what reports, rules and tables need of them."""
+"""All runs, with the results that reports, rules and tables share."""
 
 from __future__ import annotations
 
@@ -22,8 +22,10 @@ from miniapps.untrusted.ledger import Ledger
 
 @dataclass(frozen=True)
 class Overview:
-    """The frames of all runs, `against` what they are compared with beside each other (None: chosen), the `ledger` of
-    their predictions, and what several sections need of them, computed once."""
+    """The frames of all runs, and results that several sections need, each computed once.
+
+    `against`: the reference with which runs are compared; None: one is chosen per problem. `ledger`: the predictions of
+    the runs. `what_if`: predictions for other machines."""
 
     frames: Frames
     against: Id | None = None
@@ -37,7 +39,7 @@ class Overview:
 
     @cached_property
     def labels(self) -> list[str]:
-        """The groups by name: a series of all figures each, in this order."""
+        """The labels of the groups; in all figures each is a series, in this order."""
         return [group.label for group in self.groups]
 
     @cached_property
@@ -48,7 +50,7 @@ class Overview:
 
     @cached_property
     def stepped(self) -> Frames:
-        """The runs whose steps follow from each other, and are no samples of variants."""
+        """The runs whose steps follow from each other, without runs whose steps are samples of variants."""
         kept = ~samples(self.frames.runs).to_numpy()
         return replace(self.frames, runs=self.frames.runs[kept].reset_index(drop=True))
 
@@ -59,17 +61,17 @@ class Overview:
 
     @cached_property
     def score(self) -> Score | None:
-        """The predictions of the ledger against the runs; None without a ledger."""
+        """The comparison of the ledger's predictions with the runs; None without a ledger."""
         return score(self.frames, self.ledger) if self.ledger else None
 
     @cached_property
     def known(self) -> dict[str, tuple[Study[Any], Any]]:
-        """{name: (study, what it knows)} of the studies that runs recorded something for."""
+        """{name: (study, its data)} of the studies for which runs recorded data."""
         every = ((name, self.study(name)) for name in studies.names())
         return {name: (studies.study(name), known) for name, known in every if known is not None}
 
     def study(self, name: str) -> Any:
-        """What the study of that name knows, read once; None where no run says anything."""
+        """The data of the study `name`, read once; None if no run recorded any."""
         if name not in self._read:
             self._read[name] = None
             with suppress(Nothing):
@@ -82,10 +84,10 @@ class Overview:
 
     @cached_property
     def decisions(self) -> list[tuple[str, str, str]]:
-        """(name, verdict, words) of what studies judge beside the groups: solves in which a decision changed."""
+        """(name, verdict, words) of the judgements of studies, such as solves in which a decision changed."""
         return [row for study, known in self.known.values() for row in study.judged(known)]
 
     @cached_property
     def findings(self) -> list[Finding]:
-        """What the verdict over all runs has to say beside the groups."""
+        """The findings of studies, which the verdict over all runs includes beside the groups."""
         return [finding for study, known in self.known.values() for finding in study.findings(known)]

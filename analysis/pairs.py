@@ -1,7 +1,7 @@
-"""Distances between pairs of runs at their end: the published metrics, for whole cells at once.
+"""Computes the published metrics for pairs of runs at their end, for whole cells at once.
 
-Up to ALL runs of a cell every two are compared. Of more, each is compared with the 500 that follow it, the first after
-the last, so that the work grows with the runs and not with their square.
+In a cell of up to ALL runs every pair is compared. In a larger cell each run is compared with the NEXT runs that follow
+it, cyclically, so that the work grows with the number of runs and not with its square.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from analysis.runs import Id, ids, label
 from kernels import bits
 
 EACH_OTHER = "each other"
-NEXT = 500  # runs that each is compared with
-ALL = 2 * NEXT + 1  # runs of which these are all
+NEXT = 500  # following runs with which each run of a large cell is compared
+ALL = 2 * NEXT + 1  # the most runs for which these are all pairs
 CHUNK = 2**16  # elements compared at once: they stay in the cache of a core
 
 PAIRS = {"group": "str", "cell": "str", "name": "str", "kind": "str", "step": "int32", "against": "str",
@@ -34,10 +34,10 @@ METRICS = ("v_c", "v_s", "v_ermv", "max_ulp", "mean_ulp", "undefined")
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of runs of one cell compared by what they recorded last, in `step`, as `name` in the table `kind`.
+    """Pairs of runs of one cell, compared by their last records of `name` in the table `kind`, in `step`.
 
     `against` is EACH_OTHER or the label of the reference. `a`, `b` (n,): places of the runs in `labels`; `left`,
-    `right` (n,): what they recorded, as places in `words` (outcomes, elements, words)."""
+    `right` (n,): places of their records in `words` (outcomes, elements, words)."""
 
     group: str
     cell: str
@@ -57,7 +57,7 @@ class Pairs:
 
     @property
     def elements(self) -> int:
-        """Blocks or values that each pair is compared in."""
+        """The number of blocks or values in which each pair is compared."""
         return self.words.shape[1]
 
     @cached_property
@@ -67,8 +67,10 @@ class Pairs:
 
     @property
     def metrics(self) -> dict[str, np.ndarray]:
-        """METRICS of each pair, computed each time. `v_c` is the fraction of blocks or elements whose bits differ; the
-        other metrics are of values and NaN for fingerprints, `v_s` only where there is one element."""
+        """METRICS of each pair, computed on each access.
+
+        `v_c` is the fraction of blocks or elements whose bits differ. The other metrics are of values, NaN for
+        fingerprints; `v_s` exists only for a single element."""
         count = len(self.words)
         if count * count <= len(self):  # fewer outcomes than pairs
             both = np.divmod(np.arange(count * count), count)
@@ -92,8 +94,9 @@ class Pairs:
 
 
 def reference(runs: pd.DataFrame) -> Id | None:
-    """The run of `grouped` runs of one problem that the others are compared with where none is given: the
-    first complete one of the strongest guarantee, which must be at least `run`, without an injected fault."""
+    """The default reference of the `grouped` runs of one problem; None if there is none.
+
+    It is the first complete run of the strongest guarantee, at least `run`, without an injected fault."""
     complete = runs[runs["complete"] & ~runs["faulty"]]
     for level in ("exact", "layout", "run"):
         if candidates := ids(complete[complete["guarantee"] == level]):
@@ -102,11 +105,11 @@ def reference(runs: pd.DataFrame) -> Id | None:
 
 
 def pairs(frames: Frames, against: Id | None = None) -> list[Pairs]:
-    """Every complete run against others of its cell, and against the reference of its problem.
+    """Compares every complete run with others of its cell, and with the reference of its problem.
 
-    `against` distinguishes the two: run-to-run variation has EACH_OTHER there, the change of algorithm
-    the label of the reference (not for the cell that it is in), which is `against` or, where that is None or
-    of another problem, `reference`."""
+    `Pairs.against` distinguishes the two: EACH_OTHER is variation from run to run; with the label of the reference the
+    algorithm differs too (not for the cell of the reference). The reference is `against`, or if that is None or of
+    another problem, `reference`."""
     return list(_pairs(frames, against))
 
 
@@ -134,7 +137,7 @@ def _pairs(frames: Frames, against: Id | None) -> Iterator[Pairs]:
 def _to_reference(
     frames: Frames, where: tuple[str, str, str, str], labels: list[str], chosen: Id, runs: tuple[Id, ...]
 ) -> Iterator[Pairs]:
-    """Each of `runs` against `chosen`, kind by kind, so that those that recorded other blocks are left out alone."""
+    """Compares each of `runs` with `chosen`, kind by kind, so that only kinds with other blocks are left out."""
     _, _, name, table = where
     for kind in kinds(frames, runs):
         if last := final(frames, table, name, (chosen, *kind)):
@@ -152,7 +155,9 @@ def of_each_other(runs: int) -> tuple[np.ndarray, np.ndarray]:
     after = []
     for i in range(runs):
         last = min(i + NEXT, runs - 1)
-        round_ = np.arange(max(last + 1, i + runs - NEXT), runs)  # of these `i` is one of the next
+        round_ = np.arange(
+            max(last + 1, i + runs - NEXT), runs
+        )  # `i` is among the NEXT that follow these, cyclically
         after.append(np.concatenate([np.arange(i + 1, last + 1), round_]))
     return np.repeat(np.arange(runs), list(map(len, after))), np.concatenate(after)
 
@@ -198,8 +203,9 @@ def metrics_of(kind: str, words: np.ndarray, left: np.ndarray, right: np.ndarray
 
 
 def _of_regular(x: np.ndarray, y: np.ndarray, a: np.ndarray, b: np.ndarray) -> dict[str, np.ndarray]:
-    """The same of finite numbers that are not zero, (n, elements) each, and their `bits.ranks`: nothing is undefined,
-    and what is equal is at no distance."""
+    """`metrics_of` for finite, nonzero numbers `x`, `y` (n, elements) and their `bits.ranks` `a`, `b`.
+
+    Faster, since no metric is undefined, and equal numbers have distance 0."""
     elements = x.shape[1]
     distance = np.maximum(a, b) - np.minimum(a, b)
     number = distance.astype(np.float64)

@@ -7,19 +7,20 @@ import math
 from analysis.statistics import CONFIDENCE
 from kernels.bits import bound
 
-POWER = 0.8  # with which `least_difference` would be seen
-AIM = 0.01  # the probability that `power_note` says the number of runs for
+POWER = 0.8  # the probability with which a test sees `least_difference`
+AIM = 0.01  # the probability of a difference for which `power_note` gives the number of runs
 
 
 def runs_needed(p: float, confidence: float = CONFIDENCE) -> int:
-    """How many runs show at least one difference with probability `confidence`, where one run differs with
-    probability `p`: the smallest n with (1 - p) ** n <= 1 - confidence, 299 for 1 % at 95 %. Raises ValueError
-    unless both are within (0, 1]; `confidence` below 1."""
+    """The number of runs that show at least one difference with probability `confidence`, if a run differs with
+    probability `p`: the smallest n with (1 - p) ** n <= 1 - confidence, 299 for 1 % at 95 %.
+
+    Raises ValueError unless 0 < p <= 1 and 0 < confidence < 1."""
     if not 0 < p <= 1 or not 0 < confidence < 1:
         raise ValueError(f"p = {p}, confidence = {confidence}: must lie within (0, 1)")
     if p == 1:
         return 1
-    # Rounding of the quotient must not ask for one run more where it is whole.
+    # Less 1e-9, so that rounding of a whole quotient does not add a run.
     return max(1, math.ceil(math.log1p(-confidence) / math.log1p(-p) - 1e-9))
 
 
@@ -33,18 +34,18 @@ def least_difference(sd: float, n: int, power: float = POWER, confidence: float 
     if n < 2 or not sd >= 0:
         return math.nan
     critical = float(t.ppf((1 + confidence) / 2, n - 1))
-    # The other side of the test is left out: it sees less than 1 in 1000 of such differences.
+    # The other tail of the test is left out: it has less than 1 in 1000 of such differences.
     shift = brentq(lambda shift: nct.sf(critical, n - 1, shift) - power, 0.0, critical + 60.0)
     return shift * sd / math.sqrt(n)
 
 
 def percent(p: float) -> str:
-    """`22 %`, `0.3 %`: two digits."""
+    """`22 %`, `0.3 %`: `p` with two digits."""
     return f"{100 * p:.2g} %" if p < 0.995 else f"{100 * p:.0f} %"
 
 
 def bounded(runs: int, confidence: float = CONFIDENCE) -> str:
-    """`p < 22 % at 95 %`: what `runs` runs without a difference say of its probability p per run."""
+    """`p < 22 % at 95 %`: the bound on the probability p of a difference per run after `runs` equal runs."""
     return f"p < {percent(bound(runs, confidence))} at {percent(confidence)}"
 
 

@@ -1,4 +1,4 @@
-"""Time by region: wall time, its spread over ranks, and what a guarantee costs."""
+"""Computes time by region: wall time, its spread over ranks, and the cost of a guarantee."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from analysis.groups import CHOSEN, LEVELS, conditions, grouped
 from analysis.load.frames import Frames
 from analysis.statistics import ratio_interval
 
-FEWEST = 6  # runs, of which a median has an interval
+FEWEST = 6  # the fewest runs for which a median has an interval
 
 
 def regions(frames: Frames) -> pd.DataFrame:
     """Wall time of each region, one row per (run, repeat, name), in seconds.
 
-    `calls` over all ranks; `total_s` and `exclusive_s`: means over ranks of the time inside the region, and
-    inside it but in no region within it; `max_s`: the largest total of a rank; `imbalance` = max / mean - 1;
-    `share` = exclusive_s / wall time of the repeat. Ranks that never entered a region count as 0. Waiting
-    for other ranks inside a collective is part of its time.
+    `calls` over all ranks; `total_s`: mean over ranks of the time inside the region; `exclusive_s`: the same without
+    regions within it; `max_s`: the largest total of a rank; `imbalance` = max / mean - 1; `share` = exclusive_s / wall
+    time of the repeat. Ranks that never entered a region count as 0. Waiting for other ranks inside a collective is
+    part of its time.
     """
     keys = ["run", "repeat", "name"]
     by_rank = (
@@ -49,8 +49,9 @@ def regions(frames: Frames) -> pd.DataFrame:
 
 
 def summary(table: pd.DataFrame, each: Sequence[str] = ()) -> pd.DataFrame:
-    """Medians over the complete runs of each (group, rank count) of what `regions` returned, with `runs`; the
-    regions with the most exclusive time first. Of `each` value of these columns apart, in the order of the table."""
+    """Medians of the `regions` in `table` over the complete runs of each (group, rank count), with their number `runs`.
+
+    Regions with the most exclusive time come first. Values of the columns `each` are kept apart, in their order."""
     numbers = ["calls", "total_s", "exclusive_s", "max_s", "imbalance", "share"]
     by = table[table["complete"]].groupby([*each, "group", "size", "name"], sort=False)
     medians = by[numbers].median().assign(runs=by.size()).reset_index()
@@ -65,9 +66,8 @@ def costs(frames: Frames) -> pd.DataFrame:
     """Wall time of complete runs relative to the weakest guarantee measured under the same conditions: problem, rank
     count, and all factors but those that a guarantee chooses (`groups.CHOSEN`). One row per (run, repeat).
 
-    `base` is the group that the others are divided by: of those of the weakest guarantee, the one with the
-    smallest median; `relative` = wall time / median wall time of the base. Empty where there is no second
-    group to compare, or where nothing is guaranteed and so nothing costs.
+    `base` is the group of the weakest guarantee with the smallest median; `relative` = wall time / median wall time of
+    the base. Empty if there is no second group to compare, or if no run has a guarantee that could cost time.
     """
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & ~runs["faulty"] & runs["wall_s"].notna()].copy()
@@ -104,8 +104,9 @@ def cost_summary(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def withheld(row, points: pd.DataFrame, crowded: set[str]) -> str:
-    """Why the cost in `row` of `cost_summary` is not shown, or what to do; empty where it is. `crowded`: the runs
-    whose ranks share cores."""
+    """The reason why the cost in `row` of `cost_summary` is not shown, or the remedy; empty if it is shown.
+
+    `crowded`: the runs whose ranks share cores."""
     runs = points[(points["size"] == row.size) & points["group"].isin((row.group, row.base))]
     if set(runs["run"]) & crowded:
         return "ranks share cores"

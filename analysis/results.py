@@ -1,4 +1,4 @@
-"""The results of a campaign as files: one row per run, every figure with its points."""
+"""Writes the results of a campaign as files: a table with one row per run, and every figure with its points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from kernels import bits
 from miniapps.untrusted import Refused, read_bytes, records
 
 MANIFEST = (
-    "written.json"  # what an earlier call wrote, which is all that a later one may write over or remove
+    "written.json"  # lists the files of the last call; the next call may overwrite or remove only these
 )
 COLUMNS = ["run", "repeat", "path", "run_id", "allocation_id", "started", "app", "problem", "group", "cell", "size",
            "guarantee", "ordering", "device", "seed", "method", "complete", "faulty", "last_step", "verdict",
@@ -26,15 +26,15 @@ COLUMNS = ["run", "repeat", "path", "run_id", "allocation_id", "started", "app",
 
 
 class NotOurs(Exception):
-    """The directory is a file, or holds files of the same names that this program did not write."""
+    """The directory is a file, or has files of the same names that this program did not write."""
 
 
 def results(overview: Overview) -> pd.DataFrame:
     """One row per (run, repeat), complete or not: COLUMNS, then `value:NAME` and `distance:NAME`.
 
-    `verdict` is that of the cell of the run. `value:NAME` is the last value that the run recorded as NAME for the whole
-    (block -1); `distance:NAME` is its relative difference |A - B| / |A| (kernels.bits) from the run `reference`
-    (RUN:REPEAT) of the same problem, NaN where either lacks it or they ended at different steps.
+    `verdict` is the verdict on the run's cell. `value:NAME` is the last value that the run recorded as NAME without a
+    block; `distance:NAME` is its relative difference |A - B| / |A| (kernels.bits) from the run `reference`
+    (RUN:REPEAT) of the same problem, NaN if either lacks it or if they ended at different steps.
     """
     runs = grouped(overview.frames.runs)
     verdicts = {cell.label: cell.verdict for group in overview.groups for cell in group.cells}
@@ -66,7 +66,7 @@ def results(overview: Overview) -> pd.DataFrame:
 
 
 def _last_values(overview: Overview) -> pd.DataFrame:
-    """The last value of each name for the whole: (run, repeat) x names; of runs whose steps follow from each other."""
+    """The last value of each name without a block: (run, repeat) x names; only runs whose steps are no samples."""
     values, stepped = overview.frames.values, set(overview.stepped.runs["run"])
     whole = values[(values["block"] == -1) & values["run"].isin(stepped)]
     last = whole.groupby(["run", "repeat", "name"], observed=True, sort=False)["value"].last()
@@ -77,10 +77,10 @@ def _last_values(overview: Overview) -> pd.DataFrame:
 
 
 def write_results(directory: Path, table: pd.DataFrame, figures: list[Figure]) -> list[str]:
-    """Write results.csv, results.parquet, and NAME.csv, NAME.svg and NAME.png of each figure; the names of the files.
+    """Writes results.csv, results.parquet, and NAME.csv, NAME.svg, NAME.png of each figure; returns the file names.
 
-    Raises NotOurs where `directory` is a file, or a file is in the way that no earlier call wrote. Files of an earlier
-    call that are not written again, since the figure is gone, are removed.
+    Removes files of the last call that are not written again. Raises NotOurs if `directory` is a file, or if a file of
+    the same name was not written by the last call.
     """
     if directory.exists() and not directory.is_dir():
         raise NotOurs(f"{directory} is a file; give a directory")
@@ -106,7 +106,7 @@ def write_results(directory: Path, table: pd.DataFrame, figures: list[Figure]) -
 
 
 def _written(directory: Path) -> set[str]:
-    """The files that an earlier call wrote there: plain names only, whatever the manifest says."""
+    """The files that the last call wrote, from the manifest; entries that are no plain file names are ignored."""
     try:
         names = records.loads(read_bytes(directory / MANIFEST, records.MOST), str(directory / MANIFEST))
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Two runs compared, in one sentence: equal or not, where they part, and how much of them was compared."""
+"""Describes the comparison of two runs in one sentence: the verdict, the first difference, the compared records."""
 
 from __future__ import annotations
 

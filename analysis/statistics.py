@@ -1,4 +1,4 @@
-"""Medians, quantiles, intervals and lines that assume no distribution."""
+"""Computes medians, quantiles, intervals and lines that assume no distribution."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from functools import lru_cache
 import numpy as np
 
 CONFIDENCE = 0.95
-RESAMPLES = 4000  # of a bootstrap
+RESAMPLES = 4000  # resamples of a bootstrap
 SEED = 20240805
 
 
 def quantile(x: np.ndarray, q: float) -> np.ndarray:
-    """The q-quantile of the defined elements along the last axis, as one of them (inverted distribution function);
-    NaN where there are none."""
+    """The q-quantile of the elements that are not NaN along the last axis, by the inverted distribution function.
+
+    NaN if there are none. The result is always one of the elements."""
     ordered = np.sort(x, axis=-1)  # NaN last
     defined = (~np.isnan(x)).sum(axis=-1)
     place = np.clip(np.ceil(q * defined).astype(np.int64) - 1, 0, max(x.shape[-1] - 1, 0))
@@ -23,16 +24,16 @@ def quantile(x: np.ndarray, q: float) -> np.ndarray:
 
 
 def middle(x: np.ndarray) -> np.ndarray:
-    """The lower median of the defined elements along the last axis; NaN where there are none."""
+    """The lower median of the elements that are not NaN along the last axis; NaN if there are none."""
     return quantile(x, 0.5)
 
 
 def median_interval(x: np.ndarray, confidence: float = CONFIDENCE) -> tuple[float, float, float]:
-    """The median of `x`, and the order statistics between which the median of its distribution lies with at least
-    `confidence`, whatever the distribution; NaN for these where there are too few (at 95 %: 5 or fewer).
+    """(median of `x`, low, high): an interval of the median of its distribution with at least `confidence`.
 
-    The bounds of `scipy.stats.quantile_test` (Conover, Practical Nonparametric Statistics, section 3.2), which takes 50
-    times as long for a sample.
+    The bounds are order statistics and hold for any distribution; NaN if there are too few numbers (at 95 %: 5 or
+    fewer). They are the bounds of `scipy.stats.quantile_test` (Conover, Practical Nonparametric Statistics, section
+    3.2), which takes 50 times as long for a sample.
     """
     x = np.sort(x)
     k = _bound(len(x), confidence)
@@ -43,7 +44,7 @@ def median_interval(x: np.ndarray, confidence: float = CONFIDENCE) -> tuple[floa
 
 @lru_cache
 def _bound(n: int, confidence: float) -> int:
-    """The place, from 0, of the lower bound in a sorted sample of n; -1 where there is none."""
+    """The place, from 0, of the lower bound in a sorted sample of n; negative if there is none."""
     from scipy.stats import binom
 
     return int(binom.ppf((1 - confidence) / 2, n, 0.5)) - 1
@@ -52,7 +53,9 @@ def _bound(n: int, confidence: float) -> int:
 def ratio_interval(
     x: np.ndarray, y: np.ndarray, confidence: float = CONFIDENCE, seed: int = SEED
 ) -> tuple[float, float, float]:
-    """median(x) / median(y), and its percentile interval by a bootstrap of both; NaN where either has fewer than 6.
+    """(median(x) / median(y), low, high): its percentile interval by a bootstrap of both.
+
+    The bounds are NaN if either sample has fewer than 6 numbers.
 
     The median of a resample of n out of n is the sorted sample at the place floor(n U), U the middle of n uniform
     numbers: Beta(k, n + 1 - k) with k = (n + 1) / 2. So no resample is drawn, and its cost does not grow with n.

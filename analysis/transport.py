@@ -1,10 +1,9 @@
-"""How one distribution of runs becomes another, in one dimension: the monotone map between the outcomes of the runs of
-two cells, and its cost.
+"""Computes the optimal transport between the outcomes of two cells of runs: the monotone map, and its cost.
 
 In one dimension the optimal transport map from A to B is x -> F_B^-1(F_A(x)), and its cost is the Wasserstein distance
 W1 = integral |F_A^-1(q) - F_B^-1(q)| dq (Villani, Topics in Optimal Transportation, theorem 2.18). The map less x is
-the shift function of Doksum (Annals of Statistics 2, 1974): where in the distribution B lies above A, and by how much.
-Tens of runs estimate no more than this.
+the shift function of Doksum (Annals of Statistics 2, 1974): it shows in which part of the distribution B is above A,
+and by how much. Tens of runs estimate no more than this.
 """
 
 from __future__ import annotations
@@ -21,23 +20,26 @@ from analysis.runs import Id, ids
 from analysis.statistics import CONFIDENCE, SEED
 from miniapps.trace.records import is_state
 
-FEWEST = 20  # runs on either side: deciles of fewer are single runs
+FEWEST = 20  # the fewest runs on either side: deciles of fewer are single runs
 QUANTILES = np.arange(1, 10) / 10
-RESAMPLES = 2000  # of the bootstrap, and of the permutations
+RESAMPLES = 2000  # resamples of the bootstrap, and permutations
 
 TRANSPORT = ["a", "b", "name", "step", "runs_a", "runs_b", "w1", "scale", "p", "above", "below"]
 SHIFTS = ["a", "b", "name", "step", "quantile", "start", "end", "shift", "low", "high"]
 
 
 def transport(frames: Frames) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
-    """Between every two cells of one problem, for every value of one element at the last step that all their runs
-    recorded: rows of TRANSPORT and of SHIFTS, and a note for each pair of cells with fewer than FEWEST complete runs on
-    a side, which has no row.
+    """(rows TRANSPORT, rows SHIFTS, notes) between every two cells of one problem.
 
-    w1            the distance, in the unit of the value; `scale` is the standard deviation of both sides together
+    There is a row for every value of one element, at the last step that all runs of both cells recorded, and a note for
+    each pair of cells with fewer than FEWEST complete runs on a side, which has no row.
+
+    w1            the distance, in the unit of the value
+    scale         the standard deviation of both sides together
     p             of a permutation test of equal distributions by w1 (Phipson and Smyth 2010: never zero)
     above, below  deciles, as text, at which the band lies above or below zero
-    shift         of a decile: `end` of B less `start` of A; low, high: the band that holds all nine at 95 %
+    shift         of a decile: `end` of B less `start` of A
+    low, high     the band that covers all nine shifts at 95 %
     """
     rows: list[dict[str, object]] = []
     shifts: list[dict[str, object]] = []
@@ -61,9 +63,11 @@ def transport(frames: Frames) -> tuple[pd.DataFrame, pd.DataFrame, list[str]]:
 
 
 def w1(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """W1 between samples along the last axes of `x` (..., n) and `y` (..., m), which may have other lengths: the
-    integral over q of the difference of both quantile functions, exactly (they are steps). `scipy.stats.
-    wasserstein_distance` has the same number for one pair; this has many resamples at once."""
+    """W1 between samples along the last axes of `x` (..., n) and `y` (..., m): the integral over q of the absolute
+    difference of both quantile functions.
+
+    The integral is exact, since these are step functions. `scipy.stats.wasserstein_distance` gives the same number for
+    one pair; this function takes many resamples at once."""
     n, m = x.shape[-1], y.shape[-1]
     ends = np.union1d(np.arange(1, n + 1) * m, np.arange(1, m + 1) * n)  # of the steps, in 1 / (n m)
     widths = np.diff(ends, prepend=0)
@@ -75,7 +79,7 @@ def w1(x: np.ndarray, y: np.ndarray) -> np.ndarray:
 def shift(x: np.ndarray, y: np.ndarray, seed: int = SEED) -> pd.DataFrame:
     """The shift function at the deciles, from `x` to `y`: columns quantile, start, end, shift, low, high. The band is
     simultaneous: the shift +- its bootstrap standard error times the 95 % quantile of the largest studentised deviation
-    over the deciles. Where no resample moves a decile the band has no width there."""
+    over the deciles. If no resample moves a decile, the band has no width there."""
     rng = np.random.default_rng(seed)
     start, end = np.quantile(x, QUANTILES), np.quantile(y, QUANTILES)
     drawn = _resampled(y, rng) - _resampled(x, rng)
@@ -105,7 +109,7 @@ def _distance(x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     both = np.concatenate([x, y])
     distance = float(w1(x, y))
     mixed = np.random.default_rng(SEED).permuted(np.tile(both, (RESAMPLES, 1)), axis=1)
-    # Sums in another order: what is equal but for rounding counts as at least as far.
+    # Sums are in another order: distances that differ only by rounding count as equal.
     further = (w1(mixed[:, : len(x)], mixed[:, len(x) :]) >= distance * (1 - 1e-12)).sum()
     return {"w1": distance, "scale": float(both.std(ddof=1)), "p": float((further + 1) / (RESAMPLES + 1))}
 

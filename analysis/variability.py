@@ -1,5 +1,5 @@
-"""Differences between runs at their end: distinct outcomes, the published metrics, and what no difference
-means."""
+"""Measures differences between runs at their end: distinct outcomes, the published metrics, and the bound on the
+probability of a difference if none was seen."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ VARIABILITY = ["group", "cell", "ranks", "name", "kind", "step", "against", "run
 
 
 def effective(counts: list[int]) -> float:
-    """Effective number of outcomes 1 / sum p_k^2: 1 where all are equal, the number of runs where none
-    are."""
+    """The effective number of outcomes, 1 / sum p_k^2: 1 if all are equal, the number of runs if all differ."""
     p = np.array(counts) / sum(counts)
     return float(1 / (p * p).sum())
 
@@ -41,13 +40,11 @@ def effective(counts: list[int]) -> float:
 def variability(
     frames: Frames, against: Id | None = None, compared: Iterable[Pairs] | None = None
 ) -> pd.DataFrame:
-    """One row per (group, cell, name, against): `runs`, `distinct` bit patterns, `effective` outcomes,
-    `pairs` compared and, over these, the median and maximum of |V_s|, mean and maximum of V_ermv, V_c and
-    ULP.
+    """One row per (group, cell, name, against): `runs`, `distinct` bit patterns, `effective` outcomes, and `pairs`;
+    over these the median and maximum of |V_s|, mean and maximum of V_ermv, V_c and ULP.
 
-    `bound` is filled where no difference was seen, and no run lacks records that it must have: the probability of
-    a difference is below it at 95 % confidence.
-    `compared` is what `pairs` returned, where the caller has it.
+    `bound` is set if no difference was seen and no run lacks records that it must have: the probability of a difference
+    is below it at 95 % confidence. `compared` is the result of `pairs`, if the caller has it.
     """
     compared = pairs(frames, against) if compared is None else compared
     of: dict[tuple[str, str, str], dict[str, list[Pairs]]] = {}

@@ -1,9 +1,9 @@
-"""The judgement: for each group of runs, whether its bits are what its guarantee promises, and over which records.
+"""Judges for each group of runs whether its bits are as its guarantee promises, and over which records.
 
-Nothing is concluded from runs that lack rows which they must have (`analysis.divergence.recorded`), from runs that
-recorded nothing in common, nor from a comparison of runs in different environments, for which nothing is promised
-(`analysis.environment`). A replay and a run with an injected fault are compared with a run of another group too
-(`analysis.counterparts`). The words for all of this are those of `analysis.headline`.
+There is no verdict on runs that lack rows which they must have (`analysis.divergence.recorded`), on runs without a
+common record, or across environments, which guarantees do not cover (`analysis.environment`). A replay and a run with
+an injected fault are also compared with a run of another group (`analysis.counterparts`). `analysis.headline` puts the
+verdict into words.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from analysis.groups import SPANS_LAYOUTS, grouped, ranks_text
 from analysis.load.frames import Frames
 from analysis.runs import Id, ids
 
-# What can be said of a group, and whether it breaks a promise.
+# The verdicts on a group.
 HOLDS, BROKEN, DIFFERS, SAME, UNTESTED = "holds", "BROKEN", "differs", "no difference seen", "not tested"
 INCOMPARABLE, OUTSIDE, FAILED = "not comparable", "other environment", "failed"
 MEANING = {
@@ -38,21 +38,25 @@ MEANING = {
     OUTSIDE: "the promise is for one environment, and the runs are of several",
     UNTESTED: "no two complete runs recorded anything that can be compared",
 }
-URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # of several verdicts of the cells of a group, the first
+URGENT = (BROKEN, DIFFERS, INCOMPARABLE, OUTSIDE)  # a group has the first of these that one of its cells has
 WORST_FIRST = (FAILED, BROKEN, INCOMPARABLE, OUTSIDE, DIFFERS, HOLDS, SAME, UNTESTED)
 FAILURES = ("check failed", "failed")  # notes on runs that make a group FAILED
-RANKS = "number of ranks"  # a cause that only the comparison of rank counts can have
-DAMAGED = ("unreadable", "missing ranks", "damaged result")  # what is left of these can be used
+RANKS = "number of ranks"  # a cause of differences between rank counts only
+DAMAGED = (
+    "unreadable",
+    "missing ranks",
+    "damaged result",
+)  # notes on runs whose other files can still be used
 
 
 @dataclass(frozen=True)
 class Over:
     """The coverage of a statement on several runs.
 
-    Of `runs` runs `compared` were compared, each pair in `least` to `most` fingerprints and values. `results`: every
-    pair had states, results or final states among these; `ended`: every pair had final states. `every_pair`: every pair
-    was compared, directly or through a third run with the same rows. `left_out`: names that cannot be compared between
-    layouts."""
+    `compared` of `runs` runs were compared, each pair in `least` to `most` fingerprints and values. `results`: True if
+    every pair had states, results or final states among these; `ended`: True if every pair had final states.
+    `every_pair`: True if every pair was compared, directly or through a third run with the same rows. `left_out`: names
+    that cannot be compared between layouts."""
 
     runs: int
     compared: int = 0
@@ -65,7 +69,7 @@ class Over:
 
 
 def over(runs: int, compared: int, comparisons: Iterable[Comparison], every_pair: bool = True) -> Over:
-    """The coverage of `comparisons` of `compared` of `runs` runs."""
+    """The coverage of `comparisons`, by which `compared` of `runs` runs were compared."""
     own = list(comparisons)
     if not own:
         return Over(runs)
@@ -92,11 +96,19 @@ def together(parts: Iterable[Over]) -> Over:
 
 @dataclass(frozen=True)
 class Cell:
-    """Runs that are judged against each other: `runs` complete ones on `sizes` ranks with `distinct` results (0 where
-    they recorded no results in common), of `environments` in the sense of the guarantee, which differ in what `apart`
-    says; `over` are the compared records. `first` is the earliest divergence of any of them from the first run of its
-    environment, where there is none from the first run; `within` is whether runs of one environment differ. `lacking`
-    cannot be compared, and of `least` the least part was in both."""
+    """Complete runs that are judged against each other.
+
+    sizes         the rank counts
+    runs          the number of runs
+    distinct      the number of results; 0: they recorded no results in common
+    first         the comparison with the earliest divergence: within an environment, else between environments
+    over          the coverage of the comparisons
+    within        True if runs of one environment differ
+    lacking       a pair that cannot be compared, since records are missing
+    least         the equal pair with the fewest records in both, among pairs in which one run has more records
+    environments  the number of environments, as the guarantee defines them
+    apart         the entries in which environments differ
+    """
 
     label: str
     guarantee: str
@@ -118,7 +130,7 @@ class Cell:
 
     @property
     def verdict(self) -> str:
-        """One of the keys of MEANING."""
+        """The verdict, a key of MEANING."""
         if self.within:
             return DIFFERS if self.guarantee == "none" else BROKEN
         if self.lacking:
@@ -132,11 +144,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Group:
-    """One row of the table of groups. `words` is its label for people, `state` the hash of the final state where all
-    complete runs agree in it, empty otherwise; `incomplete` runs are in none of the counts. `failures`: what its runs
-    say of themselves that failed, as text. `across` is where the runs of two rank counts part between which nothing is
-    promised, and `beyond` the compared records, with `one` of each rank count; `beside` the comparison with
-    runs of another group; `cause` is that of the difference `shown`."""
+    """The judgement of one group of runs.
+
+    words       its label for people
+    runs        the number of complete runs; `incomplete` runs are in no other count
+    distinct    the number of results
+    state       the hash of the final state, if all complete runs have the same; else empty
+    failures    the failures that its runs report, as text
+    across      the earliest difference between rank counts, if no guarantee spans them
+    beyond      the coverage of the comparison of rank counts, each counted as one run
+    beside      the comparison with runs of another group
+    cause       the cause of the difference `shown`
+    """
 
     label: str
     words: str
@@ -156,13 +175,14 @@ class Group:
 
     @property
     def verdict(self) -> str:
-        """One of the keys of MEANING: FAILED where a run says so, else what the bits say."""
+        """The verdict, a key of MEANING: FAILED if a run reports a failure, else `bits`."""
         return FAILED if self.failures else self.bits
 
     @property
     def bits(self) -> str:
-        """The gravest verdict of the cells and of the comparison with another group; where none is grave, that of cells
-        with two runs; what the rank counts say where only these could be compared."""
+        """The verdict by bits alone: the first of URGENT, HOLDS, SAME that a cell or the counterpart has.
+
+        If only rank counts could be compared, their comparison decides; SAME becomes DIFFERS if rank counts differ."""
         verdicts = [cell.verdict for cell in self.cells] + (
             [_of_counterpart(self.beside)] if self.beside else []
         )
@@ -180,8 +200,7 @@ class Group:
 
     @property
     def over(self) -> Over:
-        """The records in which the runs of the group are equal, where none differ; runs that were compared with those
-        of other rank counts alone are among them."""
+        """The coverage of the comparisons in the group, with runs that were compared only with other rank counts."""
         parts = [cell.over for cell in self.cells]
         if not self.spanned or self.beyond is None:
             return together(parts)
@@ -192,12 +211,13 @@ class Group:
 
     @property
     def why(self) -> str:
-        """The cause of the difference in two or three words; empty where nothing differs or no cause is known."""
+        """The cause of the difference in two or three words; empty if nothing differs or no cause is known."""
         return self.cause_of(self.shown, self.cause) if self.shown else ""
 
     def cause_of(self, pair: Comparison, judged: Cause | None) -> str:
-        """The cause of the difference `pair` of this group in two or three words: `judged`, or what the group knows
-        beyond the two runs; empty where no cause is known."""
+        """The cause of the difference `pair` of this group in two or three words; empty if no cause is known.
+
+        It is the class of `judged`, unless the group has a better cause: an injected fault, or the number of ranks."""
         if self.beside and self.beside.kind == FAULT and pair is self.beside.first:
             return f"injected fault {self.beside.given}"
         if judged is None:
@@ -213,13 +233,15 @@ class Group:
 
     @property
     def shown(self) -> Comparison | None:
-        """The difference that is spoken of: in a cell, else from another group, else across rank counts."""
+        """The difference to report: in a cell, else from another group, else across rank counts; None: none."""
         return self.first or (self.beside.first if self.beside else None) or self.across
 
     @property
     def tested(self) -> int:
-        """How many runs were compared with others of their cell. Where none differs, 1 - 0.05 ** (1 / n) of them bounds
-        p; over several cells it bounds the mean of p over runs, since log(1 - p) is concave."""
+        """The number n of runs that were compared with others of their cell.
+
+        If none differs, p is below 1 - 0.05 ** (1 / n) at 95 %; over several cells this bounds the mean of p over runs,
+        since log(1 - p) is concave."""
         return sum(cell.over.compared for cell in self.cells)
 
     @property
@@ -230,8 +252,7 @@ class Group:
 
 
 def judge(frames: Frames) -> list[Group]:
-    """All groups of the runs, in the order of `grouped`; incomplete runs count for nothing but are
-    counted."""
+    """All groups of the runs, judged, in the order of `grouped`; incomplete runs are counted, but not compared."""
     runs = grouped(frames.runs)
     failed = failures(frames)
     groups = []
@@ -257,8 +278,9 @@ def judge(frames: Frames) -> list[Group]:
 
 
 def failures(frames: Frames) -> dict[str, list[str]]:
-    """{run: what failed in it by its own account}: `f/bad: check poisson failed: 24 of 37 solves ...`; without attempts
-    that were repeated with success."""
+    """{run: [failures that it reports]}, such as `f/bad: check poisson failed: 24 of 37 solves ...`.
+
+    Attempts that were repeated with success are left out."""
     failed: dict[str, list[str]] = {}
     again = repeated(frames)
     for run, what, path, reason, _ in frames.excluded.itertuples(index=False):
@@ -270,9 +292,10 @@ def failures(frames: Frames) -> dict[str, list[str]]:
 def _across(
     frames: Frames, complete: pd.DataFrame, firsts: list[list[Id]]
 ) -> tuple[Comparison | None, Over | None]:
-    """Where runs of two rank counts part, between which nothing is promised, None where they do not; and what was
-    compared of rank counts, None where there is one or a promise spans them. `firsts` are, of every rank count, the
-    first run of each kind of recording."""
+    """(the earliest difference between rank counts or None, the coverage of their comparison).
+
+    (None, None) if there is one rank count, or if the guarantee spans them. `firsts`: for every rank count the first
+    run of each kind of recording."""
     if not len(complete) or complete["guarantee"].iloc[0] in SPANS_LAYOUTS or len(firsts) < 2:
         return None, None
     of = {run: place for place, own in enumerate(firsts) for run in own}
@@ -287,7 +310,7 @@ def _across(
 
 
 def _of_counterpart(beside: Counterpart) -> str:
-    """What the comparison with runs of another group says: a replay promises the bits of its source."""
+    """The verdict on the comparison with another group: a replay promises the bits of its source."""
     if beside.apart and beside.first:
         return OUTSIDE
     if beside.first:
@@ -298,13 +321,13 @@ def _of_counterpart(beside: Counterpart) -> str:
 
 
 def by_weight(groups: Iterable[Group]) -> list[Group]:
-    """The worst verdict first, groups of one verdict in their order."""
+    """`groups` sorted by verdict, the worst first; groups of one verdict keep their order."""
     return sorted(groups, key=lambda group: WORST_FIRST.index(group.verdict))
 
 
 def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
-    """What limits the verdict: groups with runs that lack records, attempts that were repeated, runs that were left
-    out, runs with damaged files, and runs whose ranks contradict each other."""
+    """Clauses on the limits of the verdict: groups with runs that lack records, attempts that were repeated, runs that
+    were left out, runs with damaged files, and runs whose ranks contradict each other."""
     sentences = []
     if lacking := sum(any(cell.lacking for cell in group.cells) for group in groups):
         sentences.append(f"{counted(lacking, 'group')} with runs that lack records")
@@ -322,7 +345,7 @@ def doubts(frames: Frames, groups: Iterable[Group]) -> list[str]:
 
 
 def counted(count: int, noun: str, several: str = "") -> str:
-    """`1 run`, `3 runs`; `several` is the plural where it is not made by an s."""
+    """`1 run`, `3 runs`; `several` is the plural if it is not `noun` with an s."""
     return f"{count} {noun if count == 1 else several or f'{noun}s'}"
 
 
@@ -332,8 +355,8 @@ def ranks(sizes: tuple[int, ...]) -> str:
 
 
 def cell_of(frames: Frames, name: str, members: pd.DataFrame) -> Cell:
-    """Complete runs, rows of `grouped`, judged against each other: under a guarantee those of one environment, and all
-    of them for what is to be said of several."""
+    """The cell of complete runs, rows of `grouped`: runs of one environment are compared with each other; if these are
+    equal, one run of each environment too."""
     return _cell(frames, name, members)[0]
 
 
@@ -370,8 +393,10 @@ def _cell(frames: Frames, name: str, members: pd.DataFrame) -> tuple[Cell, list[
 
 
 def _results(frames: Frames, members: pd.DataFrame, seen: Among) -> int:
-    """How many different results runs have, at least: 0 where no two recorded results in common. Runs of several kinds
-    of recordings are asked kind by kind and two by two as well, since one may lack what others have."""
+    """A lower bound on the number of different results of the runs; 0 if no two recorded results in common.
+
+    Runs of several kinds are also counted kind by kind and pair by pair, since one kind may lack rows that others have.
+    """
     places = dict(zip(ids(members), range(len(members)), strict=True))
     asked = [list(places)]
     if len(seen.kinds) > 1:

@@ -1,4 +1,4 @@
-"""Frames and traces in the formats of other tools: `tables` (CSV), and a module per format of FORMATS."""
+"""Writes frames and traces in the formats of other tools: `tables` (CSV), and a module per format of FORMATS."""
 
 FORMATS = {
     "perfetto": "Trace Event Format, JSON, gzip where FILE ends in .gz: ui.perfetto.dev, chrome://tracing",

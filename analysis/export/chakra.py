@@ -1,11 +1,11 @@
-"""Chakra execution traces of MLCommons, a file per rank: what simulators of networks such as ASTRA-sim replay.
+"""Writes Chakra execution traces of MLCommons, a file per rank, for simulators of networks such as ASTRA-sim.
 
-The nodes of a rank tile its time from its first event to its last, each depending on the one before. All-reduces in
-which all ranks of the slice take part are COMM_COLL_NODE. One that overlaps another region stands beside the tiles: it
-depends on the last of them that ended before it began, and the first that begins after its end depends on it. An
-exchange is a COMM_SEND_NODE and a COMM_RECV_NODE for each partner, side by side; how the bytes sent were divided among
-partners is not recorded, so they are divided evenly. The rest is COMP_NODE, named after the innermost region, cut where
-that changes. Other regions that overlap without nesting are left out beyond the first lane.
+The nodes of a rank tile its time from its first event to its last; each depends on the node before. All-reduces in
+which all ranks of the slice take part are COMM_COLL_NODE. An all-reduce that overlaps another region is no tile: it
+depends on the last tile that ended before it began, and the first tile that begins after its end depends on it. An
+exchange is a COMM_SEND_NODE and a COMM_RECV_NODE per partner. Traces do not record how many of the bytes each partner
+got, so the bytes are divided evenly. All other time is COMP_NODE, named after the innermost region and cut where that
+region changes. Other regions that overlap without nesting are left out, except in the first lane.
 Format: mlcommons/chakra, schema/protobuf/et_def.proto; attributes as its feeder reads them (et_feeder_node.cpp).
 """
 
@@ -33,7 +33,7 @@ ALL_REDUCE = 0  # of CollectiveCommType
 
 NODE_TYPES = ("INVALID_NODE", "METADATA_NODE", "MEM_LOAD_NODE", "MEM_STORE_NODE", "COMP_NODE", "COMM_SEND_NODE",
               "COMM_RECV_NODE", "COMM_COLL_NODE")  # fmt: skip
-# {message: {field: (number, type)}}; `*` is repeated, `|` one of the values of an attribute.
+# {message: {field: (number, type)}}; `*` marks a repeated field, `|` a member of the oneof `value`.
 MESSAGES = {
     "AttributeProto": {
         "name": (1, "string"), "int32_val": (7, "|int32"), "int64_val": (9, "|int64"), "bool_val": (27, "|bool"),
@@ -69,9 +69,9 @@ def bytes_of(out: Path) -> float:
 
 
 def write(part: Slice, out: Path) -> list[Path]:
-    """Write `part` into the new files `out`.RANK.et. Raises OSError, and removes what it wrote, when that fails.
+    """Writes `part` into the new files `out`.RANK.et; returns their paths. On failure it removes them; raises OSError.
 
-    They are in a directory of their own, `out`.part, until all are whole."""
+    The files are in a directory `out`.part until all are complete."""
     exchanges = Exchanges(part)
     written: list[Path] = []
     try:
@@ -90,8 +90,10 @@ def write(part: Slice, out: Path) -> list[Path]:
 
 
 def tiles(own: pd.DataFrame, communicates: np.ndarray) -> Iterator[Piece]:
-    """The time of one rank, from its first event to its last, in pieces that follow one another without gaps: an event
-    where `communicates` is set, the innermost region elsewhere. `own` are events that nest, sorted by start."""
+    """Splits the time of one rank, from its first event to its last, into pieces without gaps between them.
+
+    A piece is an event if `communicates` is set for it, else the time in one innermost region. `own`: the events of the
+    rank, which must nest, sorted by start."""
     still_open: list[tuple[str, int, int, int]] = []  # name, end, repeat, step
     now, where = int(own["start"].iloc[0]), (0, 0)
 
@@ -138,8 +140,8 @@ def _write_rank(part: Slice, rank: int, own: pd.DataFrame, exchanges: Exchanges,
     before: list[int] = []
     following = 0
     pieces = list(tiles(nested, talks))
-    waiting = _beside(own, {piece.row for piece in pieces})  # the next last
-    open_until: dict[int, int] = {}  # end of a node beside the tiles that none depends on yet, by its id
+    waiting = _beside(own, {piece.row for piece in pieces})  # the next one is last
+    open_until: dict[int, int] = {}  # {id: end} of nodes that are no tiles and on which no node depends yet
     for piece in pieces:
         ended = [node for node, end in open_until.items() if end <= piece.start]
         before = [*before, *ended]
@@ -160,13 +162,13 @@ def _write_rank(part: Slice, rank: int, own: pd.DataFrame, exchanges: Exchanges,
             _append(file, _node(piece, following, before, which, attributes))
             following += 1
         before = list(range(following - len(nodes), following))
-    for one in reversed(waiting):  # they begin when all else has ended
+    for one in reversed(waiting):  # these begin after the last tile
         _append(file, _node(one, following, before, "COMM_COLL_NODE", _collective(int(sizes[one.row]))))
         following += 1
 
 
 def _beside(own: pd.DataFrame, tiled: set[int]) -> list[Piece]:
-    """The collectives of a rank that are no tiles, since they overlap other regions; the last to begin first."""
+    """The collectives of a rank that are no tiles, since they overlap other regions; by descending start."""
     beside = own[(own["collective"] >= 0) & ~own.index.isin(tiled)]
     beside = beside.sort_values("start", ascending=False, kind="stable")
     columns = [beside[c].tolist() for c in ("name", "start", "end", "repeat", "step")]
@@ -177,7 +179,7 @@ def _node(piece: Piece, number: int, before: list[int], which: str, attributes: 
     return classes()["Node"](
         id=number, name=piece.name, type=NODE_TYPES.index(which), data_deps=before,
         start_time_micros=piece.start // 1000,
-        # Of times that were cut to µs, so that these do not drift from the sum of the nanoseconds.
+        # The difference of truncated times, so that the durations add up to the truncated end.
         duration_micros=piece.end // 1000 - piece.start // 1000,
         attr=_attributes([
             *attributes, ("start_ns", "int64_val", piece.start),
@@ -188,7 +190,7 @@ def _node(piece: Piece, number: int, before: list[int], which: str, attributes: 
 
 
 def _collective(size: int) -> list[tuple]:
-    # Nodes of a CPU are never simulated as communication, so that none of these is one.
+    # Simulators do not treat CPU nodes as communication, so `is_cpu_op` is false.
     return [
         ("is_cpu_op", "bool_val", False), ("comm_type", "int64_val", ALL_REDUCE), ("comm_size", "int64_val", size),
     ]  # fmt: skip
@@ -202,7 +204,7 @@ def _message(source: int, target: int, tag: int, size: int) -> list[tuple]:
 
 
 class Exchanges:
-    """What every rank of `part` recorded of its exchanges. Ranks whose records are equal share them in memory."""
+    """The exchanges that every rank of `part` recorded. Ranks with equal records share them in memory."""
 
     def __init__(self, part: Slice):
         self._part, self._numbers = part, Numbers()
@@ -221,8 +223,10 @@ class Exchanges:
             self._known[rank] = calls, sizes
 
     def of(self, rank: int, own: pd.DataFrame) -> dict[int, list[tuple]]:
-        """{row of an exchange in `own`, the events of `rank`: (COMM_SEND_NODE or COMM_RECV_NODE, source, target, tag,
-        bytes) for each partner that is in the slice and recorded the same exchange}."""
+        """{row of an exchange in `own`: [(COMM_SEND_NODE or COMM_RECV_NODE, source, target, tag, bytes)]}.
+
+        `own` are the events of `rank`. The list has both nodes for each partner that is in the slice and recorded the
+        same exchange."""
         rows = own[_exchange(own)]
         calls = self._numbers.of(rows, grow=False)
         messages: dict[int, list[tuple]] = {}
@@ -247,7 +251,7 @@ class Exchanges:
         return self._part.attributes[rank].get("partners", {}).get(name, [])
 
     def _share(self, name: str, source: int, target: int, size: int) -> int:
-        """How much of `size` bytes `source` sent to `target`, if it divided them evenly."""
+        """The bytes that `source` sent to `target` if it divided `size` bytes evenly among its partners."""
         each = sorted(self._partners(source, name))
         return size // len(each) + (each.index(target) < size % len(each)) if target in each else 0
 
@@ -262,7 +266,7 @@ def _attributes(named: list[tuple]) -> list:
 
 
 def _append(file: BinaryIO, message) -> None:
-    """Write `message` with its length before it, as a varint."""
+    """Writes the length of `message` as a varint, then `message`."""
     data = message.SerializeToString()
     size = len(data)
     while size > 127:
@@ -273,7 +277,7 @@ def _append(file: BinaryIO, message) -> None:
 
 @cache
 def classes() -> dict[str, Callable]:
-    """{name of a message: its class}, of the part of et_def.proto that is written."""
+    """{name of a message: its class} of MESSAGES, the needed part of et_def.proto."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     field = descriptor_pb2.FieldDescriptorProto
@@ -297,7 +301,7 @@ def classes() -> dict[str, Callable]:
                 if not described.oneof_decl:
                     described.oneof_decl.add(name="value")
                 own.oneof_index = 0
-    # A pool of its own: in the common one this would clash with an installed chakra package.
+    # A separate pool: in the default pool these would clash with an installed chakra package.
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {

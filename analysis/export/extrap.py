@@ -1,9 +1,9 @@
-"""JSON Lines for Extra-P, which models how regions scale: a line per measurement.
+"""Writes JSON Lines for Extra-P, which models how regions scale: a line per measurement.
 
-Each line has `params` (p: the number of ranks, and the numeric options that tell the problems apart), `callpath`
+Each line has `params` (p, the number of ranks, and the numeric options in which the problems differ), `callpath`
 (regions joined by ->), `metric` and `value`: the mean over ranks of one repeat of one run. Repeats, and further runs
-with the same parameters, are repetitions. Extra-P wants every callpath at every point: where a region was never
-entered, its time, visits and bytes are 0.
+with the same parameters, are repetitions. Extra-P needs every callpath at every point: if a region was never entered,
+its time, visits and bytes are 0.
 Format: Extra-P, docs/file-formats.md, JSON Lines.
 """
 
@@ -24,16 +24,16 @@ from analysis.export.slices import Slice, parents
 PACKAGES = ()
 OPEN_WITH = "for extrap --json FILE"
 METRICS = ("time", "exclusive time", "visits", "bytes")
-FEWEST = 5  # values of a parameter that Extra-P wants
+FEWEST = 5  # values of a parameter that Extra-P needs for a model
 
 
 class NotOneExperiment(Exception):
-    """The runs differ in more than numbers; the message says in what."""
+    """The runs differ in more than numbers; the message names the difference."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run: its number of ranks, what defines it, and a frame with a row per repeat and callpath, and METRICS."""
+    """The measurements of one run: a row per repeat and callpath with METRICS, and the options that define the run."""
 
     name: str
     size: int
@@ -50,10 +50,10 @@ def existing(out: Path) -> Path | None:
 
 
 def write(parts: Iterable[Slice], out: Path) -> list[dict[str, float]]:
-    """Write `parts`, a slice per run, into the new file `out`; one is in memory at a time. The parameters of each run.
+    """Writes `parts`, a slice per run, into the new file `out`; returns the parameters of each run.
 
-    Raises NotOneExperiment where there is no run, or where they are of several applications or methods or differ in
-    options that are no numbers, and OSError.
+    One slice is in memory at a time. Raises NotOneExperiment if there is no run, or if runs are of several applications
+    or methods or differ in options that are no numbers, and OSError.
     """
     runs = [measured(part) for part in parts]
     if not runs:
@@ -94,7 +94,9 @@ def measured(part: Slice) -> Measured:
 
 
 def parameters(runs: list[Measured]) -> list[dict[str, float]]:
-    """The parameters of each run: p, and the numeric options that differ where the problems do."""
+    """The parameters of each run: p, and if there are several problems the options that differ.
+
+    Raises NotOneExperiment if such an option is no number, or if applications or methods differ."""
     first = runs[0]
     for run in runs[1:]:
         if run.app != first.app:
@@ -130,7 +132,7 @@ def parameters(runs: list[Measured]) -> list[dict[str, float]]:
 
 
 def notes(points: list[dict[str, float]]) -> list[str]:
-    """What Extra-P will miss."""
+    """A sentence for each parameter with too few values for Extra-P."""
     values = {name: sorted({point[name] for point in points}) for name in points[0]}
     return [
         f"Extra-P wants {FEWEST} values of each parameter for a model; of {name} there are {len(known)}: "
@@ -148,7 +150,7 @@ def _differing(sets: list[dict[str, Any]]) -> list[str]:
 def _table(part: Slice) -> pd.DataFrame:
     paths: dict[tuple[int, int], int] = {}  # (path around it, name): path
     texts: dict[int, str] = {-1: ""}
-    # Where a name has the arrow that joins names, Extra-P would take it for two.
+    # Extra-P would split a name at the arrow that joins names.
     names = [name.replace("->", "→") for name in part.kinds]
     pieces = []
     for _, _, own in part.pieces():

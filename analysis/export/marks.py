@@ -1,4 +1,4 @@
-"""The place in a run of its first recorded divergence from another run."""
+"""Finds the time in a run of its first recorded divergence from another run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from miniapps.untrusted.text import printable
 
 @dataclass(frozen=True)
 class Mark:
-    """An instant `at` (ns, on the clock of the timeline) on `rank`: what to call it, and what is known about it."""
+    """An instant `at` (ns, on the clock of the timeline) on `rank`, with the name and arguments to display."""
 
     rank: int
     at: int
@@ -23,11 +23,11 @@ class Mark:
 
 
 def mark_of(point: Point, table: str, repeat: int, trace: RankTrace, events: pd.DataFrame) -> Mark | None:
-    """The mark of `point`, a row of `table` ("fingerprints" or "values") in `repeat` of the run whose rank `trace` is;
-    `events`: the timeline of that rank. None where the trace holds no events.
+    """The mark of `point`, a row of `table` ("fingerprints" or "values") in `repeat`; None if there are no events.
 
-    A row has no time of its own. It was recorded after the last event had ended that ended before it, and the mark is
-    at that moment (at the first start where none had); `args` name this event and the next one to end.
+    `trace` is the trace of the rank that recorded it, `events` the timeline of this rank. A row has no time, only the
+    number of events that had ended before it. The mark is at the end of the last of these events, or at the first start
+    if none had ended; `args` name this event and the next one to end.
     """
     rows = trace.tables[table]
     asked = {
@@ -41,7 +41,7 @@ def mark_of(point: Point, table: str, repeat: int, trace: RankTrace, events: pd.
     if events.empty:
         return None
     ended, coming = events[events["index"] < after], events[events["index"] >= after]
-    # In the trace events stand in the order in which they ended.
+    # The index of an event is its place in the order of ends.
     last = ended.loc[ended["index"].idxmax()] if len(ended) else None
     following = coming.loc[coming["index"].idxmin()] if len(coming) else None
     at = events["start"].min() if last is None else last["end"]

@@ -1,4 +1,4 @@
-"""Calls of regions matched over ranks: the k-th of one name in a repeat and step is the same call on all of them."""
+"""Matches calls of regions over ranks: the k-th call of a name in a repeat and step is the same on all ranks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ KEY = ("repeat", "step", "name", "call")
 
 
 class Numbers:
-    """A number for every call, the same on all ranks, from 0 in the order in which calls were first seen."""
+    """Assigns a number to every call, the same on all ranks, from 0 in the order of first appearance."""
 
     def __init__(self):
         self._known: pd.MultiIndex | None = None
@@ -18,8 +18,9 @@ class Numbers:
         return 0 if self._known is None else len(self._known)
 
     def of(self, calls: pd.DataFrame, grow: bool) -> np.ndarray:
-        """The number of each of `calls`, different rows with the columns KEY: int64 (rows,). Calls that were not seen
-        before get the next numbers, or -1 unless `grow`."""
+        """The number of each of `calls`, distinct rows with the columns KEY: int64 (rows,).
+
+        With `grow` new calls get the next numbers, else -1."""
         if self._known is None and not grow:
             return np.full(len(calls), -1)
         asked = pd.MultiIndex.from_arrays([calls[key].to_numpy() for key in KEY])
@@ -36,13 +37,13 @@ class Numbers:
 
 
 class Collectives:
-    """The collectives in which all `ranks` take part, whose events are added rank after rank."""
+    """The collectives in which all `ranks` take part: `add` each rank, then `settle`."""
 
     def __init__(self, ranks: int):
         self._ranks, self._added, self._numbers = ranks, 0, Numbers()
 
     def add(self, rank: int, calls: pd.DataFrame) -> None:
-        """`calls`: the collectives of one more rank, by start, with the columns KEY, `start` and `end`."""
+        """Adds the collectives of one more rank: `calls` by start, with the columns KEY, `start` and `end`."""
         numbers = self._numbers.of(calls, grow=not self._added)
         if not self._added:
             size = len(self._numbers)
@@ -59,9 +60,10 @@ class Collectives:
         self._low[at], self._high[at] = np.minimum(self._low[at], start), np.maximum(self._high[at], start)
 
     def settle(self, begin: int, end: int) -> None:
-        """All ranks were added: those are whole that no rank lacks or has cut at `begin` or `end`. `first` and `last`
-        are from now on the ranks that reached each first and last, by its number in `of`; of several that arrived at
-        once the lowest, and the highest."""
+        """Keeps the collectives that no rank lacks or has cut at `begin` or `end`; call it after all ranks were added.
+
+        Then `first` and `last` are the ranks that reached each collective first and last, by its number in `of`. If
+        several ranks arrived at the same time, `first` is the lowest of them and `last` the highest."""
         whole = (self._count == self._ranks) & (self._low >= begin) & (self._end <= end) & (self._high < end)
         self._number = np.where(whole, np.cumsum(whole) - 1, -1)
         self.first, self.last = self.first[whole], self.last[whole]
@@ -70,7 +72,8 @@ class Collectives:
         return len(self.first)
 
     def of(self, calls: pd.DataFrame) -> np.ndarray:
-        """The number of each of `calls`, as `add` was given them, among those that are whole, in the order of the first
-        rank; -1 for others: int64 (rows,)."""
+        """The number of each of `calls` among the whole collectives, in the order of the first rank: int64 (rows,).
+
+        -1 for other calls. `calls` are as in `add`."""
         numbers = self._numbers.of(calls, grow=False)
         return np.where(numbers >= 0, np.append(self._number, -1)[numbers], -1)

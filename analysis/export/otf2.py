@@ -1,10 +1,10 @@
-"""Open Trace Format 2, the traces of Score-P: what Vampir, Scalasca and otf2-print open.
+"""Writes Open Trace Format 2, the format of Score-P, for Vampir, Scalasca and otf2-print.
 
-An archive is a directory with `traces.otf2`. A location per rank in a location group per process, on the node where it
-ran; Enter and Leave per region, with the attributes step, repeat and bytes; MpiCollectiveBegin and MpiCollectiveEnd
-where all ranks of the slice take part, as analyses of waiting time need them all. Exchanges are regions of role
-point-to-point: which message went where in them is not recorded. Regions that overlap without nesting are on further
-locations of the process, since those of one location must nest.
+An archive is a directory with `traces.otf2`. It has a location per rank in a location group per process, on the node of
+the rank. Each region has Enter and Leave, with the attributes step, repeat and bytes. A collective has
+MpiCollectiveBegin and MpiCollectiveEnd only if all ranks of the slice take part, since analyses of waiting time need
+all of them. Exchanges are regions of the role point-to-point, since their messages were not recorded. Regions that
+overlap without nesting are on further locations of the process, since regions of one location must nest.
 Format: Eschweiler et al., Open Trace Format 2, PARCO 2011.
 """
 
@@ -24,7 +24,9 @@ from analysis.export.slices import Slice
 PACKAGES = ("otf2",)
 OPEN_WITH = "for Vampir, Scalasca, otf2-print"
 ARCHIVE = "traces"
-CHUNK = 2**18  # bytes of a location's buffer, which OTF2 holds to the end: the fewest that it allows
+CHUNK = (
+    2**18
+)  # bytes of a location's buffer, which OTF2 keeps in memory to the end: the smallest allowed size
 
 
 def existing(out: Path) -> Path | None:
@@ -38,7 +40,7 @@ def bytes_of(out: Path) -> float:
 
 
 def write(part: Slice, out: Path) -> list[Path]:
-    """Write `part` into the new directory `out`. Raises OSError, and removes the directory, when that fails."""
+    """Writes `part` into the new directory `out`. If that fails, it removes the directory and raises OSError."""
     import otf2
     from _otf2 import Error
 
@@ -52,7 +54,7 @@ def write(part: Slice, out: Path) -> list[Path]:
         except Error as error:
             raise OSError(None, f"OTF2 says {error}") from error
         finally:
-            # Or it would be closed once more when it is deleted, which fails after an error.
+            # Without this, its destructor would close it again, which fails after an error.
             trace._handle = None
         if messages:
             raise OSError(None, f"OTF2 says {messages[0]}")
@@ -61,7 +63,7 @@ def write(part: Slice, out: Path) -> list[Path]:
 
 @contextmanager
 def _errors() -> Iterator[list[str]]:
-    """What OTF2 complains of meanwhile. That a disk was full it tells nobody but its error handler."""
+    """Yields a list to which OTF2's error messages are added; OTF2 reports a full disk only to its error handler."""
     from _otf2 import Error_GetDescription, ErrorCode
     from _otf2.Config import conf
 
@@ -102,7 +104,7 @@ def _write(part: Slice, trace) -> None:
         for rank in part.attributes
     }
     ranks = {rank: make.location(f"rank {rank}", group=group) for rank, group in groups.items()}
-    # The ranks of a communicator count in the one group of all locations that use MPI, which must come before it.
+    # Ranks of a communicator are indices into the single group COMM_LOCATIONS, which must be defined before it.
     members = list(ranks.values())
     make.group("MPI locations", otf2.GroupType.COMM_LOCATIONS, otf2.Paradigm.MPI, members=members)
     everyone = make.group("ranks", otf2.GroupType.COMM_GROUP, otf2.Paradigm.MPI, members=members)
@@ -131,7 +133,7 @@ def _region(name: str, waits: str, make):
 
 
 def _events(own: pd.DataFrame, writer, regions: list, attributes: dict, world) -> None:
-    """Enter and Leave of regions that nest, sorted by start with outer ones first."""
+    """Writes Enter and Leave of the regions `own`, which nest and are sorted by start, outer ones first."""
     import otf2
 
     nobody = otf2.Undefined.UINT32.value  # an all-reduce has no root
@@ -143,7 +145,7 @@ def _events(own: pd.DataFrame, writer, regions: list, attributes: dict, world) -
             writer.mpi_collective_end(end, otf2.CollectiveOp.ALLREDUCE, world, nobody, size, size)
         writer.leave(end, region)
 
-    # Only the first location of a rank is a process of MPI: what overlaps is local work on the others.
+    # Only the first location of a rank is an MPI process: on further locations collectives are written as local work.
     in_turn = own["collective"].where(own["lane"] == 0, -1)
     columns = [own["name"].cat.codes, *(own[c] for c in ("start", "end", "depth")), in_turn,
                *(own[c] for c in attributes)]  # fmt: skip
@@ -159,8 +161,7 @@ def _events(own: pd.DataFrame, writer, regions: list, attributes: dict, world) -
 
 
 def _started(part: Slice, trace) -> None:
-    """Say when the first event happened, as far as the start of the run tells: the writer knows no other way, and would
-    put the time of this export there."""
+    """Sets the time of day of the first event from the start of the run, else the writer would use the current time."""
     try:
         started = datetime.datetime.fromisoformat(next(iter(part.attributes.values()))["started"])
     except (KeyError, ValueError):

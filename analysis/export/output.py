@@ -1,4 +1,4 @@
-"""New files and directories, which get their name only when they are complete."""
+"""Makes new files and directories, which get their final name only when they are complete."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def parts_of(path: Path) -> Iterator[Path]:
 
 
 def rename(part: Path, path: Path) -> None:
-    """Give `part` the name `path`, which nothing has. Raises OSError."""
+    """Renames `part` to `path`. Raises FileExistsError if `path` exists, and OSError."""
     if os.path.lexists(path):
         raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
     part.rename(path)

@@ -1,8 +1,8 @@
-"""The tables of runs as Parquet, for your own queries: DuckDB, Polars, pandas, R.
+"""Writes the tables of runs as Parquet, for queries by DuckDB, Polars, pandas or R.
 
-A directory with `runs.parquet`, a row per (run, repeat), and a file per table of `analysis.load.columns.STORED`, which
-begin with the column `run`; names are text, orders of arrival lists of ranks. In memory are GROUP rows, and the tables
-of one run whose traces are read for the first time.
+The directory has `runs.parquet`, a row per (run, repeat), and a file per table of `analysis.load.columns.STORED` with
+`run` as the first column. Names are text, orders of arrival are lists of ranks. At most about GROUP rows are in memory,
+besides runs that the loaded frames keep in memory.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def existing(out: Path) -> Path | None:
 
 
 def write(frames: Frames, out: Path, watch: Watch) -> list[Path]:
-    """Write all tables of `frames` into the new directory `out`; its files. Raises OSError."""
+    """Writes all tables of `frames` into the new directory `out`; returns its files. Raises OSError."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -70,7 +70,7 @@ def _type(key: str, dtype: str) -> pa.DataType:
 
 
 def _rows(frames: Frames, table: str, run: str, names: pa.Array, schema: pa.Schema) -> Iterator[pa.Table]:
-    """The rows of all repeats of a run, some at a time."""
+    """Yields the rows of all repeats of a run in pieces."""
     import pyarrow as pa
 
     pieces, codes = frames.store.pieces(table, run)

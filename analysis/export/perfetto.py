@@ -1,7 +1,7 @@
-"""Trace Event Format (JSON): what ui.perfetto.dev, chrome://tracing and many others open.
+"""Writes Trace Event Format (JSON), for ui.perfetto.dev, chrome://tracing and others.
 
-A process per node, a thread per rank, a complete event per region, and a flow through the ranks of each collective in
-the order in which they reached it. Times are µs with three decimals, written as such: no nanosecond is rounded.
+The file has a process per node, a thread per rank, a complete event per region, and a flow through the ranks of each
+collective in the order of their arrival. Times are µs with three decimals, so no nanosecond is rounded.
 Format: Trace Event Format, Google, 2016 (docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU).
 """
 
@@ -36,9 +36,9 @@ def bytes_of(out: Path) -> float:
 
 
 def write(part: Slice, out: Path, mark: Mark | None = None) -> list[Path]:
-    """Write `part` into the new file `out`, with an instant event at `mark`, which is in it. Raises OSError."""
+    """Writes `part` into the new file `out`, with an instant event at `mark`, a time in `part`. Raises OSError."""
     with new_file(out) as raw:
-        # The fastest level: names and digits repeat so much that slower ones gain little.
+        # Compression level 1: names and digits repeat so much that slower levels gain little.
         packed = gzip.GzipFile(out.stem, "wb", 1, raw, mtime=0) if out.suffix == ".gz" else nullcontext(raw)
         with packed as file:
             about = {"program": part.title, "run": part.name, "complete": part.complete}
@@ -103,8 +103,9 @@ def _metadata(what: str, arguments: dict, process: int, thread: int | None = Non
 
 
 def _flow_phases(rank: int, collective: np.ndarray, part: Slice) -> np.ndarray:
-    """`s`, `t` or `f` where a flow begins, goes on and ends, in the order of arrival; empty for other events, and for
-    the collectives of one rank, which connect nothing."""
+    """The flow phase of each event: `s` on the rank that reached the collective first, `f` on the last, `t` on others.
+
+    Empty for other events, and if there is only one rank."""
     phases = np.full(len(collective), "", "U1")
     if len(part.attributes) > 1:
         rows = np.flatnonzero(collective >= 0)

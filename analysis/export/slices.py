@@ -1,7 +1,7 @@
-"""The events of one run that a user selects for export, nested and matched over ranks, for every format.
+"""Selects the events of one run for export, in any format; nests them and matches them over ranks.
 
-Traces are read twice, a rank at a time: first for what is known of all ranks together (`slice_of`), then for the events
-themselves (`Slice.ranks`), which go straight to the file. In memory are one rank, and a row per collective.
+Traces are read twice, a rank at a time: first for facts about all ranks together (`slice_of`), then for the events
+(`Slice.ranks`), which are written at once. Only one rank, and a row per collective, are in memory.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ from miniapps.untrusted.text import printable
 
 
 class NothingToExport(Exception):
-    """The run holds no such events; the message says which it holds."""
+    """The run has no such events; the message lists the events that it has."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which events: of one `repeat`, of `ranks` and `steps` (ranges, ends included), and of the time from `begin` to
-    `end`, ns after the first event of the run; None: all."""
+    """The selected events: of one `repeat`, of `ranks` and `steps`, and of the time from `begin` to `end`.
+
+    Times are ns after the first event of the run. None selects all."""
 
     repeat: int | None = None
     ranks: Sequence[range] | None = None
@@ -45,8 +46,9 @@ class Selection:
     end: int | None = None
 
     def of(self, trace: RankTrace, codes: dict[str, int]) -> dict[str, np.ndarray]:
-        """The events of one rank, as `of_rank` gives them, of the repeat and the steps; `call`: which event of its name
-        each is in its repeat and step, from 0."""
+        """The events of one rank in the selected repeat and steps: the columns of `of_rank`, and `call`.
+
+        `call` numbers the events of a name in a repeat and step from 0."""
         columns = of_rank(trace, codes)
         keep = np.ones(len(columns["start"]), bool)
         if self.repeat is not None:
@@ -61,7 +63,7 @@ class Selection:
 
 @dataclass
 class Written:
-    """Exported so far of a slice: how many `events`, how many of them were `cut`, and their `steps`."""
+    """Counts of the exported events of a slice so far: all `events`, events that were `cut`, and their `steps`."""
 
     events: int = 0
     cut: int = 0
@@ -70,13 +72,19 @@ class Written:
 
 @dataclass
 class Slice:
-    """A part of the run in `path`: what happened from `begin` to `end`, ns after its first event, which was at `origin`
-    on the clock of rank 0. Names are such as every format can hold: `printable` but for line feeds and tabs.
+    """The events of the run in `path` from `begin` to `end`, ns after its first event.
 
-    `attributes` of the traces of the ranks that take part, by rank; `counts`: their events, before any is left out for
-    its time; `kinds` of the regions by name; `codes`: what `of_rank` calls the regions, and `places`, which of `kinds`
-    such a number is; `collectives`: those in which all ranks take part; `holds`: what the run does, in words.
-    `written` counts what `ranks` gave.
+    Names are `printable` except for line feeds and tabs, so that every format can hold them.
+
+    attributes    of the traces of the selected ranks, by rank
+    origin        the time of the first event on the clock of rank 0
+    counts        {rank: number of its events}, before events are left out for their time
+    kinds         {region: kind}
+    codes         {region: code}, as `of_rank` assigns them
+    places        for each code the index of the region in `kinds`, -1 if it is not selected
+    collectives   the collectives in which all selected ranks take part
+    holds         the ranks, steps and seconds of the run, in words
+    written       counts of the events that `ranks` yielded
     """
 
     path: Path
@@ -101,7 +109,7 @@ class Slice:
 
     @property
     def title(self) -> str:
-        """`coupled none/arrival`."""
+        """The application and its method, such as `coupled none/arrival`."""
         first = next(iter(self.attributes.values()))
         ordering = ",".join(orderings(first.get("reductions", {})))
         method = "/".join(filter(None, (first.get("guarantee"), ordering)))
@@ -123,18 +131,19 @@ class Slice:
         return {name: shown.get(kind, "local") for name, kind in self.kinds.items()}
 
     def ranks(self, doing: str = "written") -> Iterator[tuple[int, pd.DataFrame]]:
-        """(rank, its events) for every rank; one is in memory at a time. Its rows count from 0; beside the columns of
-        `timeline` they have
+        """Yields (rank, its events) for every rank; one rank is in memory at a time.
 
-        - `cut`: the region began before the slice or ended after it, and was cut at its border;
-        - `call`: which event of this name it is on its rank in this repeat and step, from 0;
-        - `collective`: the same number on all ranks for the same collective, from 0 in the order of the first rank; -1
+        Rows have the index 0, 1, ... Besides the columns of `timeline` they have
+
+        - `cut`: True if the region began before the slice or ended after it, and was cut at its border;
+        - `call`: the number of the event among those of its name in this repeat and step, from 0;
+        - `collective`: the number of the collective, the same on all ranks, from 0 in the order of the first rank; -1
           for other regions, and for collectives that some rank of the slice has not recorded whole;
-        - `lane`: 0; regions that overlap those of lane 0 without being inside them are in further lanes, and `depth`
-          counts the regions of the same lane around each, so that regions of one (rank, lane) nest.
+        - `lane`: 0; regions that overlap regions of lane 0 without nesting are in further lanes. `depth` counts the
+          regions around each in its lane, so that regions of one (rank, lane) nest.
 
-        `doing` says what becomes of them, for the progress. Raises TraceError where a trace is no longer as it was when
-        the slice was made, and NothingToExport where no event is in the time that was asked for.
+        `doing` is a word for the progress, such as `written`. Raises TraceError if a trace changed after the slice was
+        made, and NothingToExport if no event is in the selected time.
         """
         self.written, done, total = Written(), 0, self.counts.total()
         for trace in read_run(self.path, ["events"], self.attributes):
@@ -157,18 +166,18 @@ class Slice:
             )
 
     def pieces(self) -> Iterator[tuple[int, int, pd.DataFrame]]:
-        """(rank, lane, its events) for every lane of every rank."""
+        """Yields (rank, lane, its events) for every lane of every rank."""
         for rank, own in self.ranks():
             for lane, part in own.groupby("lane", sort=True):
                 yield rank, int(lane), part
 
     def _frame(self, columns: dict[str, np.ndarray]) -> pd.DataFrame:
-        """The columns of `ranks` for the events of one rank, those of another time left out."""
+        """The columns of `ranks` for the events of one rank in the selected time."""
         begin, stop = self.selection.begin, self.selection.end
         start, end = columns["start"] - self.origin, columns["end"] - self.origin
         begin = int(start.min(initial=0)) if begin is None else begin
         stop = int(end.max(initial=0)) + 1 if stop is None else stop
-        # A region without length is inside where its instant is; all others where they share some time with the slice.
+        # A region is inside if it shares some time with the slice; a region without length if its instant is inside.
         inside = ((end > begin) | ((start == end) & (start == begin))) & (start < stop)
         cut = (start < begin) | (end > stop)
         columns = columns | {"start": start.clip(min=begin), "end": end.clip(max=stop), "cut": cut}
@@ -185,15 +194,15 @@ class Slice:
 
 
 def slice_of(run: Path, selection: Selection = Selection(), watch: Watch = SILENT) -> Slice:
-    """The events of the directory `run` that `selection` names; `watch` tells how far reading them is.
+    """The slice of the run in the directory `run` that `selection` describes; `watch` shows the progress.
 
-    Raises NothingToExport where there are none, or where a rank, step or repeat does not exist, and TraceError where a
-    rank is missing or cannot be read.
+    Raises NothingToExport if it has no events, or if a rank, step or repeat does not exist, and TraceError if a rank is
+    missing or cannot be read.
     """
     steps, repeats, spanned, own = set[int](), set[int](), [], []
     attributes: dict[int, dict[str, Any]] = {}
     counts, codes, kinds = Counter[int](), dict[str, int](), dict[int, str]()
-    # All ranks are read, whichever are wanted, since times count from the first event of the run.
+    # All ranks are read, even if few are selected, since times count from the first event of the run.
     for trace in read_run(run, ["events"]):
         rank, size = trace.attributes["rank"], trace.attributes["size"]
         if not rank:
@@ -246,8 +255,9 @@ def slice_of(run: Path, selection: Selection = Selection(), watch: Watch = SILEN
 
 
 def parents(depth: np.ndarray) -> np.ndarray:
-    """Where the interval around each of one (rank, lane) is: the last one before it that is one level further out; -1
-    where there is none. `depth` (n,) is as `Slice.ranks` gives it."""
+    """The index of the interval around each interval of one (rank, lane); -1 if there is none: (n,).
+
+    It is the last earlier interval that is one level further out. `depth` (n,) is the column of `Slice.ranks`."""
     n = len(depth)
     keys = depth.astype(np.int64) * n + np.arange(n)
     by_depth = np.sort(keys)
@@ -256,12 +266,12 @@ def parents(depth: np.ndarray) -> np.ndarray:
 
 
 def _existing(what: str, asked: Sequence[range] | None, known: Collection[int], run: Path) -> set[int]:
-    """The requested items of `known`. Raises NothingToExport where a requested item is missing."""
+    """The items of `known` in the ranges `asked` (None: all). Raises NothingToExport if a requested item is missing."""
     if asked is None:
         return set(known)
     there = set(known)
     for part in asked:
-        # One number that is missing suffices; a range may be far longer than the run.
+        # Stops at the first missing number, since a range may be far longer than the run.
         missing = next((number for number in part if number not in there), None)
         if missing is not None:
             raise NothingToExport(f"{run}: no {what} {missing}; it has {what}s {spans(known)}")
@@ -272,7 +282,7 @@ def _nested(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     """(lane, depth) of each event of one rank, int32."""
     depth = _open_around(start, end).astype(np.int32)
     around = parents(depth)
-    # An interval without one around it is inside itself.
+    # An interval at depth 0 is compared with itself.
     if (end > end[np.where(around < 0, np.arange(len(end)), around)]).any():
         lane, inside = _into_lanes(start.tolist(), end.tolist())
         return np.array(lane, np.int32), np.array(inside, np.int32)
@@ -280,14 +290,14 @@ def _nested(start: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def _open_around(start: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """How many intervals that began before each, or with it and are longer, have not ended when it begins."""
+    """For each interval the number of earlier ones in the sorted order that are still open when it begins."""
     long = end > start
     return np.cumsum(long) - long - np.searchsorted(np.sort(end[long]), start, side="right")
 
 
 def _into_lanes(start: list[int], end: list[int]) -> tuple[list[int], list[int]]:
-    """The first lane in which each interval is inside of or apart from those before it, and its depth there."""
-    lanes: list[list[int]] = []  # of each, the ends of the intervals that are open, the outermost first
+    """(lane, depth) of each interval: the first lane in which it nests with all earlier intervals."""
+    lanes: list[list[int]] = []  # for each lane the ends of its open intervals, the outermost first
     where, depth = [], []
     for begin, stop in zip(start, end, strict=True):
         for open_ends in lanes:

@@ -1,4 +1,4 @@
-"""Frames as CSV files, and as links inside a page."""
+"""Writes frames as CSV files, and as links inside a page."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ FORMULA = (
     "＋",
     "－",
     "＠",
-)  # what spreadsheets take for the beginning of a formula
+)  # characters with which a formula begins in spreadsheets
 LINK_MOST = 150_000  # bytes of one link
-SAMPLED = 1000  # rows from which the bytes of many more are known well enough
+SAMPLED = 1000  # rows that suffice to estimate the bytes of a large frame
 
 
 @dataclass(frozen=True)
 class Link:
-    """A file inside a page: `uri` is all of it; `size` says how many rows it holds."""
+    """A file inside a page: `uri` holds its whole content; `size` is its number of rows, in words."""
 
     file: str
     uri: str
@@ -38,19 +38,19 @@ class Link:
 
 
 def csv_text(frame: pd.DataFrame) -> str:
-    """`frame` as CSV (RFC 4180), numbers as the fewest digits that are read back to the same bits.
+    """`frame` as CSV (RFC 4180); a number has the fewest digits from which its bits can be read back.
 
-    Text is `printable`, so that a row is a line, and what a spreadsheet would take for a formula has an apostrophe
-    before it, since names of groups, files and regions come from outside; numbers stay as they are.
+    Text is `printable`, so that each row is one line. An apostrophe precedes text that a spreadsheet would take for a
+    formula, since names of groups, files and regions are untrusted; numbers stay unchanged.
     """
     return texts(frame, _guard).to_csv(index=False, lineterminator="\n")
 
 
 def texts(frame: pd.DataFrame, change: Callable[[str], str] = printable) -> pd.DataFrame:
-    """`frame` with `change` made to all its texts and to the names of its columns, which stay different."""
+    """`frame` with `change` applied to all texts and column names; column names stay distinct."""
     changed = frame.set_axis(distinct(map(change, map(str, frame.columns))), axis=1)
     for column in changed.columns[[not pd.api.types.is_numeric_dtype(dtype) for dtype in changed.dtypes]]:
-        if isinstance(changed[column].dtype, pd.CategoricalDtype):  # a category stands in many rows
+        if isinstance(changed[column].dtype, pd.CategoricalDtype):  # each category is changed once
             known = changed[column].cat.categories.astype(object).map(_changed(change))
             codes = changed[column].cat.codes.to_numpy()
             changed[column] = np.append(np.asarray(known, object), np.nan)[codes]
@@ -64,7 +64,7 @@ def _changed(change: Callable[[str], str]) -> Callable[[Any], Any]:
 
 
 def distinct(names: Iterable[str]) -> list[str]:
-    """`names`, those that were there before with ` (2)` and so on after them."""
+    """`names`, made distinct: a repeated name gets ` (2)`, ` (3)` and so on."""
     unique: dict[str, None] = {}
     for name in names:
         again = itertools.chain([name], (f"{name} ({i})" for i in itertools.count(2)))
@@ -73,7 +73,7 @@ def distinct(names: Iterable[str]) -> list[str]:
 
 
 def write_csv(frames: dict[str, pd.DataFrame], directory: Path) -> list[str]:
-    """Write each of `frames` into `directory` as NAME.csv, in full precision; the names of the files."""
+    """Writes each of `frames` into `directory` as NAME.csv, in full precision; returns the names of the files."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, frame in frames.items():
         (directory / f"{name}.csv").write_text(csv_text(frame), encoding="utf-8")
@@ -81,9 +81,9 @@ def write_csv(frames: dict[str, pd.DataFrame], directory: Path) -> list[str]:
 
 
 def link(name: str, frame: pd.DataFrame) -> Link:
-    """`frame` as a CSV to be saved from a page; evenly chosen rows where all would be more than LINK_MOST bytes."""
+    """`frame` as a CSV link in a page; evenly chosen rows if all would be more than LINK_MOST bytes."""
     rows, stride = len(frame), 1
-    if rows > 10 * SAMPLED:  # all of them would take longer than the rest of the page
+    if rows > 10 * SAMPLED:  # encoding all rows would take longer than the rest of the page
         some = frame.iloc[:: rows // SAMPLED]
         stride = max(1, -(-len(_uri(some)) * rows // (len(some) * LINK_MOST)))
     uri = _uri(frame.iloc[::stride])
@@ -100,6 +100,6 @@ def _uri(frame: pd.DataFrame) -> str:
 
 
 def _guard(text: str) -> str:
-    # Where the decimal point is a comma, spreadsheets part cells at semicolons.
+    # Spreadsheets with decimal commas split cells at semicolons.
     parts = printable(text).split(";")
     return ";".join(f"'{part}" if part.lstrip().startswith(FORMULA) else part for part in parts)
