@@ -1,4 +1,4 @@
-"""Batch scripts for the mini-apps: `python -m jobs render ...` prints one, ready for `sbatch`."""
+"""Campaigns of the mini-apps, on this machine or through a batch system: `python -m jobs`."""
 
 import sys
 
@@ -12,4 +12,4 @@ if (
 ):
     del sys.path[0]
 
-import miniapps  # noqa: F401 (which sees that no other package hides one of ours)
+import miniapps  # noqa: F401 (it checks that no other package hides one of this suite)

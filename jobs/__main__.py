@@ -1,4 +1,4 @@
-"""`python -m jobs COMMAND CAMPAIGN.toml`: from a file that says what to run to the report on it."""
+"""`python -m jobs COMMAND CAMPAIGN.toml`: plans, runs and submits a campaign, and makes the report on it."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _environment() -> str | None:
 
 @command_line
 def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
-    """Run one command; returns the exit code. Bad usage raises SystemExit, as argparse does."""
+    """Runs one command; returns the exit code. Bad usage raises SystemExit, as in argparse."""
     options = parser(prog).parse_args(argv)
     _hear_hangup()
     try:
@@ -154,12 +154,12 @@ def main(argv: list[str] | None = None, prog: str = "python -m jobs") -> int:
         return _report_error(
             "ended by SIGTERM or SIGHUP; the same command goes on where this one stopped", TERMINATED
         )
-    except OSError as error:  # of a directory; errors of a file are reported where it is opened
+    except OSError as error:  # errors of directories; errors of files are reported where they are opened
         return _report_error(f"{error.filename or 'a file'}: {error.strerror or error}", NOT_DONE)
 
 
 def give_example(options: argparse.Namespace) -> int:
-    """`example`."""
+    """The command `example`: lists the examples, or writes one."""
     if options.name is None:
         for name in example.names():
             say(f"{name:10} {example.summary(name)}")
@@ -170,7 +170,7 @@ def give_example(options: argparse.Namespace) -> int:
 
 
 def show_plan(options: argparse.Namespace) -> int:
-    """`plan`."""
+    """The command `plan`: shows the tasks and their most cost."""
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
     predicted = None if options.predictions is None else predictions(planned, options.predictions)
@@ -182,7 +182,7 @@ def show_plan(options: argparse.Namespace) -> int:
 
 
 def show_status(options: argparse.Namespace) -> int:
-    """`status`."""
+    """The command `status`: shows the states of tasks and submitted jobs."""
     planned = _plan(options)
     standings = survey(planned.campaign.out, planned.tasks, doubt=warn)
     code = DONE if all(standing.state in FINISHED for standing in standings) else NOT_DONE
@@ -207,7 +207,7 @@ def show_status(options: argparse.Namespace) -> int:
 
 
 def run_local(options: argparse.Namespace) -> int:
-    """`local`: one allocation after the other; their traces record different ids."""
+    """The command `local`: runs one allocation after the other; their traces record different ids."""
     planned = plan(read(options.campaign))
     launcher = here(options.mpirun)
     ended = Ended()
@@ -217,7 +217,7 @@ def run_local(options: argparse.Namespace) -> int:
 
 
 def run_allocation(options: argparse.Namespace) -> int:
-    """`run`."""
+    """The command `run`: runs one allocation, inside a batch job."""
     where = site(options.site)
     planned = plan(read(options.campaign), where, options.site)
     if not 0 <= options.allocation < planned.campaign.allocations:
@@ -231,7 +231,7 @@ def run_allocation(options: argparse.Namespace) -> int:
 
 
 def submit_campaign(options: argparse.Namespace) -> int:
-    """`submit`."""
+    """The command `submit`: submits the campaign, and a job that makes the report."""
     where = site(options.site)
     planned = plan(read(options.campaign), where, options.site)
     planned.require_budget()
@@ -278,7 +278,7 @@ def submit_campaign(options: argparse.Namespace) -> int:
 
 
 def collect_runs(options: argparse.Namespace) -> int:
-    """`collect`."""
+    """The command `collect`: makes the report."""
     from jobs.collect import collect
 
     return collect(plan(read(options.campaign)), say, options.output, options.results, options.quiet)
@@ -298,12 +298,12 @@ COMMANDS = {
 
 
 def say(text: str) -> None:
-    """Print at once, whatever stdout is connected to."""
+    """Prints and flushes, also into a file or pipe."""
     tell(text, keep="\n")
 
 
 def nothing(text: str) -> None:
-    """In place of `say`: print nothing."""
+    """A substitute for `say` that prints nothing."""
 
 
 def _plan(options: argparse.Namespace) -> Plan:
@@ -319,7 +319,7 @@ def _run(
     local: bool = False,
     limited: bool = False,
 ) -> Ended:
-    """Run one allocation, as loudly as --quiet and --verbose ask."""
+    """Runs one allocation; --quiet and --verbose choose the printed lines."""
     return run(
         planned,
         allocation,
@@ -348,7 +348,7 @@ def _report_error(what: object, code: int) -> int:
 
 
 def _hear_hangup() -> None:
-    """A closed terminal ends the runner as SIGTERM does, unless nohup said otherwise."""
+    """Makes a closed terminal (SIGHUP) end the runner like SIGTERM, unless nohup has it ignored."""
     if signal.getsignal(signal.SIGHUP) == signal.SIG_DFL:
         signal.signal(signal.SIGHUP, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
 

@@ -1,4 +1,4 @@
-"""The allocation that this program runs in: when it ends, and whether the batch system is ending it already."""
+"""Asks the batch system for the allocation of this program: its end, and whether the batch system ends it already."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from jobs.plan import START_SECONDS
 
-ASK_S = 15  # a scheduler that is away keeps its commands waiting
+ASK_S = 15  # limit of a scheduler's command, which waits while the scheduler is down
 RUNNING = (
     "RUNNING",
     "SUSPENDED",
@@ -23,7 +23,7 @@ OVER = (
     *("COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", "NODE_FAIL", "PREEMPTED", "OUT_OF_MEMORY", "BOOT_FAIL"),
     *("DEADLINE", "REVOKED"),
 )
-FORGOTTEN = "Invalid job id"  # of a job that has ended
+FORGOTTEN = "Invalid job id"  # Slurm's answer about a job that has ended
 WALLTIME = re.compile(r"(?:(\d+):)?(\d+):(\d+)")
 
 
@@ -33,22 +33,22 @@ class Allocation:
 
     start: float | None = None
     end: float | None = None
-    ending: str = ""  # why no launch will succeed any more, in words; empty: it goes on
+    ending: str = ""  # the reason why no launch can succeed any more; empty: the allocation goes on
     preempted: bool = (
-        False  # the batch system ends the job itself, and starts it again if the job still runs then
+        False  # True: the batch system will end the job, and start it again if it has not ended by itself
     )
 
 
 def endless() -> Allocation:
-    """In place of a batch system: nothing ends."""
+    """An allocation without an end, for runs without a batch system."""
     return Allocation()
 
 
 def of_batch(seconds: int) -> Callable[[], Allocation]:
-    """A function that asks the batch system for the allocation of this process, which was planned to have `seconds`.
+    """A function that asks the batch system for the allocation of this process, planned to last `seconds`.
 
-    Where the batch system does not answer, the last answer stands. Without any, the allocation ends at
-    SLURM_JOB_END_TIME, or after `seconds` from now, less half of the time that a job may spend until it runs us.
+    If the batch system does not answer, the function returns the last answer. Without any answer the allocation ends at
+    SLURM_JOB_END_TIME, or in `seconds` less half of START_SECONDS, which a job spends before this program starts.
     """
     text = os.environ.get("SLURM_JOB_END_TIME", "")
     end = float(text) if text.isdecimal() else time.time() + seconds - START_SECONDS / 2
@@ -65,7 +65,7 @@ def of_batch(seconds: int) -> Callable[[], Allocation]:
 
 
 def own_start() -> str:
-    """The start of the Slurm job that this process is in, as CLUSTER/JOB.RESTARTS; empty outside of one."""
+    """The Slurm job of this process and the number of its restarts, as CLUSTER/JOB.RESTARTS; empty outside of one."""
     job, cluster = os.environ.get("SLURM_JOB_ID", ""), os.environ.get("SLURM_CLUSTER_NAME", "")
     return f"{cluster}/{job}.{os.environ.get('SLURM_RESTART_COUNT', '0')}" if job and cluster else ""
 
@@ -89,7 +89,7 @@ def is_over(start: str) -> bool:
 
 
 def _slurm(known: Allocation) -> Allocation:
-    """What Slurm says of the job of this process, `known` where it does not answer."""
+    """The allocation of this process's job by Slurm; `known` if Slurm does not answer."""
     answer, fields = _asked(os.environ["SLURM_JOB_ID"])
     if FORGOTTEN in answer:
         return replace(known, ending="Slurm does not know the job any more")
@@ -107,15 +107,16 @@ def _slurm(known: Allocation) -> Allocation:
 
 
 def _asked(job: str) -> tuple[str, dict[str, str]]:
-    """What Slurm answers about a job, and the fields of its record; of an array one element has the number of all, and
-    the answer has the records of all."""
+    """(Slurm's answer about `job`, {field: value} of its record).
+
+    For an array the answer has the records of all elements; the record of `job` is the one with its JobId."""
     answer = _answer(["scontrol", "show", "job", "--oneliner", job])
     records = (dict(re.findall(r"(\w+)=(\S*)", line)) for line in answer.splitlines())
     return answer, next((fields for fields in records if fields.get("JobId") == job), {})
 
 
 def _pbs(known: Allocation) -> Allocation:
-    """What PBS says of the job of this process, `known` where it does not answer, or there is no PBS."""
+    """The allocation of this process's job by PBS; `known` if PBS does not answer, or if there is no PBS."""
     if "PBS_JOBID" not in os.environ:
         return known
     fields = dict(
@@ -136,7 +137,7 @@ def _pbs(known: Allocation) -> Allocation:
 
 
 def _answer(command: list[str]) -> str:
-    """The output of a command of the batch system; "" where the command does not start or does not end."""
+    """The output of a command of the batch system; "" if the command does not start, or does not end in ASK_S."""
     try:
         return subprocess.run(
             command,

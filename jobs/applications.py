@@ -1,4 +1,4 @@
-"""The applications that jobs start: their names, their options, and whether they would take a command line."""
+"""Asks applications, without starting them, for their names and options, and whether they accept a command line."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ def options(name: str) -> dict[str, Option]:
 
 
 def check(name: str, arguments: Sequence[str], ranks: int) -> None:
-    """Let the application look at its command line on so many ranks, without starting it; files are looked for from
-    the current directory, variables FPNA_* do not count. Raises Refusal. With --device cuda where there is no CUDA
-    device, as on a login node, only the options themselves are looked at. ImportError or RuntimeError where the
+    """Lets the application check its command line on `ranks` ranks, without starting it. Raises Refusal.
+
+    Paths are relative to the current directory; variables FPNA_* are ignored. With --device cuda but without a CUDA
+    device, as on a login node, only the options themselves are checked. Raises ImportError or RuntimeError if the
     application cannot be imported, as without an MPI library."""
     if stops := next((argument for argument in arguments if argument in PRINT_AND_STOP), None):
         raise Refusal(f"{stops} prints and runs nothing; leave it out")
@@ -47,7 +48,7 @@ def check(name: str, arguments: Sequence[str], ranks: int) -> None:
 
 
 def target(name: str, arguments: Sequence[str], ranks: int) -> tuple[str, str, str, int]:
-    """(app, problem, method, ranks) of a run by a command line that `check` accepts, as predictions name it."""
+    """(app, problem, method, ranks), by which predictions name a run; `check` must accept its command line."""
     own = app(name)
     chosen, config, _ = commandline.parse(own, list(arguments), {})
     own.fill_in(config, chosen, ranks)

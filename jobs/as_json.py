@@ -1,4 +1,4 @@
-"""Plan and status for programs: what docs/how-to/campaigns.md describes, as values that JSON holds."""
+"""The JSON documents of `plan` and `status` (docs/how-to/campaigns.md)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from kernels.as_json import Document, columns, rows
 if TYPE_CHECKING:  # submission needs PSI/J, which not everyone has
     from jobs.submit import State
 
-SCHEMA = 1  # of both documents; a key that goes or means something else counts it up, a new one does not
+SCHEMA = 1  # version of both documents; increase it when a key is removed or changes its meaning, not for a new key
 
 _BOTH = """
     campaign | text | its name
@@ -126,7 +126,7 @@ DOCUMENTS = {
 def plan_document(
     plan: Plan, standings: Sequence[Standing], predicted: Predicted | None = None
 ) -> dict[str, Any]:
-    """What is run, in which order, what it may cost at most, what is done already, and what was `predicted`."""
+    """The document of `plan`: tasks in their order, the most that they can cost, states, and `predicted` times."""
     known = measured(standings)
     states = {s.task.id: s.state for s in standings}
     budget = plan.campaign.budget_node_hours
@@ -168,8 +168,9 @@ def plan_document(
 def status_document(
     plan: Plan, standings: Sequence[Standing], jobs: Sequence[State], jobs_error: str | None
 ) -> dict[str, Any]:
-    """How many tasks are in which state, every task with its attempts, and the jobs of the batch system; `jobs_error`:
-    why it could not be asked."""
+    """The document of `status`: counts of tasks by state, every task with its attempts, the jobs of the batch system.
+
+    `jobs_error` is the reason why the batch system could not be asked."""
     return _head(plan, "jobs status") | {
         "states": Counter(s.state for s in standings),
         "allocations": [

@@ -1,7 +1,7 @@
-"""Campaigns: a TOML file that says which applications to run, on how many ranks, how often, read and checked.
+"""Reads and checks campaigns: TOML files that list the applications to run, on how many ranks, and how often.
 
-Everything that can be found wrong is found here, before a job waits in a queue for hours; every error names the
-line of the file. See docs/how-to/campaigns.md for the keys.
+Mistakes are found here, before a job waits in a queue for hours; every error names the line of the file. See
+docs/how-to/campaigns.md for the keys.
 """
 
 from __future__ import annotations
@@ -25,15 +25,17 @@ from miniapps.untrusted.records import TOML_MOST, parse_toml
 from miniapps.untrusted.regular import Refused, read_text
 from miniapps.untrusted.text import printable
 
-TASKS = 10_000  # of a campaign: each is looked at by its application before anything runs
+TASKS = 10_000  # most tasks of a campaign: its application checks each before anything runs
 HOURS_MOST = 1e12
-SEARCHED = 2**19  # characters that are parsed again, beyond those of the file, to find the line of a mistake
+SEARCHED = (
+    2**19
+)  # characters that may be parsed again, beyond the length of the file, to find the line of a mistake
 NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 DEFAULTS = {"allocations": 1, "repeats": 1, "seeds": [1], "time": "00:20:00", "retries": 1, "threads": 1}
 TOP = ("name", "out", "shuffle", "budget_node_hours", "limit", "defaults", "runs", "sites")
 RUN = ("app", "ranks", "deck", "guarantee", "options", *DEFAULTS)
 SITE = ("account", "queue", "environment", "nodes", "ranks_per_node", "gpus_per_node")
-# Options that a campaign decides itself, and the key that is meant.
+# {option that a campaign sets itself: the key to write instead}.
 TAKEN = {
     "run.repeats": "repeats",
     "run.seed": "seeds",
@@ -46,7 +48,7 @@ TAKEN = {
 
 
 class CampaignError(ValueError):
-    """A campaign that cannot be; the message names the file, the line and what can."""
+    """An invalid campaign; the message names the file, the line and the remedy."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ class SiteSettings:
 
 @dataclass(frozen=True)
 class Runs:
-    """One [[runs]]: configurations of one application. All values are crossed."""
+    """One [[runs]]: configurations of one application, all combinations of the given values."""
 
     app: str
     line: int
@@ -78,7 +80,7 @@ class Runs:
 
     @property
     def tasks(self) -> int:
-        """How many it makes."""
+        """The number of its tasks."""
         crossed = (self.ranks, self.seeds, *self.options.values())
         return self.allocations * math.prod(map(len, crossed))
 
@@ -102,7 +104,7 @@ class Campaign:
 
     @property
     def allocations(self) -> int:
-        """Allocations in which it runs."""
+        """The number of its allocations."""
         return max(runs.allocations for runs in self.runs)
 
 
@@ -126,15 +128,15 @@ def read(path: str | Path) -> Campaign:
 
 
 def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
-    """{keys: line, from 1, on which the first statement begins that gives them a value}, of valid TOML. Keys are names,
-    and numbers in arrays of tables.
+    """{keys: line, from 1, of the first statement that gives them a value}, for valid TOML.
 
-    A statement is the least number of lines that the parser takes, whatever the syntax. Where statements have so many
-    lines that SEARCHED does not suffice, keys are missing.
+    Keys are names, and indices in arrays of tables. A statement is the smallest number of lines that the parser
+    accepts, which works for any syntax. If statements have so many lines that SEARCHED does not suffice, keys are
+    missing.
     """
     lines: dict[tuple[str | int, ...], int] = {}
-    table: tuple[str | int, ...] = ()  # that the statements are in
-    counts: dict[tuple[str | int, ...], int] = {}  # of arrays of tables
+    table: tuple[str | int, ...] = ()  # the table of the statements
+    counts: dict[tuple[str | int, ...], int] = {}  # lengths of arrays of tables so far
     first, statement, parsed = 1, "", 0
     for number, line in enumerate(text.split("\n"), start=1):
         if not statement:
@@ -147,7 +149,7 @@ def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
             break
         try:
             content = tomllib.loads(statement)
-        except tomllib.TOMLDecodeError:  # it has more lines
+        except tomllib.TOMLDecodeError:  # the statement has more lines
             continue
         if statement.lstrip().startswith("["):
             table = _table(content, counts)
@@ -161,7 +163,7 @@ def lines_of_keys(text: str) -> dict[tuple[str | int, ...], int]:
 
 
 def _table(header: Any, counts: dict[tuple[str | int, ...], int]) -> tuple[str | int, ...]:
-    """The keys of the table that `header`, [a.b] or [[a.b]] parsed alone, begins; `counts` the [[a.b]] so far."""
+    """The keys of the table that begins with `header`, a parsed [a.b] or [[a.b]]; `counts` the [[a.b]] so far."""
     keys: tuple[str | int, ...] = ()
     while header:
         ((name, header),) = header.items()
@@ -175,7 +177,7 @@ def _table(header: Any, counts: dict[tuple[str | int, ...], int]) -> tuple[str |
 
 
 def _paths(content: Any, above: tuple[str | int, ...]) -> Iterator[tuple[str | int, ...]]:
-    """The keys of all that is in `content`, dicts and lists."""
+    """Yields the keys of every value in `content`, through dicts and lists."""
     inner = (
         content.items()
         if isinstance(content, dict)
@@ -189,7 +191,7 @@ def _paths(content: Any, above: tuple[str | int, ...]) -> Iterator[tuple[str | i
 
 
 class _Reader:
-    """Checks one file; knows where its keys are."""
+    """Checks the content of one file; finds the lines of its keys for messages."""
 
     def __init__(self, path: Path, text: str):
         self.path, self.text = path, text
@@ -253,7 +255,7 @@ class _Reader:
     def directory(self, out: str) -> Path:
         try:
             return (self.path.absolute().parent / out).resolve()
-        except (OSError, RuntimeError) as error:  # links in a circle
+        except (OSError, RuntimeError) as error:  # such as a loop of links
             self.fail(("out",), f"out {quoted(out)}: leads nowhere: {error}")
 
     def few(self, tasks: int, place: tuple[str | int, ...]) -> None:
@@ -296,7 +298,7 @@ class _Reader:
     def options(
         self, name: str, table: dict[str, Any], place: tuple[str | int, ...]
     ) -> dict[str, tuple[Any, ...]]:
-        """Deck, guarantee and options, each as the values that are crossed."""
+        """{section.name: values to combine} of the deck, the guarantee and the options."""
         crossed = {}
         for key in ("deck", "guarantee"):
             if key in table:
@@ -393,7 +395,7 @@ def _whole(value: Any, least: int, most: int) -> bool:
 
 
 def _flat(options: Mapping[str, Any], prefix: str = "") -> Iterable[tuple[str, Any]]:
-    """(section.name, value): written "time.steps" = 20, time.steps = 20 or time = { steps = 20 }."""
+    """Yields (section.name, value), written as "time.steps" = 20, time.steps = 20 or time = { steps = 20 }."""
     for key, value in options.items():
         if isinstance(value, dict):
             yield from _flat(value, f"{prefix}{key}.")

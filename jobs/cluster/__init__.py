@@ -1,9 +1,9 @@
-"""Several nodes on one machine: network namespaces, links of a chosen rate, MPI libraries launched across them.
+"""Makes several nodes on one machine: network namespaces with links of a chosen rate, across which MPI programs run.
 
     with cluster(nodes=2, link="1gbit") as nodes:
         ended = nodes.run([sys.executable, "-m", "miniapps.coupled"], ranks=4, ranks_per_node=2)
 
-See docs/how-to/cluster.md for what it is and what it is not.
+docs/how-to/cluster.md lists its uses and its limits.
 """
 
 from jobs.cluster.errors import ClusterError as ClusterError

@@ -23,7 +23,7 @@ from miniapps.system import interrupts
 from miniapps.untrusted.text import tell
 
 DONE, FAILED, BAD_USAGE, AROUND, INTERRUPTED, TERMINATED = 0, 1, 2, 3, 130, 143
-GRACE_S = 10  # in which the ranks save what they have, after a signal
+GRACE_S = 10  # time for the ranks to save their data after a signal
 
 WHAT_IT_IS = (
     "It is a real network for correctness, placement, bandwidth-bound behaviour, unequal and cut links. It is no "
@@ -70,7 +70,7 @@ DOCUMENTS = {
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
-    """Declare the commands on `parser`."""
+    """Adds the commands to `parser`."""
     parser.description, parser.epilog = DESCRIPTION, EXAMPLES
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     add_version(parser)
@@ -120,7 +120,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def run_command(options: argparse.Namespace) -> int:
-    """Run one command; returns the exit code."""
+    """Runs one command; returns the exit code."""
     try:
         return COMMANDS[options.action](options)
     except Usage as error:
@@ -134,7 +134,7 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def make(options: argparse.Namespace) -> int:
-    """`up`."""
+    """The command `up`: makes a cluster."""
     cluster = nodes.up(options.nodes, options.link, options.name, kept=True)
     if not options.quiet:
         hosts = "n1" if cluster.nodes == 1 else f"n1 to n{cluster.nodes}"
@@ -145,7 +145,7 @@ def make(options: argparse.Namespace) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """`run`."""
+    """The command `run`: runs an MPI job in the nodes."""
     cluster = _get(options.name)
     if options.trace is not None and options.trace.is_dir() and any(options.trace.iterdir()):
         raise Usage(
@@ -181,7 +181,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def show(options: argparse.Namespace) -> int:
-    """`status`."""
+    """The command `status`: shows all clusters."""
     _require()
     described, code = [], DONE
     for record in registry.known():
@@ -213,7 +213,7 @@ def show(options: argparse.Namespace) -> int:
 
 
 def remove(options: argparse.Namespace) -> int:
-    """`down`."""
+    """The command `down`: removes a cluster."""
     registry.check_name(options.name)
     _require()
     if options.name not in registry.sweep():
@@ -224,7 +224,7 @@ def remove(options: argparse.Namespace) -> int:
 
 
 def cut_cable(options: argparse.Namespace) -> int:
-    """`cut`."""
+    """The command `cut`: pulls the cable of a node."""
     cluster = _get(options.name)
     cluster.cut(options.node)
     if not options.quiet:
@@ -235,7 +235,7 @@ def cut_cable(options: argparse.Namespace) -> int:
 
 
 def restore_cable(options: argparse.Namespace) -> int:
-    """`restore`."""
+    """The command `restore`: puts the cable of a node back."""
     cluster = _get(options.name)
     cluster.restore(options.node)
     if not options.quiet:
@@ -254,7 +254,7 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {
 
 
 def _require() -> None:
-    """Raises ClusterError where this machine can have no nodes."""
+    """Raises ClusterError if this machine cannot make nodes."""
     if reason := iproute.why_not():
         raise ClusterError(reason)
 
@@ -266,7 +266,7 @@ def _get(name: str) -> Cluster:
 
 
 def _pass_on(job: Job, number: int, code: int) -> int:
-    """Tell the ranks of a signal, and give them time to end by themselves."""
+    """Passes a signal on to the ranks, and waits GRACE_S for them to end; returns `code`."""
     job.signal(number)
     try:
         job.wait(GRACE_S)
@@ -314,7 +314,7 @@ def _links(cluster: Cluster) -> str:
 
 
 def _note(text: str) -> None:
-    """Print beside the output of the job."""
+    """Prints a line to stderr, apart from the output of the job."""
     tell(f"cluster: {text}", sys.stderr)
 
 

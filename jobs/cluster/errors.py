@@ -8,4 +8,4 @@ class ClusterError(Exception):
 
 
 class Usage(ClusterError):
-    """A request that no state of the machine allows."""
+    """A request that can never be fulfilled, such as a node that does not exist."""

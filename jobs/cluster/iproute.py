@@ -1,4 +1,4 @@
-"""The only place that starts `ip` and `tc`, and what has to be true of a machine for them."""
+"""Starts `ip` and `tc`, as the only module, and checks that the machine allows it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,12 @@ PROGRAMS = {
     "tc": "iproute2",
     "unshare": "util-linux",
     "mount": "mount",
-}  # and their packages
+}  # {program: its package}
 LIMIT_S = 60
 
 
 def why_not() -> str:
-    """Why there can be no nodes on this machine, in a sentence; "" where nothing speaks against it. Creates nothing
-    that outlives the call."""
+    """The reason why this machine cannot make nodes, in a sentence; "" if it can. Leaves nothing behind."""
     if os.uname().sysname != "Linux":
         return "network namespaces are Linux's, and this is another system"
     if os.geteuid() != 0:
@@ -48,12 +47,12 @@ def ip(*words: str) -> str:
 
 
 def ip_batch(namespace: str, lines: Sequence[str]) -> None:
-    """`ip` once for many commands in a network namespace, one a line. Raises ClusterError."""
+    """Runs commands of `ip`, one per line, in a network namespace by a single process. Raises ClusterError."""
     output(["ip", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
 
 
 def tc_batch(namespace: str, lines: Sequence[str]) -> None:
-    """As `ip_batch`, of `tc`."""
+    """Runs commands of `tc`, one per line, in a network namespace by a single process. Raises ClusterError."""
     output(["tc", "-n", namespace, "-batch", "-"], "\n".join(lines) + "\n")
 
 
@@ -67,12 +66,12 @@ def links(namespace: str) -> dict[str, dict[str, Any]]:
 
 
 def namespaces() -> list[str]:
-    """The names of network namespaces, as `ip netns` knows them. Raises ClusterError."""
+    """The names of the network namespaces that `ip netns` lists. Raises ClusterError."""
     return [line.split()[0] for line in ip("netns", "list").splitlines() if line.strip()]
 
 
 def processes(namespace: str) -> list[int]:
-    """The ids of all processes in a network namespace; [] where it is gone."""
+    """The ids of all processes in a network namespace; [] if it is gone."""
     try:
         return [int(word) for word in ip("netns", "pids", namespace).split()]
     except ClusterError:

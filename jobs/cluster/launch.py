@@ -1,4 +1,4 @@
-"""How each MPI library starts ranks in the nodes of a cluster, and keeps their messages in its network."""
+"""Starts ranks in the nodes of a cluster by MPICH or Open MPI, and keeps their messages in its network."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LIBRARIES = ("mpich", "openmpi")
 NETWORK = "10.77.0.0/24"
 INTERFACE = "eth0"
 MOST_RANKS = 4096
-# What keeps the messages of each library in the network of the nodes. UCX believes that processes of one boot share
-# memory, whatever their host names are. Nodes have memory of their own, where it fails to; ranks of one node use that
-# of MPICH itself.
+# Variables that keep the messages of each library in the network of the nodes. UCX assumes that processes of one boot
+# share memory, whatever their host names are; between nodes this fails, so UCX gets no shared memory. Ranks of one node
+# use the shared memory of MPICH itself.
 WITHIN = {
     "mpich": {
         "UCX_TLS": "tcp,self",
@@ -30,13 +30,13 @@ WITHIN = {
     },
     "openmpi": {
         "OMPI_MCA_pml": "ob1",
-        "OMPI_MCA_btl": "tcp,sm,self",  # sm: among ranks of one host name
+        "OMPI_MCA_btl": "tcp,sm,self",  # sm: between ranks of one host name
         "OMPI_MCA_btl_tcp_if_include": NETWORK,
         "OMPI_MCA_mpi_yield_when_idle": "1",  # nodes share cores
     },
 }
 
-# enter K COMMAND...: a command in node K, with host name, System V memory and /dev/shm of its own.
+# enter K COMMAND...: runs a command in node K, with its own host name, System V memory and /dev/shm.
 ENTER = """\
 #!/bin/sh
 node=$1
@@ -47,7 +47,7 @@ mount -t tmpfs -o mode=1777 none /dev/shm &&
 mount --bind "{folder}/hosts" /etc/hosts &&
 exec "$@"' "$node" "$@"
 """
-# agent [OPTION...] HOST WORDS...: what launchers call in the place of ssh.
+# agent [OPTION...] HOST WORDS...: launchers call it instead of ssh.
 AGENT = """\
 #!/bin/sh
 while case "$1" in -*) true ;; *) false ;; esac; do shift; done
@@ -60,19 +60,19 @@ exec "{folder}/enter" "$node" sh -c "$*"
 
 @dataclass(frozen=True)
 class Launch:
-    """A command to start in node 1, and what its environment has beside what it inherits."""
+    """A command to start in node 1, and the variables to add to its environment."""
 
     command: list[str]
     environment: dict[str, str]
 
 
 def address(node: int) -> str:
-    """The address of a node, from 1."""
+    """The IP address of `node`; nodes count from 1."""
     return f"10.77.0.{node}"
 
 
 def write_scripts(folder: Path, prefix: str, nodes: int) -> None:
-    """The files that a launcher needs: `enter`, `agent`, `hosts`. Raises OSError."""
+    """Writes the files that a launcher needs: `enter`, `agent`, `hosts`. Raises OSError."""
     for name, text in (("enter", ENTER), ("agent", AGENT)):
         path = folder / name
         path.write_text(text.format(prefix=prefix, folder=folder))
@@ -82,7 +82,7 @@ def write_scripts(folder: Path, prefix: str, nodes: int) -> None:
 
 
 def spread(ranks: int, ranks_per_node: int | None, nodes: int) -> list[int]:
-    """How many ranks each node gets, the first nodes first; without `ranks_per_node` as few as fit. Raises Usage."""
+    """The ranks on each used node, first nodes first; `ranks_per_node`: by default as few as fit. Raises Usage."""
     if not 1 <= ranks <= MOST_RANKS:
         raise Usage(f"-n {ranks}: choose 1 to {MOST_RANKS} ranks")
     each = -(-ranks // nodes) if ranks_per_node is None else ranks_per_node
@@ -97,9 +97,11 @@ def spread(ranks: int, ranks_per_node: int | None, nodes: int) -> list[int]:
 
 
 def library(mpi: str, mpirun: str | None = None) -> tuple[str, dict[str, str]]:
-    """The mpirun of an MPI library, and what mpi4py needs to load that library. Without `mpirun` MPICH's is looked for
-    beside this Python and on PATH, Open MPI's in the environment FPNA_OPENMPI, in `.venv-openmpi` of the checkout and
-    on PATH. Raises Usage for another name and for a launcher of the other library, ClusterError where there is none."""
+    """(mpirun of an MPI library, variables with which mpi4py loads that library).
+
+    Without `mpirun`, MPICH's is searched beside this Python and on PATH; Open MPI's in the environment FPNA_OPENMPI, in
+    `.venv-openmpi` of the checkout and on PATH. Raises Usage for an unknown name and for a launcher of the other
+    library, ClusterError if there is none."""
     if mpi not in LIBRARIES:
         raise Usage(f"--mpi {quoted(mpi)}: choose {' or '.join(LIBRARIES)}")
     if mpirun is not None:
@@ -120,7 +122,7 @@ def library(mpi: str, mpirun: str | None = None) -> tuple[str, dict[str, str]]:
         if place.exists() and is_openmpi(str(place)) == (mpi == "openmpi"):
             shared = (
                 place.absolute().parent.parent / "lib/libmpi.so.40"
-            )  # beside MPI4PY_MPIABI mpi4py would not look at it
+            )  # mpi4py ignores this variable if MPI4PY_MPIABI is set
             own = mpi == "openmpi" and shared.exists()
             return str(place), {"MPI4PY_LIBMPI": str(shared)} if own else {}
     raise ClusterError(
@@ -145,8 +147,9 @@ def launch(
     mpirun: str,
     environment: Mapping[str, str],
 ) -> Launch:
-    """How `command` is started with counts[k] ranks in node k + 1. What `environment` has stays as it is, so that a
-    transport asked for there is used."""
+    """The Launch that starts `command` with counts[k] ranks in node k + 1.
+
+    It adds no variable that `environment` has, so that the user can choose a transport there."""
     ranks, agent = sum(counts), str(folder / "agent")
     addresses = [address(node) for node in range(1, len(counts) + 1)]
     if mpi == "mpich":

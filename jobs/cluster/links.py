@@ -1,4 +1,4 @@
-"""Rates of links: `1gbit` of every port, `3=100mbit` of one, `3-4=100mbit` between two nodes."""
+"""Parses rates of links: `1gbit` for every port, `3=100mbit` for one port, `3-4=100mbit` between two nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jobs.words import quoted
 
 MOST_NODES = 64
 UNITS = {"kbit": 10**3, "mbit": 10**6, "gbit": 10**9}
-LEAST, MOST = 10**6, 100 * 10**9  # bits per second: slower ones pass no whole packet in time
+LEAST, MOST = 10**6, 100 * 10**9  # bits per second; slower links pass no whole packet in time
 RATE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(kbit|mbit|gbit)", re.ASCII)
 LINK = re.compile(r"(?:([0-9]{1,3})(?:-([0-9]{1,3}))?=)?([^=]*)", re.ASCII | re.DOTALL)
 FORMS = "write RATE for every node, NODE=RATE for one, or NODE-NODE=RATE between two, such as 3-4=100mbit"
@@ -19,8 +19,12 @@ FORMS = "write RATE for every node, NODE=RATE for one, or NODE-NODE=RATE between
 
 @dataclass(frozen=True)
 class Links:
-    """Rates in bits per second. `every` node's port, where `ports` has no other; `pairs` (lower node, higher node):
-    what passes between two nodes, in either direction. Nodes count from 1. None: as fast as the kernel is."""
+    """Rates in bits per second; None: no limit. Nodes count from 1.
+
+    every   of the port of each node that `ports` does not list
+    ports   {node: rate of its port}
+    pairs   {(lower node, higher node): rate between them in either direction}
+    """
 
     every: int | None = None
     ports: dict[int, int] = field(default_factory=dict)
@@ -31,12 +35,12 @@ class Links:
         return self.ports.get(node, self.every)
 
     def between(self, node: int) -> dict[int, int]:
-        """The limits of what passes between `node` and others, by the other."""
+        """{other node: rate limit between it and `node`}."""
         return {b if a == node else a: rate for (a, b), rate in self.pairs.items() if node in (a, b)}
 
 
 def parse_rate(text: str) -> int:
-    """Bits per second: `2.5gbit` is 2500000000. Raises Usage."""
+    """The rate in `text` in bits per second: `2.5gbit` is 2500000000. Raises Usage."""
     match = RATE.fullmatch(text)
     if match is None:
         raise Usage(f"{quoted(text)} is no rate: write a number and {', '.join(UNITS)}, such as 1gbit")
@@ -57,7 +61,7 @@ def show_rate(rate: int | None) -> str:
 
 
 def parse_links(texts: Sequence[str], nodes: int) -> Links:
-    """The links of so many nodes; each of `texts` is RATE, NODE=RATE or NODE-NODE=RATE. Raises Usage."""
+    """The links of `nodes` nodes; each of `texts` is RATE, NODE=RATE or NODE-NODE=RATE. Raises Usage."""
     every, ports, pairs = None, dict[int, int](), dict[tuple[int, int], int]()
     for text in texts:
         match = LINK.fullmatch(text)

@@ -1,4 +1,4 @@
-"""Nodes: network namespaces joined by links to a switch, a bridge in a namespace of its own."""
+"""Makes nodes: network namespaces, each joined by a link to a switch, which is a bridge in another namespace."""
 
 from __future__ import annotations
 
@@ -21,17 +21,18 @@ from jobs.processes import identity
 from miniapps.system import interrupts
 from miniapps.system.environment import without_rank
 
-JOB = "FPNA_CLUSTER_JOB"  # marks the processes of a job: some leave their session
-# Of a bucket, in seconds of its rate and at least so many bytes: what passes at once. Packets are of up to 64 KiB; a
-# bucket of no more than one cuts them up, and takes a sixth of 1 Gbit/s. What waits in a port before any is dropped.
+JOB = "FPNA_CLUSTER_JOB"  # marks the processes of a job, since some leave its session
+# BURST: the size of a token bucket, in seconds of its rate and at least LEAST_BURST bytes. Packets have up to 64 KiB; a
+# bucket of one packet would split them, which costs a sixth of 1 Gbit/s. QUEUE: the queue of a port, above which
+# packets are dropped.
 BURST_S, LEAST_BURST = 0.0005, 128 * 1024
 QUEUE_S, LEAST_QUEUE = 0.02, 256 * 1024
-UNLIMITED = 400 * 10**9  # bits per second, where a class has to have a rate
+UNLIMITED = 400 * 10**9  # bits per second, for classes without a limit, since each must have a rate
 
 
 @dataclass(frozen=True)
 class Counters:
-    """What has passed the interface of a node, headers included, since the node was made, or between two readings."""
+    """The traffic at the interface of a node, headers included, since it was made or between two readings."""
 
     sent_bytes: int
     sent_packets: int
@@ -49,14 +50,14 @@ class Counters:
 
 @dataclass(frozen=True)
 class Ended:
-    """How a job ended: the exit code of its launcher, and what passed the interface of each node meanwhile."""
+    """The end of a job: the exit code of its launcher, and the traffic of the job at the interface of each node."""
 
     code: int
     traffic: list[Counters]
 
 
 class Job:
-    """A job under way; made by `Cluster.start`. Use it as a context manager: at its end nothing of it is left."""
+    """A running job, made by `Cluster.start`. As a context manager it ends all processes of the job."""
 
     def __init__(self, cluster: Cluster, process: subprocess.Popen[Any], mark: str):
         self._cluster, self._process, self._mark = cluster, process, mark
@@ -69,13 +70,13 @@ class Job:
         self.end()
 
     def wait(self, timeout: float | None = None) -> Ended:
-        """Wait for its end; its code is 128 + n where signal n ended the launcher. Raises subprocess.TimeoutExpired."""
+        """Waits for its end; the code is 128 + n if signal n ended the launcher. Raises subprocess.TimeoutExpired."""
         code = self._process.wait(timeout)
         traffic = [now - then for now, then in zip(self._cluster.counters(), self._before, strict=True)]
         return Ended(128 - code if code < 0 else code, traffic)
 
     def signal(self, number: int) -> None:
-        """Pass a signal on to the launcher, which passes it to the ranks."""
+        """Sends a signal to the launcher, which passes it on to the ranks."""
         with contextlib.suppress(ProcessLookupError):
             self._process.send_signal(number)
 
@@ -85,7 +86,7 @@ class Job:
         return [pid for pid in self._cluster.processes() if entry in _environment_of(pid)]
 
     def end(self) -> None:
-        """End what is left of it, as after its end there may be, by SIGTERM, then SIGKILL. Raises ClusterError."""
+        """Ends its processes, which may outlive the launcher, by SIGTERM, then SIGKILL. Raises ClusterError."""
         with interrupts.held():
             if self._process.poll() is None:
                 self.signal(signal.SIGTERM)
@@ -117,8 +118,10 @@ class Cluster:
         timeout: float | None = None,
         **more: Any,
     ) -> Ended:
-        """Run `command` on so many ranks and wait for its end; `more` as of `start`. Nothing of it is left when this
-        returns or raises. Raises subprocess.TimeoutExpired, and as `start` does."""
+        """Runs `command` on `ranks` ranks and waits for its end; `more` as in `start`.
+
+        No process of the job is left afterwards, also after an exception. Raises subprocess.TimeoutExpired, and the
+        errors of `start`."""
         with self.start(command, ranks, ranks_per_node, **more) as job:
             return job.wait(timeout)
 
@@ -134,10 +137,11 @@ class Cluster:
         stderr: IO[Any] | int | None = None,
         cwd: str | os.PathLike[str] | None = None,
     ) -> Job:
-        """Start `command` under the launcher of `mpi`, ranks one after the other in nodes 1, 2, ...
+        """Starts `command` under the launcher of `mpi`; nodes 1, 2, ... are filled with ranks in order.
 
-        `mpirun`: instead of that of `library`. `environment`: in addition to this process's, less what makes a process
-        a rank. Raises Usage for what does not fit, ClusterError where the library is not here.
+        `mpirun`: replaces the launcher that `library` finds. `environment`: added to the environment of this process,
+        without variables that mark a process as a rank. Raises Usage if ranks do not fit, ClusterError if the library
+        is missing.
         """
         counts = spread(ranks, ranks_per_node, self.nodes)
         found, loading = library(mpi, mpirun)
@@ -152,14 +156,14 @@ class Cluster:
                 stderr=stderr,
                 cwd=cwd,
                 env=whole | planned.environment | {JOB: mark},
-                start_new_session=True,  # a Ctrl-C is for the runner, which passes it on
+                start_new_session=True,  # Ctrl-C reaches only this process, which passes it on
             )
         except OSError as error:
             raise ClusterError(f"{planned.command[0]} cannot be started: {error.strerror}") from None
         return Job(self, process, mark)
 
     def command(self, node: int, words: Sequence[str]) -> list[str]:
-        """The command that runs `words` in a node, from 1, without MPI. Raises Usage."""
+        """The command that runs `words` in `node`, which counts from 1, without MPI. Raises Usage."""
         self._require_node(node)
         return [str(self.record.folder / "enter"), str(node), *words]
 
@@ -168,17 +172,17 @@ class Cluster:
         return [_counters(iproute.links(self._namespace(node))) for node in range(1, self.nodes + 1)]
 
     def cut(self, node: int) -> None:
-        """Pull the cable of a node, from 1, out of the switch. Raises Usage, ClusterError."""
+        """Cuts the link of `node`, which counts from 1, to the switch. Raises Usage, ClusterError."""
         self._require_node(node)
         iproute.ip("-n", self.record.namespaces[-1], "link", "set", f"port{node}", "down")
 
     def restore(self, node: int) -> None:
-        """Put the cable of a node back. Raises Usage, ClusterError."""
+        """Restores the link of `node`. Raises Usage, ClusterError."""
         self._require_node(node)
         iproute.ip("-n", self.record.namespaces[-1], "link", "set", f"port{node}", "up")
 
     def is_cut(self) -> list[bool]:
-        """Whether the cable of each node is out. Raises ClusterError."""
+        """For each node True if its link is cut. Raises ClusterError."""
         ports = iproute.links(self.record.namespaces[-1])
         try:
             return ["UP" not in ports[f"port{node}"]["flags"] for node in range(1, self.nodes + 1)]
@@ -192,7 +196,7 @@ class Cluster:
         return [pid for name in self.record.namespaces for pid in iproute.processes(name)]
 
     def down(self) -> None:
-        """Remove it, and end what runs in it. Raises ClusterError."""
+        """Removes the cluster, and ends all processes in it. Raises ClusterError."""
         with interrupts.held():
             registry.remove(self.record)
 
@@ -206,8 +210,9 @@ class Cluster:
 
 @contextlib.contextmanager
 def cluster(nodes: int, link: str | Sequence[str] = (), name: str | None = None) -> Iterator[Cluster]:
-    """A cluster that is gone at the end; `link`: as --link, one or several. Should this process be killed, the next
-    cluster that is made removes it. Raises Usage, ClusterError."""
+    """Makes a cluster for the block and removes it afterwards; `link`: one or several values of --link.
+
+    If this process is killed, the next call that makes a cluster removes it. Raises Usage, ClusterError."""
     made = up(nodes, [link] if isinstance(link, str) else link, registry.own_name() if name is None else name)
     try:
         yield made
@@ -216,9 +221,10 @@ def cluster(nodes: int, link: str | Sequence[str] = (), name: str | None = None)
 
 
 def up(nodes: int, link: Sequence[str], name: str, kept: bool = False) -> Cluster:
-    """Make a cluster, after sweeping what others left behind; `kept`: until `down`, else while this process lives.
+    """Makes a cluster, after removing clusters that were left behind.
 
-    Whatever was made is removed again where something fails. Raises Usage before anything is made, ClusterError.
+    It stays until `down` if `kept`, else while this process lives. On a failure everything made so far is removed.
+    Raises Usage before anything is made, ClusterError.
     """
     registry.check_name(name)
     if not 1 <= nodes <= MOST_NODES:
@@ -280,7 +286,7 @@ def _make(record: Record, links: Links) -> None:
 
 
 def _out_of(rate: int | None, limits: Mapping[int, int]) -> list[str]:
-    """The lines of `tc` for what leaves a node: one bucket, or a class for each node that has a limit of its own."""
+    """The lines of `tc` for the traffic out of a node: one bucket, or a class for each node with a separate limit."""
     if not limits:
         return [] if rate is None else [_bucket(INTERFACE, rate)]
     most = rate or UNLIMITED
@@ -329,5 +335,5 @@ def _counters(links: Mapping[str, Any]) -> Counters:
 def _environment_of(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-    except OSError:  # it ended meanwhile
+    except OSError:  # the process has ended
         return []

@@ -1,7 +1,7 @@
-"""Which clusters there are: a directory for each, of root's own, and which of them nobody wants any more.
+"""Registers clusters, in a directory of root for each, and removes clusters that are no longer wanted.
 
-A cluster that was made by `up` is wanted until `down`; any other while the process that made it lives. What is left of
-those that nobody wants is swept before another is made.
+A cluster made by `up` is wanted until `down`, any other while the process that made it lives. Remains of unwanted
+clusters are removed before another cluster is made.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ DIRECTORY = Path("/var/lib/fpna-clusters")  # not below /run, where nothing may 
 RECORD = "cluster.json"
 RECORD_MOST = 2**20
 NAME = re.compile(r"[a-z][a-z0-9]{0,15}", re.ASCII)
-# of a namespace: the cluster, the number and start of the process that made it, and which part it is
+# The name of a namespace: the cluster, the pid and start of the process that made it, and the part of the cluster.
 NAMESPACE = re.compile(
     r"(fpna-([a-z][a-z0-9]{0,15})-([0-9]{1,10})-([0-9]{1,20}))-(n[0-9]{1,3}|switch)", re.ASCII
 )
-GRACE_S = 2.0  # between SIGTERM and SIGKILL of what runs in nodes
-END_S = 20.0  # until killed processes are gone
+GRACE_S = 2.0  # between SIGTERM and SIGKILL to processes in nodes
+END_S = 20.0  # limit for killed processes to disappear
 
 Node = Annotated[int, Meta(ge=1, le=MOST_NODES)]
 Rate = Annotated[int, Meta(ge=LEAST, le=MOST)]
@@ -47,7 +47,7 @@ _numbers = itertools.count(1)
 
 
 class Limit(msgspec.Struct, frozen=True):
-    """The rate of the port of `a`, or, where there is a `b`, between these two nodes."""
+    """The rate of the port of node `a`, or with `b` the rate between these two nodes."""
 
     rate: Rate
     a: Node
@@ -71,7 +71,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def namespaces(self) -> list[str]:
-        """The names of all of them, the switch last."""
+        """The names of its namespaces, the switch last."""
         return [f"{self.prefix}-n{node}" for node in range(1, self.nodes + 1)] + [f"{self.prefix}-switch"]
 
     @property
@@ -81,7 +81,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_name(name: str) -> str:
-    """`name`, where a cluster can have it. Raises Usage."""
+    """`name`, if it is a valid name of a cluster. Raises Usage."""
     if not NAME.fullmatch(name):
         raise Usage(
             f"{quoted(name)} is no name of a cluster: a small letter, then at most 15 small letters and digits"
@@ -100,7 +100,7 @@ def known() -> list[Record]:
 
 
 def get(name: str) -> Record:
-    """The cluster of that name. Raises Usage where there is none."""
+    """The wanted cluster `name`. Raises Usage if there is none."""
     check_name(name)
     clusters = known()
     for record in clusters:
@@ -118,13 +118,13 @@ def wanted(record: Record) -> bool:
 
 
 def enter(record: Record) -> None:
-    """Note a cluster that is about to be made. Raises Usage where there is one of that name, ClusterError."""
+    """Registers a cluster before it is made. Raises Usage if one of that name exists, ClusterError."""
     _require_directory()
     new = DIRECTORY / f".{record.prefix}"
     try:
         new.mkdir(mode=0o700)
         (new / RECORD).write_bytes(msgspec.json.encode(record))
-        os.rename(new, record.folder)  # fails where there is one
+        os.rename(new, record.folder)  # fails if the target exists
     except OSError as error:
         shutil.rmtree(new, ignore_errors=True)
         if record.folder.exists():
@@ -136,7 +136,7 @@ def enter(record: Record) -> None:
 
 
 def keep(record: Record) -> Record:
-    """The same cluster, from now on kept until `down`. Raises ClusterError."""
+    """Marks a cluster as kept until `down`; returns its new record. Raises ClusterError."""
     kept = msgspec.structs.replace(record, kept=True)
     new = record.folder / f"{RECORD}.new"
     try:
@@ -148,14 +148,14 @@ def keep(record: Record) -> Record:
 
 
 def remove(record: Record) -> None:
-    """End what runs in its nodes, and remove them, its files and its record. Raises ClusterError."""
+    """Ends all processes in its nodes, and removes the nodes, its files and its record. Raises ClusterError."""
     there = set(iproute.namespaces())
     _remove(name for name in record.namespaces if name in there)
     shutil.rmtree(record.folder, ignore_errors=True)
 
 
 def sweep() -> list[str]:
-    """Remove what is left of clusters that nobody wants; returns their names. Raises ClusterError."""
+    """Removes the remains of unwanted clusters; returns the names of these clusters. Raises ClusterError."""
     swept = set()
     for record in _records():
         if not wanted(record):
@@ -164,7 +164,7 @@ def sweep() -> list[str]:
     left, there = (
         [],
         iproute.namespaces(),
-    )  # before records are read: one is written before its namespaces are made
+    )  # listed before records are read, since a record is written before its namespaces are made
     of_known = {name for record in known() for name in record.namespaces}
     for name in there:
         match = NAMESPACE.fullmatch(name)
@@ -182,8 +182,9 @@ def sweep() -> list[str]:
 
 
 def end(pids: Iterable[int], again: Iterator[list[int]]) -> None:
-    """SIGTERM to processes, and SIGKILL to what is there after a while; `again` gives who is there each time it is
-    asked. Raises ClusterError where some do not end."""
+    """Sends SIGTERM to processes, and after GRACE_S SIGKILL; `again` yields the processes that are still there.
+
+    Raises ClusterError if some have not ended after END_S."""
     _signal(pids, signal.SIGTERM)
     killing, over = time.monotonic() + GRACE_S, time.monotonic() + END_S
     for there in again:
@@ -207,10 +208,10 @@ def _remove(names: Iterable[str]) -> None:
 
     end(there(), iter(there, None))
     for name in names:
-        with contextlib.suppress(ClusterError):  # someone else may have removed it meanwhile
+        with contextlib.suppress(ClusterError):  # another process may have removed it
             iproute.ip("netns", "del", name)
     if left := set(names) & set(iproute.namespaces()):
-        iproute.ip("netns", "del", min(left))  # which says why
+        iproute.ip("netns", "del", min(left))  # raises with the reason
 
 
 def _signal(pids: Iterable[int], number: int) -> None:
@@ -242,7 +243,7 @@ def _read(folder: Path) -> Record | None:
 
 
 def _require_directory() -> None:
-    """Make DIRECTORY, which nobody else may have made or be able to write to. Raises ClusterError."""
+    """Makes DIRECTORY. Raises ClusterError unless it is a directory of this user alone."""
     try:
         DIRECTORY.mkdir(mode=0o700, exist_ok=True)
         status = os.lstat(DIRECTORY)
