@@ -1,11 +1,10 @@
-"""Studies: what runs of one kind say, each a package of this one.
+"""Studies: each subpackage analyses runs of one kind.
 
-Its front is light and says what the study is for: `SUMMARY`, `DETAIL` and `EXAMPLES` for the help, `NEEDS`, what a run
-must have recorded, and where it has options `add_options(parser)`. Where `ask` shall name it, `ANSWERS` has the words
-of people who would ask, `RECORDED` what there is then in the runs; `UNUSUAL`, where it has that, the facts that the
-study may find, and `FACT` one of `ask` that says more than that the study has something to say. Its module `study` has
-`STUDY`, a `contract.Study`. The command line, CSV files, documents and their documentation, and the report ask for that
-alone.
+The `__init__` of a study imports little and describes it: `SUMMARY`, `DETAIL` and `EXAMPLES` for the help; `NEEDS`, the
+records that a run must have; and `add_options(parser)` if the study has options. `ask` offers a study with `ANSWERS`,
+the words of people who would ask for it, and `RECORDED`, a phrase for its records. Optional are `UNUSUAL`, facts that
+the study may find, and `FACT`, a fact of `ask` that is more specific than that the study applies. The module `study`
+has `STUDY`, a `contract.Study`. The command line, CSV files, documents and the report use only `STUDY`.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ if TYPE_CHECKING:
 
 @cache
 def names() -> tuple[str, ...]:
-    """The names of all studies, which are the commands that show them, in alphabetical order."""
+    """The names of all studies, which are also their commands, in alphabetical order."""
     return tuple(sorted(module.name for module in pkgutil.iter_modules(__path__) if module.ispkg))
 
 
 def about(name: str) -> ModuleType:
-    """The front of a study."""
+    """The package of a study, which describes it without importing its modules."""
     return import_module(f"{__name__}.{name}")
 
 
 def study(name: str) -> Study[Any]:
-    """The study itself, with all that it imports."""
+    """The study itself; imports all its modules."""
     found: Study[Any] = import_module(f"{__name__}.{name}.study").STUDY
     return found

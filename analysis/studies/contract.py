@@ -1,4 +1,4 @@
-"""What a study is: what it reads of runs, and what follows for the terminal, for programs and for the report."""
+"""The interface of a study: it reads runs, and returns results for the terminal, for programs and for the report."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Known = TypeVar("Known")
 
 
 class Nothing(Exception):
-    """No run recorded what a study is about. The arguments are files that cannot be used, a sentence each."""
+    """No run recorded the subject of a study. The arguments are sentences on unusable files."""
 
 
 @dataclass(frozen=True)
 class Data(Rows, Generic[Known]):
-    """A table of a study, which --csv and --json write: `of(known)` has all `columns` and perhaps more."""
+    """A table of a study for --csv and --json: `of(known)` returns a frame with at least the `columns`."""
 
     of: Callable[[Known], pd.DataFrame]
 
@@ -39,19 +39,21 @@ class Data(Rows, Generic[Known]):
 class Study(Generic[Known]):
     """One study.
 
-    `read(overview, options)` computes what the runs of the overview say; `options` are those of the command, None for
-    the report. It raises Nothing where no run recorded the subject. All other functions take what it returned:
+    `read(overview, options)` computes the results for the runs of the overview; `options` are those of the command,
+    None for the report. It raises Nothing if no run recorded the subject. All other functions take its result:
 
     data       tables for programs
     tables     tables for people, as (title, table)
     sections   sections of the report
     sentences  the verdict in words
-    notes      what limits the verdict; problems: files that cannot be used; both without a full stop
-    words      {label of a case: the same in words}
-    findings   for the verdict over all runs; judged: (name, verdict, words) of rows below its table of groups
-    draw       writes the files that the options ask for, and returns their names
-    rules      of lint: functions that yield what the runs do not support, named as the rule with _ for -
-    facts      what is unusual, of those that its front names as UNUSUAL
+    notes      limits of the verdict, without a full stop
+    problems   sentences on unusable files, without a full stop
+    words      {label of a case: its description}
+    findings   findings for the verdict over all runs
+    judged     (name, verdict, words) of rows below the report's table of groups
+    draw       writes the files of the options, and returns their names
+    rules      rules of lint: functions that yield unsupported claims, named as the rule with _ for -
+    facts      facts of the package's UNUSUAL that hold
     """
 
     read: Callable[[Overview, argparse.Namespace | None], Known]
@@ -72,7 +74,7 @@ class Study(Generic[Known]):
 def frame(
     rows: pd.DataFrame | Iterable[Mapping[str, object] | tuple[object, ...]], columns: Mapping[str, Column]
 ) -> pd.DataFrame:
-    """`rows` as a frame with these columns and no others, each of its type."""
+    """`rows` as a frame with exactly `columns`, each of its type."""
     types = {
         name: "object" if " " in column.dtype else column.dtype for name, column in columns.items()
     }  # lists
@@ -80,7 +82,7 @@ def frame(
     if len(given) == 0:
         return pd.DataFrame({name: pd.Series(dtype=dtype) for name, dtype in types.items()})
     table = pd.DataFrame(given, columns=list(columns))
-    # `astype` takes its time for columns of the right type, too.
+    # `astype` also costs time for columns of the right type.
     return table.astype(
         {name: dtype for (name, dtype), own in zip(types.items(), table.dtypes, strict=True) if own != dtype}
     )

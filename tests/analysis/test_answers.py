@@ -45,7 +45,7 @@ def test_the_terminal_names_what_depends_on_the_request(runs, capsys):
     assert main(["answers", str(runs)]) == 0
     text = capsys.readouterr().out
     line = text.partition("\n")[0]
-    assert line.startswith("2 ways to answer: in 1 of them images got several results: no guarantee")
+    assert line.startswith("2 ways to answer: 1 gave an image several results: no guarantee")
     assert line.endswith("backend=eager on 1 rank.")
 
 

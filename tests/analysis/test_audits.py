@@ -60,7 +60,7 @@ def test_the_terminal_says_the_verdict_and_what_could_not_be_audited(run, capsys
 
 def test_the_report_has_the_heat_map_and_the_tables(run):
     report = build(load([run]))
-    assert "Operations: what their bits depend on" in report.html
+    assert "Operations: changes that alter bits" in report.html
     assert report.verdict == verdict_on(run)
     [figure] = [figure for figure in report.figures if figure.name == "operations"]
     assert set(figure.data["operation"]) == {"take", "put_", "dot"}

@@ -290,7 +290,7 @@ def many(problems, still, moving):
         **rows[0],
         "factor": "node",
         "variance": np.nan,
-        "remark": "one node only: its variance is not in these numbers",
+        "remark": "one node only: these numbers do not contain its variance",
     }
     return pd.DataFrame([*rows, *({**one, "app": app} for app in problems)])
 
@@ -312,5 +312,5 @@ def test_outcomes_that_do_not_vary_are_counted_and_many_are_cut(moving, drawn, l
 
 def test_a_reason_is_given_once_for_all_problems():
     assert notes(many(["a", "b"], 0, 2)) == [
-        "a; b: value_000: one node only: its variance is not in these numbers"
+        "a; b: value_000: one node only: these numbers do not contain its variance"
     ]

@@ -95,13 +95,13 @@ def test_a_tolerance_is_a_number_above_zero(tolerance, capsys):
 def test_the_report_has_the_law_beside_the_figure_and_draws_it(drift):
     html = build(load([drift])).html
     section = html[html.rindex(">Growth of the difference<") :].partition("<section")[0]
-    assert "rate per step" in section and "growth fitted to its growth phase" in section
+    assert "rate per step" in section and "the fitted growth, over the steps of the growth phase" in section
 
 
 def test_two_runs_are_too_few_for_a_rate_and_it_says_so(tmp_path):
     write_run(tmp_path / "r", size=1, steps=20, repeats=2, change=drifting(0.8))
     row = laws(cell_growths(load([tmp_path]))).set_index("name").loc["sample"]
-    assert row["nothing"] == "1 sample, 3 are needed" and np.isnan(row["rate"])
+    assert row["nothing"] == "1 sample, a rate needs 3" and np.isnan(row["rate"])
     assert row["largest"] > 0 and row["crossed"] == 1
 
 

@@ -115,8 +115,8 @@ def test_fewer_than_six_samples_have_no_interval_and_fewer_than_three_no_rate():
     samples = noisy(np.tile(-36 + 0.2 * K, (6, 1)).ravel()).reshape(6, -1)
     five, two = law(table(samples[:5])), law(table(samples[:2]))
     assert five["rate"] == pytest.approx(0.2, rel=0.01) and np.isnan(five["rate_low"])
-    assert np.isnan(two["rate"]) and two["nothing"] == "2 samples, 3 are needed" and two["largest"] > 0
-    assert law(table(samples[:1]))["nothing"] == "1 sample, 3 are needed"
+    assert np.isnan(two["rate"]) and two["nothing"] == "2 samples, a rate needs 3" and two["largest"] > 0
+    assert law(table(samples[:1]))["nothing"] == "1 sample, a rate needs 3"
 
 
 def test_a_tolerance_that_is_not_crossed_is_not_observed():

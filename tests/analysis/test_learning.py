@@ -221,7 +221,7 @@ def test_the_sentence_says_what_would_have_been_seen(results):
         "fp8 against as is, rate 0.05: no difference of accuracy seen (-0.15 to +0.35 points, 3 seeds); "
         in told
     )
-    assert "0.33 points would have been, with power 80 %" in told
+    assert "0.33 points are detectable with power 80 %" in told
     assert "table:n=1 against as is, rate 0.05: accuracy lower by 19.80 points" in told
 
 
@@ -335,7 +335,7 @@ def test_what_is_left_are_runs_that_differ_in_nothing_and_has_an_interval_where_
     drawn = np.random.default_rng(5).normal(0.8, 0.01, 12)
     for k, accuracy in enumerate(drawn):
         write_training(tmp_path / f"r{k}", [accuracy], ordering="arrival", size=1, every=1)
-    row = only(made_of(tmp_path).variance, words="runs alike in all of these")
+    row = only(made_of(tmp_path).variance, words="runs that agree in all these")
     assert row["variance"] == pytest.approx(np.var(drawn, ddof=1)) and row["df"] == 11
     assert 0 < row["variance_low"] < row["variance"] < row["variance_high"]
 
@@ -390,7 +390,7 @@ def test_reports_of_other_runs_have_no_section_of_training(tmp_path):
 @pytest.mark.usefixtures("undrawn")
 def test_an_incomplete_run_alone_makes_a_report_and_an_answer(tmp_path, capsys):
     write_training(tmp_path / "a", [0.5, 0.6], complete=False)
-    assert "No run that learns is complete" in build(load([tmp_path])).html
+    assert "No training is complete" in build(load([tmp_path])).html
     assert main(["learning", str(tmp_path)]) == 0
     capsys.readouterr()
 

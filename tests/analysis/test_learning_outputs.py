@@ -140,5 +140,5 @@ def test_the_command_and_the_report_have_the_matrix_and_say_that_orders_were_dra
     page = build(load([root])).html
     assert (
         "Training: outputs by orders of training and of inference" in page
-        and "drawn from seeds and not met" in page
+        and "of a GPU, drawn from seeds" in page
     )

@@ -125,7 +125,7 @@ def test_a_growth_that_is_used_beyond_its_fit_is_an_extrapolation():
         return list(extrapolated(SimpleNamespace(growth=pd.DataFrame(rows))))
 
     (limit,) = limits(31.0)
-    assert "iterations 5 to 20 is used at iteration 31" in limit.fact
+    assert "iterations 5 to 20 predicts iteration 31" in limit.fact
     assert limits(20.0) == limits(np.nan) == []
 
 

@@ -67,14 +67,14 @@ def test_what_the_library_sends_by_itself_is_known_from_below(tmp_path, capsys):
     assert rows["halo"]["between"] == 2 * HALOS  # each has the other once: its only neighbour on both sides
     [sentence] = document["sentences"]
     assert "2 ranks on 2 nodes: n1 0; n2 1. 20 kB crossed between nodes in halo." in sentence
-    assert "Also crossed, from which node to which is not known: at least 384 kB (allreduce.sum)." in sentence
+    assert "Between unknown nodes, at least 384 kB crossed (allreduce.sum)." in sentence
 
 
 def test_a_trace_without_bytes_by_partner_says_so(tmp_path, capsys):
     run = write_over_nodes(tmp_path / "run", ["n1", "n1", "n2"], stated=False)
     assert main(["nodes", str(run)]) == 0
     text = " ".join(capsys.readouterr().out.split())
-    assert "Also crossed, from which node to which is not known: at least 20 kB (halo)." in text
+    assert "Between unknown nodes, at least 20 kB crossed (halo)." in text
 
 
 def test_runs_on_one_node_are_counted_and_cross_nothing(tmp_path, capsys):
@@ -95,7 +95,7 @@ def test_the_report_shows_at_once_what_crossed(over_four):
     assert len(figure.data) == 8 and "346 kB" in figure.svg
     assert [title for title, _ in section.tables] == [
         "Nodes of run",
-        "What crossed in run",
+        "Traffic by region in run",
         "From node to node in run",
     ]
 

@@ -28,7 +28,7 @@ from analysis.verdict import RANKS
 from tests.analysis.synthetic import flip_bit, write_result, write_run, write_timed
 
 SECTIONS = [
-    "Groups", "First divergence", "Nodes, and what crossed between them", "Machine and software",
+    "Groups", "First divergence", "Nodes, and traffic between them", "Machine and software",
     "Timelines around the first divergence",
     "Growth of the difference", "Variability", "Wall time per region",
     "Cost of the guarantees", "Scaling", "Scaling: where the time of ranks goes",

@@ -129,7 +129,7 @@ def test_one_run_has_efficiencies_and_no_speedup(tmp_path, capsys):
     assert call("scaling", run) == 0
     out = capsys.readouterr().out
     assert "no speedup is known" in out and "load balance" in out
-    assert "nothing is known of its scaling" in sections(load([run]))[0].nothing
+    assert "no scaling is known" in sections(load([run]))[0].nothing
 
 
 def test_without_times_the_command_says_what_to_do(tmp_path, capsys):
@@ -229,7 +229,7 @@ def test_that_no_law_fits_is_a_sentence_and_a_group_has_one_name(tmp_path):
     known = known_of(load([tmp_path]))
     first, *others = fit_notes(known)
     (name,) = set(known.points.loc[known.points["guarantee"] == "none", "series"])
-    assert first.startswith("not fitted: 2 rank counts, at least 4 are needed: ")
+    assert first.startswith("not fitted: 2 rank counts, a fit needs 4: ")
     assert others[0].startswith(f"no law fits {name}: the best, ") and "up to 10% is a fit" in others[0]
     assert not known.fits["chosen"].any()
     ((_, table),) = fit_tables(known)

@@ -193,7 +193,7 @@ def test_a_sample_drawn_again_from_one_seed_is_no_new_sample(tmp_path):
     assert results.recorded.replays == 2 and len(results.recorded.ends) == 4
     assert sorted(results.recorded.samples["difference"].unique()) == [1, 2]
     assert any(
-        "2 samples of injected orders were drawn from one seed again" in note for note in results.notes
+        "2 samples left out: their orders repeat those of the same seed" in note for note in results.notes
     )
 
 

@@ -35,7 +35,7 @@ from tests.analysis.test_report import SECTIONS, Page
 from tests.analysis.test_sums_report import headings, section
 
 SOLVES = [
-    "Solves: iterations and accuracy", "Solves: where histories part", "Solves: growth of the difference",
+    "Solves: iterations and accuracy", "Solves: first differences of histories", "Solves: growth of the difference",
 ]  # fmt: skip
 MATRIX = laplacian(contrast=100.0)
 B = np.random.default_rng(1).normal(size=len(MATRIX))

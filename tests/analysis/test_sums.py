@@ -116,7 +116,7 @@ def test_an_emulated_run_from_the_same_seed_is_a_replay_and_no_new_sample(tmp_pa
     results = known_of(sums(load([tmp_path])))
     assert row(results.arrays, "spa", backend="emulated")["samples"] == 2
     assert results.recorded.replays == 4
-    assert any("4 emulated samples repeat the orders" in note for note in results.notes)
+    assert any("4 emulated samples left out: they repeat the orders" in note for note in results.notes)
 
 
 def test_samples_of_a_killed_run_count_and_those_with_a_fault_do_not(tmp_path):
@@ -142,7 +142,7 @@ def test_a_variant_that_breaks_its_promise_is_no_reference(tmp_path):
     write_sums(tmp_path / "r", VARYING | broken | {NUMPY: [[4.0] * 3, [2.0] * 3]})
     frames = load([tmp_path])
     assert set(references(sums(frames))[0]["reference"]) == {"numpy (numpy)"}
-    with pytest.raises(NoReference, match=r"sptr: gave several results .* these can be: numpy@numpy$"):
+    with pytest.raises(NoReference, match=r"sptr: gave several results .* possible references: numpy@numpy$"):
         references(sums(frames), "sptr")
 
 
@@ -199,9 +199,9 @@ def test_a_run_without_sums_exits_with_2(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("wanted, words", [
-    ("spa", "spa: gave several results for one array, so that it is no reference; these can be: sptr@native"),
-    ("sprt", "sprt: was not recorded; these can be: sptr@native, exact@native"),
-    ("truth", "truth: was not recorded; these can be"),
+    ("spa", "spa: gave several results for one array, so it cannot be a reference; possible references: sptr@native"),
+    ("sprt", "sprt: was not recorded; possible references: sptr@native, exact@native"),
+    ("truth", "truth: was not recorded; possible references"),
 ])  # fmt: skip
 def test_a_reference_that_cannot_be_exits_with_2_and_names_those_that_can(tmp_path, capsys, wanted, words):
     write_sums(tmp_path / "r", VARYING | FIXED)

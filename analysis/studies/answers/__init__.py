@@ -1,4 +1,4 @@
-"""Answers of networks to requests: bits against speed of what evaluates them."""
+"""Answers of networks to requests: bits and speed of the backends that evaluate them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 SUMMARY = "of `inference`: does an answer depend on the request, and what does a backend cost"
-DETAIL = "Only runs that recorded how many results each image got are used: those of `inference`."
+DETAIL = "Uses runs of `inference`, which record the number of different results of each image."
 EXAMPLES = """\
   python -m analysis answers runs/
   python -m analysis answers runs/static --schedule schedule.svg"""
@@ -22,5 +22,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this study."""
     parser.add_argument(
         "--schedule", type=Path, metavar="FILE",
-        help="draw the static schedule there, .svg or .png: kernels over time, and the memory that they share",
+        help="draw the static schedule to FILE, .svg or .png: kernels over time, and the memory that they share",
     )  # fmt: skip

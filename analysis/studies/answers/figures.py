@@ -1,4 +1,4 @@
-"""Bits against speed: every run a point."""
+"""The figure of bits against speed."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from analysis.page.axes import plain_ticks
 from analysis.page.svg import Figure, figure_of
 from analysis.studies.answers.runs import Answers
 
-DRAWN = 7  # cases of a figure
+DRAWN = 7  # most cases in a figure
 
 
 def answer_figures(known: Answers) -> list[Figure]:
-    """The share of images with several results against the median time of a request; none where no times are."""
+    """The share of images with several results against the median time of a request; none without times."""
     runs = known.runs[(known.runs["seconds"] > 0).to_numpy()]
     cases = runs["case"].drop_duplicates().tolist()[:DRAWN]
     if not cases:
         return []
     runs = runs[runs["case"].isin(cases).to_numpy()]
     caption = (
-        "Images that got several results, by the company that they came in, against the median time of a request; "
-        "every run a point. Below is one result for each image, to the left is faster."
+        "Images with several results, which depend on the other requests of a batch, against the median time of a "
+        "request; every run is a point. At 0 %, each image has one result; further left is faster."
     )
     legend = tuple(enumerate(cases))
     data = runs[["case", "run", "repeat", "seconds", "several", "images"]]

@@ -1,4 +1,4 @@
-"""Runs that recorded how many different results each image got, as a frame."""
+"""Reads the runs that recorded the number of different results of each image."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from kernels.as_json import Column
 from miniapps.untrusted.regular import Refused
 from miniapps.untrusted.schedule import SCHEDULE, Schedule, read_schedule
 
-RESULTS, REQUEST = "results_per_image", "request"  # a value of each image; a region, one of each request
+RESULTS, REQUEST = "results_per_image", "request"  # a value per image; a region with one event per request
 ANSWERS = {
     "family": Column("str"), "case": Column("str"), "guarantee": Column("str"), "run": Column("str"),
     "ranks": Column("int64"), "repeat": Column("int64"),
-    "requests": Column("int64", "that were timed"), "images": Column("int64", "different ones"),
-    "several": Column("int64", "of these, with several results"), "most": Column("int64", "results that one got"),
+    "requests": Column("int64", "timed requests"), "images": Column("int64", "different images"),
+    "several": Column("int64", "images with several results"), "most": Column("int64", "most results of an image"),
     "seconds": Column("float64", "median time of a request", "s"),
     "slowest": Column("float64", "99 % of the requests take at most this long", "s"),
 }  # fmt: skip
@@ -29,11 +29,10 @@ ANSWERS = {
 
 @dataclass(frozen=True)
 class Answers:
-    """Runs with such results.
+    """Runs with results of images.
 
-    `runs`: a row per repeat, columns ANSWERS, NaN without times. `words`: {case: the same in words}. `schedules`: the
-    different ones that runs recorded, each by the label of the first run that has it; `problems`: a sentence on each
-    that cannot be used.
+    `runs`: a row per repeat, columns ANSWERS, NaN without times. `words`: {case: its description}. `schedules`: {label
+    of the first run: schedule}, different ones only; `problems`: a sentence on each unusable schedule.
     """
 
     runs: pd.DataFrame
@@ -43,7 +42,7 @@ class Answers:
 
 
 def answers(frames: Frames) -> Answers:
-    """What the runs among `frames` that recorded results of images hold of it."""
+    """The results of images in `frames`; empty frames without such runs."""
     asked = [RESULTS in frames.recorded("values", *run) for run in ids(frames.runs)]
     runs = frames.runs[pd.Series(asked, index=frames.runs.index, dtype=bool)]
     names = problem_names(runs)

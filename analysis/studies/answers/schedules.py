@@ -1,4 +1,4 @@
-"""Static schedules that runs recorded, drawn: kernels over time, and below them the buffers of the arena."""
+"""Figures of recorded static schedules: kernels over time, and below them the buffers of the arena."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from analysis.page import svg
 from analysis.page.svg import Figure, figure_of
 from miniapps.untrusted.schedule import Schedule
 
-MOST = 40  # kernels that are drawn, a row each
-DRAWN = 4  # schedules of a report
-LEAST = 0.3  # of the width is shared out so that the shortest kernel is seen too
+MOST = 40  # most kernels of a drawn schedule, a row each
+DRAWN = 4  # most schedules in a report
+LEAST = 0.3  # share of the width that kernels divide evenly, so that short kernels stay visible
 ROW_IN, ARENA_IN = 0.2, 2.4
 LETTER = 0.0165, 0.042  # width and height of a letter in a box, over those of the arena
 PER = {"sample": "sample after sample", "tile": "{tile} samples together"}
@@ -21,13 +21,12 @@ LEGEND = ("one sample at a time", "all samples of a tile")
 
 
 def schedule_figures(known: dict[str, Schedule]) -> list[Figure]:
-    """A figure of each schedule of `known` {label of a run: schedule} that is `drawn`."""
+    """A figure for each `drawn` schedule of `known` {label of a run: schedule}."""
     return [_figure(number, run, known[run]) for number, run in enumerate(drawn(known))]
 
 
 def drawn(known: dict[str, Schedule]) -> list[str]:
-    """The labels of the schedules that can be drawn: no more than a report has room for, of no more kernels than a
-    reader can distinguish."""
+    """The labels of the schedules to draw: the first DRAWN with at most MOST kernels."""
     return [run for run, schedule in known.items() if len(schedule.kernels) <= MOST][:DRAWN]
 
 
@@ -37,10 +36,10 @@ def _figure(number: int, run: str, schedule: Schedule) -> Figure:
         "an operation takes as long as a byte" if rate == 1 else f"{rate:g} operations take as long as a byte"
     )
     caption = (
-        f"Above, the kernels in their order with shares of the time predicted for {_tile(schedule)}: that of their "
-        f"operations or that of the bytes they read and write, whichever is longer, if {price}. A short kernel is "
-        "drawn wider than its share. Below, the arena: a box is a buffer, as high as it is large and as wide as it is "
-        "kept; 2→3 is written by kernel 2 and needed last by 3. Boxes beside each other at one height share memory."
+        f"Above: the kernels in order, with their shares of the time predicted for {_tile(schedule)}. The time of a "
+        f"kernel is the longer one of its operations and its bytes read and written, if {price}. Short kernels are "
+        "drawn wider than their share. Below: the buffers in the arena. The height of a box is its size, its width is "
+        "its lifetime: kernel 2 writes 2→3, and kernel 3 is the last to read it. Boxes at one height share memory."
     )
     kinds = {int(kernel.per == "tile") for kernel in schedule.kernels}
     kinds |= {int(buffer.samples > 1) for buffer in schedule.buffers}
@@ -57,7 +56,7 @@ def _tile(schedule: Schedule) -> str:
 
 
 def edges(schedule: Schedule) -> list[float]:
-    """Where each kernel begins and the last one ends, from 0 to 1: by its share, the shortest ones wider."""
+    """(kernels + 1) edges of the kernels, from 0 to 1: widths are their shares, but short ones are wider."""
     least = LEAST / len(schedule.kernels)
     widths = [max(kernel.share, least) for kernel in schedule.kernels]
     return [0.0, *(edge / sum(widths) for edge in accumulate(widths))]
@@ -120,7 +119,7 @@ def _plot(schedule: Schedule) -> Callable:
 
 
 def _draw_kernels(axes, schedule: Schedule, at: list[float]) -> None:
-    """A row for each kernel, its share beside it, and above them what of a tile they take at once."""
+    """A row per kernel with its share; above, brackets that say whether kernels take a sample or a tile at once."""
     rows = len(schedule.kernels)
     for k, (kernel, (start, end)) in enumerate(zip(schedule.kernels, pairwise(at), strict=True)):
         axes.barh(k, end - start, 0.72, start, color=svg.SERIES[int(kernel.per == "tile")], linewidth=0)
@@ -142,7 +141,7 @@ def _draw_kernels(axes, schedule: Schedule, at: list[float]) -> None:
 
 
 def _draw_arena(axes, schedule: Schedule, at: list[float]) -> None:
-    """A box for each buffer: when it is kept, and where; named where there is room."""
+    """A box per buffer over its lifetime and place; named where there is room."""
     top = (
         max((buffer.offset + buffer.bytes * buffer.samples for buffer in schedule.buffers), default=1) / 1024
     )

@@ -20,9 +20,9 @@ FORMS = (".svg", ".png")
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Answers:
-    """Raises Usage where a picture is asked for in a form that there is not."""
+    """The answers in the runs. Raises Usage if --schedule names another format than FORMS."""
     if options and options.schedule and options.schedule.suffix not in FORMS:
-        raise Usage(f"--schedule {options.schedule}: a picture is {' or '.join(FORMS)}; name such a file")
+        raise Usage(f"--schedule {options.schedule}: unknown format; name a file with {' or '.join(FORMS)}")
     known = answers(overview.frames)
     if known.runs.empty:
         raise Nothing(*known.problems)
@@ -30,7 +30,7 @@ def read(overview: Overview, options: argparse.Namespace | None) -> Answers:
 
 
 def sections(known: Answers) -> list[Section]:
-    """Bits against speed of what answered; the schedules of static networks."""
+    """Bits against speed of the answers; the schedules of static networks."""
     first = Section(
         "answers", "Inference: bits against speed", "No run answered requests.", " ".join(sentences(known)),
         answer_figures(known), folded(answer_tables(known)),
@@ -46,23 +46,23 @@ def _schedules(known: Answers) -> Section:
         )
     return Section(
         "answers-schedules", "Inference: schedules", "No schedule could be drawn.",
-        "Kernels of a static schedule in their order, and the memory that their results share.",
+        "The kernels of a static schedule in order, and the memory that their results share.",
         schedule_figures(known.schedules), notes=[f"{note[:1].upper()}{note[1:]}." for note in notes],
     )  # fmt: skip
 
 
 def draw(known: Answers, options: argparse.Namespace) -> list[str]:
-    """Draw the one schedule of these runs where it is asked for. Raises Usage where there is none, or more than one."""
+    """Draws the schedule of these runs to the file of --schedule. Raises Usage for none, or more than one."""
     file: Path | None = options.schedule
     if file is None:
         return []
     if len(known.schedules) != 1:
-        there = f"{len(known.schedules)} different schedules, of {', '.join(known.schedules)}: name one"
-        none = "no schedule: these runs have none; `inference --backend static` records one"
+        there = f"{len(known.schedules)} different schedules, in {', '.join(known.schedules)}; name one run"
+        none = "these runs have no schedule; `inference --backend static` records one"
         raise Usage(f"--schedule {file}: {there if known.schedules else none}")
     figures = schedule_figures(known.schedules)
     if not figures:
-        raise Usage(f"--schedule {file}: more than {MOST} kernels cannot be distinguished in a picture")
+        raise Usage(f"--schedule {file}: the schedule has more than {MOST} kernels, too many for a picture")
     try:
         file.write_bytes(picture(figures[0], file.suffix[1:]))
     except OSError as error:

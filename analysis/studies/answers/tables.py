@@ -1,4 +1,4 @@
-"""What is known of answers in words and as tables, for the terminal and for the report."""
+"""Sentences and tables on answers, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -10,16 +10,15 @@ from analysis.verdict import DIFFERS, SAME, counted
 
 
 def sentences(known: Answers) -> list[str]:
-    """Which cases gave an image several results, and which did not."""
+    """A sentence on the cases that gave an image several results."""
     by_case = known.runs.groupby("case", sort=False)["several"].max()
     varying = [known.words.get(case, case) for case, several in by_case.items() if several]
-    text = f"{counted(len(by_case), 'way')} to answer: in {len(varying)} of them images got several results"
+    text = f"{counted(len(by_case), 'way')} to answer: {len(varying)} gave an image several results"
     return [text + (f": {'; '.join(varying)}." if varying else ".")]
 
 
 def findings(known: Answers) -> list[Finding]:
-    """What the verdict over all runs says of answers: an image that comes again in other company is compared with
-    itself."""
+    """The finding for the verdict over all runs: whether an image gets the same result with other requests."""
     worst = known.runs.loc[known.runs["several"].idxmax()]
     if worst["several"]:
         text = f"{worst['several']} of {counted(worst['images'], 'image')} got several results, which follow the batch"
@@ -29,7 +28,7 @@ def findings(known: Answers) -> list[Finding]:
     return [Finding(SAME, text[0].upper() + text[1:], text)]
 
 
-# Of a case and the rows of its runs.
+# Columns from a case and the rows of its runs.
 COLUMNS = (
     Shown("case", lambda case, own: case),
     Shown("runs", lambda case, own: len(own), number=True),

@@ -1,9 +1,9 @@
-"""Audits of operations: what bits depend on, documentation against what was seen."""
+"""Audits of operations: the conditions that change bits, torch's documentation compared with measurements."""
 
-SUMMARY = "of `operations`: what bits depend on, what documentation says, certificates compared"
+SUMMARY = "of `operations`: which conditions change bits, is the documentation right, certificates compared"
 DETAIL = """\
-Only runs that wrote a certificate are used: those of `operations`. Several are compared with the first: versions,
-machines, bits by one thread, and which changes alter which cases."""
+Uses runs of `operations`, which write a certificate. Compares each certificate with the first one: versions, machines,
+bits by one thread, and which changes alter which cases."""
 EXAMPLES = """\
   python -m analysis audits runs/audit
   python -m analysis audits runs/of-torch-2.13 runs/of-torch-2.14"""

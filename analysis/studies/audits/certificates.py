@@ -1,4 +1,4 @@
-"""Certificates of audits as frames."""
+"""Reads certificates of audits as frames."""
 
 from __future__ import annotations
 
@@ -16,25 +16,28 @@ from kernels.torchops.verdicts import WHAT, differs, helped, throws, verdicts
 from miniapps.untrusted.certificate import CERTIFICATE, Certificate, read_certificate
 from miniapps.untrusted.regular import Refused
 
-CHANGES = (*WHAT, "algorithm")  # the last: torch's deterministic mode, compared by one call of one thread
+CHANGES = (
+    *WHAT,
+    "algorithm",
+)  # "algorithm": torch's deterministic mode against none, one call of one thread each
 CASES = {
     "run": Column("str"), "case": Column("str"), "operation": Column("str"), "direction": Column("str"),
     "factors": Column("str"), "outcome": Column("str", "`done`, `refused`, `crashed`, `hung`"), "error": Column("str"),
     "digest": Column("str", "of the bits by one thread"), "differs": Column("bool", "from run to run"),
-    "mode": Column("str", "what torch's deterministic mode does: `helps`, `does not help`, `throws`, or nothing"),
+    "mode": Column("str", "effect of torch's deterministic mode: `helps`, `does not help`, `throws`, or empty"),
     "seconds": Column("float64", "median of a call", "s"),
     "seconds_in_mode": Column("float64", "the same in the deterministic mode", "s"),
 }  # fmt: skip
 SEEN = {
     "run": Column("str"), "case": Column("str"), "operation": Column("str"), "direction": Column("str"),
     "change": Column("str"), "trials": Column("int64", "calls"), "distinct": Column("int64", "results with other bits"),
-    "bound": Column("float64", "where nothing differed: what the probability of a difference is below, at 95 %"),
+    "bound": Column("float64", "if nothing differed: upper bound of the probability of a difference, at 95 %"),
     "v_c": Column("float64", "the largest against the first result"), "v_ermv": Column("float64", "the same"),
     "ulp": Column("float64", "the same", "ULP"), "values": Column("bool", "a difference is beyond rounding"),
 }  # fmt: skip
 STATED = {
     "run": Column("str"), "operation": Column("str"),
-    "does": Column("str", "`acts`, `throws`, or empty where there is no statement"), "backward": Column("bool"),
+    "does": Column("str", "`acts`, `throws`, or empty without a statement"), "backward": Column("bool"),
     "verdict": Column("str"), "cases": Column("int64"), "seen": Column("int64", "cases that differ between runs"),
     "trials": Column("int64", "calls"), "mode": Column("str"), "why": Column("str"), "text": Column("str"),
 }  # fmt: skip
@@ -42,9 +45,9 @@ STATED = {
 
 @dataclass(frozen=True)
 class Audits:
-    """`certificates` by the label of their run; `cases`: one row per case; `seen`: per case and change; `stated`: what
-    became of every statement of the documentation, and of what differs without one (`does` empty). `problems`: (path,
-    why) of certificates that cannot be used."""
+    """`certificates` {label of a run: certificate}; `cases`: a row per case; `seen`: a row per case and change;
+    `stated`: a row with the verdict on each statement of the documentation, and on each operation that differs without
+    a statement (`does` is empty). `problems`: a sentence on each unusable certificate."""
 
     certificates: dict[str, Certificate]
     cases: pd.DataFrame
@@ -54,7 +57,7 @@ class Audits:
 
 
 def audits(frames: Frames) -> Audits:
-    """The certificates of the runs of `frames`; of a run with several repeats that of the first."""
+    """The certificates of the runs of `frames`, one per launch."""
     certificates: dict[str, Certificate] = {}
     problems = []
     for run, path in frames.runs[["run", "path"]].drop_duplicates().itertuples(index=False):
@@ -79,7 +82,7 @@ def audits(frames: Frames) -> Audits:
 
 
 def named(row: Any) -> str:
-    """`backward of take`, or `take`, of a row that has an operation and a direction."""
+    """`backward of take`, or `take`, from the operation and direction of a row."""
     return f"backward of {row.operation}" if row.direction == "backward" else str(row.operation)
 
 

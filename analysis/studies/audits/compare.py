@@ -1,4 +1,4 @@
-"""Two certificates: what of machine and software differs, and what came out otherwise."""
+"""Compares two certificates: machine, software, statements and cases."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ COMPARED = {name: Column("str") for name in ("run", "against", "what", "first", 
 
 
 def compared(known: Audits) -> pd.DataFrame:
-    """Each certificate against the first, a row for each difference: versions, machine, statements of the
-    documentation that are new or gone, then cases whose bits by one thread, whose sensitivity to a change, or whose
-    outcome differs."""
+    """Each certificate against the first, a row per difference; columns COMPARED: versions, machine, new or removed
+    statements of the documentation, then cases that differ in their bits by one thread, in their sensitivity to a
+    change, or in their outcome."""
     runs = list(known.certificates)
     rows = []
     for run in runs[1:]:
@@ -29,7 +29,7 @@ def compared(known: Audits) -> pd.DataFrame:
 
 
 def differences(a: Certificate, b: Certificate) -> Iterator[tuple[str, str, str]]:
-    """(what, first, other) of everything that differs."""
+    """(name, first value, other value) of each difference."""
     for key in sorted({*a.software, *b.software}):
         if a.software.get(key) != b.software.get(key) and key != "configuration":
             yield key, a.software.get(key, ""), b.software.get(key, "")

@@ -16,7 +16,7 @@ DIRECTIONS = ("forward", "backward")
 
 
 def sensitivity_figures(known: Known) -> list[Figure]:
-    """Operations with any difference against changes, forward and backward side by side; none where nothing differs."""
+    """Operations with a difference against changes, forward and backward side by side; none without differences."""
     frame = known.sensitivity
     rows = frame[frame["differ"] > 0]["operation"].drop_duplicates().tolist()
     if not rows:
@@ -24,8 +24,8 @@ def sensitivity_figures(known: Known) -> list[Figure]:
     shown = frame[frame["operation"].isin(rows)]
     quiet = frame["operation"].nunique() - len(rows)
     caption = (
-        "What alters the bits of an operation: the darker, the more of its cases; a dot where none was seen to differ, "
-        f"empty where the change does not apply. {quiet} more operations showed no difference by any change."
+        "Changes that alter the bits of an operation: the darker, the more of its cases. A dot: no case differed; "
+        f"empty: the change does not apply. {quiet} more operations showed no difference by any change."
     )
     height = 1.1 + ROW_IN * len(rows)
     return [

@@ -27,7 +27,7 @@ from analysis.studies.contract import Data, Nothing, Study
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
-    """The audits that runs wrote certificates of."""
+    """The audits with a certificate."""
     recorded = audits(overview.frames)
     if not recorded.certificates:
         raise Nothing(*recorded.problems)
@@ -35,23 +35,23 @@ def read(overview: Overview, options: argparse.Namespace | None) -> Known:
 
 
 def sections(known: Known) -> list[Section]:
-    """What bits of operations depend on; torch's documentation against what was seen; certificates compared."""
+    """Changes that alter the bits of operations; torch's documentation and measurements; certificates compared."""
     tables = [*sensitivity_tables(known), *largest_tables(known), *refused_tables(known)]
     dependent = Section(
-        "audits", "Operations: what their bits depend on", "No operation was audited.", " ".join(sentences(known)),
+        "audits", "Operations: changes that alter bits", "No operation was audited.", " ".join(sentences(known)),
         sensitivity_figures(known), folded(tables),
         notes=[f"{note[:1].upper()}{note[1:]}." for note in known.notes], opened=True,
     )  # fmt: skip
     made = [dependent]
     if stated := folded([*audit_tables(known), *mode_tables(known)]):
         intro = (
-            "A statement is true where cases differ between runs without torch's deterministic mode and none in it, or "
-            "where all throw; it is not seen where no case differs."
+            "A statement is true if cases differ between runs without torch's deterministic mode and none differs in "
+            "it, or if all throw. It is not seen if no case differs."
         )
-        title = "Operations: documentation against what was seen"
+        title = "Operations: documentation and measurements"
         made.append(Section("audits-documentation", title, "", intro, tables=stated, opened=True))
     if len(known.recorded.certificates) > 1:
-        title, nothing = "Operations: certificates compared", "The certificates say the same."
+        title, nothing = "Operations: certificates compared", "The certificates do not differ."
         made.append(Section("audits-certificates", title, nothing, tables=folded(compared_tables(known))))
     return made
 
@@ -61,7 +61,7 @@ STUDY = Study(
     data=(
         Data("cases", "a row per case of every certificate", CASES, lambda known: known.recorded.cases),
         Data("changes", "a row per case and change", SEEN, lambda known: known.recorded.seen),
-        Data("statements", "what became of each statement of torch's documentation, and of what differs without one",
+        Data("statements", "a verdict on each statement of torch's documentation, and on differences without one",
              STATED, lambda known: known.recorded.stated),
         Data("sensitivity", "a row per operation, direction and change, over all certificates", SENSITIVITY,
              lambda known: known.sensitivity),

@@ -1,4 +1,4 @@
-"""What is known of audits in words and as tables, for the terminal and for the report."""
+"""Sentences and tables on audits, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ WORST = 12  # rows of the table of the largest differences of a change
 
 @dataclass(frozen=True)
 class Known:
-    """All that is computed of audits: `recorded` (the certificates), `sensitivity`: of how many cases of each operation
-    and direction a change alters the bits; `compared`: each certificate against the first; `notes` on what limits them.
-    """
+    """All results on audits: `recorded`: the certificates; `sensitivity`: for each operation, direction and change, the
+    number of cases that it alters; `compared`: each certificate against the first; `notes`: limits of these results."""
 
     recorded: Audits
     sensitivity: pd.DataFrame
@@ -32,14 +31,14 @@ class Known:
 
 
 def known_of(audits: Audits) -> Known:
-    """Everything about `audits`."""
+    """All results on `audits`."""
     notes = [
         "'no difference seen' holds for the trials made: n equal trials bound p below 3/n at 95 %",
-        "columns are apart: the number of threads enters where each number repeats its own bits; another algorithm in "
-        "torch's deterministic mode is no variability",
+        "columns are independent: `threads` compares numbers of threads whose own bits repeat; another algorithm in "
+        "torch's deterministic mode does not count as variability",
     ]
     if refused := int((audits.cases["outcome"] != "done").sum()):
-        notes.append(f"{counted(refused, 'case')} could not be audited; the list is in the table of cases")
+        notes.append(f"{counted(refused, 'case')} could not be audited; the table of cases lists them")
     return Known(audits, sensitivity(audits.seen), compared(audits), notes)
 
 
@@ -52,8 +51,8 @@ SENSITIVITY = {
 
 
 def sensitivity(seen: pd.DataFrame) -> pd.DataFrame:
-    """Of each operation, direction and change over all audits: `cases`, how many `differ`, the `trials`, the largest
-    `ulp` and `v_c`, and whether the difference is of `values`, beyond rounding."""
+    """A row per operation, direction and change over all audits: number of `cases`, how many `differ`, `trials`, the
+    largest `ulp` and `v_c`, and `values`: whether a difference is beyond rounding."""
     grouped = seen.assign(differ=seen["distinct"] > 1).groupby(
         ["operation", "direction", "change"], sort=False
     )
@@ -88,8 +87,8 @@ def sentences(known: Known) -> list[str]:
 
 
 def findings(known: Known) -> list[Finding]:
-    """What the verdict over all runs says of the audits: how many cases differ from run to run, how many by another
-    change alone, and what became of the statements of the documentation."""
+    """The finding for the verdict over all runs: how many cases differ from run to run, how many only by another
+    change, and the verdicts on the documentation."""
     cases, seen, stated = known.recorded.cases, known.recorded.seen, known.recorded.stated
     done = cases[cases["outcome"] == "done"]
     if done.empty:
@@ -113,7 +112,7 @@ def findings(known: Known) -> list[Finding]:
 
 
 def all_tables(known: Known) -> list[tuple[str, Table]]:
-    """Every table, in the order in which they are read."""
+    """Every table, in reading order."""
     return [
         *sensitivity_tables(known), *audit_tables(known), *mode_tables(known), *largest_tables(known),
         *refused_tables(known), *compared_tables(known),
@@ -121,7 +120,7 @@ def all_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def sensitivity_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table): for operations with any difference, how many of their cases each change alters."""
+    """(title, table): how many cases each change alters, for operations with a difference."""
     rows = []
     for (operation, direction), same in known.sensitivity.groupby(["operation", "direction"], sort=False):
         if not same["differ"].any():
@@ -179,7 +178,7 @@ COMPARED = (
 
 
 def audit_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table): every statement of the documentation that could be tried, and what it lacks."""
+    """(title, table): every testable statement of the documentation, and every difference without a statement."""
     stated = known.recorded.stated
     return _there(
         "torch's documentation of its deterministic mode", stated[stated["verdict"] != UNTESTABLE], STATED
@@ -187,7 +186,7 @@ def audit_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def mode_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table): the price of the deterministic mode for cases in which it changes anything."""
+    """(title, table): the price of the deterministic mode for cases whose bits it can change."""
     cases, seen = known.recorded.cases, known.recorded.seen
     altered = set(seen[(seen["change"] == "algorithm") & (seen["distinct"] > 1)]["case"])
     cases = cases.assign(altered=cases["case"].isin(altered))
@@ -215,11 +214,11 @@ def compared_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def _there(title: str, rows: pd.DataFrame, columns: Sequence[Shown]) -> list[tuple[str, Table]]:
-    """The table of `rows`, where there are any."""
+    """(title, table) of `rows`; empty without rows."""
     return [(title, lines_of(rows, columns))] if len(rows) else []
 
 
 def _list(names, most: int = 12) -> str:
-    """At most so many names."""
+    """At most `most` names, and the number of others."""
     names = list(dict.fromkeys(names))
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,9 +1,9 @@
 """Intervals of variance components by the cluster bootstrap.
 
-Whole units of one random factor (allocations, say) are drawn with replacement, with everything that was measured in
-them, and each draw counts as a unit of its own (Field & Welsh, Bootstrapping clustered data, J. R. Statist. Soc. B 69
+The bootstrap draws whole units of one random factor (such as allocations) with replacement, with all their
+measurements. Each draw counts as a separate unit (Field & Welsh, Bootstrapping clustered data, J. R. Statist. Soc. B 69
 (2007) 369-390). Endpoints are bias-corrected and accelerated (BCa: Efron, Better bootstrap confidence intervals,
-J. Am. Statist. Assoc. 82 (1987) 171-185), with the acceleration by leaving out one unit at a time.
+J. Am. Statist. Assoc. 82 (1987) 171-185); leaving out one unit at a time gives the acceleration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from analysis.statistics import CONFIDENCE
 from analysis.studies.components.henderson import Rows, estimate
 
 RESAMPLES = 999
-USED = 0.9  # of the resamples must have an estimate: others lost a level that the component needs
+USED = 0.9  # share of resamples that need an estimate: others lost a level that the component needs
 
 
 def replicates(
@@ -29,9 +29,9 @@ def replicates(
     seed: int,
     resamples: int = RESAMPLES,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(of resamples (resamples, ...), with one unit left out (units, ...)): `statistic(variance)` of each.
+    """(`statistic(variance)` of each resample (resamples, ...), the same with one unit left out (units, ...)).
 
-    `cluster` (m,) is the unit of each row, `strata` (m,) a coarser partition: units are drawn within it.
+    `cluster` (m,): the unit of each row; `strata` (m,): a coarser partition, within which units are drawn.
     """
     units, place = np.unique(cluster, return_inverse=True)
     place = place.ravel()
@@ -45,7 +45,7 @@ def replicates(
         index = np.concatenate([members[unit] for unit in drawn])
         draw = np.repeat(np.arange(len(drawn)), [len(members[unit]) for unit in drawn])
         codes = rows.codes[index]
-        # A level that lies within one unit becomes another one with every draw.
+        # Each draw of a unit has new levels of the factors inside the unit.
         codes[:, inside] += draw[:, None] * (rows.codes.max(initial=0) + 1)
         return statistic(
             estimate(Rows(codes, rows.weight[index], rows.mean[index], rows.within[index])).variance
@@ -63,8 +63,8 @@ def bca(
     corrected: np.ndarray,
     confidence: float = CONFIDENCE,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(low, high) of `value` (...) from its replicates `drawn` (resamples, ...) and `left_out` (units, ...); NaN where
-    fewer than USED of the resamples have one. Where not `corrected` (...) the plain percentiles."""
+    """(low, high) of `value` (...) from its replicates `drawn` (resamples, ...) and `left_out` (units, ...); NaN if
+    fewer than USED of the resamples have a value. Plain percentiles where `corrected` (...) is false."""
     ends = []
     for at in np.ndindex(value.shape):
         d, j = drawn[(slice(None), *at)], left_out[(slice(None), *at)]

@@ -1,10 +1,9 @@
-"""Which factors can be separated, and in what order they enter the model.
+"""The design of the model: which factors it separates, and in what order they enter.
 
-Those of the algorithm first, since method 3 asks for fixed effects before random ones: what chance does is then what
-is left after any effect of the algorithm. With several of them their combination follows, so that an effect that
-depends on two of them together is not taken for chance either. Then the factors of chance. Within each kind those of
-fewer levels come first: a factor inside another, as launches inside allocations, has more levels, and entered the
-other way round the outer one would add nothing.
+Factors of the algorithm enter first, since method 3 requires fixed effects before random ones: random factors then
+explain only the variance that the algorithm leaves. The combination of several such factors follows, so that their
+interaction does not count as chance. Then the random factors enter. Within each kind, factors with fewer levels come
+first: a nested factor, as launches inside allocations, has more levels, and an outer factor after it would add nothing.
 """
 
 from __future__ import annotations
@@ -19,14 +18,14 @@ from analysis.studies.components.henderson import ranks
 from analysis.studies.components.observations import RANDOM, REPEAT
 
 COMBINATION = "combination"
-MOST_TOGETHER = 3  # factors that are named as confounded together before it is "those before"
+MOST_TOGETHER = 3  # most factors of a searched combination that is confounded with another factor
 
 
 @dataclass(frozen=True)
 class Design:
-    """`factors` in the order in which they enter, with `codes` int (n, factors); `levels` {factor: how many}, of all
-    factors that were looked at; `alias` {factor: what it cannot be told from}; `constant` have one level; `holds`
-    {factor, or REPEAT: the factors whose variance is in its own}."""
+    """`factors` in the order in which they enter, with `codes` int (n, factors); `levels` {factor: number of levels} of
+    all factors; `alias` {factor: the factors that it is confounded with}; `constant`: factors with one level; `holds`
+    {factor or REPEAT: confounded factors whose variance its own includes}."""
 
     factors: list[str]
     codes: np.ndarray
@@ -37,7 +36,8 @@ class Design:
 
 
 def design(levels: pd.DataFrame, treatments: tuple[str, ...]) -> Design:
-    """The design of observations with `levels` (n, factors), a column per factor."""
+    """The design of observations with `levels` (n, factors), a column per factor; `treatments` are the factors of the
+    algorithm."""
     codes = {name: pd.factorize(levels[name])[0] for name in (*treatments, *RANDOM)}
     several = [name for name in treatments if codes[name].max(initial=0) > 0]
     if len(several) > 1:
@@ -54,14 +54,14 @@ def design(levels: pd.DataFrame, treatments: tuple[str, ...]) -> Design:
     for name, rank in zip(order, raised, strict=True):
         if rank:
             kept.append(name)
-        elif name != COMBINATION:  # without a rank of its own there is no effect of combinations to look for
+        elif name != COMBINATION:  # a combination that adds no rank has no effect of its own
             among = _confounded(codes, kept, name)
             alias[name] = ", ".join(among)
             for other in among:
                 holds.setdefault(other, []).append(name)
     if kept and 1 + raised.sum() >= len(
         levels
-    ):  # nothing is left for repeats: the last factor takes their place
+    ):  # no degree of freedom is left for repeats: the last factor takes their place
         last = kept.pop()
         alias[last] = REPEAT
         holds.setdefault(REPEAT, []).append(last)
@@ -73,7 +73,7 @@ def design(levels: pd.DataFrame, treatments: tuple[str, ...]) -> Design:
 
 
 def _confounded(codes: dict[str, np.ndarray], kept: list[str], name: str) -> list[str]:
-    """The fewest of `kept` that leave nothing to `name`."""
+    """The smallest set of `kept` factors after which `name` adds no rank."""
     for many in range(1, MOST_TOGETHER + 1):
         for some in combinations(kept, many):
             if not ranks(np.stack([codes[key] for key in (*some, name)], axis=1))[-1]:

@@ -1,4 +1,4 @@
-"""The variance components of every outcome of every problem: of chance, and apart from that of the algorithm."""
+"""The variance components of every outcome of every problem: run-to-run variance, and that of the algorithm."""
 
 from __future__ import annotations
 
@@ -17,31 +17,33 @@ from analysis.studies.contract import frame
 from kernels.as_json import Column
 
 RUN_TO_RUN, ALGORITHM = "run-to-run", "algorithm"
-FEWEST = 8  # units that are drawn for an interval
-FEWEST_IN = 4  # of them under every level of what they lie in
+FEWEST = 8  # fewest units to draw from for an interval
+FEWEST_IN = 4  # fewest of them within each level of the outer factors
 SEED = 1
 
 COMPONENTS = {
-    "app": Column("str"), "problem": Column("str", "what tells it from the others of the application"),
+    "app": Column("str"), "problem": Column("str", "options that distinguish it from the app's other problems"),
     "outcome": Column("str"), "scale": Column("str", "`log` of times, `relative` deviation, or `absolute`"),
     "step": Column("int64", "of the outcome, -1 for the wall time"),
-    "observations": Column("int64", "complete runs that have a number"), "left_out": Column("int64", "that have none"),
+    "observations": Column("int64", "complete runs with a number"), "left_out": Column("int64", "without a number"),
     "kind": Column("str", "`run-to-run` or `algorithm`"), "factor": Column("str"), "levels": Column("int64"),
     "df": Column("int64", "degrees of freedom"), "variance": Column("float64"),
     "low": Column("float64", "95 % interval by bootstrap"), "high": Column("float64", "95 % interval by bootstrap"),
     "negative": Column("bool", "the estimate was below 0"),
-    "share": Column("float64", "of run-to-run: of their sum; of algorithm: of the sum of all"),
-    "share_low": Column("float64"), "share_high": Column("float64"), "drawn": Column("str", "levels of which factor"),
-    "units": Column("int64", "how many there are"), "resamples": Column("int64"),
-    "refused": Column("str", "why there is no interval"), "alias": Column("str", "from what it cannot be told"),
-    "remark": Column("str", "what limits it"),
+    "share": Column("float64", "`run-to-run`: of their sum; `algorithm`: of the sum of all"),
+    "share_low": Column("float64"), "share_high": Column("float64"),
+    "drawn": Column("str", "the factor whose levels the bootstrap draws"),
+    "units": Column("int64", "number of its levels"), "resamples": Column("int64"),
+    "refused": Column("str", "why there is no interval"), "alias": Column("str", "factors that it is confounded with"),
+    "remark": Column("str", "limits of the estimate"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """What is drawn for intervals: `units` levels of the factor `by` (empty: none, since `why`), as codes per
-    observation, within the codes `stratum`. Factors `above` it are not drawn."""
+    """The resampling for intervals: it draws the `units` levels of the factor `by`. `unit` and `stratum`: codes per
+    observation of the units, and of the strata within which they are drawn. `by` is empty if nothing can be drawn, for
+    the reason `why`. `above`: outer factors, which are not drawn."""
 
     by: str
     units: int
@@ -54,29 +56,29 @@ class Drawn:
 def components(frames: Frames, resamples: int = RESAMPLES) -> pd.DataFrame:
     """One row per problem, outcome and factor; columns COMPONENTS.
 
-    observations   complete (run, repeat) that have a number; `left_out` have none (NaN, infinite, not recorded)
+    observations   complete (run, repeat) with a number; `left_out` have none (NaN, infinite, not recorded)
     kind, factor   RUN_TO_RUN: allocation, node, launch, repeat (within a launch: the residual); ALGORITHM: guarantee,
                    ordering, ranks and every other factor of the method that varies, and their combination
-    levels, df     how many there are, and by how much the factor raises the rank of the model (`design`)
-    variance       of the logarithm of the time, or of the relative deviation; of an algorithm's factor the variance
-                   among the levels that were run. Estimates below 0 are 0, and `negative`; NaN where nothing can be
-                   said, and `remark` says why
-    low, high      95 % interval by `resamples` cluster bootstraps (BCa; plain percentiles of a component below 0), in
-                   which `units` levels of the factor `drawn` were drawn; NaN where `refused` says why
-    share          of RUN_TO_RUN: of the sum of these; of ALGORITHM: of the sum of all
-    alias          factors from which this one cannot be told: it has no variance of its own here
+    levels, df     number of levels; the rank that the factor adds to the model (`design`)
+    variance       of the logarithm of the time, or of the relative deviation; for a factor of the algorithm the
+                   variance among its levels. Estimates below 0 become 0, and are `negative`; NaN without an estimate,
+                   and `remark` gives the reason
+    low, high      95 % interval by `resamples` cluster bootstraps (BCa; plain percentiles for a component below 0)
+                   over `units` levels of the factor `drawn`; NaN for the reason `refused`
+    share          RUN_TO_RUN: of the sum of these; ALGORITHM: of the sum of all
+    alias          factors that this one is confounded with: it has no estimate of its own
     """
     rows = [row for observed in observations(frames) for row in of_problem(observed, resamples)]
     return frame(rows, COMPONENTS)
 
 
 def of_problem(observed: Observations, resamples: int = RESAMPLES) -> list[dict]:
-    """The rows of `components` of the observations of one problem."""
+    """The rows of `components` for one problem."""
     rows: dict[str, list[dict]] = {}
     y = observed.outcomes.to_numpy(np.float64)
     known = np.isfinite(y)
     together: dict[bytes, list[int]] = {}
-    for k in range(y.shape[1]):  # outcomes of the same runs share a design and its resamples
+    for k in range(y.shape[1]):  # outcomes known for the same runs share a design and its resamples
         together.setdefault(known[:, k].tobytes(), []).append(k)
     for same in together.values():
         some = known[:, same[0]]
@@ -91,7 +93,7 @@ def of_problem(observed: Observations, resamples: int = RESAMPLES) -> list[dict]
 
 
 def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples: int) -> list[list[dict]]:
-    """The rows of each column of `y` (n, outcomes), the numbers of the runs `some`."""
+    """The rows for each column of `y` (n, outcomes), with the numbers of the runs `some`."""
     n = len(y)
     if n < 2:
         return [[_nothing(f"{n} observation{'s' * (n != 1)}, 2 are needed")] for _ in y.T]
@@ -101,8 +103,8 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
     equal = np.ptp(y, axis=0) == 0
     factors = (*plan.factors, REPEAT)
     chance = np.array([name in (*RANDOM, REPEAT) for name in factors])
-    # Chance is estimated from what the algorithm leaves, found by subtraction: equal bits leave exactly 0, which a
-    # projection of numbers of another size does not.
+    # Random components are estimated from y minus the first y of the same algorithm: equal bits leave exactly 0, which
+    # a projection would not.
     beside = y - y[_first_alike(plan.codes[:, ~chance[:-1]])]
     scale, own_scale = _size(y), _size(beside)
     both = np.concatenate([(y - y.mean(axis=0)) / scale, beside / own_scale], axis=1)
@@ -123,18 +125,18 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
     low, high = np.full_like(value, np.nan), np.full_like(value, np.nan)
     if drawn.by:
         resampled = replicates(rows, full.codes[:, -2], full.codes[:, -1], statistic, SEED, resamples)
-        # At the edge of what is possible the correction has nothing to stand on.
+        # The correction does not apply to an estimate at or below 0.
         low, high = bca(value, *resampled, corrected=np.stack([variance > 0] * 2))
         for ends in (low, high):
             ends[0, [name in drawn.above for name in factors]] = np.nan
-            if drawn.above:  # a share of a sum; a part of it was not drawn
+            if drawn.above:  # the sum of a share includes components that were not drawn
                 ends[1] = np.nan
-    # An end at or below 0 for both says only that the estimate is: no allocation drawn twice makes it larger.
+    # If even the high end is at or below 0, the interval says no more than the estimate.
     beyond = high <= 0
     low, high = np.where(beyond, np.nan, low), np.where(beyond, np.nan, high)
     size = np.stack([scale**2, np.ones_like(scale)])[
         :, None
-    ]  # variances in their own unit, shares as they are
+    ]  # variances back in their own unit; shares have none
     value, low, high = (np.maximum(part, 0.0) * size for part in (value, low, high))
     result = []
     for k in range(y.shape[1]):
@@ -158,8 +160,8 @@ def _of_outcomes(given: Observations, some: np.ndarray, y: np.ndarray, resamples
 
 
 def _first_alike(codes: np.ndarray) -> np.ndarray:
-    """For each row of `codes` (n, factors of the algorithm) the first that has the same levels, where these factors
-    together explain every combination; else the first of all."""
+    """For each row of `codes` (n, factors of the algorithm), the first row with the same levels, if the factors
+    explain every combination; else the first row of all."""
     combinations, first, place = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     if codes.shape[1] and 1 + ranks(codes).sum() < len(combinations):
         return np.zeros(len(codes), int)
@@ -167,12 +169,12 @@ def _first_alike(codes: np.ndarray) -> np.ndarray:
 
 
 def _size(y: np.ndarray) -> np.ndarray:
-    """The standard deviation of each column, 1 where all are equal."""
+    """The standard deviation of each column; 1 if all its numbers are equal."""
     return np.where(np.ptp(y, axis=0) == 0, 1.0, y.std(axis=0))
 
 
 def _shares(variance: np.ndarray, chance: np.ndarray) -> np.ndarray:
-    """Of each component (first axis) in the sum: those of `chance` of theirs, others of all; NaN of a sum of 0."""
+    """The share of each component (first axis): `chance` in the sum of chance, others in the total; NaN for sum 0."""
     positive = np.maximum(variance, 0.0)
     with np.errstate(all="ignore"):
         return np.where(
@@ -183,7 +185,7 @@ def _shares(variance: np.ndarray, chance: np.ndarray) -> np.ndarray:
 
 
 def _drawn(plan: Design, levels: pd.DataFrame, treatments: tuple[str, ...]) -> Drawn:
-    """The highest factor of chance with enough levels to draw from."""
+    """The resampling over the outermost random factor with enough levels."""
     chance = sorted((name for name in RANDOM if plan.levels[name] > 1), key=plan.levels.__getitem__)
     for i, name in enumerate(chance):
         if plan.levels[name] < FEWEST:
@@ -201,13 +203,13 @@ def _drawn(plan: Design, levels: pd.DataFrame, treatments: tuple[str, ...]) -> D
                 name, plan.levels[name], unit, stratum, [key for key in chance[:i] if key in plan.factors], ""
             )
     counts = [f"{plan.levels[name]} {name if plan.levels[name] == 1 else PLURAL[name]}" for name in RANDOM]
-    why = f"{', '.join(counts)}; {FEWEST} of one kind are needed, {FEWEST_IN} in each that holds them"
+    why = f"{', '.join(counts)}; an interval needs {FEWEST} of one kind, {FEWEST_IN} within each outer one"
     nothing = np.zeros(len(levels), int)
     return Drawn("", 0, nothing, nothing, [], why)
 
 
 def _refused(plan: Design, drawn: Drawn, name: str, low: float, below: bool) -> str:
-    """Why the component of `name` has no interval; empty where it has one."""
+    """Why the component of `name` has no interval; empty if it has one."""
     if not drawn.by:
         return drawn.why
     if name in drawn.above:
@@ -218,7 +220,7 @@ def _refused(plan: Design, drawn: Drawn, name: str, low: float, below: bool) -> 
 
 
 def _remark(plan: Design, name: str, raw: float) -> str:
-    words = [f"holds {', '.join(held)} too"] if (held := plan.holds.get(name)) else []
+    words = [f"includes {', '.join(held)}"] if (held := plan.holds.get(name)) else []
     if raw == 0:
         words.append("no variance")
     if np.isnan(raw):
@@ -229,14 +231,15 @@ def _remark(plan: Design, name: str, raw: float) -> str:
 
 
 def _unknown(plan: Design) -> list[dict]:
-    """Rows of the factors that have no component of their own: confounded ones, and those of chance with one level."""
+    """Rows of the factors without a component of their own: confounded factors, and random ones with one level."""
     rows = [
         _nothing(f"not separable from {other}")
         | {"factor": name, "levels": plan.levels[name], "alias": other}
         for name, other in plan.alias.items()
     ]
     rows += [
-        _nothing(f"one {name} only: its variance is not in these numbers") | {"factor": name, "levels": 1}
+        _nothing(f"one {name} only: these numbers do not contain its variance")
+        | {"factor": name, "levels": 1}
         for name in plan.constant
         if name in RANDOM
     ]
@@ -244,7 +247,7 @@ def _unknown(plan: Design) -> list[dict]:
 
 
 def _nothing(remark: str) -> dict:
-    """A row that says only why there is no component."""
+    """A row without a component, with the reason as `remark`."""
     return {
         "kind": "", "factor": "", "levels": 0, "df": 0, "negative": False, "drawn": "", "units": 0, "resamples": 0,
         "refused": "", "alias": "", "remark": remark,

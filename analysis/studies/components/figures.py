@@ -1,4 +1,4 @@
-"""The figures of variance components: their shares."""
+"""The figures of the shares of variance components."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from analysis.studies.components.estimates import ALGORITHM, RUN_TO_RUN
 from analysis.studies.components.observations import PLURAL
 from analysis.studies.components.tables import problems
 
-DRAWN = 4  # problems with figures; the tables have all
+DRAWN = 4  # most problems with figures; the tables have all
 OUTCOMES = 12  # of one figure
 ROW_IN = 0.17
 
 
 def component_figures(frame: pd.DataFrame) -> list[Figure]:
-    """Shares with their intervals, by outcome; run-to-run and algorithm are figures apart."""
+    """Shares with their intervals, by outcome; run-to-run and algorithm have separate figures."""
     figures = []
     several = frame[["app", "problem"]].drop_duplicates().shape[0] > 1
     for k, (where, problem) in enumerate(problems(frame)):
@@ -32,8 +32,8 @@ def component_figures(frame: pd.DataFrame) -> list[Figure]:
             own = own[own["outcome"].isin(outcomes.iloc[:OUTCOMES])]
             factors = list(dict.fromkeys(own["factor"]))
             caption = (
-                f"Share of {whole}: dots are estimates, lines 95 % intervals by cluster bootstrap; without a line "
-                "there were too few units for one."
+                f"Share of {whole}: dots are estimates, lines 95 % intervals by cluster bootstrap. Without a line, an "
+                "interval had too few units."
                 + (
                     f" The first {OUTCOMES} of {len(outcomes):,} outcomes."
                     if len(outcomes) > OUTCOMES

@@ -1,14 +1,14 @@
 """Variance components of unbalanced, crossed and nested designs by Henderson's method 3.
 
 Henderson, Estimation of variance and covariance components, Biometrics 9 (1953) 226-252; Searle, Casella & McCulloch,
-Variance Components (1992), section 5.5. The factors enter a linear model one after the other. Factor i raises the sum
-of squares that the model explains by R(i | those before), of which the expectation is
+Variance Components (1992), section 5.5. The factors enter a linear model one after the other. Factor i raises the
+explained sum of squares by R(i | factors before), whose expectation is
 
     sum over j >= i of  tr(Z_j' (P_i - P_{i-1}) Z_j) s_j  +  (rank P_i - rank P_{i-1}) s_e
 
-with s_j the variance of factor j, Z_j its incidence matrix and P_i the projection on the factors up to i: those before
-drop out. The equations are solved from the last to the first. Where the design is balanced and nested these are the
-estimators of the analysis of variance.
+with s_j the variance of factor j, Z_j its incidence matrix and P_i the projection on the factors up to i: factors
+before i drop out. The equations are solved from the last to the first. For a balanced, nested design, the solutions are
+the estimators of the analysis of variance.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-RANK = 1e-9  # of the largest singular value: a direction that is smaller is rounding
+RANK = 1e-9  # relative to the norm of the incidence matrix: smaller singular values are rounding
 ROUNDING = (
     64 * np.finfo(float).eps
-)  # of the numbers, per observation: what is left of them below it is our own rounding
+)  # relative to the numbers, per observation: smaller remainders are rounding of this module
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Observations with equal levels of all factors as one row: `codes` int (m, factors), `weight` how many they are
-    (m,), `mean` (m, outcomes), `within` their sums of squares about it (m, outcomes)."""
+    """Observations, with one row for equal levels of all factors: `codes` int (m, factors), `weight` (m,) number of
+    observations, `mean` (m, outcomes), `within` (m, outcomes) sums of squares about the mean."""
 
     codes: np.ndarray
     weight: np.ndarray
@@ -36,8 +36,8 @@ class Rows:
 
 @dataclass(frozen=True)
 class Estimate:
-    """`variance` (factors + 1, outcomes): one of each factor and, last, of the residual; unbiased and so perhaps below
-    0, NaN where the factor does not raise the rank. `df` (factors + 1,): by how much it does."""
+    """`variance` (factors + 1, outcomes): of each factor and, last, of the residual. It is unbiased, so it can be below
+    0; NaN if the factor adds no rank. `df` (factors + 1,): the rank that each adds."""
 
     variance: np.ndarray
     df: np.ndarray
@@ -48,7 +48,7 @@ def rows_of(codes: np.ndarray, y: np.ndarray) -> Rows:
     levels, first, place = np.unique(codes, axis=0, return_index=True, return_inverse=True)
     place = place.ravel()
     weight = np.bincount(place).astype(float)
-    beyond = y - y[first][place]  # exactly 0 where all are equal, which a mean of them need not be
+    beyond = y - y[first][place]  # exactly 0 for equal numbers, unlike the difference from their mean
     mean = y[first] + np.stack([np.bincount(place, column) for column in beyond.T], axis=1) / weight[:, None]
     left = (y - mean[place]) ** 2
     within = np.stack([np.bincount(place, column) for column in left.T], axis=1)
@@ -56,14 +56,14 @@ def rows_of(codes: np.ndarray, y: np.ndarray) -> Rows:
 
 
 def estimate(rows: Rows) -> Estimate:
-    """The components of the factors of `rows`, which enter in the order of their columns. `Estimate.variance` of the
-    residual is NaN where no degree of freedom is left for it, and then so are all others."""
+    """The components of the factors of `rows`, which enter in the order of their columns. All are NaN if no degree of
+    freedom is left for the residual."""
     m, factors = rows.codes.shape
     root = np.sqrt(rows.weight)
     n = rows.weight.sum()
     y = root[:, None] * rows.mean
     basis = root[:, None] / np.sqrt(n)
-    y = y - basis @ (basis.T @ y)  # also keeps the sums of squares free of the size of the mean
+    y = y - basis @ (basis.T @ y)  # keeps the sums of squares independent of the mean
     left = (y**2).sum(axis=0)
     noise = (ROUNDING * np.sqrt(n)) ** 2 * left
     incidence = [_incidence(column) * root[:, None] for column in rows.codes.T]
@@ -71,12 +71,12 @@ def estimate(rows: Rows) -> Estimate:
     reduction = np.zeros((factors, y.shape[1]))
     traces = np.zeros((factors, factors))
     for i, z in enumerate(incidence):
-        if z.shape[1] == m:  # every row has its own level: what is left of the space
+        if z.shape[1] == m:  # every row has its own level: the factor spans the rest of the space
             share = 1.0 - (basis**2).sum(axis=1)
             df[i] = m - basis.shape[1]
             reduction[i] = left
             for j in range(i, factors):
-                # tr(Z'(I - P)Z): of an own level per row only the diagonal counts.
+                # tr(Z'(I - P)Z): with one level per row, only the diagonal counts.
                 other = incidence[j]
                 traces[i, j] = (
                     (share * rows.weight).sum()
@@ -90,7 +90,7 @@ def estimate(rows: Rows) -> Estimate:
         if not df[i]:
             continue
         reduction[i] = _above(((new.T @ y) ** 2).sum(axis=0), noise)
-        y = y - new @ (new.T @ y)  # not left - reduction[i], which rounds at the size of these squares
+        y = y - new @ (new.T @ y)  # left - reduction[i] would round relative to both
         left = _above((y**2).sum(axis=0), noise)
         for j in range(i, factors):
             traces[i, j] = ((new.T @ incidence[j]) ** 2).sum()
@@ -105,14 +105,14 @@ def estimate(rows: Rows) -> Estimate:
             later = sum(traces[i, j] * variance[j] for j in range(i + 1, factors) if df[j])
             others = later + df[i] * variance[factors]
             rest = reduction[i] - others
-            # What is left of two equal numbers is rounding: neither a variance nor an estimate below 0.
+            # The difference of two equal numbers is rounding: neither a variance nor an estimate below 0.
             rest = np.where(np.abs(rest) > ROUNDING * (reduction[i] + np.abs(others)), rest, 0.0)
             variance[i] = rest / traces[i, i]
     return Estimate(variance, df)
 
 
 def ranks(codes: np.ndarray) -> np.ndarray:
-    """How much each column of `codes` (n, factors) raises the rank of a model of the mean and the columns before."""
+    """(factors,) rank that each column of `codes` (n, factors) adds to a model of the mean and the columns before."""
     totals = [1, *(_rank(np.unique(codes[:, : k + 1], axis=0)) for k in range(codes.shape[1]))]
     return np.diff(totals)
 
@@ -136,7 +136,7 @@ def _incidence(codes: np.ndarray) -> np.ndarray:
 
 
 def _above(squares: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """`squares`, sums of squares, with 0 in place of what rounding alone leaves."""
+    """The sums of `squares`, with 0 for those at the level of rounding."""
     return np.where(squares > noise, squares, 0.0)
 
 
@@ -145,6 +145,6 @@ def _added(basis: np.ndarray, z: np.ndarray) -> np.ndarray:
     if basis.shape[1] >= len(z):
         return np.zeros((len(z), 0))
     rest = z - basis @ (basis.T @ z)
-    rest -= basis @ (basis.T @ rest)  # twice is enough
+    rest -= basis @ (basis.T @ rest)  # a second projection removes the rounding of the first
     u, s, _ = np.linalg.svd(rest, full_matrices=False)
     return u[:, s > RANK * np.linalg.norm(z)]

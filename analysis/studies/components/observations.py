@@ -1,4 +1,4 @@
-"""What varies, and with what: an observation per complete (run, repeat), its outcomes and the levels of its factors."""
+"""Observations for variance components: the outcomes and factor levels of each complete (run, repeat)."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from analysis.load.frames import Frames
 from analysis.runs import ids
 
 WALL = "wall time"
-# Factors of chance, highest first: where the scheduler put a run, and one launch of it. Repeats are what is left.
+# Random factors, outermost first: the scheduler's placement of a run, and its launch. Repeats are the residual.
 ALLOCATION, NODE, LAUNCH, REPEAT = "allocation", "node", "launch", "repeat"
 RANDOM = (ALLOCATION, NODE, LAUNCH)
 PLURAL = {ALLOCATION: "allocations", NODE: "nodes", LAUNCH: "launches", REPEAT: "repeats of a launch"}
-# Effects of options that are no choice between algorithms beside the ordering: faults and replays.
+# Effects of options that do not count as a choice of algorithm; the ordering is a factor of its own.
 NO_FACTOR = (*IN_LABEL, "fault", "replay")
 
 
 @dataclass(frozen=True)
 class Observations:
-    """The complete runs of one problem of one `app`, `problem` in words (empty where there is one): `levels`, a column
-    per factor, first those of the algorithm (`treatments`), then RANDOM; `outcomes`, a column each, float64,
-    NaN where it is no finite number; `scale` {outcome: "log", "relative" or "absolute"}; `steps` {outcome: the step of
-    it}, without the wall time."""
+    """The complete runs of one problem of one `app`. `problem` in words, empty for the only one; `levels`: a column per
+    factor, first those of the algorithm (`treatments`), then RANDOM; `outcomes`: a float64 column each, NaN for
+    non-finite numbers; `scale` {outcome: "log", "relative" or "absolute"}; `steps` {outcome: its step}, without the
+    wall time."""
 
     app: str
     problem: str
@@ -38,11 +38,11 @@ class Observations:
 
 
 def observations(frames: Frames) -> list[Observations]:
-    """One per problem that has complete runs without an injected fault.
+    """The observations of each problem with complete runs without an injected fault.
 
-    Outcomes: the logarithm of `wall_s`, and of every name that was recorded with block -1 its last number in the last
-    step in which all these runs have it, as relative deviation (x - median) / |median|, or as it is where the median
-    is 0.
+    Outcomes are the logarithm of `wall_s`, and a number for every name recorded with block -1: its last number in the
+    last step that all these runs recorded. It is a relative deviation (x - median) / |median|, or unscaled for a median
+    of 0.
     """
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & ~runs["faulty"]]
@@ -70,7 +70,7 @@ def _of_problem(frames: Frames, app: str, problem: str, runs: pd.DataFrame) -> O
 
 
 def _treatments(runs: pd.DataFrame) -> pd.DataFrame:
-    """The factors of the algorithm in which `runs` differ, as text."""
+    """The factors of the algorithm that vary among `runs`, as text."""
     treatments = {
         "guarantee": runs["guarantee"],
         "ordering": runs["ordering"],
@@ -87,7 +87,7 @@ def _treatments(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _finals(frames: Frames, runs: pd.DataFrame) -> dict[str, tuple[int, np.ndarray]]:
-    """{name: (step, number of each run)} at the last step in which all `runs` recorded it of the whole."""
+    """{name: (step, number of each run)} at the last step with a global number of that name in all `runs`."""
     own = pd.MultiIndex.from_tuples(ids(runs))
     values = frames.values[(frames.values["block"] == -1).to_numpy()]
     values = values[["run", "repeat", "step", "name", "seq", "value"]].astype({"run": "str", "name": "str"})

@@ -15,27 +15,27 @@ from analysis.studies.components.tables import component_tables, notes, sentence
 from analysis.studies.contract import Data, Study
 
 TITLE = "Where the variance is"
-OUTCOMES_NAMED = 2  # outcomes of a problem that the introduction of the section speaks of
+OUTCOMES_NAMED = 2  # most outcomes of a problem in the introduction of the section
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> pd.DataFrame:
-    """Raises Usage where no run is complete; the report says so in a section."""
+    """The variance components of all runs. Raises Usage without a complete run; the report has a section instead."""
     if options and not overview.frames.runs["complete"].any():
-        raise Usage("no complete run among these, so nothing can be said of their variance; repeat one")
+        raise Usage("no complete run among these, so they have no variance components; repeat one")
     return components(overview.frames)
 
 
 def sections(known: pd.DataFrame) -> list[Section]:
-    """Shares of allocation, node, launch and repeat in the variance from run to run, apart from the algorithm's."""
+    """Shares of allocation, node, launch and repeat in the run-to-run variance; separately, the algorithm's shares."""
     tables, limits = component_tables(known), [f"{note}." for note in notes(known)]
     if not tables:
         nothing = " ".join(["No outcome of two complete runs of one problem varies.", *limits])
         return [Section("components", TITLE, nothing)]
     intro = " ".join(
         [
-            "Wall time (its logarithm) and the final value of each global quantity, split by Henderson's method 3 into "
-            "what differs between allocations, nodes, launches and repeats of a launch: run-to-run. What changes with "
-            "ordering, kernel, guarantee or rank count is taken out before, and given apart.",
+            "Henderson's method 3 splits the variance of the wall time (its logarithm) and of the final value of each "
+            "global quantity. Run-to-run variance is between allocations, nodes, launches and repeats of a launch. The "
+            "effects of ordering, kernel, guarantee and rank count are removed first, and shown separately.",
             *sentences(known, OUTCOMES_NAMED),
         ]
     )

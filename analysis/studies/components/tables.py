@@ -14,26 +14,25 @@ from analysis.studies.components.estimates import ALGORITHM, RUN_TO_RUN
 from analysis.studies.components.observations import PLURAL
 
 TITLES = {RUN_TO_RUN: "Run-to-run variance", ALGORITHM: "Variance by change of algorithm"}
-LISTED = 6  # outcomes that are named in a sentence
+LISTED = 6  # most outcomes named in a sentence
 SHARE = {RUN_TO_RUN: "share of run-to-run", ALGORITHM: "share of all"}
 
 
 def problems(frame: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(app and problem in words, its rows of `frame`), as `components` returns it."""
+    """(app and problem in words, its rows of `frame`) for each problem; `frame` from `components`."""
     for (app, problem), same in frame.groupby(["app", "problem"], sort=False):
         yield f"{app} {problem}".strip(), same
 
 
 def sentences(frame: pd.DataFrame, most: int | None = None) -> list[str]:
-    """A sentence per problem and outcome that varies, of the first `most` of each problem (None: all): where its
-    variance from run to run lies, largest share first. A variance of 0 has no shares, nor has one that only one
-    factor could have."""
+    """A sentence for each varying outcome, of the first `most` outcomes of each problem (None: all): the shares of its
+    run-to-run variance, largest first. A variance of 0 has no shares, nor has one that only one factor could have."""
     lines = []
     for where, problem in problems(frame):
         varying = 0
         for outcome, same in problem.groupby("outcome", sort=False):
             known = same[same["variance"].notna()]
-            if len(known) < 2:  # the whole is all of itself
+            if len(known) < 2:  # a single component has no shares
                 continue
             varying += 1
             if most is not None and varying > most:
@@ -50,9 +49,9 @@ def sentences(frame: pd.DataFrame, most: int | None = None) -> list[str]:
 
 
 def _chance(known: pd.DataFrame, outcome: str) -> str:
-    """Where the variance of `outcome` from run to run lies."""
+    """A clause on the run-to-run variance of `outcome`."""
     if known.empty:
-        return f"nothing is known of the run-to-run variance of {outcome}"
+        return f"the run-to-run variance of {outcome} is unknown"
     if not (known["variance"] > 0).any():
         return f"{outcome} has no run-to-run variance: equal bits in all runs of one algorithm"
     if len(known) == 1:
@@ -64,7 +63,7 @@ def _chance(known: pd.DataFrame, outcome: str) -> str:
 
 
 def notes(frame: pd.DataFrame) -> list[str]:
-    """What limits the numbers, and which outcomes do not vary: a line per reason, with the problems that it is of."""
+    """Limits of the numbers, and outcomes that do not vary: a line per reason, with its problems."""
     lines: dict[str, list[str]] = {}
     for where, problem in problems(frame):
         varying = set(problem.loc[problem["variance"].notna(), "outcome"])
@@ -96,13 +95,13 @@ def notes(frame: pd.DataFrame) -> list[str]:
 
 
 def _listed(outcomes: list[str]) -> str:
-    """The first few of `outcomes`, and how many there are more."""
+    """The first LISTED of `outcomes`, and the number of others."""
     more = len(outcomes) - LISTED
     return ", ".join(outcomes[:LISTED]) + (f" and {more:,} more" if more > 0 else "")
 
 
 def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
-    """(title, table) per problem: components of chance, and apart from that of the algorithm."""
+    """(title, table) per problem: run-to-run components, and separately those of the algorithm."""
     tables = []
     for where, problem in problems(frame):
         known = problem[problem["variance"].notna()]
@@ -116,7 +115,7 @@ def component_tables(frame: pd.DataFrame) -> list[tuple[str, Table]]:
                 .tolist()
             )
             own = own[~own["outcome"].isin(still)]
-            if own.empty:  # said in a sentence
+            if own.empty:  # a sentence names them
                 continue
             left, every = (
                 f"; no variance: {_listed(still)}" if still else "",
@@ -152,7 +151,7 @@ def percent(x: float) -> str:
 
 
 def share(row) -> str:
-    """`81 % (60 to 92 %)`, with the interval where there is one."""
+    """`81 % (60 to 92 %)`, the interval if there is one."""
     between = interval(row.share_low, row.share_high, lambda x: f"{100 * x:.0f}")
     return percent(row.share) + (f" ({between} %)" if between else "")
 

@@ -1,4 +1,4 @@
-"""How the difference between runs grows with the step: the law, the runs it is fitted to."""
+"""Growth of the difference between runs with the step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import math
 
 SUMMARY = "how a difference grows with the step: rate, saturation, when it crosses a tolerance"
 DETAIL = """\
-The runs of one problem, method and rank count are compared with the first of them. A rate needs four of them, its
-interval seven. Runs of `reductions` are left out, since their steps are samples: see `sums`."""
+Compares the runs of one problem, method and rank count with the first of them. A rate needs four runs, its interval
+seven. Leaves out runs of `reductions`, since their steps are samples: see `sums`."""
 EXAMPLES = """\
   python -m analysis growth runs/
   python -m analysis growth runs/ --tolerance 1e-6"""
-NEEDS = "steps that follow from each other (for those that compare variants see `sums`)"
+NEEDS = "steps that each continue the one before (for runs that compare variants, see `sums`)"
 TOLERANCE = 1e-8  # relative: half of the digits of float64 are lost (its epsilon is 2.2e-16)
 
 

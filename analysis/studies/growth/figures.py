@@ -1,4 +1,4 @@
-"""The figures of growth: how far a difference has spread, and how large it is, by step. Every run is a line."""
+"""The figures of growth: spread and size of a difference by step, a line per run."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from analysis.page.axes import floor_of, log_axis
 from analysis.page.groups import figure_of_groups, most_elements
 from analysis.page.svg import Figure
 
-POINTS = 6000  # of one figure: more are not distinguishable; steps are thinned, never runs
-LINES = 100  # of one figure, from which on they are an image: as drawings they would be most of the page
+POINTS = 6000  # most points of a figure: beyond, it shows every k-th step, but all runs
+LINES = 100  # most lines of a figure as vectors: beyond, they are an image, which keeps the page small
 
 
 def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFrame) -> list[Figure]:
-    """Fraction of differing blocks and largest relative difference against the step; `growths` as
-    `runs.cell_growths` returns it, by `group` (a series each, numbered as in `groups`). The growth fitted in
-    `laws` (`runs.laws`) is drawn over the steps of its growth phase, and no further."""
+    """Fraction of differing blocks and largest relative difference against the step. `growths` from
+    `runs.cell_growths`; each of its groups is a series, numbered as in `groups`. The fitted growth of `laws`
+    (`runs.laws`) is drawn only over the steps of its growth phase."""
     figures = []
     differing = growths.groupby(["kind", "name"], sort=False)["differing"].transform("max") > 0
-    growths = growths[differing]  # a line of zeros says nothing
+    growths = growths[differing]  # leaves out lines of zeros
     fingerprints = growths[growths["kind"] == "fingerprints"]
     for name in most_elements(fingerprints):
         caption = (
-            f"Share of the blocks whose {name} has other bits than in the first run of the group, after each "
-            "step. One line per run; 0 means equal."
+            f"Share of the blocks whose {name} differs in bits from the first run of the group, after each step. One "
+            "line per run; 0 means equal."
         )
         same = _thinned(fingerprints[fingerprints["name"] == name])
         plot = _by_step(same, "fraction", "blocks that differ", groups)
@@ -41,18 +41,16 @@ def divergence_figures(growths: pd.DataFrame, groups: list[str], laws: pd.DataFr
     for name in most_elements(values):
         caption = (
             f"Largest relative difference of {name} from the first run of the group, after each step, on a "
-            "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A "
-            "straight rise is exponential growth; a plateau is where errors are made and damped at the same rate, "
-            "often at the tolerance of a solver, or, near 1, where the states have nothing left in common."
+            "logarithmic scale. One line per run; points at the bottom are equal to the last bit. A straight rise is "
+            "exponential growth. On a plateau, new errors balance the damping, often at the tolerance of a solver; "
+            "near 1, the states have nothing in common."
         )
         same = _thinned(values[(values["name"] == name) & np.isfinite(values["max_relative"])])
         if same.empty:  # NaN throughout
             continue
         fitted = laws[(laws["kind"] == "values") & (laws["name"] == name) & laws["rate"].notna()]
         if len(fitted):
-            caption += (
-                " Dark straight lines: the growth fitted to its growth phase, over the steps of that phase."
-            )
+            caption += " Dark straight lines: the fitted growth, over the steps of the growth phase."
         plot = _by_step(same, "max_relative", "largest relative difference", groups, fitted)
         data = same[["group", "run", "repeat", "step", "name", "elements", "max_relative", "max_ulp"]]
         figures.append(
@@ -95,7 +93,7 @@ def _by_step(
 
 
 def _lines(frame: pd.DataFrame, column: str, together: bool) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """(group, steps, numbers) of each run; `together`: of each group, with a gap between runs."""
+    """(group, steps, numbers) of each run; with `together`, of each group, with gaps between its runs."""
     if not together:
         for (group, _, _), same in frame.groupby(["group", "run", "repeat"], sort=False):
             yield group, same["step"].to_numpy(), same[column].to_numpy()
@@ -110,6 +108,6 @@ def _lines(frame: pd.DataFrame, column: str, together: bool) -> Iterator[tuple[s
 
 
 def _thinned(frame: pd.DataFrame) -> pd.DataFrame:
-    """Every step, or evenly chosen ones where all would be more than POINTS points."""
+    """`frame` with every k-th step, so that it has about POINTS rows at most."""
     steps = frame["step"].unique()
     return frame[frame["step"].isin(steps[:: max(1, -(-len(frame) // POINTS))])]

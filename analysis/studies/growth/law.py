@@ -1,7 +1,7 @@
-"""How a difference of rounding grows: |x_k - x_k'| ~ d exp(rate k) while it grows, k a step or an iteration.
+"""The law of a growing rounding difference: |x_k - x_k'| ~ d exp(rate k) in the growth phase, k a step or an iteration.
 
-Every sample is the difference of one run (or solve) from a reference. Their median shows where the growth is, every
-sample then gives a rate of its own, and the interval is over samples.
+A sample is the difference of one run (or solve) from a reference. The median of the samples determines the growth
+phase. Each sample then has its own rate there, and the interval is over samples.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from analysis.statistics import line, median_interval
 from kernels.as_json import Column
 
 FEWEST = 3  # samples, and points of a sample in the growth phase
-FEWEST_POINTS = 4  # of a piece of the broken line: three nearly are a line by themselves
+FEWEST_POINTS = 4  # of a piece of the broken line: any three points are nearly a line
 MOST_PIECES = 5
-POINTS = 600  # steps that pieces are looked for in: more are thinned evenly
+POINTS = 600  # most steps in the search for pieces: beyond, evenly chosen ones
 RISE = 100.0  # a growth phase has at least this factor
 ALIKE = 2.0  # neighbouring pieces whose rates are within this factor are one phase
-WIGGLE = 0.1  # of the logarithm: what is closer to a line than 10 % is on it
+WIGGLE = 0.1  # of the logarithm: points within 10 % of a line count as on it
 
 CROSSED = "at which the tolerance is crossed"
 LAW = {
@@ -28,35 +28,35 @@ LAW = {
     "start": Column("float64", "relative difference (of fingerprints: fraction of blocks) at the beginning"),
     "rates": Column("int64", "samples with a rate"),
     "power": Column("bool", "a power fits better than an exponential"),
-    "settled": Column("float64", "relative difference at which it ends"),
+    "settled": Column("float64", "final level of the relative difference"),
     "largest": Column("float64", "relative difference"),
     "largest_at": Column("float64"), "tolerance": Column("float64"),
     "predicted": Column("float64", CROSSED), "predicted_low": Column("float64"), "predicted_high": Column("float64"),
     "observed": Column("float64", CROSSED), "observed_low": Column("float64"), "observed_high": Column("float64"),
     "crossed": Column("int64", "samples that reach the tolerance"),
-    "nothing": Column("str", "why there is no rate, else empty"),
+    "nothing": Column("str", "why there is no rate; empty with a rate"),
 }  # fmt: skip
 
 
 def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str]:
-    """The growth in `table`, one row per step (the index) and one column per sample: relative differences, NaN where
-    not recorded. The keys are LAW:
+    """Fits the growth in `table`: relative differences, a row per step (the index) and a column per sample, NaN where
+    not recorded. The keys of the result are LAW:
 
-    samples         columns of `table`
-    first, last     steps of the growth phase (`phase`), of the median over samples
-    rate            growth of the logarithm per step: least squares on each of `rates` samples, in the growth phase
-                    until the sample is where the median ends; their median, and its interval at 95 % (order
-                    statistics; NaN below 6 samples)
-    start           the difference that the fitted growth has at step 0: median over samples
-    power           whether a power of the step is closer to the median in the growth phase than an exponential
-    settled         median, over the second half of the steps after the growth phase (of all, where there is none),
-                    of the median over samples: the level of saturation, or what is left where differences die out;
-                    NaN where these are fewer than FEWEST_POINTS
+    samples         number of columns of `table`
+    first, last     first and last step of the growth phase (`phase`) of the median over samples
+    rate            growth of the logarithm per step. Least squares gives a rate for each of `rates` samples, in the
+                    growth phase until the sample reaches the final value of the median there. `rate` is the median,
+                    with its interval at 95 % (order statistics; NaN below 6 samples)
+    start           the difference of the fitted growth at step 0, median over samples
+    power           whether a power of the step fits the median in the growth phase better than an exponential
+    settled         the level of saturation, or the remainder of a decaying difference: the median over samples, and
+                    over the second half of the steps after the growth phase, or of all steps without one; NaN for
+                    fewer than FEWEST_POINTS steps
     largest         largest median over samples, at step `largest_at`
-    predicted       step at which the fitted growth of a sample crosses `tolerance`: median over samples and interval
-    observed        first step at which the difference of a sample is at least `tolerance`: the same, over those
-                    `crossed` samples that get there
-    nothing         why there is no rate; empty where there is one
+    predicted       step at which the fitted growth of a sample crosses `tolerance`: median over samples, and interval
+    observed        first step at which the difference of a sample reaches `tolerance`: the same, over the `crossed`
+                    samples that reach it
+    nothing         why there is no rate; empty with a rate
     """
     steps, y = table.index.to_numpy(np.float64), table.to_numpy(np.float64)
     fitted = dict.fromkeys(LAW, np.nan) | {
@@ -70,7 +70,7 @@ def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str
     peak = int(np.argmax(np.where(usable, median, 0)))
     fitted |= {"largest": median[peak], "largest_at": steps[peak], "settled": _settled(median[usable])}
     if y.shape[1] < FEWEST:
-        return fitted | {"nothing": f"{y.shape[1]} sample{'s' * (y.shape[1] > 1)}, {FEWEST} are needed"}
+        return fitted | {"nothing": f"{y.shape[1]} sample{'s' * (y.shape[1] > 1)}, a rate needs {FEWEST}"}
     x, logs = steps[usable], np.log(median[usable])
     ends = phase(x, logs)
     if ends is None:
@@ -84,7 +84,7 @@ def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str
     fitted["rates"] = len(lines)
     if len(lines) < FEWEST:
         return fitted | {
-            "nothing": f"{len(lines)} samples differ throughout the growth phase, {FEWEST} are needed"
+            "nothing": f"{len(lines)} samples differ throughout the growth phase, a rate needs {FEWEST}"
         }
     slopes, starts = np.array(lines).T
     fitted["rate"], fitted["rate_low"], fitted["rate_high"] = median_interval(slopes)
@@ -97,17 +97,16 @@ def law(table: pd.DataFrame, tolerance: float = np.nan) -> dict[str, float | str
 
 
 def typical(table: pd.DataFrame) -> np.ndarray:
-    """The median over the samples that recorded a number, by step: float64, NaN where none did."""
+    """(steps,) float64 median over the samples with a finite number, NaN if none has one."""
     return table.where(np.isfinite(table)).median(axis=1).to_numpy()
 
 
 def phase(x: np.ndarray, y: np.ndarray) -> tuple[int, int] | None:
-    """(first, last) place of the growth phase of the logarithms `y` (n,) at the steps `x` (n,), ascending; None
-    where there is none.
+    """(first, last) index of the growth phase of the logarithms `y` (n,) at the ascending steps `x` (n,), or None.
 
-    `y` is cut into at most MOST_PIECES pieces, each with a least-squares line of its own (`pieces`). The piece that
-    rises most, with the neighbours whose rate is within a factor of ALIKE of its own, is the growth phase if it rises
-    by a factor of at least RISE.
+    `pieces` cuts `y` into at most MOST_PIECES pieces, each with its own least-squares line. The candidate is the piece
+    that rises most, with neighbours whose rate is within a factor of ALIKE. It is the growth phase if it rises by a
+    factor of at least RISE.
     """
     if len(x) < FEWEST_POINTS:
         return None
@@ -129,9 +128,10 @@ def phase(x: np.ndarray, y: np.ndarray) -> tuple[int, int] | None:
 
 
 def pieces(x: np.ndarray, y: np.ndarray) -> list[tuple[int, int]]:
-    """[(begin, end)] of the pieces, of at least FEWEST_POINTS points, in which `y` (n,) is closest to lines in `x` (n,)
-    by least squares (dynamic programming: Bellman & Roth 1969); their number, at most MOST_PIECES, by the Bayesian
-    information criterion, three numbers to a piece."""
+    """[(begin, end)] of the pieces of a broken line through `y` (n,) over `x` (n,).
+
+    Least squares by dynamic programming (Bellman & Roth 1969) chooses pieces of at least FEWEST_POINTS points. The
+    Bayesian information criterion, with three numbers per piece, chooses their number, at most MOST_PIECES."""
     n = len(x)
     cost = _squares(x, y)
     best = np.full((MOST_PIECES + 1, n + 1), np.inf)  # [pieces, points]: sum of squares
@@ -141,7 +141,7 @@ def pieces(x: np.ndarray, y: np.ndarray) -> list[tuple[int, int]]:
         total = best[k - 1][:, None] + cost
         came[k], best[k] = np.argmin(total, axis=0), np.min(total, axis=0)
     counts = np.arange(1, MOST_PIECES + 1)
-    # A piece is worth its numbers only where it explains more than the wiggle.
+    # The wiggle keeps pieces out that only explain deviations below it.
     score = n * np.log(best[1:, n] / n + WIGGLE**2) + 3 * counts * np.log(n)
     cuts, end = [], n
     for k in range(int(counts[np.argmin(score)]), 0, -1):
@@ -152,7 +152,7 @@ def pieces(x: np.ndarray, y: np.ndarray) -> list[tuple[int, int]]:
 
 
 def _squares(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """(n + 1, n + 1): the sum of squares about the line through points i ... j - 1, inf where these are too few."""
+    """(n + 1, n + 1): the sum of squares about the line through points i ... j - 1, inf for too few points."""
     n = len(x)
     x, y = (x - x.mean()) / (np.ptp(x) or 1.0), y - y.mean()
     sums = [np.append(0.0, np.cumsum(term)) for term in (np.ones(n), x, y, x * x, x * y, y * y)]
@@ -169,8 +169,8 @@ def _settled(median: np.ndarray) -> float:
 
 
 def _line(steps: np.ndarray, y: np.ndarray, top: float) -> tuple[float, float] | None:
-    """Rate and logarithm at step 0 of one sample until it first reaches `top`, beyond which a fast one would be
-    saturated; None where fewer than FEWEST points differ."""
+    """(rate, logarithm at step 0) of one sample until it first reaches `top`, since a fast sample saturates beyond;
+    None if fewer than FEWEST points differ."""
     end = int(np.argmax(y >= top)) + 1 if (y >= top).any() else len(y)
     steps, y = steps[:end], y[:end]
     good = np.isfinite(y) & (y > 0)
@@ -181,7 +181,7 @@ def _line(steps: np.ndarray, y: np.ndarray, top: float) -> tuple[float, float] |
 
 
 def _power(x: np.ndarray, logs: np.ndarray) -> bool:
-    """Whether the logarithms are closer to a line in log(x) than to one in x, by least squares."""
+    """Whether a line in log(x) fits the logarithms better than a line in x, by least squares."""
     good = x > 0
     if good.sum() < FEWEST_POINTS:
         return False

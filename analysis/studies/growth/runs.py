@@ -1,7 +1,7 @@
-"""How the difference between runs grows with the step: the law of `growth.law` for every cell and name.
+"""Growth of the difference between runs: the law of `growth.law` for every cell and name.
 
-Samples are the runs of a cell, each against the first of it. They share that run, so that their interval says how
-sure the rate is for this reference, not for another.
+Samples are the runs of a cell, each compared with its first run. They share that reference, so the interval of the rate
+holds for this reference only.
 """
 
 from __future__ import annotations
@@ -21,30 +21,33 @@ from analysis.studies.growth.law import LAW, law
 from analysis.variability import comparable
 from kernels.as_json import Column
 
-HALF = 0.5  # of the blocks: fingerprints say whether blocks differ, not how much
+HALF = (
+    0.5  # tolerance for fingerprints: the fraction of blocks, since fingerprints give no size of a difference
+)
 
 PLACE = {"group": Column("str"), "cell": Column("str"), "reference": Column("str")}
 GROWN = {
-    **PLACE, "runs": Column("int64", "complete ones of the cell"),
+    **PLACE, "runs": Column("int64", "complete runs of the cell"),
     "comparable": Column("bool", "no run of the cell lacks records"),
     "run": Column("str"), "repeat": Column("int64"), "step": Column("int64"),
     "kind": Column("str", "`values` or `fingerprints`, whose elements are blocks"), "name": Column("str"),
     "elements": Column("int64"), "differing": Column("int64"), "fraction": Column("float64", "differing / elements"),
     "max_relative": Column("float64", "largest relative difference of values"),
-    "max_ulp": Column("float64", "", "ULP"), "undefined": Column("int64", "differences that are no numbers"),
+    "max_ulp": Column("float64", "", "ULP"), "undefined": Column("int64", "differences that are NaN"),
 }  # fmt: skip
 LAWS = {
     **PLACE, "name": Column("str"), "kind": GROWN["kind"], **LAW,
-    "efold": Column("float64", "steps in which it grows by e"),
-    "tenfold": Column("float64", "steps in which it grows by ten"),
+    "efold": Column("float64", "steps in which it grows e-fold"),
+    "tenfold": Column("float64", "steps in which it grows tenfold"),
 }  # fmt: skip
 
 
 def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.DataFrame:
-    """`divergence.growths` of the complete runs of each cell against its first, columns GROWN: `reference` is
-    that first run, `runs` how many complete runs the cell has, `comparable` whether none of them lacks records. Only of
-    `cells`, where these are given; cells of one complete run have no rows, nor have runs that compare variants,
-    whose steps are samples."""
+    """The `divergence.growths` of the complete runs of each cell against its first; columns GROWN.
+
+    `reference`: that first run; `runs`: number of complete runs of the cell; `comparable`: whether none of them lacks
+    records. With `cells`, only of these. Cells with one complete run have no rows, nor have runs that compare variants,
+    since their steps are samples."""
     runs = grouped(frames.runs)
     runs = runs[runs["complete"] & ~samples(runs)]
     pieces = []
@@ -59,11 +62,11 @@ def cell_growths(frames: Frames, cells: Collection[str] | None = None) -> pd.Dat
 
 
 def laws(differences: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFrame:
-    """One row per cell and name that differs anywhere in what `cell_growths` returned; columns LAWS.
+    """A row per cell and name that differs anywhere in `differences` from `cell_growths`; columns LAWS.
 
-    Of values the largest relative difference per step is what grows, against `tolerance`; of fingerprints that have
-    no values of their name the fraction of blocks that differ, against HALF. `efold`, `tenfold`: steps in which the
-    difference grows by e and by ten; NaN where there is no rate above 0.
+    For values, the law describes the largest relative difference per step, with `tolerance`. For fingerprints without
+    values of the same name, it describes the fraction of differing blocks, with HALF. `efold`, `tenfold`: steps in
+    which the difference grows e-fold and tenfold; NaN without a rate above 0.
     """
     rows = []
     for (group, cell), same in differences.groupby(["group", "cell"], sort=False):
@@ -81,14 +84,14 @@ def laws(differences: pd.DataFrame, tolerance: float = TOLERANCE) -> pd.DataFram
 
 
 def equal_cells(differences: pd.DataFrame) -> dict[str, int]:
-    """{cell: its complete runs} of the cells in what `cell_growths` returned in which nothing differs at any step."""
+    """{cell: its complete runs} for the cells of `differences`, from `cell_growths`, without any difference."""
     by = differences.groupby("cell", sort=False)
     same = (by["differing"].sum() == 0) & by["comparable"].all()
     return {cell: int(runs) for cell, runs in by["runs"].first()[same].items()}
 
 
 def alone(frames: Frames) -> list[str]:
-    """The cells with fewer than two complete runs, in which nothing can be compared."""
+    """The cells with fewer than two complete runs, which have no comparison."""
     runs = grouped(frames.runs)
     counts = runs[~samples(runs)].groupby("cell", sort=False)["complete"].sum()
     return counts.index[counts < 2].tolist()

@@ -23,9 +23,9 @@ TITLE = "Growth of the difference"
 
 @dataclass(frozen=True)
 class Known:
-    """`differences` of the cells and the `laws` fitted to them, as the functions of `runs` return them, for this
-    `tolerance`; the cells that are `equal` with their runs, those that are `alone`, and the `labels` of all groups in
-    the order of their colours."""
+    """`differences` of the cells and the `laws` fitted to them for `tolerance`, from the functions of `runs`; `equal`
+    {cell: runs} of cells without a difference; `alone`: cells with one run; `labels` of all groups, in the order of
+    their colours."""
 
     differences: pd.DataFrame
     laws: pd.DataFrame
@@ -36,7 +36,7 @@ class Known:
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
-    """All cells; for the report those that were judged to differ."""
+    """The growth in all cells; for the report, only in cells whose verdict is that they differ."""
     frames = overview.frames
     if options:
         if samples(frames.runs).all():
@@ -62,18 +62,18 @@ def sections(known: Known) -> list[Section]:
         nothing = "No runs of one group and rank count differ, so nothing grows."
         return [Section("growth", TITLE, " ".join([nothing, *equal_lines(known.equal)]))]
     intro = (
-        "Each run of a group that differs, against the first run of that group on as many ranks. The growth phase is "
-        "the piece that rises most of a broken line through the logarithm of the median over runs; every run has a "
-        "rate of its own there, and the interval is over runs, which share the first. Predicted is the step at which "
-        f"the fitted growth crosses the tolerance, {number(known.tolerance)} (half of the digits), observed that at "
-        "which runs did."
+        "Each run of a differing group is compared with the first run of that group on the same number of ranks. A "
+        "broken line through the logarithm of the median over runs gives the growth phase: the piece that rises most. "
+        "Each run has its own rate there; the interval is over runs, which share the first. The fitted growth crosses "
+        f"the tolerance, {number(known.tolerance)} (half of the digits), at the predicted step; the runs crossed it at "
+        "the observed one."
     )
     figures = divergence_figures(known.differences, known.labels, known.laws)
     return [Section("growth", TITLE, "", intro, figures, folded(tables(known)))]
 
 
 def notes(known: Known) -> list[str]:
-    """The cells in which nothing can be compared."""
+    """A note on each cell without a comparison."""
     return [
         f"{cell}: fewer than two complete runs, nothing to compare; run with --repeats 7 for a rate with interval"
         for cell in known.alone

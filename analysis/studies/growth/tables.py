@@ -16,8 +16,8 @@ from analysis.power import power_note
 def growth_tables(
     fitted: pd.DataFrame, tolerance: float, differences: pd.DataFrame
 ) -> list[tuple[str, Table]]:
-    """(title, table) of the laws `fitted` by cell: values against `tolerance`, and blocks. Names that never differ in
-    `differences`, which the laws were fitted to, are counted in the title."""
+    """(title, table) of the laws `fitted` by cell: values with `tolerance`, and blocks. The title counts the names that
+    never differ in `differences`, the data of the fits."""
     tables = []
     for (cell, reference), same in fitted.groupby(["cell", "reference"], sort=False):
         for kind, what in (
@@ -39,9 +39,9 @@ def growth_tables(
 
 
 def law_table(laws: pd.DataFrame, key: str, unit: str) -> tuple[Table, str]:
-    """(table, what is so in all its rows, as words for its title): one row per row of `laws`, which has the columns
-    `law.LAW` and one that names the row, `key`. `unit`: what growth is per, such as "step". Columns in which no row has
-    anything are left out; a text that all rows have stands in the title."""
+    """(table, words for its title that hold for all rows): a row per row of `laws`, which has the columns `law.LAW` and
+    `key`, the name of the row. `unit` of the rate, such as "step". The table leaves out empty columns; text that is the
+    same in all rows is in the words."""
     remarks = [_remarks(row, unit) for row in laws.itertuples(index=False)]
     of_rates = [own for own, rate in zip(remarks, laws["rate"], strict=True) if rate == rate]
     common = (
@@ -68,8 +68,7 @@ def law_table(laws: pd.DataFrame, key: str, unit: str) -> tuple[Table, str]:
 
 
 def equal_lines(cells: Mapping[str, int]) -> list[str]:
-    """What there is to say of `cells`, {cell: its runs}, in which nothing grows since no run differs: a sentence for
-    each number of runs."""
+    """A sentence for each number of runs on the `cells` {cell: its runs} without a difference."""
     by_runs: dict[int, list[str]] = {}
     for cell, runs in cells.items():
         by_runs.setdefault(runs, []).append(cell)
@@ -80,7 +79,7 @@ def equal_lines(cells: Mapping[str, int]) -> list[str]:
 
 
 def _remarks(row, unit: str) -> list[str]:
-    """What limits the law in `row`, a few words each."""
+    """The limits of the law in `row`, a few words each."""
     words = [row.nothing]
     if row.power:
         words.append(f"a power of the {unit} fits better")
@@ -94,7 +93,7 @@ def _remarks(row, unit: str) -> list[str]:
 
 
 def _rate(row) -> str:
-    """`1.72 (1.69 to 1.73)`, with the interval where there is one."""
+    """`1.72 (1.69 to 1.73)`, the interval if there is one."""
     between = interval(row.rate_low, row.rate_high)
     return number(row.rate) + (f" ({between})" if between else "")
 

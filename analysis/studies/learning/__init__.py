@@ -1,9 +1,9 @@
-"""Runs that learn: accuracy over time, prices of wires, decisions, variance, weights and outputs apart."""
+"""Runs that learn: accuracy over time, prices of wires, decisions, variance, differences of weights and outputs."""
 
 SUMMARY = "of runs that learn: accuracy over time, prices of wires, decisions, variance of accuracy"
 DETAIL = """\
-Runs that recorded accuracy and loss are used. Wires are compared over the seeds that both have, at one learning rate
-and each at its best."""
+Uses runs that recorded accuracy and loss. Compares wires over common seeds, at one learning rate and each at its best
+rate."""
 EXAMPLES = """\
   python -m analysis learning runs/"""
 NEEDS = "accuracy and loss by step"

@@ -1,7 +1,7 @@
-"""How far the weights of runs lie apart that differ in one thing: a seed, an order, a wire, the number of ranks.
+"""Differences between the weights of runs that differ in one factor: a seed, an order, a wire, the number of ranks.
 
-Of a sample of the weights that every evaluation records (`weights_sample`, block = place in the sample). Each run is
-compared with the first of those that share everything else.
+Every evaluation records a sample of the weights (`weights_sample`, block = place in the sample). Each run is compared
+with the first run that shares all other factors.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kernels import bits
 from kernels.as_json import Column
 
 SAMPLE = "weights_sample"
-OF_LINES = ("wire", "guarantee", "ordering", "ranks")  # which lines differ in; the other factors are seeds
+OF_LINES = ("wire", "guarantee", "ordering", "ranks")  # factors that distinguish lines; all others are seeds
 APART = {
     "family": Column("str"), "factor": Column("str", "a seed, `wire`, `guarantee`, `ordering` or `ranks`"),
     "step": Column("int64"), "pairs": Column("int64"),
@@ -29,8 +29,8 @@ APART = {
 
 
 def apart(known: Trainings) -> pd.DataFrame:
-    """Columns APART: of each family, factor and step of an evaluation the number of `pairs`, the median and range of
-    V_ermv over them, and the median V_c. A factor has a row where runs that differ in it alone recorded a sample."""
+    """A row per family, factor and step of an evaluation; columns APART: the number of `pairs`, the median and range of
+    V_ermv over them, and the median V_c. A factor needs runs with samples that differ in it alone."""
     rows = []
     complete = known.runs[known.runs["complete"]]
     for family, same in complete.groupby("family", sort=False):
@@ -71,7 +71,7 @@ def _of_factor(known: Trainings, family: str, factor: str, places, samples) -> l
 
 
 def _samples(frames: Frames, run: str, repeat: int) -> dict[int, np.ndarray]:
-    """{step: the sample in the order of its places}."""
+    """{step: the sample, in the order of its places}."""
     values = frames.of("values", run, repeat)
     own = values[named(values, SAMPLE)].sort_values(["step", "block"], kind="stable")
     return {int(step): same["value"].to_numpy() for step, same in own.groupby("step")}

@@ -23,28 +23,28 @@ from analysis.studies.learning.runs import (
 )
 from kernels.as_json import Column
 
-NAMES = ("wire", "fastest", "lgreco")  # of these decisions in the table `choices`
-BEGIN, END = "begin", "end"  # choices beside them: the states from which and to which a run goes
-TRIAL = "trial "  # a state after a trial begins so
-LOSSES = 10  # of steps, whose median is the loss at a decision
+NAMES = ("wire", "fastest", "lgreco")  # names of these decisions in the table `choices`
+BEGIN, END = "begin", "end"  # further choices: the states before and after a decision
+TRIAL = "trial "  # prefix of a state after a trial
+LOSSES = 10  # steps whose median is the loss at a decision
 FEWEST = 6  # decisions for a rank correlation
 
 DECISIONS = {
-    **LINE, "seeds": SEEDS_OF, "rate": RATE, **RUN, "step": Column("int64", "the one before"), "choice": Column("str"),
-    "tensors": Column("int64", "that were decided about"),
-    "trial": Column("bool", "with which wire to go on was decided after it"),
+    **LINE, "seeds": SEEDS_OF, "rate": RATE, **RUN, "step": Column("int64", "the step before it"),
+    "choice": Column("str"), "tensors": Column("int64", "tensors of the decision"),
+    "trial": Column("bool", "a trial: the wire to continue with was chosen after it"),
     "score": Column("float64", "the largest, in the unit of the policy"),
     "curve_error": Column("float64", "of the predicted loss"),
     "seconds": Column("float64", "until the next decision", "s"),
-    "loss_before": Column("float64", "of the state from which it went on"), "loss_after": Column("float64"),
-    "tried_per_s": Column("float64", "loss that fell per second in the last trial of this choice"),
-    "gained_per_s": Column("float64", "loss that fell per second after it"),
-    "accuracy_after": Column("float64", "the last until the next decision"),
+    "loss_before": Column("float64", "of the state before it"), "loss_after": Column("float64"),
+    "tried_per_s": Column("float64", "decrease of the loss per second in the last trial of this choice"),
+    "gained_per_s": Column("float64", "decrease of the loss per second after it"),
+    "accuracy_after": Column("float64", "the last before the next decision"),
 }  # fmt: skip
 SUMMARY = {
-    **LINE, "runs": Column("int64"), "decisions": Column("int64", "that were no trials"), "trials": Column("int64"),
-    "choices": Column("str", "how often each was made"), "known": Column("int64", "decisions with an outcome"),
-    "gained": Column("int64", "of these, after which the loss fell"),
+    **LINE, "runs": Column("int64"), "decisions": Column("int64", "without trials"), "trials": Column("int64"),
+    "choices": Column("str", "number of decisions for each"), "known": Column("int64", "decisions with an outcome"),
+    "gained": Column("int64", "decisions after which the loss fell"),
     "correlation": Column("float64", "Spearman's, of trial and outcome"),
     "curve_error": Column("float64", "of the predicted loss, median size"),
 }  # fmt: skip
@@ -53,12 +53,12 @@ SUMMARY = {
 def decisions(known: Trainings) -> pd.DataFrame:
     """A row per decision of each run, columns DECISIONS. A decision after a step holds until the next decision.
 
-    `choice`: what was chosen, of several tensors with how many; `score`: the largest that was recorded, in the unit of
-    the policy; `trial`: with which wire to go on was decided after it. `loss_before`: of the state from which it went
-    on, `loss_after`: before the next decision, medians over up to LOSSES steps; `gained_per_s`: their difference over
-    the time between, which is what came of it; `tried_per_s`: the same in the last trial of this choice, which is what
-    could be expected; `accuracy_after`: the last that was measured meanwhile; `curve_error`: of the predicted loss. NaN
-    where nothing was recorded.
+    `choice`: the chosen wire, with the number of tensors for each of several wires; `score`: the largest recorded one,
+    in the unit of the policy; `trial`: whether it was a trial, after which the run chose a wire to continue with.
+    `loss_before`: of the state before the decision, `loss_after`: before the next decision, medians over up to LOSSES
+    steps. `gained_per_s`: the outcome, their difference over the time between them; `tried_per_s`: the expectation, the
+    same number from the last trial of this choice; `accuracy_after`: the last one before the next decision;
+    `curve_error`: of the predicted loss. NaN where nothing was recorded.
     """
     rows = []
     for run in known.runs.to_dict("records"):
@@ -77,7 +77,7 @@ def _of_run(known: Trainings, run: dict[str, Any], choices: pd.DataFrame) -> lis
     times = (elapsed(known.frames, run["run"], run["repeat"], at) for at in (steps, ends))
     place = {key: run[key] for key in ("family", "line", "seeds", "rate", "run", "repeat")}
     first = losses[1][:1]
-    left: dict[str, float] = {}  # loss of states
+    left: dict[str, float] = {}  # {state: its loss}
     tried: dict[str, float] = {}
     rows = []
     for step, end, since, until in zip(steps.tolist(), ends.tolist(), *times, strict=True):
@@ -106,11 +106,11 @@ def _of_run(known: Trainings, run: dict[str, Any], choices: pd.DataFrame) -> lis
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """What `decisions` returned by family and line; columns SUMMARY.
+    """Summarises `rows` from `decisions` by family and line; columns SUMMARY.
 
-    Of `decisions` that were no `trials`: `choices`, how often each was made; of those whose outcome is `known`,
-    `gained` many lowered the loss; `correlation`: Spearman's of the gain per second in the trial and after it, NaN for
-    fewer than 6 or where one does not vary; `curve_error`: the median size.
+    `decisions` leaves out `trials`; `choices`: the number of decisions for each choice; `known`: decisions with an
+    outcome; `gained`: how many of these lowered the loss; `correlation`: Spearman's, of the gain per second in the
+    trial and after the decision, NaN for fewer than FEWEST pairs or a constant one; `curve_error`: the median size.
     """
     lines = []
     for (family, line), every in rows.groupby(["family", "line"], sort=False):
@@ -132,18 +132,18 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _stated(choices: pd.DataFrame, step: int, name: str) -> str:
-    """What was chosen as `name` in that step, the first; empty where nothing was."""
+    """The first choice with this `name` in `step`; empty without one."""
     own = choices[((choices["step"] == step) & (choices["name"] == name)).to_numpy()]["choice"]
     return str(own.iloc[0]) if len(own) else ""
 
 
 def _within(recorded: tuple[np.ndarray, np.ndarray], after: int, to: int) -> np.ndarray:
-    """The numbers of the steps beyond `after` up to `to`."""
+    """The numbers of the steps after `after`, up to and with `to`."""
     return recorded[1][(recorded[0] > after) & (recorded[0] <= to)]
 
 
 def _typical(losses: np.ndarray, otherwise: np.ndarray | None = None) -> float:
-    """The median of the last LOSSES, or of `otherwise` where there are none."""
+    """The median of the last LOSSES `losses`; without losses, the median of `otherwise`."""
     last = losses[-LOSSES:] if len(losses) or otherwise is None else otherwise
     return float(np.median(last)) if len(last) else np.nan
 

@@ -14,19 +14,19 @@ from analysis.page.svg import Figure, figure_of
 from analysis.studies.learning.prices import at, common_rates, named
 from analysis.studies.learning.tables import Known
 
-DRAWN = 4  # families that have figures; the tables have all
-COLOURS = 7  # lines of a family in one figure
-POINTS = 3000  # of one figure: evaluations are thinned evenly beyond, runs never
+DRAWN = 4  # most families with figures; the tables have all
+COLOURS = 7  # most lines of a family in a figure
+POINTS = 3000  # most points of a figure: beyond, it shows every k-th evaluation, but all runs
 AXES = {"seconds": ("time", "time of training, s"), "step": ("steps", "step")}
 
 
 def left_out(known: Known) -> int:
-    """How many families have tables only."""
+    """The number of families without figures."""
     return max(0, known.prices["family"].nunique() - DRAWN)
 
 
 def accuracy_figures(known: Known) -> list[Figure]:
-    """Accuracy over time and over steps: of each line the median over seeds, and the band of all of them."""
+    """Accuracy over time and over steps: the median over seeds and the band of all seeds, for each line."""
     figures = []
     for drawn in _families(known):
         for column, (name, label) in AXES.items():
@@ -39,9 +39,9 @@ def accuracy_figures(known: Known) -> list[Figure]:
                 continue
             caption = (
                 f"Accuracy of every evaluation, {drawn.rate}: lines are medians over runs of different seeds, bands "
-                "hold all of these runs"
+                "contain all these runs"
                 + ("; the time of an evaluation is the median over runs." if column == "seconds" else ".")
-                + " Of wires whose bands overlap the tables say whether these seeds tell them apart."
+                + " If bands overlap, the tables say whether the wires differ over these seeds."
                 + drawn.more
             )  # fmt: skip
             data = pd.concat([own.assign(line=drawn.lines[i]) for i, own in bands], ignore_index=True)
@@ -56,7 +56,7 @@ def accuracy_figures(known: Known) -> list[Figure]:
 
 
 def apart_figures(known: Known) -> list[Figure]:
-    """V_ermv of the sampled weights over steps, a line for each thing in which runs differ."""
+    """V_ermv of the sampled weights over steps, a line for each factor in which runs differ."""
     figures = []
     for number, (family, same) in enumerate(known.apart.groupby("family", sort=False)):
         factors = same["factor"].drop_duplicates().tolist()[:COLOURS]
@@ -64,8 +64,8 @@ def apart_figures(known: Known) -> list[Figure]:
             break
         drawn = same[same["factor"].isin(factors).to_numpy()]
         caption = (
-            "Mean relative difference of sampled weights between runs that differ in one thing alone: medians over "
-            "pairs of runs, bands hold all pairs."
+            "Mean relative difference of sampled weights between runs that differ in one factor: medians over pairs of "
+            "runs; bands contain all pairs."
         )
         figures.append(
             figure_of(
@@ -94,7 +94,7 @@ def _apart(drawn: pd.DataFrame, factors: list[str]) -> Callable:
 
 
 def price_figures(known: Known) -> list[Figure]:
-    """The final accuracy of every run against the bytes that a rank sent in a step."""
+    """The final accuracy of every run against the bytes that a rank sends per step."""
     figures = []
     for drawn in _families(known):
         runs = drawn.runs[
@@ -105,8 +105,8 @@ def price_figures(known: Known) -> list[Figure]:
         points = [(i, runs[(runs["line"] == line).to_numpy()]) for i, line in enumerate(drawn.lines)]
         points = [(i, own) for i, own in points if len(own)]
         caption = (
-            f"Accuracy at the end against the bytes that a rank's reductions carried in a step, {drawn.rate}; every "
-            "run a point. To the left is cheaper, above is better." + drawn.more
+            f"Final accuracy against the bytes of a rank's reductions per step, {drawn.rate}; every run is a point. "
+            "Left is cheaper, up is better." + drawn.more
         )
         legend = tuple((i, drawn.lines[i]) for i, _ in points)
         data = runs[["line", "seeds", "run", "repeat", "bytes", "accuracy"]]
@@ -128,9 +128,9 @@ def decision_figures(known: Known) -> list[Figure]:
         return []
     rest = len(lines) - COLOURS
     caption = (
-        "Every decision a point: the loss that fell per second until the next one, against that in the last trial of "
-        "this wire. Where points rise to the right trials tell good choices from bad; below the line the loss rose."
-        + (f" {rest} more are in the table." if rest > 0 else "")
+        "Every decision is a point: the decrease of the loss per second until the next decision, against the decrease "
+        "in the last trial of this wire. If points rise to the right, trials predict outcomes. Below the line, the "
+        "loss rose." + (f" {rest} more are in the table." if rest > 0 else "")
     )
     legend = tuple((i, lines[i]) for i, _ in points)
     data = rows[rows["line"].isin(lines[:COLOURS])]
@@ -139,8 +139,8 @@ def decision_figures(known: Known) -> list[Figure]:
 
 
 def band(curves: pd.DataFrame, column: str) -> pd.DataFrame:
-    """The evaluations that all runs of one line have: `column` (seconds or step) and `accuracy`, medians over runs,
-    `least` and `most` accuracy, by step."""
+    """The evaluations that all runs of one line share, by step: medians over runs of `column` (seconds or step) and
+    `accuracy`, `least` and `most` accuracy."""
     runs = len(curves[["run", "repeat"]].drop_duplicates())
     by = curves.groupby("step")
     every = by["accuracy"].agg(accuracy="median", least="min", most="max")[by.size() == runs]
@@ -155,8 +155,8 @@ def band(curves: pd.DataFrame, column: str) -> pd.DataFrame:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A family that has figures: `number` of it, `end` of the titles, `rate` in words, complete `runs` at the rate at
-    which most ran and their `curves`, `lines` that are drawn, `more`: a sentence on the others."""
+    """A family with figures: its `number`, the `end` of titles, the most common `rate` in words, the complete `runs` at
+    this rate and their `curves`, the `lines` to draw, `more`: a sentence on the other lines."""
 
     number: int
     end: str
@@ -220,6 +220,6 @@ def _decided(points: list[tuple[int, pd.DataFrame]]) -> Callable:
         axes.axhline(0.0, color=svg.INK, linewidth=0.9, linestyle=":")
         for i, own in points:
             axes.plot(own["tried_per_s"], own["gained_per_s"], linestyle="none", alpha=0.8, **svg.series(i))
-        axes.set(xlabel="loss that fell in the trial, per s", ylabel="loss that fell, per s")
+        axes.set(xlabel="decrease of the loss in the trial, per s", ylabel="decrease of the loss, per s")
 
     return plot

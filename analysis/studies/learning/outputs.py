@@ -1,8 +1,8 @@
-"""What orders of addition do to weights and outputs, where training and inference have one each: fixed, or by chance.
+"""Effects of the orders of addition in training and in inference, fixed or random, on weights and outputs.
 
-Of runs that recorded `outputs` after their last step. Runs that agree in all but their two orders and the seeds that
-draw these are a *setting*; each is compared with the first of its setting that has its orders, and with the first
-whose orders are both fixed, as was published (Shanmugavelu et al., arXiv 2408.05148).
+Uses runs that recorded `outputs` after their last step. A *setting* is the runs that differ only in their two orders
+and in the seeds of these. Each run is compared with the first run of its setting that has the same orders, and with the
+first whose orders are both fixed, as in Shanmugavelu et al. (arXiv 2408.05148).
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from analysis.studies.learning.runs import SEEDS, Trainings
 from kernels import bits
 from kernels.as_json import Column
 
-TRAINING, INFERENCE = "aggregate", "aggregate_inference"  # last names of the factors
-DRAWN = "emulated"  # an order of arrival that a seed draws
+TRAINING, INFERENCE = "aggregate", "aggregate_inference"  # last parts of the option names
+DRAWN = "emulated"  # an order of arrival drawn from a seed
 BY_CHANCE = ("atomic", DRAWN)
 # The compared results: {name: (its fingerprints, its values)}.
 LOOKED_AT = {"weights": ("weights", "weights_sample"), "outputs": ("outputs", "outputs"),
              "predictions": ("predictions", "predictions")}  # fmt: skip
-NUMBERS = ("weights", "outputs")  # predictions are names of classes, which have no relative difference
+NUMBERS = ("weights", "outputs")  # predictions are classes, which have no relative difference
 OUTPUTS = {
     "family": Column("str"), "training": Column("str", "order"), "inference": Column("str", "order"),
-    "training_fixed": Column("bool", "not an order by chance"), "inference_fixed": Column("bool"),
+    "training_fixed": Column("bool", "not a random order"), "inference_fixed": Column("bool"),
     "what": Column("str", "`weights`, `outputs` or `predictions`"),
-    "settings": Column("int64", "groups of runs that agree in all but orders"), "runs": Column("int64"),
-    "distinct": Column("int64", "results by all bits, added up over settings"),
+    "settings": Column("int64", "groups of runs that differ only in orders"), "runs": Column("int64"),
+    "distinct": Column("int64", "different results by all bits, sum over settings"),
     "pairs": Column("int64", "with the first run of the same setting and orders"),
-    "differing": Column("int64", "of these, with other bits"),
-    "v_ermv": Column("float64", "of the values that were recorded, median over pairs"),
+    "differing": Column("int64", "pairs that differ in bits"),
+    "v_ermv": Column("float64", "of the recorded values, median over pairs"),
     "v_ermv_least": Column("float64"), "v_ermv_most": Column("float64"), "v_c": Column("float64", "median over pairs"),
-    "bound": Column("float64", "of the probability of a difference, at 95 %, where there was none"),
-    "reference": Column("str", "the fixed orders that the last columns compare with, empty where there are none"),
+    "bound": Column("float64", "if no pair differed: upper bound of the probability of a difference, at 95 %"),
+    "reference": Column("str", "the fixed orders that the last columns compare with; empty without any"),
     "reference_pairs": Column("int64"), "reference_v_ermv": Column("float64", "median"),
     "reference_v_c": Column("float64", "median"),
 }  # fmt: skip
@@ -55,13 +55,13 @@ class Answers:
 
     @property
     def fixed(self) -> bool:
-        """Whether neither order is one by chance."""
+        """Whether neither order is random."""
         return not set(self.orders) & set(BY_CHANCE)
 
 
 @dataclass(frozen=True)
 class Pair:
-    """How a run differs from the one that it is compared with."""
+    """The difference of two compared runs."""
 
     differs: bool
     v_ermv: float
@@ -69,13 +69,13 @@ class Pair:
 
 
 def outputs(known: Trainings) -> pd.DataFrame:
-    """A row of OUTPUTS for each family, pair of orders and of `weights`, `outputs`, `predictions`.
+    """A row for each family, pair of orders, and of `weights`, `outputs`, `predictions`; columns OUTPUTS.
 
-    `runs` whose orders of arrival differ, or could, in `settings` that agree in all else; `distinct` results, added up
-    over settings; `pairs` with the first run of the same setting and orders, of which the bits of so many are
-    `differing`; V_ermv (median, least, most) and V_c (median) over these, of the values that were recorded; `bound` of
-    the probability of a difference where there was none, at 95 %. `reference`: the fixed orders that the last columns
-    compare with.
+    `runs` whose orders of arrival differ, or may differ, in `settings` of runs that agree otherwise; `distinct`
+    results, summed over settings; `pairs` with the first run of the same setting and orders; `differing`: how many of
+    these differ in bits; V_ermv (median, least, most) and V_c (median) over pairs, of the recorded values; `bound`: if
+    no pair differs, the upper bound of the probability of a difference, at 95 %. `reference`: the fixed orders that the
+    last columns compare with.
     """
     rows = []
     complete = known.runs[known.runs["complete"]]
@@ -85,7 +85,7 @@ def outputs(known: Trainings) -> pd.DataFrame:
 
 
 def _settings(frames: Frames, runs: pd.DataFrame) -> list[list[Answers]]:
-    """The runs that recorded outputs, without those that repeat a trial, by setting."""
+    """The runs that recorded outputs, by setting, without runs that repeat the same random orders."""
     stated = frames.runs.set_index(["run", "repeat"])
     settings: dict[str, dict[tuple, Answers]] = {}
     for run, repeat in runs[["run", "repeat"]].itertuples(index=False, name=None):
@@ -101,7 +101,7 @@ def _settings(frames: Frames, runs: pd.DataFrame) -> list[list[Answers]]:
         setting = json.dumps(
             [row["app"], int(row["size"]), method, json.loads(row["problem_options"])], sort_keys=True
         )
-        # Runs with one seed of their orders have the same orders of arrival, and show nothing beside each other.
+        # Runs with equal seeds of their orders have the same orders of arrival: comparing them shows nothing.
         drawn = set(pair) & set(BY_CHANCE) == {DRAWN}
         trial = json.dumps(seeds, sort_keys=True) if drawn else f"{run}:{repeat}"
         own = settings.setdefault(setting, {})
@@ -125,7 +125,7 @@ def _answers(frames: Frames, run: str, repeat: int, orders: tuple[str, str]) -> 
 
 
 def _of_family(family: str, settings: list[list[Answers]]) -> list[dict]:
-    """The rows of a family: fixed orders first."""
+    """The rows of a family, fixed orders first."""
     rows = []
     pairs = {answers.orders for setting in settings for answers in setting}
     for orders in sorted(pairs, key=lambda pair: ([order in BY_CHANCE for order in pair], pair)):
@@ -144,7 +144,7 @@ def _reference(setting: list[Answers]) -> Answers | None:
 
 
 def _row(family: str, orders: tuple[str, str], what: str, groups: Sequence) -> dict:
-    """`groups`: (runs, reference or None) of each setting."""
+    """The row for one kind of result, `what`; `groups`: (runs, reference or None) of each setting."""
     pairs = [_pair(what, own[0], other) for own, _ in groups for other in own[1:]]
     to_fixed = [
         _pair(what, first, each) for own, first in groups if first and not own[0].fixed for each in own
@@ -168,7 +168,7 @@ def _row(family: str, orders: tuple[str, str], what: str, groups: Sequence) -> d
 
 
 def _pair(what: str, first: Answers, other: Answers) -> Pair:
-    """How `other` differs from `first`: by fingerprints, and by the values that both recorded."""
+    """The difference of `other` from `first`: of fingerprints, and of the values that both recorded."""
     (places, a), (others, b) = first.values[what], other.values[what]
     _, in_first, in_other = np.intersect1d(places, others, return_indices=True)
     a, b = a[in_first], b[in_other]
@@ -184,6 +184,6 @@ def _defined(numbers: Iterable[float]) -> list[float]:
 
 
 def _median(numbers: Iterable[float]) -> float:
-    """Of those that are defined; NaN where there are none."""
+    """The median of the defined numbers; NaN without any."""
     known = _defined(numbers)
     return float(np.median(known)) if known else np.nan

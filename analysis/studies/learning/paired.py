@@ -1,4 +1,4 @@
-"""Accuracies of two lines compared by seeds: the mean difference, its interval, and what would have been seen."""
+"""Compares the accuracies of two lines by seeds: mean difference, interval, and the detectable difference."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ DIFFERS, UNSEEN, TOO_FEW = "differs", "no difference seen", "too few seeds"
 
 @dataclass(frozen=True)
 class Difference:
-    """Of `pairs` seeds that both have: `mean` of a - b, its 95 % interval `low` to `high`, standard deviation `sd`, and
-    `least`, the difference that would be seen with power 80 % (NaN where there are too few)."""
+    """Differences a - b over `pairs` common seeds: `mean` with its 95 % interval `low` to `high`, standard deviation
+    `sd`, and `least`, the difference detectable with power 80 % (NaN for too few pairs)."""
 
     pairs: int
     mean: float
@@ -28,16 +28,16 @@ class Difference:
 
     @property
     def verdict(self) -> str:
-        """Whether a difference is seen."""
+        """DIFFERS, UNSEEN or TOO_FEW."""
         if self.pairs < FEWEST:
             return TOO_FEW
         return UNSEEN if self.low <= 0 <= self.high else DIFFERS
 
 
 def difference(a: pd.Series, b: pd.Series) -> Difference:
-    """The paired t test of `a` - `b`, series by seeds, over the seeds that both have a finite number of (Student 1908).
+    """The paired t test of `a` - `b`, series by seeds, over seeds with a finite number in both (Student 1908).
 
-    Differences are taken for normal. Where all are equal the interval is that number, and nothing is known of `least`.
+    It assumes normal differences. If all are equal, the interval is that number, and `least` is NaN.
     """
     paired = (a - b).to_numpy(np.float64)  # aligned by seeds
     paired = paired[np.isfinite(paired)]

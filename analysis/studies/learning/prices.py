@@ -1,4 +1,4 @@
-"""What each wire costs: bytes, time, error of the gradient, accuracy; at one learning rate, and each at its best."""
+"""The price of each wire: bytes, time, error of the gradient, accuracy; at one learning rate, and at its best one."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ PRICES = {
     "bytes": Column("float64", "of a rank and step"),
     "bytes_ratio": Column("float64", "to the reference at this rate"), "wire_error": Column("float64"),
     "wire_cosine": Column("float64"), "wire_length": Column("float64"), "best": Column("bool", "rate of the line"),
-    "edge": Column("bool", "the best is the smallest or largest that was tried"),
+    "edge": Column("bool", "the best rate is the smallest or largest tried"),
 }  # fmt: skip
 COMPARISONS = {
     "family": Column("str"), "basis": Column("str", "a rate or `best rate`"),
     "measure": Column("str", "`at the end` or `in equal time`"), "line": Column("str"), "against": Column("str"),
-    "rate": RATE, "against_rate": RATE, "pairs": Column("int64", "seeds that both have"),
+    "rate": RATE, "against_rate": RATE, "pairs": Column("int64", "common seeds"),
     "difference": Column("float64", "of accuracies, fractions"), "difference_low": Column("float64"),
     "difference_high": Column("float64"), "sd": Column("float64"),
-    "least": Column("float64", "difference that would be seen with power 80 %"),
+    "least": Column("float64", "difference detectable with power 80 %"),
     "verdict": Column("str", "`differs`, `no difference seen`, `too few seeds`"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Basis:
-    """The comparison in a `family`: `accuracy` {line: mean over repeats, by seeds}, each line at its rate in
-    `rates`; `measure` END or EQUAL_TIME. `name` says which rates: `rate 0.05`, or BEST; `first`: the rate at which most
-    ran."""
+    """A basis of comparison in a `family`: `accuracy` {line: mean over repeats, by seeds}, each line at its rate in
+    `rates`; `measure`: END or EQUAL_TIME; `name` of the rates: `rate 0.05`, or BEST; `first`: whether it is the most
+    common rate."""
 
     family: str
     name: str
@@ -54,8 +54,8 @@ class Basis:
 
 
 def measured(known: Trainings) -> pd.DataFrame:
-    """The complete runs with `in_time`: the last accuracy by the time in which the shortest run of the family ended,
-    NaN where it had none by then."""
+    """The complete runs with a column `in_time`: the last accuracy within the time of the family's shortest run, NaN
+    without one."""
     runs = known.runs[known.runs["complete"]].copy()
     budget = runs.groupby("family")["seconds"].min()
     curves = known.curves
@@ -68,9 +68,9 @@ def measured(known: Trainings) -> pd.DataFrame:
 def prices(known: Trainings) -> pd.DataFrame:
     """A row per family, line and rate; columns PRICES.
 
-    Medians over complete runs; `accuracy_least` and `accuracy_most` over all of them. Ratios are to the reference of
-    the line at that rate. `best`: of the line's rates the one with the largest mean accuracy; `edge`: it is the
-    smallest or the largest that was tried, so that a better one may lie outside.
+    Medians over complete runs, with the range `accuracy_least` to `accuracy_most`. Ratios are to the reference of the
+    line at the same rate. `best`: the line's rate with the largest mean accuracy; `edge`: the best rate is the smallest
+    or the largest tried, so a better one may exist outside.
     """
     runs = measured(known)
     best = best_rates(runs)
@@ -99,7 +99,7 @@ def prices(known: Trainings) -> pd.DataFrame:
 
 
 def comparisons(known: Trainings) -> pd.DataFrame:
-    """Every line against the reference of its family, paired by seeds; columns COMPARISONS, one row for each basis."""
+    """Compares every line with its reference, paired by seeds, a row for each basis; columns COMPARISONS."""
     runs = measured(known)
     rows = []
     for basis in bases(runs):
@@ -121,8 +121,8 @@ def comparisons(known: Trainings) -> pd.DataFrame:
 
 
 def bases(runs: pd.DataFrame) -> Iterator[Basis]:
-    """What `measured` returned by family: at each rate, the one with most runs first, and, where there are several,
-    each line at its best; at the end and in equal time."""
+    """The bases of comparison of `runs`, from `measured`, by family: each rate, the most common first, and with several
+    rates each line at its best; each at the end and in equal time."""
     best = best_rates(runs)
     for family, own in runs.groupby("family", sort=False):
         rates = common_rates(own)
@@ -140,13 +140,13 @@ def bases(runs: pd.DataFrame) -> Iterator[Basis]:
 
 
 def common_rates(runs: pd.DataFrame) -> list[float]:
-    """The rates of one family: that at which most lines ran first, then most runs, then that of the best accuracy."""
+    """The rates of one family, sorted by the number of lines, then of runs, then by mean accuracy, largest first."""
     own = {rate: at(runs, rate) for rate in sorted(runs["rate"].unique())}
     return sorted(own, key=lambda r: (-own[r]["line"].nunique(), -len(own[r]), -own[r]["accuracy"].mean()))
 
 
 def best_rates(runs: pd.DataFrame) -> dict[tuple[str, str], float]:
-    """{(family, line): the rate of the largest mean accuracy over seeds, the smallest of several}."""
+    """{(family, line): the rate with the largest mean accuracy over seeds, the smallest of several}."""
     mean = runs.groupby(["family", "line", "rate"], dropna=False)["accuracy"].mean().reset_index()
     mean = mean.sort_values(["accuracy", "rate"], ascending=[False, True], kind="stable")
     first = mean.drop_duplicates(["family", "line"])
@@ -154,9 +154,8 @@ def best_rates(runs: pd.DataFrame) -> dict[tuple[str, str], float]:
 
 
 def reference_of(runs: pd.DataFrame, line: str) -> str | None:
-    """What `line` is compared with among the `runs` of its family: a line whose wire loses nothing, over such links, on
-    as many ranks and under the same guarantee where there is one, else that with most runs; None where there is none.
-    """
+    """The line that `line` is compared with among the `runs` of its family, or None: one with a lossless wire. The
+    choice prefers the same kind of links, then the same rank count, the same guarantee, and more runs."""
     own = runs[runs["line"] == line].iloc[0]
     for wire in WIDEST:
         same = runs[runs["wire"] == wire]
@@ -171,7 +170,7 @@ def reference_of(runs: pd.DataFrame, line: str) -> str | None:
 
 
 def named(rate: float) -> str:
-    """`rate 0.05`; `all runs` where none was recorded."""
+    """`rate 0.05`; `all runs` for an unrecorded rate."""
     return f"rate {rate:g}" if rate == rate else "all runs"
 
 

@@ -1,9 +1,9 @@
-"""Runs that recorded accuracy and loss by step as frames: the result of every training, and its accuracy over time.
+"""Reads runs that recorded accuracy and loss by step: the result of every training, and its accuracy over time.
 
-Runs of one problem are a *family*, whatever their seeds and their learning rate: what a study of learning varies. A
-*line* is what is left of a family when the wire, the policy that chooses it, guarantee, ordering, links and rank count
-are fixed too: its runs differ in seeds and rate alone. Seeds are the options of the section `seeds`, or `run.seed`
-where there are none; the learning rate is the option whose last name is `rate`.
+A *family* is all runs of one problem, with any seeds and learning rates. A *line* is the runs of a family with the same
+wire, policy that chooses it, guarantee, ordering, links and rank count: they differ only in seeds and rate. Seeds are
+the options of the section `seeds`, or `run.seed` without that section; the learning rate is the option whose name ends
+in `rate`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ ACCURACY, LOSS = "accuracy", "loss"
 QUALITY = ("wire_error", "wire_cosine", "wire_length")  # of the encoded gradient, by tensor
 CURVE_ERROR = "curve_error"
 AS_IS, FIXED = "as is", "fixed"
-# Wires that lose nothing: the first that was run is what others are compared with.
+# Lossless wires: the first one among the runs is the reference of the others.
 WIDEST = (AS_IS, "float32")
 MEASURING = ("evaluate", "record", "checkpoint")  # regions that measure or write, and train nothing
-LARGEST = 1e18  # a rate that is believed
+LARGEST = 1e18  # larger rates are ignored
 POLICY = "policy.name"
 SEED, SEEDS = "run.seed", "seeds."
 FIRST = ("init", "data", "dropout")  # seeds that come first, in this order
@@ -43,9 +43,9 @@ RATE = Column("float64", "learning rate")
 RUN = {"run": Column("str"), "repeat": Column("int64")}
 ENCODED = "of the encoded gradient, median over encoded tensors and steps"
 RUNS = {
-    **LINE, "case": Column("str"), "wire": Column("str", "the policy where one chose"), "guarantee": Column("str"),
+    **LINE, "case": Column("str"), "wire": Column("str", "or the policy that chose it"), "guarantee": Column("str"),
     "ordering": Column("str"), "ranks": Column("int64"), "rate": RATE, "seeds": SEEDS_OF, **RUN,
-    "complete": Column("bool"), "emulated": Column("bool", "links"), "steps": Column("int64", "that were trained"),
+    "complete": Column("bool"), "emulated": Column("bool", "emulated links"), "steps": Column("int64", "of training"),
     "last_step": Column("int64"), "accuracy": Column("float64", "the last, a fraction"),
     "loss": Column("float64", "the last"), "seconds": Column("float64", "of training, until the last accuracy", "s"),
     "bytes": Column("float64", "of a rank and step"), "wire_error": Column("float64", ENCODED),
@@ -60,16 +60,17 @@ CURVES = {
 
 @dataclass(frozen=True)
 class Trainings:
-    """What runs with accuracy and loss recorded; runs with an injected fault are left out.
+    """Runs that recorded accuracy and loss, without runs with an injected fault.
 
-    runs     one row per repeat of a launch, columns RUNS. `wire`: the policy where one chose, else the wires of the
-             reductions; `steps` that were trained, `accuracy` and `loss` the last; `seconds`: wall time of the regions
-             that train, of the slowest rank of each step, until the last accuracy; `bytes` that a rank's reductions
-             carried in a step, a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over encoded tensors and
-             steps; `curve_error`: the median size over decisions. NaN where not recorded
-    curves   accuracy over steps and seconds, a row for each evaluation, columns CURVES
-    levels   {(run, repeat): the levels of what may change the accuracy}: seeds, wire, guarantee, ordering, ranks
-    words    {case: the same in words, for people}
+    runs     a row per repeat of a launch, columns RUNS. `wire`: the policy if one chose, else the wires of the
+             reductions; `steps` of training; the last `accuracy` and `loss`; `seconds`: wall time of the regions that
+             train, on the slowest rank of each step, until the last accuracy; `bytes` of a rank's reductions per step,
+             a mean; `wire_error`, `wire_cosine`, `wire_length`: medians over encoded tensors and steps; `curve_error`:
+             the median size over decisions. NaN where not recorded
+    curves   accuracy over steps and seconds, a row per evaluation, columns CURVES
+    levels   {(run, repeat): {factor: level}} of the factors that may change the accuracy: seeds, wire, guarantee,
+             ordering, ranks
+    words    {case: its description}
     """
 
     frames: Frames
@@ -80,7 +81,7 @@ class Trainings:
 
 
 def trainings(frames: Frames) -> Trainings:
-    """What the runs among `frames` that recorded accuracy and loss hold of it; empty frames where there are none."""
+    """The trainings among the runs of `frames`; empty frames without runs that recorded accuracy and loss."""
     learning = [
         {ACCURACY, LOSS} <= set(frames.recorded("values", *run)) for run in ids(frames.runs)
     ]  # fmt: skip
@@ -152,7 +153,7 @@ def _lines(runs: pd.DataFrame) -> pd.DataFrame:
     runs["place"] = [
         2 * bool(_policy(json.loads(method))) + (wire not in WIDEST)
         for method, wire in zip(runs["method"], runs["wire"], strict=True)
-    ]  # what loses nothing first, policies last
+    ]  # lossless wires first, policies last
     by = ["family", "place", "wire", "case", "rate", "seeds", "run", "repeat"]
     return runs.sort_values(by, kind="stable").drop(columns="place").reset_index(drop=True)
 
@@ -166,14 +167,14 @@ def _is_rate(key: str) -> bool:
 
 
 def _seeds(options: Mapping[str, Any], seed: int) -> dict[str, str]:
-    """The seeds by their last name; that of the run where there are no others."""
+    """{last part of the option name: seed}; the run's seed without others."""
     own = {key.removeprefix(SEEDS): str(value) for key, value in options.items() if key.startswith(SEEDS)}
     own = dict(sorted(own.items(), key=lambda item: FIRST.index(item[0]) if item[0] in FIRST else len(FIRST)))
     return own or {"seed": str(options.get(SEED, seed))}
 
 
 def _seeds_of_orders(method: Mapping[str, Any]) -> dict[str, str]:
-    """The seeds among the factors, by their last name: an order that one draws is another way to the same numbers."""
+    """{last part of the option name: seed} of the seeds among the factors of the method, which draw orders."""
     return {
         key.removeprefix(SEEDS): str(value)
         for key, value in method.items()
@@ -187,18 +188,18 @@ def _rate(options: Mapping[str, Any]) -> float:
 
 
 def _of(method: Mapping[str, Any], name: str) -> Any:
-    """The factor of that last name."""
+    """The value of the factor whose last part of the name is `name`; None without one."""
     return next((value for key, value in method.items() if key.rpartition(".")[2] == name), None)
 
 
 def _policy(method: Mapping[str, Any]) -> str:
-    """What chose the wires; empty where nothing did."""
+    """The policy that chose the wires; empty without one."""
     policy = method.get(POLICY)
     return "" if policy in (*UNSET, FIXED) else str(policy)
 
 
 def _wire(method: Mapping[str, Any], reductions: Mapping[str, Mapping[str, Any]]) -> str:
-    """The policy that chose the wires, else those of the reductions."""
+    """The policy that chose the wires, or else the wires of the reductions."""
     if policy := _policy(method):
         return policy
     lossy = {stated.get("wire", AS_IS) for stated in _own(reductions).values()} - {AS_IS}
@@ -206,12 +207,12 @@ def _wire(method: Mapping[str, Any], reductions: Mapping[str, Mapping[str, Any]]
 
 
 def _own(reductions: Mapping[str, Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """All but those that the application chose for a purpose of its own."""
+    """The reductions without those whose ordering the application chose."""
     return {name: r for name, r in reductions.items() if r.get("decided") != "application"}
 
 
 def _orderings(reductions: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """How a run added, whatever the wire."""
+    """The orderings of a run, without their wires."""
     return orderings({name: {**stated, "wire": AS_IS} for name, stated in reductions.items()})
 
 
@@ -224,8 +225,8 @@ def _curve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> pd.Data
 
 
 def elapsed(frames: Frames, run: str, repeat: int, steps: np.ndarray) -> np.ndarray:
-    """Seconds of training up to the end of each of `steps`: of each step the slowest rank's, in all regions but
-    MEASURING; NaN where no times were recorded."""
+    """(steps,) seconds of training up to the end of each of `steps`, on the slowest rank of each step, without the
+    regions MEASURING; NaN without recorded times."""
     events = frames.of("events", run, repeat)
     measuring = events["name"].isin(MEASURING).to_numpy()
     own = events["exclusive_ns"].to_numpy() - np.where(measuring, events["total_ns"].to_numpy(), 0)
@@ -257,22 +258,22 @@ def _training(
 
 
 def _encoded(values: pd.DataFrame) -> np.ndarray:
-    """The tensors of which a wire lost something at some time, all where it lost nothing: small ones travel as they
-    are, and say nothing of it."""
+    """The tensors that lost precision on a wire in some step, or all tensors if none did. Small tensors travel
+    unencoded, so they say nothing about the wire."""
     own = values[named(values, QUALITY[0])]
     lost = own[(own["value"] != 0).to_numpy()]
     return (lost if len(lost) else own)["block"].unique()
 
 
 def _middle(values: pd.DataFrame, name: str) -> float:
-    """The median size of all finite numbers of that name, over steps and blocks; NaN where there are none."""
+    """The median size of all finite numbers called `name`, over steps and blocks; NaN without any."""
     own = np.abs(values["value"].to_numpy()[named(values, name)])
     own = own[np.isfinite(own)]
     return float(np.median(own)) if len(own) else np.nan
 
 
 def _bytes(frames: Frames, run: dict[str, Any], steps: int) -> float:
-    """Bytes that the reductions of the run carried, of one rank and step; NaN where no times were recorded."""
+    """Bytes of the run's reductions per rank and step; NaN without recorded times."""
     regions = {stated.get("region") for stated in _own(json.loads(run["reductions"])).values()}
     events = frames.of("events", run["run"], run["repeat"])
     own = events["bytes"].to_numpy()[events["name"].isin(regions).to_numpy()]

@@ -1,4 +1,4 @@
-"""How the variance of the accuracy divides between seeds, order of additions and wire."""
+"""Splits the variance of the accuracy among seeds, order of additions and wire."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kernels.as_json import Column
 WORDS = {"init": "initial weights", "data": "order of the data", "dropout": "dropout", "seed": "seed",
          "ordering": "order of additions", "wire": "wire", "guarantee": "guarantee", "ranks": "number of ranks",
          "combination": "combinations of these", "launch": "launches",
-         "repeat": "runs alike in all of these"}  # fmt: skip
+         "repeat": "runs that agree in all these"}  # fmt: skip
 SPLIT = {
     "family": Column("str"), "rate": RATE, "observations": Column("int64"), "factor": Column("str"),
     "words": Column("str"), "levels": Column("float64"), "df": Column("float64"), "variance": Column("float64"),
-    "variance_low": Column("float64", "where 8 launches or more differ in nothing else"),
+    "variance_low": Column("float64", "needs 8 launches that differ in nothing else"),
     "variance_high": Column("float64"), "share": Column("float64", "of all"),
-    "negative": Column("bool", "the estimate is below 0"), "alias": Column("str", "from what it cannot be told"),
+    "negative": Column("bool", "the estimate is below 0"), "alias": Column("str", "factors that it is confounded with"),
     "remark": Column("str"),
 }  # fmt: skip
 
@@ -33,10 +33,10 @@ SPLIT = {
 def split(known: Trainings) -> pd.DataFrame:
     """The variance components of the final accuracy of complete runs, a row per family, rate and factor; columns SPLIT.
 
-    Factors: each seed, guarantee, order of additions, wire and rank count, as far as they vary, and their combinations;
-    what is left are runs that agree in all: additions in order of arrival. Estimated by Henderson's method 3
-    (the study of components), with intervals where enough launches agree in all. `share` of the sum of all; `alias`:
-    factors that the design does not separate from this one, which then has no variance of its own.
+    Factors are each varying seed, guarantee, order of additions, wire and rank count, and their combinations. The
+    residual is between runs that agree in all these: additions in order of arrival. Henderson's method 3 (the study of
+    components) gives the estimates, with intervals if enough launches agree in all. `share`: of the sum of all;
+    `alias`: factors that this one is confounded with, so that it has no estimate of its own.
     """
     rows = []
     complete = known.runs[known.runs["complete"]]
@@ -48,7 +48,7 @@ def split(known: Trainings) -> pd.DataFrame:
             for row in found:
                 variance = row["variance"]
                 if row["factor"] in RANDOM and variance != variance:
-                    continue  # places are of interest where they can be separated
+                    continue  # allocations, nodes and launches count only if the design separates them
                 rows.append(
                     {key: row[key] for key in ("observations", "factor", "levels", "df", "variance", "negative",
                                                "alias")}

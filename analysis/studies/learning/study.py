@@ -36,7 +36,7 @@ from analysis.studies.learning.tables import (
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
-    """The trainings that runs recorded."""
+    """All results on the trainings of the runs."""
     recorded = trainings(overview.frames)
     if recorded.runs.empty:
         raise Nothing
@@ -44,22 +44,22 @@ def read(overview: Overview, options: argparse.Namespace | None) -> Known:
 
 
 def sections(known: Known) -> list[Section]:
-    """Accuracy over time and prices of wires, decisions, where the variance of the accuracy is, how far weights lie
-    apart, what orders of training and inference do to outputs."""
+    """Accuracy over time and prices of wires, decisions, variance of the accuracy, differences of weights, and effects
+    of the orders of training and inference on outputs."""
     parts = [_decisions(known), _variance(known), _apart(known), _outputs(known)]
     return [_accuracy(known), *(part for part in parts if part.figures or part.tables)]
 
 
 def _accuracy(known: Known) -> Section:
     intro = (
-        "Wires are compared with gradients as they are, over the seeds that both have: at one learning rate, and each "
-        "at its best, for a wire that changes the length of the gradient is a learning rate, too. In equal time: when "
-        "the shortest run ended. Where no difference is seen, the tables say which one would have been (paired t test, "
-        "power 80 %)."
+        "Wires are compared with unencoded gradients over common seeds, at one learning rate and each at its best: a "
+        "wire that changes the length of the gradient acts as a learning rate, too. In equal time means at the end of "
+        "the shortest run. If no difference is seen, the tables give the detectable difference (paired t test, power "
+        "80 %)."
     )
     if rest := left_out(known):
         intro += f" Figures are drawn for the first {DRAWN} families; {rest} more have tables only."
-    nothing = "" if len(known.prices) else "No run that learns is complete, so no accuracies are compared."
+    nothing = "" if len(known.prices) else "No training is complete, so no accuracies are compared."
     notes = [f"{note[:1].upper()}{note[1:]}." for note in known.notes]
     return Section(
         "learning",
@@ -71,9 +71,9 @@ def _accuracy(known: Known) -> Section:
 
 def _decisions(known: Known) -> Section:
     intro = (
-        "What came of each choice of wires: the loss of the state from which the run went on less that before the next "
-        "choice, per second; beside it, where wires were tried before, the same in the trial. Agreement is the rank "
-        "correlation of both."
+        "The outcome of each choice of wires: the decrease of the loss per second until the next choice. If the run "
+        "tried the wires first, the decrease in the trial is beside it. Agreement is the rank correlation of trial and "
+        "outcome."
     )
     tables = folded(decision_tables(known))
     nothing = "No run decided about its wires, so there is nothing to compare with predictions."
@@ -89,9 +89,9 @@ def _decisions(known: Known) -> Section:
 
 def _variance(known: Known) -> Section:
     intro = (
-        "Of the final accuracy of complete runs at one learning rate, by Henderson's method 3. What the runs do "
-        "not separate is named: seeds that were always changed together, or a wire that was always added in an order "
-        "of its own."
+        "Henderson's method 3 splits the variance of the final accuracy of complete runs at one learning rate. The "
+        "table names confounded factors: seeds that always change together, or a wire that always has its own order of "
+        "additions."
     )
     tables = folded(variance_tables(known))
     return Section(
@@ -106,14 +106,14 @@ def _variance(known: Known) -> Section:
 
 def _apart(known: Known) -> Section:
     intro = (
-        "Of a sample of the weights, each run against the first of those that share all but one thing. What a seed "
-        "does and what an order of additions does stand side by side; equal weights lie at the bottom."
+        "Differences of a sample of the weights, between each run and the first one that differs in one factor only. "
+        "They show the effect of a seed beside that of an order of additions. Equal weights are at the bottom."
     )
     tables = folded(apart_tables(known))
-    nothing = "No two complete runs differ in one thing alone, so no weights are compared."
+    nothing = "No two complete runs differ in one factor only, so no weights are compared."
     return Section(
         "learning-weights",
-        "Training: how far weights lie apart",
+        "Training: differences of weights",
         nothing,
         intro if tables else "",
         apart_figures(known),
@@ -123,18 +123,18 @@ def _apart(known: Known) -> Section:
 
 def _outputs(known: Known) -> Section:
     intro = (
-        "A row for each pair of orders of additions, of training and of inference; runs of a row differ in orders of "
-        "arrival alone. V_ermv and V_c compare each with the first of its row, medians over runs; the last columns "
-        "with a run whose orders are both fixed, so that they hold the change to another order too. Distinct are "
-        "known by all bits; V_ermv and V_c are of the values that were recorded: a sample of the weights, a sample "
-        "or all of the log-probabilities, all predictions. `emulated` are orders of arrival of a GPU, drawn from "
-        "seeds and not met; `atomic` are those in which threads of the processor came."
+        "A row for each pair of orders of additions, of training and of inference; runs of a row differ only in orders "
+        "of arrival. V_ermv and V_c compare each run with the first of its row, medians over runs. The last columns "
+        "compare with a run whose orders are both fixed, so they include the change of order. Distinct counts results "
+        "by all bits; V_ermv and V_c use the recorded values: a sample of the weights, a sample or all of the "
+        "log-probabilities, all predictions. `emulated`: orders of arrival of a GPU, drawn from seeds; `atomic`: the "
+        "order in which threads of the processor arrive."
     )
     tables = folded(output_tables(known))
     return Section(
         "learning-outputs",
         "Training: outputs by orders of training and of inference",
-        "No complete run recorded outputs, as networks of graphs do.",
+        "No complete run recorded outputs (graph networks do).",
         intro if tables else "",
         [],
         tables,
@@ -144,19 +144,19 @@ def _outputs(known: Known) -> Section:
 STUDY = Study(
     read=read,
     data=(
-        Data("trainings", "a row per repeat ([what they say](../explanation/training.md#what-the-analysis-says))", RUNS,
+        Data("trainings", "a row per repeat ([meaning](../explanation/training.md#what-the-analysis-says))", RUNS,
              lambda known: known.recorded.runs),
         Data("curves", "a row per evaluation", CURVES, lambda known: known.recorded.curves),
         Data("prices", "a row per line and rate, medians over runs", PRICES, lambda known: known.prices),
         Data("comparisons", "every line against the reference, paired by seeds", COMPARISONS,
              lambda known: known.comparisons),
         Data("decisions", "a row per decision about wires", DECISIONS, lambda known: known.decisions),
-        Data("decided", "these by line", SUMMARY, lambda known: known.summary),
+        Data("decided", "decisions by line", SUMMARY, lambda known: known.summary),
         Data("variance", "components of the final accuracy", SPLIT, lambda known: known.variance),
-        Data("apart", "weights of runs that differ in one thing alone, at every evaluation", APART,
+        Data("apart", "differences of weights between runs that differ in one factor, at every evaluation", APART,
              lambda known: known.apart),
-        Data("outputs", "what orders of training and of inference do, of networks that recorded outputs, a row for "
-             "each pair of orders and of weights, outputs and predictions", OUTPUTS, lambda known: known.outputs),
+        Data("outputs", "effects of the orders of training and of inference in runs that recorded outputs, a row for "
+             "each pair of orders, and of weights, outputs and predictions", OUTPUTS, lambda known: known.outputs),
     ),
     sentences=sentences,
     tables=all_tables,

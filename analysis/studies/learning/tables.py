@@ -1,4 +1,4 @@
-"""What is known of the trainings in words and as tables, for the terminal and for the report."""
+"""Sentences and tables on trainings, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from analysis.verdict import counted
 
 @dataclass(frozen=True)
 class Known:
-    """All that is computed of the trainings: `recorded` (the frames), `prices`, `comparisons`, `decisions` and their
-    `summary`, `variance`, `apart` (weights of runs that differ in one thing), `outputs` (by orders of training and of
-    inference), and `notes`, sentences on what limits them."""
+    """All results on the trainings: `recorded` (the frames), `prices`, `comparisons`, `decisions` and their `summary`,
+    `variance`, `apart` (differences of weights between runs that differ in one factor), `outputs` (by orders of
+    training and of inference), and `notes`: sentences on the limits of these results."""
 
     recorded: Trainings
     prices: pd.DataFrame
@@ -37,7 +37,7 @@ class Known:
 
 
 def known_of(recorded: Trainings) -> Known:
-    """Everything about what was `recorded`, which must not be empty."""
+    """All results on the `recorded` trainings, of which there must be one."""
     decided = decisions(recorded)
     known = Known(
         recorded, prices(recorded), comparisons(recorded), decided, summary(decided), split(recorded),
@@ -50,34 +50,29 @@ def _notes(known: Known) -> list[str]:
     runs = known.recorded.runs
     notes = []
     if incomplete := int((~runs["complete"]).sum()):
-        notes.append(f"{counted(incomplete, 'run')} ended early and count nowhere")
+        notes.append(f"{counted(incomplete, 'run')} left out: ended early")
     if runs["emulated"].any():
-        notes.append(
-            "times of runs with emulated links are those of the links that were given, not of this machine"
-        )
+        notes.append("times of runs with emulated links are those of the emulated links, not of this machine")
     if runs["seconds"].isna().any() or (runs["seconds"] == 0).any():
         notes.append("some runs recorded no times (--trace off)")
     if len(known.comparisons[["family", "line"]].drop_duplicates()) > 1:
-        notes.append(
-            "each interval is at 95 % by itself: of 20 wires that are as good, one is seen to differ"
-        )
+        notes.append("each interval alone is at 95 %: of 20 equal wires, one appears to differ")
     if (known.comparisons["basis"] == BEST).any():
         notes.append(
-            "the best rate is chosen by the accuracies that are then compared, which is a little too kind to wires "
-            "with more rates"
+            "the compared accuracies also choose the best rate, which slightly favours wires with more rates"
         )
     if (known.outputs[["training", "inference"]] == DRAWN).to_numpy().any():
         notes.append(
-            f"orders of arrival were drawn from seeds ({DRAWN}), not met: what they do is real, how often a device "
-            "would do it is not known from them"
+            f"orders of arrival were drawn from seeds ({DRAWN}): their effects are real, but not how often they would "
+            "occur on a device"
         )
     if (known.prices["edge"] & known.prices["rate"].notna()).any():
-        notes.append("a best rate at the edge of those that were tried may not be the best")
+        notes.append("a best rate at the edge of the tried rates may not be the best")
     return notes
 
 
 def all_tables(known: Known) -> list[tuple[str, Table]]:
-    """Every table, in the order in which they are read."""
+    """Every table, in reading order."""
     return [
         *price_tables(known), *comparison_tables(known), *decision_tables(known), *variance_tables(known),
         *apart_tables(known), *output_tables(known),
@@ -85,7 +80,7 @@ def all_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def sentences(known: Known) -> list[str]:
-    """What there is to say of each line at the rate at which most ran, and each at its best."""
+    """A sentence on each line, at the most common rate and at its best rate."""
     ends = known.comparisons[known.comparisons["measure"] == END]
     several = known.prices["family"].nunique() > 1
     lines = []
@@ -93,14 +88,14 @@ def sentences(known: Known) -> list[str]:
         first = same["basis"].iloc[0]
         for row in same[same["basis"].isin([first, BEST])].itertuples(index=False):
             if row.basis == BEST and first == named(row.rate) == named(row.against_rate):
-                continue  # the best rate of both is the one at which most ran
+                continue  # both have their best rate at the most common one
             where = f"{family}: " if several else ""
-            lines.append(f"{where}{row.line} against {row.against}, {_rates(row)}: {said(row)}.")
+            lines.append(f"{where}{row.line} against {row.against}, {_rates(row)}: {clause(row)}.")
     return lines
 
 
-def said(row) -> str:
-    """What a row of `comparisons` says: whether a difference is seen, and which one would have been."""
+def clause(row) -> str:
+    """A row of `comparisons` in words: the difference seen, or the detectable difference."""
     seeds = counted(row.pairs, "seed")
     if row.verdict == DIFFERS:
         way = "higher" if row.difference > 0 else "lower"
@@ -111,13 +106,12 @@ def said(row) -> str:
         between = f"{points(row.difference_low, True)} to {points(row.difference_high, True)}"
         text = f"no difference of accuracy seen ({between} points, {seeds})"
         known = row.least == row.least
-        return text + (f"; {points(row.least)} points would have been, with power 80 %" if known else "")
-    return f"{seeds} that both have, which is too few to tell"
+        return text + (f"; {points(row.least)} points are detectable with power 80 %" if known else "")
+    return f"{seeds} in common, too few for a verdict"
 
 
 def price_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per family: what each wire costs and how accurate it is. Columns of what no run recorded are left
-    out."""
+    """(title, table) per family: the price and the accuracy of each wire, without columns that no run recorded."""
     quality = {"error": "wire_error", "cosine": "wire_cosine", "length": "wire_length"}
     tables = []
     for family, same in known.prices.groupby("family", sort=False):
@@ -180,7 +174,7 @@ DECIDED = (
 
 
 def decision_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table): what became of the decisions of each line."""
+    """(title, table): the decisions of each line and their outcomes."""
     if known.summary.empty:
         return []
     several = known.summary["family"].nunique() > 1
@@ -201,7 +195,7 @@ VARIANCE = (
 
 
 def variance_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per family and rate: how the variance of the accuracy divides."""
+    """(title, table) per family and rate: the components of the variance of the accuracy."""
     tables = []
     for (family, rate), same in known.variance.groupby(["family", "rate"], sort=False, dropna=False):
         title = f"Variance of the accuracy, {named(rate)}{_of(family)}; {same['observations'].iloc[0]} runs"
@@ -220,11 +214,11 @@ WEIGHTS = (
 
 
 def apart_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per family: how far weights lie apart at the end, by what differs between the runs."""
+    """(title, table) per family: final differences of weights, by the factor in which the runs differ."""
     tables = []
     for family, same in known.apart.groupby("family", sort=False):
         last = same.sort_values("step", kind="stable").groupby("factor", sort=False).tail(1)
-        tables.append((f"Weights of runs that differ in one thing{_of(family)}", lines_of(last, WEIGHTS)))
+        tables.append((f"Weights of runs that differ in one factor{_of(family)}", lines_of(last, WEIGHTS)))
     return tables
 
 
@@ -246,7 +240,7 @@ OF_ORDERS = (
 
 
 def output_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per family: how weights and outputs vary, by the orders of training and of inference."""
+    """(title, table) per family: variation of weights and outputs, by the orders of training and of inference."""
     return [
         (f"Training and inference, deterministic (D) or not (ND){_of(family)}", lines_of(same, OF_ORDERS))
         for family, same in known.outputs.groupby("family", sort=False)
@@ -259,7 +253,7 @@ def _order(name: str, fixed: bool) -> str:
 
 
 def points(x: float, sign: bool = False) -> str:
-    """A fraction as percentage points, two digits behind the point; empty where there is none."""
+    """A fraction as percentage points with two decimals; empty for NaN."""
     return "" if x != x else f"{100 * x:+.2f}" if sign else f"{100 * x:.2f}"
 
 
@@ -269,7 +263,7 @@ def signed(x: float) -> str:
 
 
 def ratio(x: float) -> str:
-    """`0.26`; empty where there is none."""
+    """`0.26`; empty for NaN."""
     return "" if x != x else f"{x:.2f}"
 
 

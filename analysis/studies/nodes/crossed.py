@@ -1,4 +1,4 @@
-"""Where the ranks of runs were, what passed between their nodes, and how fast, as far as the traces state it."""
+"""Placement of ranks on nodes, and traffic and rates between nodes, as far as the traces state them."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ NODES = {
 }  # fmt: skip
 TRAFFIC = {
     "run": Column("str"), "from": Column("str"), "to": Column("str"), "bytes": Column("int64"),
-    "mb_per_s": Column("float64", "10^6 bytes per second: those of the region over the time of its slowest rank"),
-    "fastest": Column("str", "the region with the highest rate; empty where none is known"),
+    "mb_per_s": Column("float64", "10^6 bytes per second: bytes of a region over the time of its slowest rank"),
+    "fastest": Column("str", "the region with the highest rate; empty without a rate"),
 }  # fmt: skip
 REGIONS = {
     "run": Column("str"), "region": Column("str"), "kind": Column("str"),
     "ordering": Column("str", "of a reduction, else empty"), "calls": Column("int64"),
-    "known": Column("bool", "whether it is known who sent to whom"),
-    "between": Column("float64", "what passed between nodes; null where not known", "bytes"),
-    "inside": Column("float64", "what stayed inside nodes; null where not known", "bytes"),
-    "at_least": Column("float64", "what must have left nodes even so", "bytes"),
+    "known": Column("bool", "whether senders and receivers are known"),
+    "between": Column("float64", "between nodes; null if unknown", "bytes"),
+    "inside": Column("float64", "inside nodes; null if unknown", "bytes"),
+    "at_least": Column("float64", "lower bound of the bytes that left nodes", "bytes"),
 }  # fmt: skip
-LONG = 2**16  # bytes that a call sends from node to node, from which on its time says something of the link
-TIMED = (COLLECTIVE, EXCHANGE)  # kinds of regions that last as long as their messages take
+LONG = 2**16  # least bytes of a call from node to node for a rate of the link
+TIMED = (COLLECTIVE, EXCHANGE)  # kinds of regions whose time is that of their messages
 
 
 @dataclass(frozen=True)
 class OverNodes:
-    """One run: the `nodes` (host names, in the order of their first ranks), the ranks `on` each, what each region sent
-    (`flows`), and the `seconds` that the slowest rank spent in each."""
+    """One run: the `nodes` (host names, in the order of their first ranks), the ranks `on` each, the `flows` of each
+    region, and the `seconds` of the slowest rank in each region."""
 
     run: str
     nodes: list[str]
@@ -55,26 +55,26 @@ class OverNodes:
 
     @property
     def pairs(self) -> np.ndarray:
-        """(nodes, nodes) bytes from node to node that are known."""
+        """(nodes, nodes) known bytes from node to node."""
         known = [flow.pairs for flow in self.flows if flow.pairs is not None]
         return np.sum([np.zeros((len(self.nodes), len(self.nodes))), *known], axis=0)
 
     @property
     def crossed(self) -> float:
-        """Bytes between nodes that are known."""
+        """Known bytes between nodes."""
         pairs = self.pairs
         return float(pairs.sum() - np.trace(pairs))
 
     @property
     def unknown(self) -> list[Flow]:
-        """Regions of which it is not known who sent to whom, but that could cross."""
+        """Flows without known senders and receivers that may have crossed between nodes."""
         return [flow for flow in self.flows if flow.pairs is None and flow.most.any()]
 
 
 @dataclass(frozen=True)
 class Known:
-    """The runs over several nodes, how many runs had one node, what could not be read, in sentences, and the tables
-    NODES, TRAFFIC and REGIONS of all. In bytes, of a whole run, all repeats."""
+    """`runs` over several nodes; `alone`: number of runs on one node; `notes`: sentences on runs left out or
+    unreadable; and the tables NODES, TRAFFIC and REGIONS, in bytes of a whole run with all repeats."""
 
     runs: list[OverNodes]
     alone: int
@@ -85,7 +85,7 @@ class Known:
 
 
 def between_nodes(frames: Frames, most: int | None = None) -> Known:
-    """The runs of `frames`, each launch once, of which the first `most` over several nodes are looked at."""
+    """The traffic of the runs of `frames`, each launch once; of at most `most` runs over several nodes."""
     looked: list[OverNodes] = []
     notes: list[str] = []
     alone = left = 0
@@ -100,12 +100,14 @@ def between_nodes(frames: Frames, most: int | None = None) -> Known:
             except (TraceError, OSError) as error:
                 notes.append(f"{row.run}: {error}")
     if left:
-        notes.append(f"{counted(left, 'more run')} over several nodes; `python -m analysis nodes` shows all")
+        notes.append(
+            f"{counted(left, 'more run')} over several nodes not shown; `python -m analysis nodes` shows all"
+        )
     return Known(looked, alone, notes, *_tables(looked))
 
 
 def over_nodes(frames: Frames, run: str, path: str) -> OverNodes:
-    """One run, from what its ranks state, and the trees that sums went along. Raises TraceError, OSError."""
+    """The placement and traffic of one run. Raises TraceError for missing ranks, OSError for unreadable files."""
     traces = _traces(frames, run, Path(path))
     names = hosts(traces)
     nodes = list(dict.fromkeys(names))
@@ -124,7 +126,7 @@ def over_nodes(frames: Frames, run: str, path: str) -> OverNodes:
 
 
 def _traces(frames: Frames, run: str, path: Path) -> list[RankTrace]:
-    """The ranks of a run without their rows, but for what the first chose. Raises TraceError."""
+    """The attributes of each rank of a run, and the choices of rank 0. Raises TraceError for missing ranks."""
     own = frames.runs[(frames.runs["run"] == run).to_numpy()].iloc[0]
     choices = frames.of("choices", run, int(own["repeat"]))
     chosen = {key: choices[key].cat.codes.to_numpy() for key in ("name", "choice")}
@@ -149,9 +151,9 @@ def _several(environment: str) -> bool:
 
 
 def rates(of: OverNodes) -> tuple[np.ndarray, np.ndarray]:
-    """(nodes, nodes) bytes per second that passed from node to node in the region where most did in its time, and the
-    names of those regions; NaN where no call sent LONG or more from one to the other. A link is at least as fast: ranks
-    also wait in their regions."""
+    """((nodes, nodes) bytes per second from node to node in the region with the highest rate, (nodes, nodes) names of
+    these regions); NaN if calls send fewer than LONG bytes. A link is at least as fast, since ranks also wait in their
+    regions."""
     best = np.full((len(of.nodes), len(of.nodes)), np.nan)
     where = np.full(best.shape, "", object)
     for flow in of.flows:

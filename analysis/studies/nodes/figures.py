@@ -1,4 +1,4 @@
-"""The link matrix of a run: what passed from node to node, and how fast."""
+"""The link matrix of a run: bytes from node to node, and rates."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from analysis.page.svg import Figure, figure_of
 from analysis.studies.nodes.crossed import OverNodes, rates
 from analysis.studies.nodes.words import size
 
-NUMBERED = 6  # nodes, up to which every cell bears its numbers
-LABELLED = 16  # nodes, up to which every one is named at the axes
+NUMBERED = 6  # most nodes for numbers in every cell
+LABELLED = 16  # most nodes for a name of each at the axes
 DARKEST = 0.6  # opacity of the largest cell
 CELL_IN = 0.62
 
 
 def link_matrix(of: OverNodes, name: str, traffic: pd.DataFrame) -> list[Figure]:
-    """The matrix of one run, none where nothing is known to have crossed; `traffic`: its rows of that table."""
+    """The matrix of one run, none without known traffic between nodes; `traffic`: its rows of the table TRAFFIC."""
     if not of.crossed:
         return []
     rate, known = "", not np.isnan(rates(of)[0]).all()
     if known and len(of.nodes) <= NUMBERED:
-        rate = " and, below, the rate in the region where most passed in its time; a link is at least as fast"
+        rate = " and, below, the highest rate of a region; a link is at least as fast"
     largest = traffic.loc[traffic["bytes"].idxmax()]
     caption = (
-        f"Bytes that ranks of a node (row) sent to those of another (column){rate}. The darker, the more; the most "
-        f"passed from {largest['from']} to {largest['to']}: {size(largest['bytes'])}."
+        f"Bytes from the ranks of a node (row) to another node (column){rate}. The darker, the more; the maximum is "
+        f"{size(largest['bytes'])} from {largest['from']} to {largest['to']}."
     )
     height = 1.0 + CELL_IN * min(len(of.nodes), NUMBERED)
     title = f"Traffic between nodes: {of.run}"

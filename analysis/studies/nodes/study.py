@@ -12,17 +12,17 @@ from analysis.studies.nodes.figures import link_matrix
 from analysis.studies.nodes.words import all_tables, sentence
 from analysis.verdict import counted
 
-TITLE = "Nodes, and what crossed between them"
-IN_REPORT = 4  # runs: each reads the attributes of its traces again
+TITLE = "Nodes, and traffic between them"
+IN_REPORT = 4  # most runs in the report: each reads the attributes of its traces again
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
-    """All runs, for the report those that it has room for."""
+    """The traffic of all runs; for the report, of the first IN_REPORT over several nodes."""
     return between_nodes(overview.frames, None if options else IN_REPORT)
 
 
 def sentences(known: Known) -> list[str]:
-    """Where each run was, and what crossed."""
+    """A sentence on the placement and traffic of each run."""
     alone = [f"{counted(known.alone, 'run')} on one node: nothing crossed a network."] if known.alone else []
     return [
         *(f"{of.run}: {sentence(of, known.nodes[known.nodes['run'] == of.run])}" for of in known.runs),
@@ -31,7 +31,7 @@ def sentences(known: Known) -> list[str]:
 
 
 def sections(known: Known) -> list[Section]:
-    """Placement, traffic by region and link matrix of the runs over several nodes; a sentence where there are none."""
+    """Placement, traffic by region and link matrix of the runs over several nodes; a sentence without such runs."""
     if not known.runs:
         nothing = "Every run was on one node: nothing crossed a network." if not known.notes else ""
         return [Section("nodes", TITLE, nothing or " ".join(f"{note}." for note in known.notes))]
@@ -52,7 +52,7 @@ STUDY = Study(
     read=read,
     data=(
         Data("nodes", "a row per run and node", NODES, lambda known: known.nodes),
-        Data("traffic", "a row per pair of nodes between which something is known to have passed", TRAFFIC,
+        Data("traffic", "a row per pair of nodes with known traffic", TRAFFIC,
              lambda known: known.traffic),
         Data("regions", "a row per region that sent", REGIONS, lambda known: known.regions),
     ),

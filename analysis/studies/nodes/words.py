@@ -1,4 +1,4 @@
-"""What runs over several nodes are in sentences and tables, for the terminal and for the report."""
+"""Sentences and tables on runs over several nodes, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from analysis.page.sections import Shown, Table, lines_of
 from analysis.studies.nodes.crossed import Known, OverNodes
 from analysis.verdict import counted
 
-LISTED = 4  # nodes of a sentence
+LISTED = 4  # most nodes in a sentence
 UNITS = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 def size(nbytes: float) -> str:
-    """`12.6 MB`, of 10^6 bytes each."""
+    """`12.6 MB`, with 1 MB = 10^6 bytes."""
     for unit, name in UNITS:
         if nbytes >= 0.9995 * unit:
             return f"{nbytes / unit:.3g} {name}"
@@ -21,8 +21,8 @@ def size(nbytes: float) -> str:
 
 
 def sentence(of: OverNodes, placed: pd.DataFrame) -> str:
-    """Where a run was, and what crossed: `8 ranks on 4 nodes: n1 0-1, n2 2-3; 25.2 MB crossed, 20 MB of it in halo`.
-    `placed`: its rows of the table `nodes`."""
+    """Placement and traffic of a run: `8 ranks on 4 nodes: n1 0-1; n2 2-3. 25.2 MB crossed between nodes, 20 MB of it
+    in halo.` `placed`: its rows of the table `nodes`."""
     shown = [f"{row.node} {row.ranks}" for row in placed.head(LISTED).itertuples(index=False)]
     more = f" and {len(placed) - LISTED} more" if len(placed) > LISTED else ""
     where = f"{counted(int(placed['count'].sum()), 'rank')} on {len(placed)} nodes: {'; '.join(shown)}{more}."
@@ -41,15 +41,15 @@ def _crossed(of: OverNodes) -> str:
         )
         texts.append(f"{size(of.crossed)} crossed between nodes{most}.")
     elif not of.unknown:
-        texts.append("Nothing that the traces know crossed between nodes.")
+        texts.append("The traces state no traffic between nodes.")
     if of.unknown:
         least = sum(float(flow.least.sum()) for flow in of.unknown)
         names = [flow.region for flow in of.unknown]
         listed = ", ".join(names[:LISTED]) + (
             f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
         )
-        amount = f"at least {size(least)}" if least else "how much is not known"
-        texts.append(f"Also crossed, from which node to which is not known: {amount} ({listed}).")
+        amount = f"at least {size(least)}" if least else "an unknown amount"
+        texts.append(f"Between unknown nodes, {amount} crossed ({listed}).")
     return " ".join(texts)
 
 
@@ -68,7 +68,7 @@ CROSSED = (
     Shown("between nodes", lambda row: _between(row), number=True),
     Shown("inside nodes", lambda row: size(row.inside) if row.known else "not known", number=True),
 )
-# Of rows whose columns from and to are no names of Python.
+# By position: `from` is a keyword of Python.
 PASSED = (
     Shown("from", lambda row: row[1]),
     Shown("to", lambda row: row[2]),
@@ -79,7 +79,7 @@ PASSED = (
 
 
 def all_tables(known: Known) -> list[tuple[str, Table]]:
-    """Placement, what crossed by region, and the pairs of nodes, of each run."""
+    """The placement, the traffic by region, and the traffic between nodes, of each run."""
     shown = []
     for of in known.runs:
         placed, traffic, regions = (
@@ -87,7 +87,7 @@ def all_tables(known: Known) -> list[tuple[str, Table]]:
         )
         regions = regions.sort_values("between", ascending=False, kind="stable")
         shown.append((f"Nodes of {of.run}", lines_of(placed, PLACED)))
-        shown.append((f"What crossed in {of.run}", lines_of(regions, CROSSED)))
+        shown.append((f"Traffic by region in {of.run}", lines_of(regions, CROSSED)))
         if len(traffic):
             shown.append((f"From node to node in {of.run}", lines_of(traffic, PASSED)))
     return shown

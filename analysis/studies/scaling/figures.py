@@ -1,4 +1,4 @@
-"""Figures of the study of scaling. Every run is a point; a fit is drawn where it was measured."""
+"""Figures of the study of scaling. Every run is a point; a fit covers only measured rank counts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from analysis.studies.scaling.known import Known
 from analysis.studies.scaling.series import STRONG, WEAK, scaled
 from analysis.studies.scaling.tables import largest
 
-COLOURS = 7  # series of one figure
-STACKED = 6  # parts of a bar that are named, the others are one
+COLOURS = 7  # most series of a figure
+STACKED = 6  # most named parts of a bar, the others are one part
 BARS = 24
 HEADING = 1.0  # height of the name of a series above its bars, in bars
 OTHERS = "others"
@@ -41,11 +41,8 @@ def speedup_figures(known: Known) -> list[Figure]:
             if len(known.fits)
             else known.fits
         )
-        fitted = (
-            " Lines: the law with the smallest AICc, only over the rank counts that were measured."
-            * bool(len(law))
-        )
-        base = " The ideal counts the smallest run as perfectly used." if (own["base"] > 1).any() else ""
+        fitted = " Lines: the law with the smallest AICc, over the measured rank counts." * bool(len(law))
+        base = " The ideal assumes efficiency 1 on the fewest ranks." if (own["base"] > 1).any() else ""
         for column, ideal in (("speedup", "Dotted: the ideal, p."), ("efficiency", "Dotted: the ideal, 1.")):
             title = f"{column.capitalize()}, {kind} scaling"
             caption = f"{_meaning(kind, column)} Every run is a point. {ideal}{base}{fitted}{more}"
@@ -59,37 +56,37 @@ def speedup_figures(known: Known) -> list[Figure]:
 def communication_figures(known: Known) -> list[Figure]:
     """Share of the run time in each collective and exchange."""
     caption = (
-        "Share of the run time that ranks spend in each collective and exchange, mean over ranks, waiting for late "
-        "ranks included and local work inside left out; one bar for the median run on each rank count."
+        "Share of the run time in each collective and exchange, mean over ranks, with waiting for late ranks and "
+        "without local work inside. One bar for the median run on each rank count."
     )
     return _stacked(known.traced["collectives"], "share", "scaling-communication", "Communication by collective",
                     "share of the run time", caption)  # fmt: skip
 
 
 def path_figures(known: Known) -> list[Figure]:
-    """What the critical path consists of, of series whose ranks wait for each other somewhere."""
+    """The critical path by region, for series whose ranks wait for each other."""
     table = known.traced["path_regions"]
     table = table[table["series"].isin(known.traced["collectives"]["series"])]
     caption = (
-        "What the critical path goes through: the chain of work and waits, across ranks, that the run could not be "
-        "shorter than. A collective on it is its own cost, after the last rank had come. One bar for the median run on "
-        "each rank count."
+        "The critical path by region: the chain of work and waits across ranks that determines the run time. A "
+        "collective on it counts with its own cost, after the last rank arrived. One bar for the median run on each "
+        "rank count."
     )
     return _stacked(table, "share", "scaling-path", "Critical path by region",
                     "share of the critical path", caption)  # fmt: skip
 
 
 def straggler_figures(known: Known) -> list[Figure]:
-    """How long all ranks together waited for each rank, on the most ranks of each series."""
+    """The waiting of all ranks for each rank, on the largest rank count of each series."""
     rows = [(name, own) for name, own in largest(known.traced["stragglers"]) if (own["caused_s"] > 0).any()][
         :COLOURS
     ]
     if not rows:
         return []
     caption = (
-        "Waiting of all other ranks that each rank caused by coming last, as share of all such waiting, on the most "
-        "ranks of each series. Even shares "
-        "mean chance, such as noise of the system; one that stands out is a rank with more work or a slower processor."
+        "Waiting of all other ranks for each rank that arrives last, as a share of all such waiting, on the largest "
+        "rank count of each series. Even shares are chance, such as noise of the system; a rank that stands out has "
+        "more work or a slower processor."
     )
 
     def plot(axes) -> None:
@@ -109,7 +106,7 @@ def straggler_figures(known: Known) -> list[Figure]:
 
 
 def _looks(names: Sequence[str], labels: Sequence[str]) -> dict[str, int]:
-    """{name: its colour}: of a group in `labels` its place there, of other series the places after them."""
+    """{name: number of its colour}: the index in `labels`, or for other series the numbers after these."""
     beyond = itertools.count(len(labels))
     return {name: labels.index(name) if name in labels else next(beyond) for name in names}
 
@@ -120,7 +117,7 @@ def _legend(looks: dict[str, int]) -> tuple[tuple[int, str], ...]:
 
 def _meaning(kind: str, column: str) -> str:
     if column == "speedup":
-        return "T1/Tp." if kind == STRONG else "p T1/Tp: how much more work is done in the same time."
+        return "T1/Tp." if kind == STRONG else "p T1/Tp: the factor of work in the same time."
     return "Speedup over the rank count." if kind == STRONG else "T1/Tp, the work per rank constant."
 
 
@@ -158,7 +155,7 @@ def _against_ranks(own: pd.DataFrame, looks: dict[str, int], law: pd.DataFrame, 
 def _stacked(
     table: pd.DataFrame, column: str, name: str, title: str, label: str, caption: str
 ) -> list[Figure]:
-    """One bar for each series and rank count, made of the parts `name`."""
+    """A figure with a bar for each series and rank count, divided by the column `name` of `table`."""
     if not len(table):
         return []
     bars = table.drop_duplicates(["series", "size"])[["series", "size"]]

@@ -12,8 +12,8 @@
 | constant + linear (weak) | b + c (p - 1) | the same |
 
 The Universal Scalability Law is C(p) = T1 / T(p) = p / (1 + s (p - 1) + k p (p - 1)) (Gunther 2007).
-All but Gustafson's are linear in their coefficients, which cannot be negative. `amdahl + linear` and `usl` are one
-family with other bounds of b, and are often equally good: then nothing is known of which is right.
+All laws but Gustafson's are linear in their nonnegative coefficients. `amdahl + linear` and `usl` are one family with
+different bounds of b, and often fit equally well: then the data do not decide between them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from analysis.studies.scaling.series import STRONG
 from kernels.as_json import Column
 
 FEWEST = 4  # distinct rank counts
-MISFIT = 0.1  # relative error above which a law does not describe the times, as no prediction passes above it
+MISFIT = 0.1  # largest relative error of a law that fits; predictions have the same limit
 RESAMPLES = 200
 COEFFICIENT = Column("float64", "of the model")
 FITS = {
@@ -39,15 +39,15 @@ FITS = {
     "chosen": Column("bool", f"the best, if its error is at most {100 * MISFIT:.0f} %"),
     "aicc": Column("float64", "corrected Akaike criterion"), "delta": Column("float64", "its distance to the best"),
     "error": Column("float64", "relative, root mean square"), "runs": Column("int64"),
-    "parameters": Column("str", "with 95 % intervals"), "p_low": Column("int64", "fewest ranks that it was fitted to"),
-    "p_high": Column("int64", "most ranks"), "range": Column("str"), "remark": Column("str"),
+    "parameters": Column("str", "with 95 % intervals"), "p_low": Column("int64", "fewest ranks of the fit"),
+    "p_high": Column("int64", "most ranks of the fit"), "range": Column("str"), "remark": Column("str"),
     "a": COEFFICIENT, "b": COEFFICIENT, "c": COEFFICIENT,
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Model:
-    """T(p) = basis(p) @ coefficients; `meaning(coefficients)` are the parameters it is known by."""
+    """T(p) = basis(p) @ coefficients; `meaning(coefficients)` returns its usual parameters."""
 
     name: str
     basis: Callable[[np.ndarray], np.ndarray]
@@ -84,15 +84,15 @@ WEAK_MODELS = (
 
 
 def fits(points: pd.DataFrame) -> pd.DataFrame:
-    """One row per series and candidate, best first; columns FITS.
+    """Fits laws to `points` from `series`, a row per series and candidate, best first; columns FITS.
 
-    Least squares of relative residuals (f - T) / T over all runs of a series in `points` (of `series`); `error` is
-    their root mean square. `aicc` is the corrected Akaike criterion, n log(RSS / n) + 2k + 2k(k+1)/(n-k-1) with k
-    coefficients and the variance, `delta` its distance to the best, which is `chosen` if its `error` is at most MISFIT;
-    otherwise none is, and the `remark` of the best says whether the law misses the medians or the runs scatter. Below
-    about 2 the data do not decide. `parameters` is text, for the chosen model with 95 % intervals by a bootstrap over
-    runs within each rank count, empty for a model that does not fit; `range` says for which rank counts the fit holds:
-    nothing is computed beyond. Series of fewer than FEWEST rank counts have one row with the reason as `remark`.
+    A fit minimises the squares of relative residuals (f - T) / T over all runs of a series; `error` is their root mean
+    square. `aicc` is the corrected Akaike criterion, n log(RSS / n) + 2k + 2k(k+1)/(n-k-1) with k coefficients and the
+    variance; `delta` is its distance to the best, and below about 2 the data do not decide. The best is `chosen` if its
+    `error` is at most MISFIT. Otherwise none is chosen, and the `remark` of the best says whether the law misses the
+    medians or the runs scatter. `parameters`: text, for the chosen model with 95 % intervals by a bootstrap over runs
+    within each rank count, empty for a model that does not fit. `range`: the rank counts of the fit, which is not used
+    beyond. Series with fewer than FEWEST rank counts have one row, with the reason as `remark`.
     """
     rows = []
     for (name, kind), own in points.groupby(["series", "kind"], sort=False):
@@ -101,9 +101,7 @@ def fits(points: pd.DataFrame) -> pd.DataFrame:
         series = {"series": name, "kind": kind, "runs": len(own), "p_low": ends[0], "p_high": ends[1]}
         counts = len(np.unique(p))
         if counts < FEWEST:
-            remark = (
-                f"not fitted: {counts} rank count{'s' if counts > 1 else ''}, at least {FEWEST} are needed"
-            )
+            remark = f"not fitted: {counts} rank count{'s' if counts > 1 else ''}, a fit needs {FEWEST}"
             rows.append(
                 series | {"model": "", "chosen": False, "parameters": "", "remark": remark, "range": ""}
             )
@@ -156,7 +154,7 @@ def aicc(residuals: np.ndarray, coefficients: int) -> float:
     n, k = len(residuals), coefficients + 1
     if n - k - 1 <= 0:
         return math.inf
-    # Exact data would make every model infinitely good: rounding is the least that is left.
+    # Exact data would give every model a criterion of minus infinity: rounding limits it.
     mean = max(float(np.mean(residuals**2)), float(np.finfo(float).eps) ** 2)
     return n * math.log(mean) + 2 * k + 2 * k * (k + 1) / (n - k - 1)
 
@@ -172,8 +170,8 @@ def _fitted(model: Model, p: np.ndarray, seconds: np.ndarray) -> tuple[Model, fl
 
 
 def intervals(model: Model, p: np.ndarray, seconds: np.ndarray) -> dict[str, tuple[float, float]]:
-    """95 % percentile intervals of the parameters by a bootstrap over runs within each rank count; none where every
-    rank count has one run, so that resampling changes nothing."""
+    """95 % percentile intervals of the parameters by a bootstrap over runs within each rank count; none if every rank
+    count has one run."""
     groups = [np.flatnonzero(p == size) for size in np.unique(p)]
     if max(map(len, groups)) < 2:
         return {}
@@ -197,7 +195,7 @@ def _parameter_text(parameters: dict[str, float], intervals: dict[str, tuple[flo
 
 
 def _misfit(model: Model, x: np.ndarray, p: np.ndarray, seconds: np.ndarray) -> str:
-    """How a law misses the times: by the medians of rank counts, or because the runs of one lie so far apart."""
+    """Why a law does not fit: it misses the median of a rank count, or the runs on one rank count scatter."""
     sizes = np.unique(p)
     medians = np.array([np.median(seconds[p == size]) for size in sizes])
     off = np.abs(predict(model, sizes, x) / medians - 1)
@@ -205,7 +203,7 @@ def _misfit(model: Model, x: np.ndarray, p: np.ndarray, seconds: np.ndarray) -> 
     if off[worst] > MISFIT:
         return f"does not fit: off by {off[worst]:.0%} at {sizes[worst]:.0f} rank{'s' if sizes[worst] > 1 else ''}"
     scatter = float(np.sqrt(np.mean((seconds / medians[np.searchsorted(sizes, p)] - 1) ** 2)))
-    return f"not told: runs on one rank count scatter by {scatter:.0%}"
+    return f"no verdict: runs on one rank count scatter by {scatter:.0%}"
 
 
 def _remark(model: Model, x: np.ndarray, candidates: list, place: int, p: np.ndarray) -> str:

@@ -1,4 +1,4 @@
-"""Everything about the scaling of some runs: speedups and fits of all, and what the traces of typical runs tell."""
+"""The scaling of runs: speedups and fits of all runs, and results from the traces of median runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from analysis.waiting.path import RANKS, REGIONS, composition, critical_path, pa
 from analysis.waiting.waits import Unmatched, waits
 from miniapps.trace import TraceError
 
-MOST_EVENTS = 25_000_000  # of a run whose trace is replayed, all its repeats: these take 4 GB
-OPENED = 2000  # events that could be read in the time in which the trace of a rank is opened
+MOST_EVENTS = 25_000_000  # most events of a replayed run, over all its repeats: they take 4 GB
+OPENED = 2000  # events whose reading takes as long as opening the trace of a rank
 KEYS = {
     "series": Column("str"), "kind": Column("str", "`strong` or `weak`"), "size": Column("int64", "ranks"),
     "run": Column("str"), "repeat": Column("int64"),
@@ -36,9 +36,9 @@ TRACED = {"efficiencies": EFFICIENCIES, "collectives": COLLECTIVES, "stragglers"
 
 @dataclass(frozen=True)
 class Known:
-    """`points`, `speedups` and `fits` as the functions of these names return them (the latter two of series with
-    several rank counts); `traced` {name in TRACED: frame with KEYS before its own columns}: one run of each series and
-    rank count; `labels` the groups in the order of their colours; `notes`, sentences on what limits them."""
+    """`points` from `series`, `speedups` and `fits` from the functions of these names, for series with several rank
+    counts; `traced` {name in TRACED: frame with KEYS before its own columns}: one run of each series and rank count;
+    `labels`: the groups in the order of their colours; `notes`: sentences on the limits of these results."""
 
     points: pd.DataFrame
     speedups: pd.DataFrame
@@ -51,8 +51,8 @@ class Known:
 def known_of(
     frames: Frames, events: int = MOST_EVENTS, in_all: int | None = None, watch: Watch = SILENT
 ) -> Known:
-    """The scaling of `frames`. Traces are read of the median run of every series and rank count, if it has at most
-    `events` events (in all its repeats), until `in_all` events have been read, each rank counting for OPENED more."""
+    """The scaling of `frames`. It reads the trace of the median run of every series and rank count if the run has at
+    most `events` events (in all its repeats). It stops at `in_all` events, with OPENED more for each rank."""
     runs = grouped(frames.runs)
     points, notes = series(runs, frames.excluded)
     several = scaled(points)
@@ -120,7 +120,7 @@ def _of_run(frames: Frames, row, notes: list[str], watch: Watch) -> dict[str, pd
         return None
     try:
         stated = frames.stated(row.run)
-        # Under no name here, so that columns are gone once `waits` has others in their place.
+        # The timeline has no name here, so that `waits` can free its columns.
         waiting = waits(
             timeline(row.path, row.repeat, watch=watch).drop(columns="flops"),
             int(row.size),

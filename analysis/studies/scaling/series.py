@@ -1,12 +1,12 @@
-"""Which runs are measurements of one strong or one weak scaling, and the speedups.
+"""Groups runs into series of strong or weak scaling, and computes their speedups.
 
-Runs of a *strong* series have one problem (the hash of the options that define it), one guarantee and ordering, all
-method factors alike, and all other options that could cost time (`groups.conditions`).
+Runs of a *strong* series have the same problem (the hash of the options that define it), guarantee and ordering, the
+same factors of the method, and the same values of all other options that may cost time (`groups.conditions`).
 
-Runs of a *weak* series are alike in the same way, but for the options that state that they say how large the problem
-is (effect `size`): in a weak series the work, the product of these options, over the ranks is the same within TOLERANCE
-(of a list of sizes, element by element). It is the work of one step or one iteration: a solver that needs more of them
-for a larger problem loses efficiency by that, too.
+Runs of a *weak* series agree in the same way, except in the options that set the size of the problem (effect `size`).
+The product of these options is the work; work per rank is the same within TOLERANCE (for a list of sizes, element by
+element). It is the work of one step or one iteration: a solver that needs more of them for a larger problem loses
+efficiency.
 """
 
 from __future__ import annotations
@@ -52,12 +52,13 @@ SPEEDUPS = {
 
 
 def series(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, list[str]]:
-    """(of `runs`, which are `grouped`, those that can be used, a row per series and (run, repeat): POINTS and `apart`,
-    whether its ranks never wait for each other; sentences on those that cannot).
+    """(a row per series and usable (run, repeat) of `runs`, from `grouped`; sentences on unusable runs). The columns
+    are POINTS and `apart`: whether its ranks never wait for each other.
 
-    A series on one rank count only has speedup 1; a weak series has at least two rank counts. `base` is the smallest
-    rank count b of a series and T_b its median time: strong scaling has speedup b T_b / T, as if b ranks were perfectly
-    used, and efficiency speedup / p; weak scaling has efficiency T_b / T and scaled speedup p T_b / T.
+    A strong series on a single rank count has speedup 1; a weak series has at least two rank counts. `base` is the
+    smallest rank count b of a series, T_b its median time. Strong scaling has speedup b T_b / T, which assumes
+    efficiency 1 on b ranks, and efficiency speedup / p. Weak scaling has efficiency T_b / T and scaled speedup
+    p T_b / T.
     """
     usable, notes = _usable(runs, excluded)
     usable = usable.reset_index(drop=True)
@@ -69,7 +70,7 @@ def series(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, li
     members = [(STRONG, own["row"].to_numpy()) for _, own in strong.groupby(["problem", *key], sort=False)]
     weak = strong.assign(conditions=conditions(usable, but=IN_LABEL, sized=False))
     weakly = [(WEAK, rows) for _, own in weak.groupby(key, sort=False) for rows in _constant_work(own)]
-    # What is on one rank count only stands for itself, unless it is part of a weak series.
+    # Runs on a single rank count are a strong series, unless they are part of a weak one.
     parts = {row for _, rows in weakly for row in rows.tolist()}
     sizes = usable["size"].to_numpy()
     members = [
@@ -83,13 +84,16 @@ def series(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, li
         _with_speedup(usable.iloc[rows].assign(series=label, kind=kind))
         for (kind, rows), label in zip(members, labels, strict=True)
     ]
-    columns = POINTS | {"apart": Column("bool"), "path": Column("object")}  # a path need not be text
+    columns = POINTS | {
+        "apart": Column("bool"),
+        "path": Column("object"),
+    }  # a path may have bytes that are not text
     return frame(pd.concat(pieces, ignore_index=True) if pieces else [], columns), notes
 
 
 def speedups(points: pd.DataFrame) -> pd.DataFrame:
-    """One row per series and rank count; columns SPEEDUPS. Medians over runs with intervals by order statistics, those
-    of the ratios by bootstrap of base and runs (95 %; NaN for the base and for fewer than 6 runs of either)."""
+    """A row per series and rank count; columns SPEEDUPS: medians over runs with 95 % intervals by order statistics.
+    Intervals of ratios are by bootstrap of base and runs; NaN for the base and for fewer than 6 runs of either."""
     rows = []
     for (name, kind), own in points.groupby(["series", "kind"], sort=False):
         base = int(own["base"].iloc[0])
@@ -106,7 +110,7 @@ def speedups(points: pd.DataFrame) -> pd.DataFrame:
 
 
 def scaled(points: pd.DataFrame) -> pd.DataFrame:
-    """The rows of `points` (or of `speedups`) whose series has several rank counts."""
+    """The rows of `points` (or `speedups`) whose series has several rank counts."""
     return points[points.groupby("series")["size"].transform("nunique") > 1]
 
 
@@ -127,7 +131,7 @@ def _usable(runs: pd.DataFrame, excluded: pd.DataFrame) -> tuple[pd.DataFrame, l
 
 
 def _work(config: str, options: str) -> np.ndarray:
-    """The product of the options that say how large the problem is; of lists, one product for each element."""
+    """The product of the options that set the size of the problem; for lists, a product per element."""
     sections = json.loads(config)
     work = np.ones(1)
     for key in (key for key, effect in effects(options).items() if effect == "size"):
@@ -139,7 +143,7 @@ def _work(config: str, options: str) -> np.ndarray:
 
 
 def _constant_work(own: pd.DataFrame) -> list[np.ndarray]:
-    """Sets of rows (of the column `row`) whose work per rank is the same, on two rank counts or more."""
+    """Sets of values of the column `row` with the same work per rank, on two rank counts or more."""
     columns = (own[name] for name in ("config", "options", "size"))
     each = [_work(config, options) / size for config, options, size in zip(*columns, strict=True)]
     sets: list[tuple[np.ndarray, list[int]]] = []

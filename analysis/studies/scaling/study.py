@@ -40,33 +40,33 @@ IN_ALL = 1_000_000  # events read for the report
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
-    """Raises Usage where no run can be used; the report says so in a section."""
+    """The scaling of all runs. Raises Usage without a usable run; the report has a section instead."""
     watch = Watch(options.quiet, options.verbose) if options else SILENT
     known = known_of(overview.frames, in_all=None if options else IN_ALL, watch=watch)
     if options and known.points.empty:
-        why = "; ".join(known.notes) or "there is none"
+        why = "; ".join(known.notes) or "there are no runs"
         raise Usage(f"no complete run with times ({why}); repeat one to its end without --trace off")
     return known
 
 
 def sentences(known: Known) -> list[str]:
-    """That no speedup is known, where it is so."""
-    nothing = "No problem was timed on several rank counts by one method: no speedup is known."
+    """A sentence if no speedup is known."""
+    nothing = "No problem was timed on several rank counts by one method, so no speedup is known."
     return [nothing] if known.speedups.empty else []
 
 
 def sections(known: Known) -> list[Section]:
-    """Speedup, efficiencies, communication, and critical path; little where nothing was timed."""
+    """Speedup, efficiencies, communication, and critical path."""
     return [_speedup(known), *_traced(known)]
 
 
 def _speedup(known: Known) -> Section:
-    nothing = "No problem was timed on several rank counts by one method, so nothing is known of its scaling."
+    nothing = "No problem was timed on several rank counts by one method, so no scaling is known."
     if known.points.empty:
-        nothing = "No complete run was timed, so nothing is known of its scaling."
+        nothing = "No complete run was timed, so no scaling is known."
     intro = _sentences(
-        "Speedup is T1/Tp, efficiency speedup over p; for weak scaling, where the work per rank is constant, efficiency"
-        " is T1/Tp. Runs of a series are alike in all options that could cost time. An interval takes six runs",
+        "Speedup is T1/Tp, efficiency is speedup over p. For weak scaling, with constant work per rank, efficiency is "
+        "T1/Tp. Runs of a series agree in all options that may cost time. An interval needs six runs",
     )
     figures = speedup_figures(known)
     tables = folded([*speedup_tables(known), *fit_tables(known)])
@@ -83,16 +83,17 @@ def _traced(known: Known) -> list[Section]:
             Section("scaling-path", title_of_path, "No trace of a timed run could be replayed."),
         ]
     first = _sentences(
-        "Of the median run on each rank count. Useful time is spent outside of collectives and exchanges. Parallel "
-        "efficiency = load balance (mean over largest useful time) x communication efficiency (largest useful time "
-        "over run time), the latter = serialisation x transfer, where transfer is the run time on a network that costs "
-        "nothing, found by replay of the trace, over the run time. The same losses as shares of the run time and the "
-        "parallel efficiency add up to 1. Computation scaling is useful time against the smallest rank count",
+        "Results are from the median run on each rank count. Useful time is the time outside of collectives and "
+        "exchanges. Parallel efficiency = load balance (mean over largest useful time) x communication efficiency "
+        "(largest useful time over run time). Communication efficiency = serialisation x transfer; transfer is the run "
+        "time on a network without cost, from a replay of the trace, over the run time. These losses as shares of the "
+        "run time and the parallel efficiency add up to 1. Computation scaling is useful time over that on the "
+        "smallest rank count",
     )
     second = (
-        "Waiting for late ranks is the time from when a rank had nothing else to do until the last of its partners had "
-        "come; the rest is the communication itself. The gain by balance is the time of a region on the critical path "
-        "less its mean over ranks: what spreading it evenly could save at most."
+        "Waiting for late ranks is the time from the end of a rank's own work until its last partner arrives; the rest "
+        "is the communication itself. The gain by balance is the time of a region on the critical path less its mean "
+        "over ranks: the most that even work could save."
     )
     tables = folded(efficiency_tables(known))
     return [
@@ -113,16 +114,17 @@ def _sentences(*parts: str) -> str:
 STUDY = Study(
     read=read,
     data=(
-        Data("points", "a row per run ([what they say](../how-to/scaling.md))", POINTS,
+        Data("points", "a row per run ([meaning](../how-to/scaling.md))", POINTS,
              lambda known: known.points.assign(path=known.points["path"].map(printable))),
         Data("speedups", "a row per series and rank count, with 95 % intervals", SPEEDUPS,
              lambda known: known.speedups),
         Data("fits", "a row per series and model of the run time", FITS, lambda known: known.fits),
         Data("efficiencies", "of the median run on each rank count", KEYS | EFFICIENCIES,
              lambda known: known.traced["efficiencies"]),
-        Data("collectives", "waiting in each", KEYS | COLLECTIVES, lambda known: known.traced["collectives"]),
-        Data("stragglers", "for which ranks others wait", KEYS | STRAGGLERS, lambda known: known.traced["stragglers"]),
-        Data("links", "between nodes, of runs on three and more, as in [analysis](../how-to/scaling.md)",
+        Data("collectives", "waiting in each collective", KEYS | COLLECTIVES,
+             lambda known: known.traced["collectives"]),
+        Data("stragglers", "ranks that others wait for", KEYS | STRAGGLERS, lambda known: known.traced["stragglers"]),
+        Data("links", "links between nodes, of runs on three nodes or more ([meaning](../how-to/scaling.md))",
              KEYS | LINKS, lambda known: known.traced["links"]),
         Data("path_regions", "the critical path by region", KEYS | REGIONS, lambda known: known.traced["path_regions"]),
         Data("path_ranks", "the critical path by rank", KEYS | RANKS, lambda known: known.traced["path_ranks"]),

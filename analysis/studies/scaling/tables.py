@@ -1,4 +1,4 @@
-"""The scaling in words and tables, for the terminal and for the report."""
+"""Sentences and tables on scaling, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from analysis.page.text import interval, number
 from analysis.studies.scaling.fit import MISFIT
 from analysis.studies.scaling.known import Known
 
-RANKS_SHOWN = 8  # of a table of ranks, those that matter most
+RANKS_SHOWN = 8  # most rows of a table of ranks, the most important first
 REGIONS_SHOWN = 12
 NO_BREAK = "\u00a0"  # a space that HTML keeps
 METRICS = (
@@ -23,7 +23,7 @@ METRICS = (
 
 
 def all_tables(known: Known) -> list[tuple[str, Table]]:
-    """Every table, in the order in which they are read."""
+    """Every table, in reading order."""
     return [*speedup_tables(known), *fit_tables(known), *efficiency_tables(known), *collective_tables(known),
             *straggler_tables(known), *link_tables(known), *path_tables(known)]  # fmt: skip
 
@@ -52,16 +52,16 @@ def speedup_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def base_notes(known: Known) -> list[str]:
-    """A sentence on the series whose base is not one rank, for each such base."""
+    """A sentence for each base above one rank, on its series."""
     bases = known.speedups[known.speedups["base"] > 1].drop_duplicates("series")
     return [
-        f"the smallest run has {base} ranks, which count as perfectly used, in {'; '.join(same['series'])}"
+        f"the smallest run has {base} ranks, with assumed efficiency 1, in {'; '.join(same['series'])}"
         for base, same in bases.groupby("base")
     ]
 
 
 def fit_notes(known: Known) -> list[str]:
-    """Sentences on the series that no law is fitted to, or that none fits."""
+    """Sentences on series without a fitted law."""
     if known.fits.empty:
         return []
     lacking = known.fits[known.fits["model"] == ""]
@@ -69,7 +69,7 @@ def fit_notes(known: Known) -> list[str]:
     for name, own in known.fits[known.fits["model"] != ""].groupby("series", sort=False):
         if not own["chosen"].any():
             notes.append(f"no law fits {name}: the best, {own['model'].iloc[0]}, has an error of "
-                         f"{own['error'].iloc[0]:.0%}, and up to {MISFIT:.0%} is a fit")  # fmt: skip
+                         f"{own['error'].iloc[0]:.0%}, above the limit of {MISFIT:.0%}")  # fmt: skip
     return notes
 
 
@@ -86,7 +86,7 @@ FIT = (
 
 
 def fit_tables(known: Known) -> list[tuple[str, Table]]:
-    """All candidates for T(p), best first, of the series that have any; for the others see `fit_notes`."""
+    """All candidates for T(p), best first, for series with a fit; `fit_notes` has the others."""
     fitted = known.fits[known.fits["model"] != ""] if len(known.fits) else known.fits
     return [("Laws fitted to the run time", lines_of(fitted, FIT, by="series"))] if len(fitted) else []
 
@@ -118,7 +118,7 @@ COLLECTIVE = (
 
 
 def collective_tables(known: Known) -> list[tuple[str, Table]]:
-    """Collectives and exchanges on the most ranks of each series."""
+    """Collectives and exchanges on the largest rank count of each series."""
     return [
         (f"Communication: {name}", lines_of(own, COLLECTIVE))
         for name, own in largest(known.traced["collectives"])
@@ -138,7 +138,7 @@ STRAGGLER = (
 
 
 def straggler_tables(known: Known) -> list[tuple[str, Table]]:
-    """The ranks that others waited for longest, on the most ranks of each series."""
+    """The ranks that others waited for longest, on the largest rank count of each series."""
     tables = []
     for name, own in largest(known.traced["stragglers"]):
         late = own[own["caused_s"] > 0].sort_values(["caused_s", "rank"], ascending=[False, True])
@@ -159,7 +159,7 @@ LINK = (
 
 
 def link_tables(known: Known) -> list[tuple[str, Table]]:
-    """The links between nodes, on the most ranks of each series that ran on three nodes or more."""
+    """The links between nodes, on the largest rank count of each series that ran on three nodes or more."""
     return [
         (f"Links between nodes: {name}", lines_of(own.head(RANKS_SHOWN), LINK))
         for name, own in largest(known.traced["links"])
@@ -181,7 +181,7 @@ BY_RANK = (
 
 
 def path_tables(known: Known) -> list[tuple[str, Table]]:
-    """The critical path on the most ranks of each series: by region, and by rank."""
+    """The critical path on the largest rank count of each series: by region, and by rank."""
     tables = []
     by_rank = dict(largest(known.traced["path_ranks"]))
     for name, own in largest(known.traced["path_regions"]):
@@ -193,7 +193,7 @@ def path_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def largest(table: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
-    """(title, rows of the most ranks) of each series in `table`."""
+    """(title, rows of the largest rank count) of each series in `table`."""
     for name, own in table.groupby("series", sort=False):
         own = own[own["size"] == own["size"].max()]
         run, repeat, size = own[["run", "repeat", "size"]].iloc[0]

@@ -1,4 +1,4 @@
-"""The figures of the solves: what is known in, SVG out."""
+"""The figures of solves."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from analysis.studies.solves.pairs import drift
 from analysis.studies.solves.runs import TRUE_RESIDUAL
 from analysis.studies.solves.tables import Known
 
-DRAWN = 6  # families, and cases with a drift study, that have figures; the tables have all
-COLOURS = 7  # cases of a family in one figure
-ROWS = 24  # cases in the figure of iterations
-POINTS = 3000  # of one figure: iterations are thinned evenly beyond, solves and samples never
-LETTERS = 62  # of a label above a row
-MARKS = 24  # of a line
+DRAWN = 6  # most families, and cases with a drift study, with figures; the tables have all
+COLOURS = 7  # most cases of a family in a figure
+ROWS = 24  # most cases in the figure of iterations
+POINTS = 3000  # most points of a figure: beyond, it shows every k-th iteration, but all solves and samples
+LETTERS = 62  # most characters of a label above a row
+MARKS = 24  # most marks of a line
 MEDIAN, FITTED = "median", "fitted"  # lines of a drift study beside the samples
 
 
 def left_out(known: Known) -> int:
-    """How many families have tables only."""
+    """The number of families without figures."""
     return max(0, known.cases["family"].nunique() - DRAWN)
 
 
@@ -53,11 +53,11 @@ def history_figures(known: Known) -> list[Figure]:
             continue
         true = any(len(x) for _, x, _ in marks)
         caption = (
-            "Relative residual of every solve after each iteration, as the recurrence gives it, on a logarithmic "
-            "scale; one line per solve, a colour per case. Lines on each other are equal or nearly so."
+            "Relative residual of every solve after each iteration, from the recurrence, on a logarithmic scale; one "
+            "line per solve, a colour per case. Lines that coincide are equal or nearly so."
             + (
-                " Marks: the true residual |b - Ax| / |b|, computed anew. Where it stays above its line, the "
-                "recurrence goes on without the solution: that level is the accuracy attained."
+                " Marks: the true residual |b - Ax| / |b|, computed separately. Where it stays above its line, the "
+                "recurrence no longer follows the solution: that level is the attained accuracy."
                 if true
                 else ""
             )
@@ -100,9 +100,8 @@ def iteration_figures(known: Known) -> list[Figure]:
             continue
         hidden = len(rows) - ROWS
         caption = (
-            "Iterations until each solve stopped, every solve a point. Points that do not lie below each other are "
-            "decisions that changed though only rounding did."
-            + (f" {hidden} more cases are in the table." if hidden > 0 else "")
+            "Iterations until each solve stopped; every solve is a point. Different numbers in a row are decisions "
+            "that rounding alone changed." + (f" {hidden} more cases are in the table." if hidden > 0 else "")
         )
         rows = rows[:ROWS]
         legend = tuple((i, name) for i, name in enumerate(names) if any(len(points[i]) for _, points in rows))
@@ -129,7 +128,7 @@ def iteration_figures(known: Known) -> list[Figure]:
 
 
 def drift_figures(known: Known) -> list[Figure]:
-    """Relative difference of residual histories against the iteration, every pair a line."""
+    """Relative difference of residual histories against the iteration, a line per pair."""
     figures = []
     for k, (family, title) in enumerate(_families(known)):
         same = known.pairs[(known.pairs["family"] == family).to_numpy()]
@@ -148,8 +147,8 @@ def drift_figures(known: Known) -> list[Figure]:
         legend = tuple((i, ("repeats of a case", "cases against the reference")[i]) for i in kinds)
         caption = (
             "Relative difference of the residuals of two solves after each iteration, one line per pair; points at the "
-            "bottom are equal to the last bit. A straight rise is exponential growth. Near 1 the two solves are in "
-            "different places, though both may converge."
+            "bottom are equal to the last bit. A straight rise is exponential growth. Near 1, the two solves are "
+            "unrelated, though both may converge."
         )
         plot = _drift(lines)
         figures.append(
@@ -167,7 +166,7 @@ def drift_figures(known: Known) -> list[Figure]:
 
 
 def growth_figures(known: Known) -> list[Figure]:
-    """The difference of each sample of the drift study against the iteration, their median and the fitted growth."""
+    """The difference of each sample of the drift study against the iteration, with the median and the fitted growth."""
     figures = []
     several = len(known.growth) > 1
     for k, row in enumerate(known.growth.head(DRAWN).itertuples(index=False)):
@@ -177,9 +176,9 @@ def growth_figures(known: Known) -> list[Figure]:
         if not (np.isfinite(table) & (table > 0)).to_numpy().any():
             continue
         caption = (
-            f"Relative distance of the iterates of {row.samples} solves by injected orders of addition from those by "
-            "exact sums, on a logarithmic scale: samples are thin lines, the dark line is their "
-            "median. A straight rise is exponential growth."
+            f"Relative distance between the iterates of {row.samples} solves with injected orders of addition and of "
+            "a solve with exact sums, on a logarithmic scale. Thin lines are samples, the dark line is their median. A "
+            "straight rise is exponential growth."
             + (" Dotted: the tolerance of the solver." if row.tolerance > 0 else "")
         )
         legend = [(0, "samples")]
@@ -201,32 +200,32 @@ def growth_figures(known: Known) -> list[Figure]:
 
 
 def _families(known: Known) -> Iterator[tuple[str, str]]:
-    """(family, end of the title) of the families that have figures."""
+    """(family, end of the title) of the families with figures."""
     every = list(dict.fromkeys(known.cases["family"]))
     return iter([(family, f": {family}" if len(every) > 1 else "") for family in every[:DRAWN]])
 
 
 def _coloured(known: Known, family: str) -> tuple[list[str], str]:
-    """The cases of a family that are drawn, and a sentence on the others."""
+    """The cases of a family to draw, and a sentence on the others."""
     every = known.cases.loc[known.cases["family"] == family, "case"].tolist()
     rest = len(every) - COLOURS
     return every[:COLOURS], f" {rest} more cases are in the table." if rest > 0 else ""
 
 
 def _drawable(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Those that have a place on a logarithmic axis."""
+    """The points with a finite, positive value, which a logarithmic axis can show."""
     good = np.isfinite(values) & (values > 0)
     return steps[good], values[good]
 
 
 def _thin(x: np.ndarray, y: np.ndarray, lines: int) -> tuple[np.ndarray, np.ndarray]:
-    """Every point of a line, or evenly chosen ones where all `lines` alike would be more than POINTS."""
+    """Every k-th point of a line, so that `lines` such lines have at most about POINTS points."""
     some = slice(None, None, max(1, -(-len(x) * max(lines, 1) // POINTS)))
     return x[some], y[some]
 
 
 def _marked(x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Few enough points of a line that their marks stay distinguishable."""
+    """At most MARKS evenly chosen points of a line."""
     some = slice(None, None, max(1, -(-len(x) // MARKS)))
     return x[some], y[some]
 
@@ -281,7 +280,7 @@ def _dots(rows: list[tuple[str, list[np.ndarray]]]) -> Callable:
 def _drift(lines: list) -> Callable:
     def plot(axes) -> None:
         floor = floor_of(np.concatenate([y for _, _, y in lines]))
-        # Repeats last, so that they are not hidden.
+        # Repeats last, so that they stay visible.
         for i, x, y in sorted(lines, key=lambda line: -line[0]):
             look = svg.series(i) | {"markersize": 2.5}
             axes.plot(x, np.where(y == 0, np.nan, y), color=look["color"], alpha=0.6)
@@ -294,7 +293,7 @@ def _drift(lines: list) -> Callable:
 
 
 def _growth_data(table: pd.DataFrame, row) -> pd.DataFrame:
-    """The lines of a drift study: columns line, iteration, difference (NaN where it has no place on the axis)."""
+    """The lines of a drift study: columns line, iteration, difference (NaN if not finite and positive)."""
     steps = table.index.to_numpy(float)
     lines = [
         (f"sample {name}", column) for name, column in zip(table.columns, table.to_numpy().T, strict=True)

@@ -1,7 +1,7 @@
-"""How a difference of rounding grows with the iteration of a solver.
+"""Growth of a rounding difference with the iteration of a solver.
 
-The samples of a drift study are solves by injected orders of addition; each is compared with the solve by exact sums
-in lock step.
+The samples of a drift study are solves with injected orders of addition. Each runs in lock step with a solve by exact
+sums and is compared with it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ GROWTH = {"family": Column("str"), "case": Column("str"), **LAW}
 
 
 def growth(solves: Solves) -> pd.DataFrame:
-    """One row per case with a drift study; columns GROWTH: `analysis.studies.growth.law.law` of its samples, against
-    the tolerance of the solver.
-    """
+    """A row per case with a drift study; columns GROWTH: `analysis.studies.growth.law.law` of its samples, with the
+    tolerance of the solver."""
     rows = []
     for (family, case), same in solves.samples.groupby(["family", "case"], sort=False):
         own = solves.solves[(solves.solves["family"] == family) & (solves.solves["case"] == case)]
@@ -30,7 +29,7 @@ def growth(solves: Solves) -> pd.DataFrame:
 
 
 def differences(samples: pd.DataFrame) -> pd.DataFrame:
-    """`difference` of the samples of one case: iterations as rows, a column per sample; NaN where not recorded."""
+    """The `difference` of the samples of one case: a row per iteration, a column per sample; NaN where not recorded."""
     known = samples[samples["difference"].notna()]
     table = known.set_index(["step", "run", "repeat", "sample"])["difference"]
     return table.unstack(["run", "repeat", "sample"]).sort_index()

@@ -1,8 +1,8 @@
-"""Solves compared: where two histories part, how far they drift, and whether a decision changed.
+"""Compares solves: the first difference of two histories, its size, and changes of decisions.
 
-The decision of a solve is after how many iterations it stopped, and whether it had converged. Repeats of a case are
-compared with the first of them, which is variation from run to run; cases with the reference of their family, which
-also holds the change of ordering, layout or kernel. The two are never mixed.
+The decision of a solve is its number of iterations, and whether it converged. Repeats of a case are compared with the
+first of them: this is run-to-run variation. Cases are compared with the reference of their family, which includes the
+change of ordering, layout or kernel. The two are never mixed.
 """
 
 from __future__ import annotations
@@ -23,37 +23,37 @@ from kernels.as_json import Column
 PAIRS = {
     "family": Column("str"), "case": Column("str"), "against": Column("str"), "a_run": Column("str"),
     "a_repeat": Column("int64"), "b_run": Column("str"), "b_repeat": Column("int64"),
-    "compared": Column("int64", "iterations that both have"), "differing": Column("int64", "of these, with other bits"),
-    "first": Column("float64", "iteration that differs"),
+    "compared": Column("int64", "common iterations"), "differing": Column("int64", "iterations that differ in bits"),
+    "first": Column("float64", "first iteration that differs"),
     "largest": Column("float64", "relative difference of residuals"),
     "at": Column("float64", "iteration of the largest"),
-    "undefined": Column("int64", "differences without a number"),
+    "undefined": Column("int64", "differences that are NaN"),
 }  # fmt: skip
 CASES = {
     "family": Column("str"), "case": Column("str"), "guarantee": Column("str"), "ordering": Column("str"),
-    "ranks": Column("int64"), "solves": Column("int64", "complete ones"), "incomplete": Column("int64"),
+    "ranks": Column("int64"), "solves": Column("int64", "complete solves"), "incomplete": Column("int64"),
     "decisions": Column("list of objects", "`iterations`, `converged`, `solves`"), "converged": Column("int64"),
-    "histories": Column("int64", "different ones"), "recorded": Column("int64", "solves with a solution"),
-    "solutions": Column("int64", "different ones"), "residual": Column("float64", "the smallest of the last"),
-    "residual_most": Column("float64", "the largest of the last"), "true_residual": Column("float64", "the largest"),
-    "gap": Column("float64", "the largest"), "attained": Column("float64", "the largest"),
-    "error": Column("float64", "the largest"), "orthogonality": Column("float64", "the largest"),
+    "histories": Column("int64", "different histories"), "recorded": Column("int64", "solves with a solution"),
+    "solutions": Column("int64", "different solutions"), "residual": Column("float64", "smallest last residual"),
+    "residual_most": Column("float64", "largest last residual"), "true_residual": Column("float64", "largest"),
+    "gap": Column("float64", "largest"), "attained": Column("float64", "largest"),
+    "error": Column("float64", "largest"), "orthogonality": Column("float64", "largest"),
     "not_finite": Column("int64", "residuals"),
 }  # fmt: skip
 DECISIONS = {
     "family": Column("str"), "solves": Column("int64"), "cases": Column("int64"),
     "decisions": Column("list of objects", "`iterations`, `converged`, `solves`"),
-    "changed": Column("bool", "not all solves took the same"), "samples": Column("int64", "of the drift study"),
+    "changed": Column("bool", "solves took different decisions"), "samples": Column("int64", "of the drift study"),
     "sample_decisions": Column("list of objects", "`iterations`, `samples`"),
-    "samples_changed": Column("bool", "not all samples of a case took the same"),
+    "samples_changed": Column("bool", "samples of a case took different decisions"),
 }  # fmt: skip
 
 
 def cases(solves: Solves) -> pd.DataFrame:
-    """One row per case; columns CASES. `decisions` is {(iterations, converged): solves}, over complete solves that
-    recorded one; `histories` and `solutions` count bit patterns over complete solves, and `recorded` is of how many
-    solutions something was recorded; `residual` is the smallest of the last residuals, `residual_most`,
-    `true_residual`, `gap`, `attained` (see Solves), `error` and `orthogonality` the largest over solves."""
+    """A row per case; columns CASES. `decisions` {(iterations, converged): number of complete solves that recorded
+    them}. `histories` and `solutions` count bit patterns over complete solves; `recorded` counts solves with a recorded
+    solution. `residual` is the smallest last residual; `residual_most`, `true_residual`, `gap`, `attained` (see
+    Solves), `error` and `orthogonality` are the largest over solves."""
     rows = []
     for (family, case), same in solves.solves.groupby(["family", "case"], sort=False):
         done = same[same["complete"]]
@@ -75,23 +75,23 @@ def cases(solves: Solves) -> pd.DataFrame:
 
 
 def decisions_of(done: pd.DataFrame) -> dict[tuple[int, bool], int]:
-    """{(iterations, converged): how many of the solves `done`}, fewest iterations first."""
+    """{(iterations, converged): number of the solves `done`}, fewest iterations first."""
     known = done[np.isfinite(done["iterations"]) & np.isfinite(done["converged"])]
     taken = zip(known["iterations"].astype(int).tolist(), (known["converged"] == 1).tolist(), strict=True)
     return dict(sorted(Counter(taken).items()))
 
 
 def decisions(solves: Solves) -> pd.DataFrame:
-    """One row per family; columns DECISIONS. `changed`: complete solves of it stopped after different numbers of
-    iterations, or not all converged; `sample_decisions` {iterations: samples of the drift study}, and whether they
-    differ (`samples_changed`)."""
+    """A row per family; columns DECISIONS. `changed`: whether its complete solves took different numbers of iterations,
+    or only some converged; `sample_decisions` {iterations: samples of the drift study}; `samples_changed`: whether
+    samples of one case differ."""
     rows = []
     for family, same in solves.solves.groupby("family", sort=False):
         done = same[same["complete"]]
         taken = decisions_of(done)
         ends = solves.ends[(solves.ends["family"] == family) & np.isfinite(solves.ends["iterations"])]
         drawn = ends["iterations"].astype(int).value_counts().sort_index()
-        # Samples are of one case each: cases may differ for another reason.
+        # Compared within cases, since cases may differ for other reasons.
         apart = ends.groupby("case")["iterations"].nunique()
         rows.append(
             {
@@ -104,8 +104,7 @@ def decisions(solves: Solves) -> pd.DataFrame:
 
 
 def reference(family: pd.DataFrame) -> Id | None:
-    """The solve of `family` (rows of SOLVES) that its cases are compared with: the first complete one of the
-    strongest guarantee; None where there is none."""
+    """The reference of a `family` (rows of SOLVES): the first complete solve with the strongest guarantee, or None."""
     done = family[family["complete"]]
     for level in reversed(LEVELS):
         same = done[done["guarantee"] == level]
@@ -115,12 +114,12 @@ def reference(family: pd.DataFrame) -> Id | None:
 
 
 def pairs(solves: Solves) -> pd.DataFrame:
-    """One row per comparison of two complete solves; columns PAIRS.
+    """A row per comparison of two complete solves; columns PAIRS.
 
-    `against` is EACH_OTHER for repeats of one case, else the label of the reference. `compared` iterations have a
-    residual in both, of `differing` the bits differ, `first` is the first of these (NaN: none); `largest` is the
-    largest relative difference of the residuals, at iteration `at`; `undefined` differences (NaN on one side) are
-    counted.
+    `against`: EACH_OTHER for repeats of one case, else the label of the reference. `compared`: number of iterations
+    with a residual in both; `differing`: iterations that differ in bits, `first` the first of them (NaN: none).
+    `largest`: largest relative difference of the residuals, at iteration `at`; `undefined`: number of differences with
+    NaN on one side.
     """
     rows = []
     for family, same in solves.solves.groupby("family", sort=False):
@@ -138,7 +137,7 @@ def pairs(solves: Solves) -> pd.DataFrame:
 
 
 def drift(solves: Solves, a: Id, b: Id) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """(iterations, whether the bits of the residual differ, |r_b - r_a| / |r_a|) where both recorded a residual."""
+    """(iterations, whether the residuals differ in bits, |r_b - r_a| / |r_a|) at iterations recorded by both."""
     steps, one = solves.history(a)
     other_steps, other = solves.history(b)
     both, i, j = np.intersect1d(steps, other_steps, return_indices=True)

@@ -1,4 +1,4 @@
-"""What the solves do not support: the study's rules of lint."""
+"""The study's rules of lint: claims that the solves do not support."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from analysis.studies.solves.tables import Known
 
 
 def extrapolated(known: Known) -> Iterator[Limit]:
-    """A fitted growth is used beyond the iterations that it was fitted to (rule 12)."""
+    """Yields each prediction beyond the iterations of its fit (rule 12)."""
     for row in known.growth.itertuples(index=False):
         if not row.first <= row.predicted <= row.last and np.isfinite(row.predicted):
             yield Limit(
                 WARNING, "solves-growth", f"{row.family}, {row.case}",
-                f"the fit of iterations {row.first:g} to {row.last:g} is used at iteration {row.predicted:.0f}",
+                f"the fit of iterations {row.first:g} to {row.last:g} predicts iteration {row.predicted:.0f}",
                 "read the prediction as an extrapolation; compare it with the observed iterations",
             )  # fmt: skip

@@ -1,11 +1,11 @@
-"""Runs that recorded a residual as frames: the result of every solve, its history, and the study of injected orders.
+"""Reads runs that recorded a residual: the result of every solve, its history, and the study of injected orders.
 
-A step of such a run is an iteration. Families are named by the options of `solver` (`solve.method`,
-`solve.preconditioner`, `problem`, `grid`), where a run has them.
+A step of such a run is an iteration. Options of `solver` (`solve.method`, `solve.preconditioner`, `problem`, `grid`)
+name families, if a run has them.
 
-Runs of one problem by one method, preconditioner and precision are a *family*: in exact arithmetic they would be the
-same, so that whatever differs in it is rounding. A *case* is what is left of a family when guarantee, ordering, matrix
-product and rank count are fixed too: its solves are repeats of each other.
+Runs of one problem by one method, preconditioner and precision are a *family*: in exact arithmetic they would agree,
+so all differences are rounding. A *case* is the solves of a family with the same guarantee, ordering, matrix product
+and rank count: they are repeats of each other.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SOLVES = {
     "tolerance": Column("float64"), "last_step": Column("int64"), "iterations": Column("float64"),
     "converged": Column("float64", "1 or 0"), "residual": Column("float64", "the last"),
     "true_residual": Column("float64", "the last"),
-    "gap": Column("float64", "between these two, at the last iteration that has both"),
+    "gap": Column("float64", "distance of the two residuals at their last common iteration"),
     "attained": Column("float64", "the smallest true residual"), "error": Column("float64", "the last"),
     "orthogonality": Column("float64", "the largest, which is the worst"),
     "not_finite": Column("int64", "residuals that are NaN or infinite"),
@@ -44,7 +44,7 @@ SOLVES = {
 SAMPLES = {
     "family": Column("str"), "case": Column("str"), "run": Column("str"), "repeat": Column("int64"),
     "seed": Column("int64"), "sample": Column("int64"), "step": Column("int64", "iteration"),
-    "difference": Column("float64", "relative distance of the iterates from those by exact sums"),
+    "difference": Column("float64", "relative distance of the iterate from that by exact sums"),
     "residual": Column("float64"),
 }  # fmt: skip
 ENDS = {
@@ -55,17 +55,17 @@ ENDS = {
 
 @dataclass(frozen=True)
 class Solves:
-    """What runs with a residual recorded; runs with an injected fault are left out.
+    """Runs that recorded a residual, without runs with an injected fault.
 
-    solves   one row per repeat of a launch, columns SOLVES, sorted by family, case, run and repeat. `residual` and
-             `true_residual` are the last ones; `gap` is |true - recurrence| at the last iteration that has both;
-             `attained` the smallest true residual; `error` the last; `orthogonality` the largest, which is the worst;
-             `not_finite` counts residuals that are NaN or infinite; `history` and `solution` are hashes of all
-             residuals, and of the last fingerprints and the state in result.json (empty where there are none)
-    samples  the drift study, one row per sample and iteration, columns SAMPLES; NaN where not recorded
-    ends     iterations of each sample of the drift study that ended, columns ENDS
-    words    {case: the same in words, for people}
-    replays  samples left out, since an earlier repeat of the case drew the same orders from the same seed
+    solves   a row per repeat of a launch, columns SOLVES, sorted by family, case, run and repeat. `residual` and
+             `true_residual`: the last ones; `gap`: |true - recurrence| at their last common iteration; `attained`: the
+             smallest true residual; `error`: the last; `orthogonality`: the largest, which is the worst; `not_finite`:
+             number of residuals that are NaN or infinite; `history`: hash of all residuals; `solution`: hash of the
+             last fingerprints and the state in result.json, empty without them
+    samples  the drift study, a row per sample and iteration, columns SAMPLES; NaN where not recorded
+    ends     iterations of each complete sample of the drift study, columns ENDS
+    words    {case: its description}
+    replays  number of samples left out, since an earlier repeat of the case drew the same orders from the same seed
     """
 
     frames: Frames
@@ -76,12 +76,12 @@ class Solves:
     replays: int
 
     def history(self, run: Id, name: str = RESIDUAL) -> tuple[np.ndarray, np.ndarray]:
-        """(iterations int64, values float64) that a repeat recorded of the whole as `name`, ascending."""
+        """(iterations int64, values float64) of the global value `name` in a repeat, by ascending iteration."""
         return series(self.frames.of("values", *run), name)
 
 
 def solves(frames: Frames) -> Solves:
-    """What the runs among `frames` that recorded a residual hold of it; empty frames where there are none."""
+    """The solves of the runs in `frames` that recorded a residual; empty frames without such runs."""
     solving = [RESIDUAL in frames.recorded("values", *run) for run in ids(frames.runs)]
     runs = _cases(frames.runs[np.array(solving, bool)])
     rows, samples, ends = [], [], []
@@ -120,8 +120,8 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _recipe(method: str, options: str) -> dict[str, Any]:
-    """The factors that change the mathematics: all of the app's own but those that a guarantee decides on, which change
-    the bits alone."""
+    """The factors that change the mathematics: the app's own factors, without those that a guarantee sets, since these
+    change only bits."""
     decided = of_effect(method, options, "guarantee")
     return {
         key: value
@@ -131,7 +131,7 @@ def _recipe(method: str, options: str) -> dict[str, Any]:
 
 
 def _labels(problems: list[str], configs: list, recipes: list, families: list[str]) -> dict[str, str]:
-    """{family: `poisson27 32 x 32 x 32, cg with jacobi`}, each another."""
+    """{family: `poisson27 32 x 32 x 32, cg with jacobi`}, unique names."""
     words: dict[str, str] = {}
     keys = dict.fromkeys(key for recipe in recipes for key in recipe)
     telling = [key for key in keys if len({json.dumps(recipe.get(key)) for recipe in recipes}) > 1]
@@ -156,7 +156,7 @@ def _labels(problems: list[str], configs: list, recipes: list, families: list[st
 
 
 def _named_problems(problems: list[str], configs: list[dict]) -> dict[str, str]:
-    """{problem: the system in words}, with the options that tell it from others of the same name."""
+    """{problem: the system in words}, with the options that distinguish systems of the same name."""
     known = pd.DataFrame({"app": [_problem(config) for config in configs], "problem": problems})
     known["config"] = [json.dumps(_of_the_problem(config)) for config in configs]
     apart = problem_names(known.assign(method="{}", problem_options="{}"))  # an app for each name
@@ -168,7 +168,7 @@ def _named_problems(problems: list[str], configs: list[dict]) -> dict[str, str]:
 
 
 def _of_the_problem(config: dict) -> dict:
-    """The sections that describe the system, and the tolerance: `record` and `drift` change nothing in it."""
+    """The sections that describe the system, and the tolerance; `record` and `drift` do not affect it."""
     own = {key: config[key] for key in ("run", "problem", "grid") if key in config}
     return own | {"solve": {"tolerance": _option(config, "solve", "tolerance")}}
 
@@ -192,7 +192,7 @@ def _positive(value: Any) -> float:
 
 
 def _solve(frames: Frames, run: dict[str, Any], values: pd.DataFrame) -> dict[str, Any] | None:
-    """The row of SOLVES of one repeat; None where it recorded no residual."""
+    """The row of SOLVES for one repeat; None if it recorded no residual."""
     steps, residual = series(values, RESIDUAL)
     if not len(steps):
         return None
@@ -225,7 +225,7 @@ def _last(values: pd.DataFrame, name: str) -> float:
 
 
 def _solution(frames: Frames, run: dict[str, Any]) -> str:
-    """A hash of the last fingerprints and of the final state; empty where there are none."""
+    """A hash of the last fingerprints and of the final state; empty without both."""
     rows = frames.of("fingerprints", run["run"], run["repeat"])
     if rows.empty and not run["state"]:
         return ""
@@ -243,7 +243,7 @@ def _digest(*parts: bytes) -> str:
 
 
 def _blocks(values: pd.DataFrame, name: str, column: str) -> pd.DataFrame:
-    """`sample`, `step` and the value as `column` of the rows with that name that are of a block."""
+    """`sample`, `step` and, as `column`, the value of the rows of blocks called `name`."""
     own = values[named(values, name) & (values["block"] >= 0).to_numpy()]
     return pd.DataFrame({"sample": own["block"], "step": own["step"], column: own["value"]})
 
@@ -255,8 +255,8 @@ def _samples(values: pd.DataFrame) -> pd.DataFrame:
 
 
 def _without_replays(samples: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """`samples` without those that an earlier repeat of the case has by the same number and seed, which are orders
-    drawn again and no new sample; and how many these were."""
+    """(`samples` without repeated ones, number of repeated ones). A sample repeats if an earlier repeat of the case has
+    its number and seed: it has the same orders."""
     drawn = samples[["family", "case", "seed", "sample", "run", "repeat"]].drop_duplicates()
     again = drawn.duplicated(["family", "case", "seed", "sample"])
     return samples.merge(drawn[~again], on=list(drawn)), int(again.sum())

@@ -37,7 +37,7 @@ from analysis.studies.solves.tables import (
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
-    """The solves that runs recorded."""
+    """All results on the recorded solves."""
     recorded = solves(overview.frames)
     if recorded.solves.empty:
         raise Nothing
@@ -45,24 +45,24 @@ def read(overview: Overview, options: argparse.Namespace | None) -> Known:
 
 
 def facts(known: Known) -> list[str]:
-    """Those of UNUSUAL that are so."""
+    """The facts of UNUSUAL that hold."""
     table = known.recorded.solves
     so = (table["converged"] < 1).any(), table["iterations"].nunique() > 1
     return [fact for fact, holds in zip(UNUSUAL, so, strict=True) if holds]
 
 
 def sections(known: Known) -> list[Section]:
-    """Iterations and accuracy, where histories part, and growth of the difference of the solves."""
+    """Iterations and accuracy, first differences of histories, and growth of the difference."""
     return [_solves(known), _pairs(known), _growth(known)]
 
 
 def _solves(known: Known) -> Section:
     intro = " ".join(
         [
-            "A decision is after how many iterations a solve stops, and whether it has converged. Histories and "
-            "solutions are counted by their bits. Gap is the distance of the true residual |b - Ax| / |b| from that "
-            "of the recurrence at the last iteration that has both: what the recurrence does not know of. Attained is "
-            "the smallest true residual; of several solves the largest is given.",
+            "A decision is the number of iterations of a solve, and whether it converged. Histories and solutions are "
+            "counted by their bits. Gap is the distance between the true residual |b - Ax| / |b| and that of the "
+            "recurrence at their last common iteration: the error that the recurrence does not see. Attained is the "
+            "smallest true residual; for several solves, the table has the largest.",
             *(f"{note[:1].upper()}{note[1:]}." for note in known.notes),
         ]
     )
@@ -76,26 +76,26 @@ def _solves(known: Known) -> Section:
 
 def _pairs(known: Known) -> Section:
     intro = (
-        "Repeats of one case against the first of them: variation from run to run. The first solve of a case against "
-        "the reference, the first solve of the strongest guarantee: change of ordering, layout or kernel. First is the "
-        "first iteration whose residual has other bits."
+        "Repeats of one case are compared with the first of them: run-to-run variation. The first solve of a case is "
+        "compared with the reference, the first solve with the strongest guarantee: change of ordering, layout or "
+        "kernel. First is the first iteration whose residuals differ in bits."
     )
     nothing = (
         "There are no two complete solves of one problem by one method, so no histories can be compared."
     )
     figures, tables = drift_figures(known), folded(pair_tables(known))
-    title = "Solves: where histories part"
+    title = "Solves: first differences of histories"
     return Section("solves-histories", title, nothing, intro if figures or tables else "", figures, tables)
 
 
 def _growth(known: Known) -> Section:
     intro = (
-        "Solves by injected orders of addition in lock step with one by exact sums: the relative distance "
-        "of the iterates. The growth phase is the piece that rises most of a broken line through the "
-        "logarithm of the median; every sample has a rate of its own there, and the interval is over samples. "
-        "Predicted is where the fitted growth crosses the tolerance of the solver, observed where samples did."
+        "Solves with injected orders of addition run in lock step with a solve by exact sums: the difference is the "
+        "relative distance of their iterates. A broken line through the logarithm of the median gives the growth "
+        "phase: the piece that rises most. Each sample has its own rate there; the interval is over samples. The "
+        "fitted growth crosses the tolerance of the solver at the predicted iteration, the samples at the observed one."
     )
-    nothing = "No run has a drift study (--drift N), so nothing is known of the growth with the iteration."
+    nothing = "No run has a drift study (--drift N), so the growth with the iteration is unknown."
     figures, tables = growth_figures(known), folded(growth_tables(known))
     title = "Solves: growth of the difference"
     return Section("solves-growth", title, nothing, intro if figures or tables else "", figures, tables)
@@ -107,10 +107,11 @@ STUDY = Study(
         Data("solves", "a row per repeat", SOLVES, lambda known: known.recorded.solves),
         Data("cases", "a row per case", CASES, cases_listed),
         Data("decisions", "a row per family", DECISIONS, decisions_listed),
-        Data("pairs", "complete solves compared", PAIRS, lambda known: known.pairs),
-        Data("growth", "the law of the drift study, as `laws` above with iterations for steps", GROWTH,
-             lambda known: known.growth),
-        Data("samples", "the drift study itself", SAMPLES, lambda known: known.recorded.samples),
+        Data("pairs", "a row per comparison of complete solves", PAIRS, lambda known: known.pairs),
+        Data("growth", "the law of the drift study: columns as in `laws` of `growth`, with iterations for steps",
+             GROWTH, lambda known: known.growth),
+        Data("samples", "the drift study, a row per sample and iteration", SAMPLES,
+             lambda known: known.recorded.samples),
     ),
     sentences=sentences,
     tables=all_tables,

@@ -1,4 +1,4 @@
-"""What is known of the solves in words and as tables, for the terminal and for the report."""
+"""Sentences and tables on solves, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from analysis.studies.solves.runs import Solves
 from analysis.verdict import DIFFERS, counted
 from kernels.bits import bound
 
-LISTED = 4  # numbers of iterations in a cell before only their range is given
+LISTED = 4  # most numbers of iterations in a cell: beyond, only their range
 
 
 @dataclass(frozen=True)
 class Known:
-    """All that is computed of the solves: `recorded` (the frames), `cases`, `decisions`, `pairs`, `growth`, and
-    `notes`, sentences on what limits them."""
+    """All results on the solves: `recorded` (the frames), `cases`, `decisions`, `pairs`, `growth`, and `notes`:
+    sentences on the limits of these results."""
 
     recorded: Solves
     cases: pd.DataFrame
@@ -38,28 +38,24 @@ class Known:
 
 
 def known_of(solves: Solves) -> Known:
-    """Everything about `solves`."""
+    """All results on `solves`."""
     known = Known(solves, cases(solves), decisions(solves), pairs(solves), growth(solves), [])
     if solves.replays:
-        known.notes.append(
-            f"{solves.replays:,} samples of injected orders were drawn from one seed again: left out"
-        )
+        known.notes.append(f"{solves.replays:,} samples left out: their orders repeat those of the same seed")
     if incomplete := int(known.cases["incomplete"].sum()):
-        known.notes.append(
-            f"{counted(incomplete, 'solve')} ended early: drawn as far as recorded, and counted nowhere else"
-        )
+        known.notes.append(f"{counted(incomplete, 'solve')} ended early: only figures show them")
     if not_finite := int(known.cases["not_finite"].sum()):
         known.notes.append(f"{counted(not_finite, 'residual')} NaN or infinite: not drawn")
     return known
 
 
 def all_tables(known: Known) -> list[tuple[str, Table]]:
-    """Every table, in the order in which they are read."""
+    """Every table, in reading order."""
     return [*case_tables(known), *pair_tables(known), *growth_tables(known)]
 
 
 def cases_listed(known: Known) -> pd.DataFrame:
-    """The cases, their decisions as lists of objects."""
+    """The cases, with their decisions as lists of objects."""
     return known.cases.assign(decisions=[_listed(taken) for taken in known.cases["decisions"]])
 
 
@@ -90,12 +86,12 @@ DECIDED = (
 
 
 def decision_table(known: Known) -> tuple[str, Table]:
-    """(title, table) of what `sentences` say, one row per family."""
+    """(title, table) with the clauses of `sentences`, a row per family."""
     return "Decisions", lines_of(known.decisions, DECIDED)
 
 
 def sentences(known: Known) -> list[str]:
-    """What there is to say of each family: whether a decision changed."""
+    """A sentence on each family: whether a decision changed."""
     return [f"{row.family}: {'; '.join(_clauses(row))}." for row in known.decisions.itertuples(index=False)]
 
 
@@ -109,7 +105,7 @@ def changed(known: Known) -> list[tuple[str, str, str]]:
 
 
 def findings(known: Known) -> list[Finding]:
-    """What the verdict over all runs says of decisions that `changed`."""
+    """The finding on `changed` decisions for the verdict over all runs."""
     decisions = changed(known)
     if not decisions:
         return []
@@ -120,7 +116,7 @@ def findings(known: Known) -> list[Finding]:
 def _clauses(row) -> Iterator[str]:
     text = stops(row.decisions)
     if not row.decisions:
-        yield "no complete solve recorded its iterations, so nothing is known of a decision"
+        yield "no complete solve recorded its iterations, so decisions are unknown"
     elif row.changed:
         yield f"a decision changed: {text}"
     elif row.solves == 1:
@@ -135,7 +131,7 @@ def _clauses(row) -> Iterator[str]:
 
 
 def stops(taken: dict[tuple[int, bool], int]) -> str:
-    """`41 iterations`, or `41 (3 x), 43 (1 x) iterations`, or their range where they are many."""
+    """`41 iterations`, or `41 (3 x), 43 (1 x) iterations`, or the range of many."""
     if not taken:
         return ""
     if len(taken) > LISTED:
@@ -187,13 +183,13 @@ def _numbers(decisions: dict[tuple[int, bool], int]) -> str:
 
 
 def _last_residual(row) -> str:
-    """The last residual, or the range over solves; and how many residuals are no numbers."""
+    """The last residual, or the range over solves, and the number of non-finite residuals."""
     ends = dict.fromkeys("NaN" if x != x else number(x) for x in (row.residual, row.residual_most))
     text = " to ".join(ends)
     return text + (f" ({row.not_finite} not finite)" if row.not_finite else "")
 
 
-# Of a case, what it is against, and the comparisons.
+# Columns from a case, its reference, and the comparisons.
 PAIRED = (
     Shown("case", lambda case, against, some: case),
     Shown("against", lambda case, against, some: "each other" if against == EACH_OTHER else against),
@@ -211,8 +207,8 @@ PAIRED = (
 
 
 def pair_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per family: where residual histories part, and how far they lie apart, one row for the repeats
-    of each case and one for each case against the reference."""
+    """(title, table) per family: first and largest differences of residual histories, a row for the repeats of each
+    case and a row for each case against the reference."""
     return [
         (
             f"Residual histories compared: {family}",
@@ -223,32 +219,32 @@ def pair_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def _earliest(some: pd.DataFrame) -> pd.Series:
-    """The comparison that parts first; without numbers where none does."""
+    """The comparison with the earliest difference; NaN without differences."""
     parted = some[some["differing"] > 0]
     return parted.loc[parted["first"].idxmin()] if len(parted) else pd.Series({"first": np.nan})
 
 
 def _farthest(some: pd.DataFrame) -> pd.Series:
-    """The comparison with the largest difference; without numbers where none has one."""
+    """The comparison with the largest difference; NaN without defined differences."""
     known = some["largest"].notna().any()
     return some.loc[some["largest"].idxmax()] if known else pd.Series({"largest": np.nan, "at": np.nan})
 
 
 def _names(pair: pd.Series) -> str:
-    """Of the two solves."""
+    """The labels of the two solves."""
     if "a_run" not in pair:
         return ""
     return f"{label((pair['a_run'], pair['a_repeat']))}, {label((pair['b_run'], pair['b_repeat']))}"
 
 
 def _unseen(some: pd.DataFrame, against: str) -> str:
-    """`< 39 %` where no history parts: of so many solves, each other's first included."""
+    """`< 39 %` if no history differs: the bound for the number of solves, with the first of repeats."""
     solves = len(some) + (against == EACH_OTHER)
     return "" if (some["differing"] > 0).any() else below(bound(solves))
 
 
 def growth_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per family: the growth of the difference between solves by injected orders and by exact sums."""
+    """(title, table) per family: the growth of the difference between solves with injected orders and exact sums."""
     tables = []
     for family, same in known.growth.groupby("family", sort=False):
         tolerance = same["tolerance"].iloc[0]

@@ -1,12 +1,12 @@
-"""Sums, of runs that compare variants: variability, price, distribution, growth with N and worst orders."""
+"""Sums of runs that compare variants: variability, price, distribution, growth with N and worst orders."""
 
 from __future__ import annotations
 
 import argparse
 
-SUMMARY = "of `reductions`: how far sums vary, and what each way of adding costs"
+SUMMARY = "of `reductions`: how much sums vary, and the price of each way of adding"
 DETAIL = """\
-Only runs that compare variants are used: those of `reductions`."""
+Uses runs that compare variants: those of `reductions`."""
 EXAMPLES = """\
   python -m analysis sums runs/paper
   python -m analysis sums runs/paper --reference truth --csv tables/"""
@@ -22,5 +22,5 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this study."""
     parser.add_argument(
         "--reference", metavar="VARIANT[@BACKEND]",
-        help="what V_s is against: a variant, or truth (sptr, else the variant of the strongest guarantee)",
+        help="reference of V_s: a variant, or truth (default: sptr, else the variant with the strongest guarantee)",
     )  # fmt: skip

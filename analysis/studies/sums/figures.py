@@ -1,4 +1,4 @@
-"""The figures of the sums: what is known in, SVG out. Prices are in price_figures."""
+"""The figures of sums, without prices (`price_figures`)."""
 
 from __future__ import annotations
 
@@ -16,27 +16,27 @@ from analysis.studies.sums.runs import CELL, SERIES, pieces
 from analysis.studies.sums.shape import FEWEST_SAMPLES, Cells, cells, v_s_and_grid
 from analysis.studies.sums.tables import Known
 
-DRAWN = 6  # cases and operations that have figures; the tables have all
-PANELS = 12  # histograms of one figure
-BARS = 120  # of a histogram: more are not distinguishable
-VARIANTS = 6  # with a colour each in one figure
-ROWS = 26  # variants of a dot plot
-POINTS = 1500  # of one figure; arrays are thinned evenly beyond
+DRAWN = 6  # most cases and operations with figures; the tables have all
+PANELS = 12  # most histograms of a figure
+BARS = 120  # most bars of a histogram: more are not distinguishable
+VARIANTS = 6  # most variants of a figure, with a colour each
+ROWS = 26  # most variants of a dot plot
+POINTS = 1500  # most points of a figure: beyond, it shows every k-th array
 GREY = len(svg.SERIES) - 1
 
 
 def drawn(known: Known) -> list[tuple[str, str]]:
-    """The (case, operation) that have figures: the first DRAWN."""
+    """The first DRAWN (case, operation), which have figures."""
     return _pairs(known.series)[:DRAWN]
 
 
 def left_out(known: Known) -> int:
-    """How many (case, operation) have tables only."""
+    """The number of (case, operation) without figures."""
     return len(_pairs(known.series)) - len(drawn(known))
 
 
 def bits_figures(known: Known) -> list[Figure]:
-    """Samples against each other, apart from the change of algorithm, at the largest size, every array a point."""
+    """Run-to-run variation and, separately, the change of algorithm at the largest size; every array is a point."""
     figures = []
     for k, (title, arrays) in each_drawn(known, known.arrays):
         n = int(arrays["n"].max())
@@ -45,7 +45,7 @@ def bits_figures(known: Known) -> list[Figure]:
             (name_of(*key), same["pair_max"].to_numpy(), same["shift"].to_numpy())
             for key, same in here.groupby(["variant", "backend"], observed=True, sort=True)
         ]
-        # What differs most from run to run comes first, so that the first rows are those of interest.
+        # Variants that differ most from run to run come first.
         rows.sort(key=lambda row: -np.nanmax(row[1], initial=-1.0))
         hidden = max(0, len(rows) - ROWS)
         rows = rows[:ROWS]
@@ -54,9 +54,9 @@ def bits_figures(known: Known) -> list[Figure]:
         if not any(np.isfinite(x).any() for _, *both in rows for x in both):
             continue
         caption = (
-            f"N = {n:,}, {_count_of(here, each)}. Circles: the two samples of an array that lie furthest apart, "
-            "which is variation from run to run. Squares: the median sample against the reference, which is the change "
-            "of algorithm and no variation. Points at the left are equal."
+            f"N = {n:,}, {_count_of(here, each)}. Circles: the largest difference of two samples of an array, which is "
+            "run-to-run variation. Squares: the difference of the median sample from the reference, which is the "
+            "change of algorithm. Points at the left edge are equal."
             + (f" {hidden} more variants are in the table." if hidden else "")
         )
         legend = ((0, "run to run"), (1, "change of algorithm"))
@@ -68,7 +68,7 @@ def bits_figures(known: Known) -> list[Figure]:
 
 
 def shape_figures(known: Known) -> list[Figure]:
-    """Histograms of V_s of the first array of each variant and size whose samples differ, as small multiples."""
+    """Histograms of V_s for each variant and size, of the first array whose samples differ, as small multiples."""
     figures = []
     begin = pieces(known.recorded.samples, CELL)  # a piece is a row of `arrays`
     end = np.append(begin[1:], len(known.recorded.samples))
@@ -86,9 +86,9 @@ def shape_figures(known: Known) -> list[Figure]:
         if not panels:
             continue
         caption = (
-            "V_s of the samples of one array: the first whose samples differ. Bars are cells, or single floating-point "
-            "results where these can be distinguished; the line is the normal distribution of the same mean and "
-            "variance. Each panel has its own scale."
+            "V_s of the samples of the first array whose samples differ. Bars are cells, or single floating-point "
+            "results if there are few. The line is the normal distribution with the same mean and variance. Each panel "
+            "has its own scale."
         )
         rows = -(-len(panels) // 2)
         figures.append(
@@ -99,8 +99,8 @@ def shape_figures(known: Known) -> list[Figure]:
 
 
 def growth_figures(known: Known) -> list[Figure]:
-    """max |V_s| against N, every array a point, with the fitted power laws and what a search for worst orders
-    reached."""
+    """max |V_s| against N, a point per array, with the fitted power laws and the results of the search for worst
+    orders."""
     figures = []
     for k, (title, fits) in each_drawn(known, known.fits):
         fits = fits[fits["metric"] == "v_s_max"].head(VARIANTS)
@@ -122,11 +122,13 @@ def growth_figures(known: Known) -> list[Figure]:
         legend = tuple((i, _law(row)) for i, (row, _, _) in enumerate(lines))
         caption = (
             "Largest |V_s| of the samples of each array against the number of elements, both axes logarithmic: "
-            f"{_count_of(arrays, each)}. Points at the bottom are equal to the reference in all samples. Lines are "
-            "power laws through the medians; a power law is a straight line."
+            f"{_count_of(arrays, each)}. For points at the bottom, all samples equal the reference. Lines are power "
+            "laws through the medians."
         )
         if any(len(reached) for _, _, reached in lines):
-            caption += " Large hollow marks: what a search for the worst orders reached over all arrays."
+            caption += (
+                " Large hollow marks: the largest result of the search for worst orders over all arrays."
+            )
         figures.append(
             figure_of(
                 f"sums-growth-{k}",
@@ -151,7 +153,7 @@ def _of(frame: pd.DataFrame, case: str, operation: str) -> pd.DataFrame:
 
 
 def each_drawn(known: Known, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[str, pd.DataFrame]]]:
-    """(number, (end of the title, rows)) of each drawn case and operation that is in `frame`."""
+    """(number, (end of the title, rows)) of each drawn case and operation with rows in `frame`."""
     every = _pairs(known.series)
     for k, (case, operation) in enumerate(drawn(known)):
         same = _of(frame, case, operation)
@@ -160,7 +162,7 @@ def each_drawn(known: Known, frame: pd.DataFrame) -> Iterator[tuple[int, tuple[s
 
 
 def name_of(variant: str, backend: str) -> str:
-    """`spa (native)`, cut where it is very long."""
+    """`spa (native)`, cut to 28 characters."""
     text = f"{variant} ({backend})"
     return text if len(text) <= 28 else f"{text[:27]}…"
 
@@ -170,7 +172,7 @@ def _thin(x: np.ndarray, most: int) -> np.ndarray:
 
 
 def _count_of(arrays: pd.DataFrame, each: int) -> str:
-    """How many arrays are points."""
+    """How many arrays the figure shows as points, in words."""
     most = int(arrays.groupby(SERIES, observed=True).size().max())
     shown = len(range(0, most, -(-most // each)))
     return "every array a point" if shown == most else f"{shown} of {most} arrays of each variant are points"
@@ -240,7 +242,7 @@ def _histograms(panels: list[tuple[str, int, np.ndarray, Cells]]) -> Callable:
 
 
 def _bars(histogram: Cells) -> tuple[np.ndarray, np.ndarray]:
-    """Edges and counts of at most BARS bars: neighbouring cells together where there are more."""
+    """Edges and counts of at most BARS bars, each of one or more neighbouring cells."""
     together = -(-len(histogram.counts) // BARS)
     begin = np.arange(0, len(histogram.counts), together)
     counts = np.add.reduceat(histogram.counts, begin)
@@ -279,7 +281,7 @@ def _growth_data(lines: list, each: int) -> pd.DataFrame:
 
 
 def _law_ends(row, own: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """Both ends of the fitted power law; empty where there is none."""
+    """The two ends of the fitted power law; empty without a fit."""
     if row.alpha != row.alpha:
         return np.empty(0), np.empty(0)
     used = own.groupby("n")["v_s_max"].median()
@@ -292,7 +294,7 @@ def _growth(lines: list, each: int) -> Callable:
         floor = floor_of(np.concatenate([own["v_s_max"].to_numpy() for _, own, _ in lines]))
         for i, (row, own, reached) in enumerate(lines):
             look = svg.series(i)
-            aside = 1.12 ** (i - (len(lines) - 1) / 2)  # so that points of one size are seen side by side
+            aside = 1.12 ** (i - (len(lines) - 1) / 2)  # points of one size side by side
             for n, same in own.groupby("n"):
                 y = _thin(same["v_s_max"].to_numpy(), each)
                 axes.plot(

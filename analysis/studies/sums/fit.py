@@ -1,4 +1,4 @@
-"""How variability grows with the number of elements: |V_s| ~ beta N^alpha."""
+"""Growth of variability with the number of elements: |V_s| ~ beta N^alpha."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from analysis.studies.contract import frame
 from analysis.studies.sums.columns import FITS
 from analysis.studies.sums.runs import SERIES
 
-FEWEST_SIZES = 3  # two points have a line through them whatever the law
+FEWEST_SIZES = 3  # two points always fit a line
 RESAMPLES = 1000
 SEED = 20240805
 METRICS = ("v_s_max", "v_s_quantile")
 
 
 def fits(arrays: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and metric of METRICS, for variants with samples that differ; columns FITS.
+    """Fits power laws to `arrays`, from `analysis.studies.sums.statistics.of_arrays`: a row per variant whose samples
+    differ, and metric of METRICS; columns FITS.
 
-    `sizes` were used and `left_out` were not, since the median over arrays is 0 (or not finite) there; `arrays`: the
-    fewest of a size; `samples` of an array, from the fewest to the most: the maximum grows with their number, so that
-    maxima of different numbers make no power law. `nothing` says why there is no fit. `arrays` is the frame of
-    `analysis.studies.sums.statistics.of_arrays`.
+    `sizes`: number of sizes of the fit; `left_out`: sizes whose median over arrays is 0 or not finite; `arrays`: the
+    fewest of a size; `samples`, `samples_most`: fewest and most samples of an array. The maximum grows with the number
+    of samples, so maxima over different numbers form no power law. `nothing`: why there is no fit.
     """
     rows = []
     for key, same in arrays.groupby(SERIES[:4], observed=True, sort=True):
@@ -47,15 +47,16 @@ def fits(arrays: pd.DataFrame) -> pd.DataFrame:
 
 
 def power_law(sizes: list[int], samples: list[np.ndarray], seed: int = SEED) -> dict[str, float | str]:
-    """beta and alpha of y = beta N^alpha by least squares on the logarithms of the medians over arrays, and their
-    percentile intervals at 95 % by a bootstrap over arrays: those of each size are drawn anew, RESAMPLES times.
+    """Fits y = beta N^alpha by least squares on the logarithms of the medians over arrays.
 
-    `samples` holds the y of the arrays of each of the `sizes`; each median must be positive. NaN, and `nothing` says
-    why, where there are fewer than FEWEST_SIZES sizes; NaN for the intervals alone where a size has one array.
+    `samples`: the y of the arrays of each of the `sizes`; each median must be positive. The result has `alpha`, `beta`,
+    their 95 % percentile intervals by a bootstrap over the arrays of each size (RESAMPLES draws), and `nothing`, the
+    reason for a missing number. All are NaN for fewer than FEWEST_SIZES sizes; only the intervals are NaN if a size has
+    one array.
     """
     names = ("alpha", "alpha_low", "alpha_high", "beta", "beta_low", "beta_high")
     if len(sizes) < FEWEST_SIZES:
-        why = f"{len(sizes)} sizes with a difference in half of the arrays, {FEWEST_SIZES} are needed"
+        why = f"{len(sizes)} sizes with a difference in half of the arrays, a fit needs {FEWEST_SIZES}"
         return {name: np.nan for name in names} | {"nothing": why}
     x = np.log(np.asarray(sizes, np.float64))
     alpha, beta = line(x, np.log([np.median(y) for y in samples]))

@@ -1,4 +1,4 @@
-"""The price list: what a sum costs by each variant, beside what is known of its bits."""
+"""The price list: the time of a sum by each variant, and its ratio to the fastest variant without a guarantee."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ LIBRARIES = ("numpy", "torch", "cu")  # variants that are a library's own sum
 
 
 def prices(sums: Sums) -> pd.DataFrame:
-    """One row per variant and n; columns PRICES.
+    """A row per variant and n; columns PRICES.
 
-    `median_s` is the median over samples (of all runs of the case) of the seconds of one call on the slowest of the
-    ranks that share it,
-    from `low_s` to `high_s` at 95 % confidence (order statistics, NaN where there are too few samples); `gb_per_s`
-    the bytes of these ranks over it, in 1e9. `ratio` is the median over runs of the ratio to `base` within the run:
-    the fastest that was timed among the variants without a guarantee and the sums of libraries, of the same case,
-    operation and n, NaN where no other variant guarantees anything; its interval is by bootstrap over samples. Emulated
-    variants have no price: NaN, and they are nobody's base.
+    `median_s`: seconds of one call on the slowest of the ranks that share the sum, median over samples of all runs of
+    the case; `low_s` to `high_s`: its 95 % interval (order statistics, NaN for too few samples); `gb_per_s`: 1e9 bytes
+    of these ranks per second. `base`: the fastest timed variant without a guarantee or from a library, for the same
+    case, operation and n. `ratio`: ratio to `base` within a run, median over runs, with an interval by bootstrap over
+    samples; NaN if no variant has a guarantee. Emulated variants have no price (NaN) and are never a base.
     """
     calls = _calls(sums.times)
     begin = pieces(calls, SERIES)
@@ -51,7 +49,7 @@ def prices(sums: Sums) -> pd.DataFrame:
 
 
 def _ratio(x: np.ndarray, x_runs: np.ndarray, y: np.ndarray, y_runs: np.ndarray) -> tuple[float, ...]:
-    """Ratios are taken within runs; of several runs their median, and the range that their intervals span."""
+    """(ratio, low, high): the ratio of medians within a run, median over runs, and the range of the runs' intervals."""
     ratios = [
         ratio_interval(x[x_runs == run], y[y_runs == run], seed=SEED + i)
         for i, run in enumerate(np.intersect1d(x_runs, y_runs))
@@ -63,8 +61,8 @@ def _ratio(x: np.ndarray, x_runs: np.ndarray, y: np.ndarray, y_runs: np.ndarray)
 
 
 def _calls(times: pd.DataFrame) -> pd.DataFrame:
-    """One row per SERIES, run, repeat, sample and team: `seconds` of a call on its slowest rank, `nbytes` of all its
-    ranks; sorted by SERIES."""
+    """A row per SERIES, run, repeat, sample and team, sorted by SERIES: `seconds` of a call on the team's slowest rank,
+    `nbytes` of all its ranks."""
     place = [*SERIES, "run", "repeat", "sample", "team"]
     times = times.iloc[np.argsort(keys(times, place), kind="stable")]
     begin = pieces(times, place)
@@ -78,7 +76,7 @@ def _calls(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bases(frame: pd.DataFrame) -> list[int]:
-    """The row by which each row of prices is divided, or -1."""
+    """The index of the base of each row, or -1."""
     base = np.full(len(frame), -1)
     for _, same in frame.groupby(["case", "operation", "n"], observed=True, sort=False):
         timed = same[same["median_s"].notna()]

@@ -1,4 +1,4 @@
-"""The figures of the price list: time against error, and time against N. Series are numbered as guarantees."""
+"""The figures of the price list: time against error, and time against N. A guarantee's index is its series number."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from analysis.studies.sums.tables import Known
 
 GUARANTEES = (*LEVELS, UNKNOWN)
 LETTER_PT = 8.5  # of labels at points
-HEIGHTS_PT = (10, -10, 19, -19, 28, -28)  # above and below a point, where its label may stand
+HEIGHTS_PT = (10, -10, 19, -19, 28, -28)  # possible heights of a label above and below its point
 
 
 def price_figures(known: Known) -> list[Figure]:
-    """Price against distance from the truth at the largest size that was timed, and time per call against N."""
+    """Price against error at the largest timed size, and time per call against N."""
     figures = []
     for k, (title, prices) in each_drawn(known, known.prices):
         timed = prices[prices["median_s"].notna() & (prices["n"] > 0)]
@@ -38,8 +38,8 @@ def price_figures(known: Known) -> list[Figure]:
             caption = (
                 f"N = {n:,}: median time over the number of elements, with its 95 % interval, against the "
                 f"{label.removesuffix(', ULP')} of any sample{' in units in the last place' if exact else ''}. "
-                "One point per variant; left is cheap, low is close. Points at the bottom are equal to the last "
-                "bit. Names that would overlap are left out, those of the best trades last."
+                "One point per variant; left is cheap, low is accurate. Points at the bottom are equal to the last "
+                "bit. Names that would overlap are left out; the best variants keep theirs."
             )
             plot = _scatter(at, column, label, n)
             present = [i for i, level in enumerate(GUARANTEES) if (at["guarantee"] == level).any()]
@@ -83,12 +83,12 @@ def _scatter(at: pd.DataFrame, column: str, label: str, n: int) -> Callable:
 
 
 def _labels(axes, x: np.ndarray, y: np.ndarray, names: list[str]) -> None:
-    """Write the names beside their points, those that have room: first of those to which the fewest others
-    are to be preferred, so that the best trades are named; a line leads to those further away."""
+    """Writes the names beside their points where there is room, first for points with the fewest better ones. A line
+    connects a distant name to its point."""
     better = [int(((x <= a) & (y <= b) & ((x < a) | (y < b))).sum()) for a, b in zip(x, y, strict=True)]
     order = np.argsort(better, kind="stable")
     x, y, names = x[order], y[order], [names[i] for i in order]
-    # Places in points, for axes of about this size: a layout before the last one would leave gaps.
+    # Positions in points, for axes of about this size, since the final layout is not known yet.
     size = np.array([310.0, 205.0])
     limits = np.log10([axes.get_xlim(), axes.get_ylim()])
     points = (np.log10([x, y]).T - limits[:, 0]) / (limits[:, 1] - limits[:, 0]) * size
@@ -126,9 +126,9 @@ def _time_figure(k: int, title: str, timed: pd.DataFrame) -> Figure:
     by = timed.groupby(["variant", "backend"], observed=True, sort=True)
     rest = by.ngroups - len(best)
     caption = (
-        "Median time of one call on the slowest rank against the number of elements, both axes logarithmic. In colour "
+        "Median time of one call on the slowest rank against the number of elements, both axes logarithmic. In colour: "
         f"the fastest variant of each guarantee at N = {n:,}"
-        + (f", in grey the {rest} others." if rest else ".")
+        + (f"; in grey: the {rest} others." if rest else ".")
     )
 
     def plot(axes) -> None:

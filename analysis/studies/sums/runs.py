@@ -1,8 +1,8 @@
-"""Runs that compare variants as frames: every sum that was computed, and how long it took.
+"""Reads runs that compare variants: every computed sum, and its time.
 
 Names in their traces are OPERATION:VARIANT:BACKEND:N (docs/reference/definitions.md). A *case* is one problem by one
-method on one rank count: only sums of one case are compared, so that other data, another order of the all-reduce
-and other rank counts are never taken for run-to-run variation.
+method on one rank count. Only sums of one case are compared, so other data, another order of the all-reduce and other
+rank counts never count as run-to-run variation.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from analysis.load.frames import Frames
 from analysis.runs import samples as compare_variants
 from kernels import bits
 
-EMULATED = "emulated"  # the backend that draws orders of arrival from a seed: what it gives has no price
+EMULATED = "emulated"  # the backend that draws orders of arrival from a seed; it has no price
 TRUTH = "truth"
 WORST = ("worst-low", "worst-high")
 DEFAULT_REFERENCE = "sptr"
@@ -26,28 +26,28 @@ DEFAULT_REFERENCE = "sptr"
 SERIES = ["case", "operation", "variant", "backend", "n"]
 CELL = [*SERIES, "array"]
 PLACE = ["case", "operation", "n", "array"]  # one array of numbers, for any variant
-UNKNOWN = "not recorded"  # the guarantee of a variant whose trace does not say
+UNKNOWN = "not recorded"  # the guarantee of a variant without a recorded one
 
 
 class NoReference(Exception):
-    """The reference that was asked for cannot be one; the message says why, and which can."""
+    """The requested reference cannot be one; the message gives the reason, and the possible ones."""
 
 
 @dataclass(frozen=True)
 class Sums:
-    """What runs that compare variants recorded. All frames have `case`; names of cases, operations, variants and
-    backends are categoricals, in the order of `cases` and as recorded.
+    """The records of runs that compare variants. All frames have `case`. Names of cases, operations, variants and
+    backends are categoricals: cases in the order of `cases`, the others in recorded order.
 
-    cases    case, run, repeat, ranks: which repeats of which launches make up a case. Its name has the data, the group
-             as in the table of groups, and the rank count
+    cases    case, run, repeat, ranks: the repeats of each case. The name of a case has the data, the group as in the
+             table of groups, and the rank count
     samples  SERIES, array int32, run, repeat, sample int32, value float64; sorted by CELL, then as recorded
     times    SERIES, run, repeat, rank, sample int32, calls int64, seconds float64 and nbytes float64 per call; `team`:
-             ranks of one team share a sum, those that have arrays of their own are a team each
+             ranks of one team share a sum; a rank with its own arrays is a team
     truth    case, n int64, array int32, value float64: the correctly rounded value
-    worst    case, variant, backend, n, array, low, high float64: least and largest sum that the search found
+    worst    case, variant, backend, n, array, low, high float64: least and largest sum of the search
     promises {case: {(operation, variant, backend): guarantee}}
-    words    {case: the same in words, for people}
-    replays  emulated samples left out, since an earlier run of the case drew the same orders from the same seed
+    words    {case: its description}
+    replays  number of emulated samples left out, since an earlier run of the case drew the same orders from its seed
     """
 
     cases: pd.DataFrame
@@ -60,12 +60,12 @@ class Sums:
     replays: int
 
     def guarantee(self, case: str, operation: str, variant: str, backend: str) -> str:
-        """What the variant promises, or UNKNOWN."""
+        """The guarantee of the variant, or UNKNOWN."""
         return self.promises.get(case, {}).get((operation, variant, backend), UNKNOWN)
 
 
 def parse(name: str) -> tuple[str, str, str, int] | None:
-    """(operation, variant, backend, n) of a name in the trace; None where it is none of these."""
+    """(operation, variant, backend, n) of a name in the trace; None for a name of another form."""
     parts = name.split(":")
     if len(parts) != 4 or not all(parts) or not (parts[3].isascii() and parts[3].isdecimal()):
         return None
@@ -73,8 +73,8 @@ def parse(name: str) -> tuple[str, str, str, int] | None:
 
 
 def sums(frames: Frames) -> Sums:
-    """What the runs among `frames` that compare variants recorded; empty frames where there are none. Runs with an
-    injected fault are left out."""
+    """The records of the runs in `frames` that compare variants, without runs with an injected fault; empty frames
+    without such runs."""
     runs = _cases(frames.runs[compare_variants(frames.runs).to_numpy()])
     members = runs[["case", "run", "repeat", "size"]].rename(columns={"size": "ranks"})
     known = list(dict.fromkeys(members["case"]))
@@ -82,7 +82,7 @@ def sums(frames: Frames) -> Sums:
     numbers = {(run, repeat): codes[c] for c, run, repeat, _ in members.itertuples(index=False)}
     names = enumerate(frames.values["name"].cat.categories)
     parsed = {i: parts for i, name in names if (parts := parse(name))}
-    # Variants are listed as they were run, not as truth and search mention them, which come first.
+    # Variants are listed in the order of their runs: truth and search, which are recorded first, go last.
     parsed = dict(sorted(parsed.items(), key=lambda item: item[1][0] in (TRUTH, *WORST)))
     recorded = _recorded(frames.values, numbers, parsed, known)
     operation = recorded["operation"]
@@ -103,12 +103,12 @@ def sums(frames: Frames) -> Sums:
 
 
 def references(sums: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, list[str]]:
-    """What S_d is, one row per place: columns PLACE, `value`, `reference` (variant and backend), and what is to be
-    said about the choice.
+    """(the references S_d, a row per place: columns PLACE, `value`, `reference` (variant and backend); notes).
 
-    `wanted` is a variant, VARIANT@BACKEND, or "truth". Without it, in each case and operation: `sptr` if it was
-    run, else the variant of the strongest guarantee, else the correctly rounded value. A variant is a reference
-    only where all its samples of each array have the same bits. Raises NoReference where `wanted` never does.
+    `wanted` is a variant, VARIANT@BACKEND, or "truth". Without it, the reference of each case and operation is `sptr`
+    if it was run, else the variant with the strongest guarantee, else the correctly rounded value. A variant can be a
+    reference only if all its samples of each array have the same bits. Raises NoReference if `wanted` is a reference
+    for no case.
     """
     constant, firsts = _constant(sums.samples)
     pieces, notes, refused = [], [], []
@@ -128,7 +128,7 @@ def references(sums: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, lis
         raise NoReference(_refusal(sums, constant, wanted))
     for case, operation in refused:
         asked = f"no reference {wanted!r}" if wanted else "no variant whose samples all agree, and no truth"
-        notes.append(f"{case}, {operation}: {asked}; only differences of a variant from itself are given")
+        notes.append(f"{case}, {operation}: {asked}, so only differences within a variant are known")
     columns = [*PLACE, "value", "reference"]
     if not pieces:
         return pd.DataFrame(columns=columns), notes
@@ -137,11 +137,10 @@ def references(sums: Sums, wanted: str | None = None) -> tuple[pd.DataFrame, lis
 
 
 def _cases(runs: pd.DataFrame) -> pd.DataFrame:
-    """`runs` without injected faults, grouped, with the column `case`: the data, the group and the rank count, and
-    the same in `words`.
+    """`runs` without injected faults, grouped, with the columns `case` (data, group and rank count) and `words`.
 
-    How many sizes and arrays a run had tells no data apart: numbers are drawn by array and size, so that a size may be
-    in one run and the next in another.
+    The numbers of sizes and arrays do not distinguish data: numbers are drawn by array and size, so runs of a case may
+    have different sizes.
     """
     data = [_data(config, problem) for config, problem in zip(runs["config"], runs["problem"], strict=True)]
     runs = runs.assign(
@@ -155,8 +154,7 @@ def _cases(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _data(config: str, problem: str) -> tuple[str, str, str]:
-    """Of one run: its data in words (`uniform float64, `), a key for the data, and its configuration without what the
-    key leaves out."""
+    """(data in words, such as `uniform float64, `; a key of the data; the configuration without sizes and arrays)."""
     sections = json.loads(config)
     if not isinstance(own := sections.get("problem"), dict):
         return "", problem, config
@@ -167,9 +165,9 @@ def _data(config: str, problem: str) -> tuple[str, str, str]:
 
 
 def _recorded(frame: pd.DataFrame, numbers: dict, parsed: dict, known: list[str]) -> pd.DataFrame:
-    """The rows of `frame` (values or events) of the runs in `numbers` that have a name in `parsed`, with `case` and
-    the parts of the name as columns."""
-    # Looked up by hash: a table over all repeats would be as long as the largest number that a file states.
+    """The rows of `frame` (values or events) with a run in `numbers` and a name in `parsed`, with `case` and the parts
+    of the name as columns."""
+    # A hash lookup, since a table over repeats would be as long as the largest number in a file.
     places = {name: place << 32 for place, name in enumerate(frame["run"].cat.categories)}
     codes = {places[name] + repeat: code for (name, repeat), code in numbers.items() if name in places}
     pairs = frame["run"].cat.codes.to_numpy(np.int64) << 32 | frame["repeat"].to_numpy()
@@ -194,7 +192,7 @@ def _recorded(frame: pd.DataFrame, numbers: dict, parsed: dict, known: list[str]
 
 
 def _samples(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
-    """The frame `samples`, and how many emulated replays were left out."""
+    """(the frame `samples`, the number of emulated replays left out)."""
     rows = rows.iloc[np.argsort(keys(rows, CELL), kind="stable")]
     keep = np.ones(len(rows), bool)
     emulated = (rows["backend"] == EMULATED).to_numpy()
@@ -205,8 +203,8 @@ def _samples(rows: pd.DataFrame) -> tuple[pd.DataFrame, int]:
 
 
 def keys(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
-    """Numbers, of the smallest type that holds them, that are equal and ordered as the rows are in `columns`
-    (categoricals by their order)."""
+    """(rows,) integer keys that are equal and ordered as the rows are in `columns` (categoricals by their order);
+    uint16 if that suffices."""
     key = np.zeros(len(rows), np.int64)
     most = 1
     for column in columns:
@@ -217,11 +215,11 @@ def keys(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
             count = len(known)
         key = key * max(count, 1) + code
         most *= max(count, 1)
-    return key.astype(np.uint16) if most <= 1 << 16 else key  # 16 bits are sorted in linear time
+    return key.astype(np.uint16) if most <= 1 << 16 else key  # NumPy sorts 16 bits in linear time
 
 
 def pieces(rows: pd.DataFrame, columns: list[str]) -> np.ndarray:
-    """Where each stretch of rows that are equal in `columns` begins; `rows` sorted by them."""
+    """The beginnings of stretches of rows that are equal in `columns`; `rows` must be sorted by them."""
     key = keys(rows, columns)
     return np.flatnonzero(np.append(True, key[1:] != key[:-1])) if len(key) else np.empty(0, np.intp)
 
@@ -241,7 +239,7 @@ def _times(rows: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _worst(rows: pd.DataFrame) -> pd.DataFrame:
-    """`low` and `high` side by side; the furthest, where several runs searched."""
+    """`low` and `high` side by side; the extremes of several searches."""
     place = ["case", "variant", "backend", "n", "array"]
     sides = [
         rows[(rows["operation"] == side).to_numpy()]
@@ -259,8 +257,8 @@ def _promised(text: str) -> dict[tuple[str, str, str], str]:
 
 
 def _constant(samples: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Of each (case, operation, variant, backend), as recorded, whether all its samples of each array have the same
-    bits (`constant`); and the first value of each CELL."""
+    """(a row per case, operation, variant and backend: whether all samples of each array have the same bits
+    (`constant`); the first value of each CELL)."""
     begin = pieces(samples, CELL)
     words = bits.words(samples["value"].to_numpy())
     first = np.repeat(words[begin], np.diff(begin, append=len(samples)))
@@ -291,12 +289,14 @@ def _choose(
 
 
 def _refusal(sums: Sums, constant: pd.DataFrame, wanted: str) -> str:
-    """Why `wanted` is no reference, and what is."""
+    """The message that `wanted` is not a reference: the reason, and the possible references."""
     good = [
         f"{v}@{b}" for v, b, c in constant[["variant", "backend", "constant"]].itertuples(index=False) if c
     ]
     good += [TRUTH] if len(sums.truth) else []
-    can = ", ".join(dict.fromkeys(good)) or "none of these runs has one"
+    can = ", ".join(dict.fromkeys(good)) or "none in these runs"
     ran = [wanted in (v, f"{v}@{b}") for v, b in constant[["variant", "backend"]].itertuples(index=False)]
-    why = "gave several results for one array, so that it is no reference" if any(ran) else "was not recorded"
-    return f"--reference {wanted}: {why}; these can be: {can}"
+    why = (
+        "gave several results for one array, so it cannot be a reference" if any(ran) else "was not recorded"
+    )
+    return f"--reference {wanted}: {why}; possible references: {can}"

@@ -1,8 +1,8 @@
 """The shape of a distribution of V_s: histogram, distance from a normal distribution, number of modes.
 
-Nothing is assumed to be normal. Sums lie on the grid of floating-point numbers. Where its spacing can be seen the data
-is called discrete and every point of the grid has a cell of its own, since cells narrower than the grid, or not a
-multiple of it, would show a comb that is none of the distribution's.
+No test assumes a normal distribution. Sums are on the grid of floating-point numbers. If its spacing is visible, the
+data is called discrete and every point of the grid has its own cell: cells narrower than the grid, or not a multiple of
+it, would show a comb that the distribution does not have.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import pandas as pd
 from analysis.studies.sums.runs import CELL, SERIES, Sums, pieces
 from kernels import bits
 
-GRID_POINTS = 4  # to a cell, below which the grid shows
-FEW = 16  # points of a grid: discrete however few the samples
-REPEATED = 10
-MOST_CELLS = 2000  # of a histogram: enough that no figure and no estimate is limited by them
-GRID = 1024  # points on which densities are computed
-FINEST = 2.5  # points of it to a bandwidth: below, the FFT rings
-SHAPED = 4  # arrays of a variant and size: each is judged alone, since arrays differ in their spread
+GRID_POINTS = 4  # points per cell below which the grid is visible
+FEW = 16  # points of a grid that is discrete for any number of samples
+REPEATED = 10  # mean number of equal samples from which data is discrete
+MOST_CELLS = 2000  # of a histogram: more than figures and estimates need
+GRID = 1024  # points of a density
+FINEST = 2.5  # grid points of the smallest bandwidth: below, the FFT rings
+SHAPED = 4  # most arrays of a variant and size, each with its own shape, since arrays differ in their spread
 FEWEST_SAMPLES = 20
 MOST_MODES = 9  # larger numbers are given as "more than 9"
 LEVEL = 0.05  # at which k modes are refused
@@ -34,8 +34,8 @@ SHAPES = [*SERIES, "shaped", "samples", "discrete", "kl", "normal_95", "not_norm
 
 @dataclass(frozen=True)
 class Cells:
-    """A histogram that counts every number: `edges` (k + 1,), `counts` (k,), `places` (k,) between the edges. Where
-    `discrete`, the places are the points of the grid of the data, empty ones between the others too."""
+    """A histogram that counts every number: `edges` (k + 1,), `counts` (k,), `places` (k,) between the edges. If
+    `discrete`, the places are all points of the data's grid between its extremes."""
 
     edges: np.ndarray
     counts: np.ndarray
@@ -45,9 +45,9 @@ class Cells:
 
 @dataclass(frozen=True)
 class Shape:
-    """Of one sample of `count` finite numbers: `kl` from the normal distribution of its mean and variance, what a
-    sample of a normal distribution stays below in 95 % (`normal_95`), `modes` (0: no number;
-    MOST_MODES + 1: more), and whether it is `discrete`. One value alone has no divergence: NaN."""
+    """The shape of `count` finite numbers, of which `distinct` differ: `kl`, the divergence from the normal
+    distribution with their mean and variance; `normal_95`, its 95 % quantile for normal samples; `modes` (0: no number;
+    MOST_MODES + 1: more); and whether they are `discrete`. A single value has divergence NaN."""
 
     count: int
     distinct: int
@@ -58,10 +58,10 @@ class Shape:
 
 
 def shapes(sums: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
-    """The shape of V_s of the first SHAPED arrays that differ and have FEWEST_SAMPLES, one row per variant and n that
-    has such: columns SERIES, `shaped` (arrays), `samples` (fewest), `discrete` (arrays that are), `kl` and
-    `normal_95` (medians over arrays), `not_normal` (arrays whose kl is above their normal_95), `modes`, `modes_most`
-    (fewest, most). `arrays` is what `analysis.studies.sums.statistics.of_arrays` returned."""
+    """The shape of V_s, a row per variant and n, over the first SHAPED arrays whose samples differ and number at least
+    FEWEST_SAMPLES. `arrays` is from `analysis.studies.sums.statistics.of_arrays`. Columns SHAPES: SERIES, `shaped`
+    (arrays), `samples` (fewest), `discrete` (number of arrays), `kl` and `normal_95` (medians over arrays),
+    `not_normal` (arrays with kl above normal_95), `modes`, `modes_most` (fewest, most)."""
     chosen = (arrays["distinct"] > 1) & (arrays["samples"] >= FEWEST_SAMPLES)
     chosen &= chosen.groupby([arrays[key] for key in SERIES], observed=True).cumsum() <= SHAPED
     begin = pieces(sums.samples, CELL)
@@ -87,8 +87,7 @@ def shapes(sums: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
 
 
 def v_s_and_grid(sums: np.ndarray, reference: float) -> tuple[np.ndarray, float]:
-    """V_s of the finite ones among the samples `sums` (n,), and how far apart their possible values are (0: not
-    known)."""
+    """(V_s of the finite samples of `sums` (n,), the spacing of their possible values, 0 if unknown)."""
     sums = sums[np.isfinite(sums)]
     if not len(sums) or (sums == sums[0]).all() or reference == 0 or not np.isfinite(reference):
         return bits.v_s(np.full(len(sums), reference), sums), 0.0
@@ -96,7 +95,7 @@ def v_s_and_grid(sums: np.ndarray, reference: float) -> tuple[np.ndarray, float]
 
 
 def shape(x: np.ndarray, grid: float = 0.0) -> Shape:
-    """The shape of the finite numbers among `x` float64 (n,), which are multiples of `grid` apart (0: not known)."""
+    """The shape of the finite numbers in `x` float64 (n,), whose differences are multiples of `grid` (0: unknown)."""
     x = np.sort(x[np.isfinite(x)])
     if not len(x) or x[0] == x[-1]:
         return Shape(len(x), min(len(x), 1), True, math.nan, math.nan, min(len(x), 1))
@@ -114,9 +113,9 @@ def shape(x: np.ndarray, grid: float = 0.0) -> Shape:
 
 
 def grid_of(sums: np.ndarray) -> float:
-    """The spacing of the floating-point numbers that `sums` (n,), finite and not all equal, can be: the largest power
-    of two times the unit in the last place of the largest of which all their differences are multiples. So the grid
-    of float32 is found in sums that are stored as float64."""
+    """The spacing of the floating-point numbers of `sums` (n,), finite and not all equal, or 0 if unknown. It is the
+    unit in the last place of the largest sum, times the largest power of two that divides all differences. So it finds
+    the grid of float32 in sums stored as float64."""
     unit = np.spacing(np.abs(sums).max())
     steps = (sums - sums[0]) / unit
     if not np.abs(steps).max() < 2**62:
@@ -126,10 +125,11 @@ def grid_of(sums: np.ndarray) -> float:
 
 
 def cells(x: np.ndarray, grid: float = 0.0) -> Cells:
-    """Cells of width 2 IQR n^(-1/3) (Freedman & Diaconis 1981) for finite, sorted, not all equal `x`.
+    """A histogram of finite, sorted, not all equal `x`, with cells of width 2 IQR n^(-1/3) (Freedman & Diaconis 1981).
 
-    Where the quartiles coincide, as wide as the range over sqrt(n). At most MOST_CELLS. Discrete: where a cell would
-    hold fewer than GRID_POINTS points of the `grid`, or each value occurs REPEATED times on average.
+    If the quartiles coincide, the width is the range over sqrt(n). There are at most MOST_CELLS cells. The data is
+    discrete if a cell would have fewer than GRID_POINTS points of the `grid`, if the grid has at most FEW points, or if
+    each value occurs REPEATED times on average.
     """
     n, low, high = len(x), x[0], x[-1]
     quarter = np.quantile(x, [0.25, 0.75])
@@ -150,17 +150,17 @@ def cells(x: np.ndarray, grid: float = 0.0) -> Cells:
 
 
 def divergence(histogram: Cells, mean: float, deviation: float) -> float:
-    """Kullback-Leibler divergence sum p log(p / q), in nats, of the shares p of the cells from their probabilities q
-    under the normal distribution of that mean and standard deviation; the outermost cells reach to infinity.
+    """The Kullback-Leibler divergence sum p log(p / q), in nats: p are the shares of the cells, q their probabilities
+    under the normal distribution with this `mean` and standard `deviation`. The outermost cells extend to infinity.
 
-    The plug-in estimator: too large by about (k - 1) / 2n for k cells that matter (Miller 1955), so that it has to
-    be read beside `normal_divergence`.
+    The plug-in estimator is too large by about (k - 1) / 2n for k occupied cells (Miller 1955): compare it with
+    `normal_divergence`.
     """
     return float(_kl(histogram.counts[None], normal_shares(histogram.edges, mean, deviation))[0])
 
 
 def normal_divergence(histogram: Cells) -> tuple[float, float]:
-    """Median and 95 % quantile of `divergence` for normal samples of the same size in the same cells, by DRAWS
+    """(median, 95 % quantile) of `divergence` for normal samples of the same size in the same cells, from DRAWS
     simulations with a fixed seed."""
     share = histogram.counts / histogram.counts.sum()
     mean = float((share * histogram.places).sum())
@@ -172,11 +172,11 @@ def normal_divergence(histogram: Cells) -> tuple[float, float]:
 
 
 def normal_shares(edges: np.ndarray, mean: float, deviation: float) -> np.ndarray:
-    """Probabilities (k,) of the cells between `edges` (k + 1,), the outermost reaching to infinity."""
+    """(k,) probabilities of the cells between `edges` (k + 1,); the outermost extend to infinity."""
     z = (edges[1:-1] - mean) / (deviation * math.sqrt(2))
     below = np.array([0.0, *(math.erf(v) for v in z.tolist()), 0.0])
     below[0], below[-1] = -1.0, 1.0
-    # Of tails the complement keeps what 1 - (1 - q) would lose.
+    # In the tails, erfc keeps digits that 1 - erf would lose.
     tail = np.array([0.0, *(math.erfc(abs(v)) for v in z.tolist()), 0.0])
     side = np.concatenate([[-1], np.sign(z), [1]])
     both = np.diff(below)
@@ -193,14 +193,13 @@ def _kl(counts: np.ndarray, q: np.ndarray) -> np.ndarray:
 
 
 def modes(histogram: Cells) -> int:
-    """The number of modes: the least k that Silverman's test (1981) does not refuse at LEVEL, up to MOST_MODES + 1.
+    """The number of modes: the least k that Silverman's test (1981) does not reject at LEVEL, up to MOST_MODES + 1.
 
-    The test: h is the least bandwidth at which the Gaussian kernel density estimate has at most k modes; samples are
-    drawn from that estimate, scaled to the variance of the data; k is refused where fewer than LEVEL of DRAWS of them
-    have more than k modes at h. For k = 1 they are counted at CALIBRATION h, which gives the test the level it claims
-    (Hall & York 2001); for more modes no such factor is known, and the test is cautious: it believes a mode only where
-    it is plain, and takes many equal ones in a row for few. Discrete data is compared with samples rounded to the same
-    grid.
+    h is the least bandwidth at which the Gaussian kernel density estimate has at most k modes. The test draws DRAWS
+    samples from that estimate, scaled to the variance of the data. It rejects k if fewer than the share LEVEL of them
+    have more than k modes at h. For k = 1, it uses the bandwidth CALIBRATION h, which gives the test its nominal level
+    (Hall & York 2001). For more modes no such factor is known, and the test is conservative: it needs clear modes, and
+    counts many equal adjacent modes as few. Discrete data is compared with samples rounded to the same grid.
     """
     kernel = _Density(histogram)
     for k in range(1, MOST_MODES + 1):
@@ -211,12 +210,12 @@ def modes(histogram: Cells) -> int:
 
 
 class _Density:
-    """Kernel density estimates of cells on a grid, by FFT; unit of length: the range of the data."""
+    """Kernel density estimates of a histogram on a grid, by FFT; the unit of length is the range of the data."""
 
     def __init__(self, histogram: Cells):
         self.unit, self.origin = histogram.edges[-1] - histogram.edges[0], histogram.edges[0]
         places = (histogram.places - self.origin) / self.unit
-        # A margin of one range on each side: no bandwidth of interest reaches around the circle of the FFT.
+        # A margin of one range on each side keeps all used bandwidths from wrapping around in the FFT.
         self.step = 3.0 / GRID
         at = (places + 1.0) / self.step
         left = np.floor(at).astype(np.int64)
@@ -232,7 +231,7 @@ class _Density:
         self.data = np.fft.rfft(self.spread(self.counts[None]))[0]
 
     def spread(self, counts: np.ndarray) -> np.ndarray:
-        """`counts` (rows, k) on the grid (rows, GRID), each shared among its two neighbours."""
+        """(rows, GRID) `counts` (rows, k) on the grid, each divided between its two neighbouring points."""
         grid = np.zeros((GRID + 1, len(counts)))
         np.add.at(grid, self.left, (counts * (1 - self.right_share)).T)
         np.add.at(grid, self.left + 1, (counts * self.right_share).T)
@@ -242,18 +241,18 @@ class _Density:
         return np.fft.irfft(spectrum * np.exp(-0.5 * (self.frequency * h) ** 2), GRID)
 
     def count(self, density: np.ndarray) -> np.ndarray:
-        """Local maxima of each row; what is below 1e-9 of the largest is rounding of the FFT."""
+        """The number of local maxima of each row; values below 1e-9 of the largest are rounding of the FFT."""
         floor = 1e-9 * density.max(axis=-1, keepdims=True)
         slope = np.diff(density, axis=-1)
         slope = np.where(np.abs(slope) <= floor / 10, 0.0, np.sign(slope))
-        # Flat stretches take the sign before them, so that a plateau is one maximum.
+        # Flat stretches get the sign before them, so that a plateau is one maximum.
         place = np.where(slope != 0, np.arange(slope.shape[-1]), 0)
         slope = np.take_along_axis(slope, np.maximum.accumulate(place, axis=-1), axis=-1)
         peak = (slope[..., :-1] > 0) & (slope[..., 1:] < 0) & (density[..., 1:-1] > floor)
         return peak.sum(axis=-1)
 
     def bandwidth(self, k: int) -> float:
-        """The least bandwidth with at most `k` modes, to 1 part in 1000; 0 where the grid cannot resolve more."""
+        """The least bandwidth with at most `k` modes, to 1 part in 1000; 0 if the grid cannot resolve more modes."""
         low, high = FINEST * self.step, 1.0
         if self.count(self.smooth(self.data, low)) <= k:
             return 0.0
@@ -263,11 +262,11 @@ class _Density:
         return high
 
     def exceeding(self, h: float, k: int, factor: float) -> float:
-        """The share of samples from the estimate at `h` that have more than `k` modes at `factor` h."""
+        """The share of samples from the estimate at bandwidth `h` with more than `k` modes at `factor` h."""
         cumulated = np.cumsum(np.maximum(self.smooth(self.data, h), 0.0))
         cumulated = np.concatenate([[0.0], cumulated / cumulated[-1]])
         x = (np.arange(GRID + 1) - 0.5) * self.step - 1.0
-        # Smoothing has added h^2 to the variance: drawn numbers shrink towards the mean.
+        # Smoothing adds h^2 to the variance, so drawn numbers are scaled towards the mean.
         x = self.mean + (x - self.mean) / math.sqrt(1 + h * h / self.variance)
         below = np.interp(self.edges, x, cumulated)
         below[0], below[-1] = 0.0, 1.0

@@ -1,8 +1,8 @@
-"""How much the sums of one variant differ: from each other, and apart from that from a reference.
+"""Differences of the sums of one variant: from each other, and separately from a reference.
 
-The distance to a reference that another algorithm computed holds the change of algorithm too. So there are three
-numbers for each array: samples against each other, the median sample against the reference, and, as published, the
-samples against the reference. The metrics and their open cases are those of `kernels.bits`.
+The distance to a reference that another algorithm computed includes the change of algorithm. So each array has three
+numbers: between samples, of the median sample from the reference, and, as published, of the samples from the reference.
+`kernels.bits` defines the metrics and their undefined cases.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from analysis.studies.sums.runs import CELL, PLACE, SERIES, Sums, pieces
 from kernels import bits
 from kernels.bits import bound
 
-QUANTILE = 0.95  # of |V_s|, beside its maximum, which grows with the number of samples
-CHUNK = 1 << 21  # numbers worked on at once: some ten temporaries of 16 MB
+QUANTILE = 0.95  # of |V_s|; its maximum grows with the number of samples
+CHUNK = 1 << 21  # numbers per piece of work: about ten temporaries of 16 MB
 
 
 def of_arrays(sums: Sums, reference: pd.DataFrame) -> pd.DataFrame:
-    """One row per variant and array: columns CELL and those of `statistics`, `s_d`, the number that V_s is against,
-    and `reference`, which names where that is from (empty where there is none)."""
+    """A row per variant and array: columns CELL and those of `statistics`; `s_d`, the reference of V_s; and
+    `reference`, its source (empty without one)."""
     samples = sums.samples
     begin = pieces(samples, CELL)
     frame = samples.iloc[begin][CELL].reset_index(drop=True)
@@ -49,7 +49,7 @@ AGAINST_TRUTH = ("error_median", "error_max")
 
 
 def blocks(values: np.ndarray, begin: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """(rows, values of shape (rows, m)) for the stretches of `values` that begin at `begin`: those of equal length m
+    """(rows, values (rows, m)) of the stretches of `values` that begin at `begin`: stretches of equal length m
     together, in pieces of at most CHUNK numbers."""
     lengths = np.diff(begin, append=len(values))
     for length in np.unique(lengths).tolist():
@@ -61,21 +61,21 @@ def blocks(values: np.ndarray, begin: np.ndarray) -> Iterator[tuple[np.ndarray, 
 
 
 def statistics(values: np.ndarray, reference: np.ndarray, truth: np.ndarray) -> dict[str, np.ndarray]:
-    """Statistics of the samples `values` float64 (arrays, m), in the order in which they were taken, against
-    `reference` and `truth` (arrays,): each a float64 array (arrays,). Undefined terms are left out.
+    """Statistics of the samples `values` float64 (arrays, m), in recorded order, against `reference` and `truth`
+    (arrays,). Each is a float64 array (arrays,); undefined terms are left out.
 
     samples       m
     distinct      different bit patterns
     effective     effective number of outcomes, 1 / sum p^2 (Laakso & Taagepera 1979)
-    bound         where distinct is 1: what the probability of another result stays below at 95 % confidence, about
-                  3 / m; NaN elsewhere
+    bound         if distinct is 1: upper bound of the probability of another result at 95 % confidence, about 3 / m;
+                  else NaN
     median        the lower median: one of the samples
     pair_max      largest V_s of any two samples: 1 - min|S| / max|S|
-    pair_median   median |V_s| of the pairs of samples 0 and 1, 2 and 3, ..., which are independent of each other
+    pair_median   median |V_s| of the independent pairs of samples 0 and 1, 2 and 3, ...
     least, most   of the samples
     own_ulp       units in the last place from the least to the largest sample
     shift         |V_s| of the median against the reference: the change of algorithm
-    v_s_max, v_s_quantile, v_s_median   of |V_s| = |1 - |S / S_reference|| (arXiv 2408.05148): both together
+    v_s_max, v_s_quantile, v_s_median   of |V_s| = |1 - |S / S_reference|| (arXiv 2408.05148), which includes both
     ulp_max       largest distance from the reference in ULP
     undefined     samples whose V_s is undefined (NaN on one side)
     error_median, error_max   distance from the correctly rounded value in ULP
@@ -116,12 +116,11 @@ def statistics(values: np.ndarray, reference: np.ndarray, truth: np.ndarray) -> 
 
 
 def of_series(arrays: pd.DataFrame) -> pd.DataFrame:
-    """What `of_arrays` returned, one row per variant and n: columns SERIES, `reference`, and
+    """Summarises `arrays` from `of_arrays`, a row per variant and n: columns SERIES, `reference`, and
 
-    arrays, samples (of one array: the fewest), differing (arrays with more than one result), distinct, effective (of
-    the array with the most), bound (of one array, where none differs), pair_median (median over arrays), pair_max,
-    own_ulp, shift, v_s_max, v_s_quantile, ulp_max (largest over arrays), undefined (all), error_median (median),
-    error_max (largest).
+    arrays, samples (fewest of an array), differing (arrays with more than one result), distinct, effective (largest
+    over arrays), bound (of one array, if none differs), pair_median (median over arrays), pair_max, own_ulp, shift,
+    v_s_max, v_s_quantile, ulp_max (largest over arrays), undefined (sum), error_median (median), error_max (largest).
     """
     by = arrays.assign(differs=arrays["distinct"] > 1).groupby(SERIES, observed=True, sort=True)
     most, middles = by.max(numeric_only=True), by.median(numeric_only=True)
@@ -139,7 +138,7 @@ def of_series(arrays: pd.DataFrame) -> pd.DataFrame:
 
 
 def _squares(new: np.ndarray) -> np.ndarray:
-    """Sum over outcomes of the square of how often each occurred; `new` marks where outcomes begin in each row."""
+    """(rows,) sum over outcomes of their squared counts; `new` marks the first of each outcome in a sorted row."""
     flat = new.ravel()
     begin = np.flatnonzero(flat)
     runs = np.diff(begin, append=flat.size).astype(np.float64) ** 2
@@ -147,7 +146,7 @@ def _squares(new: np.ndarray) -> np.ndarray:
 
 
 def _extremes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least and largest defined element of each row; NaN where there is none."""
+    """(least, largest) defined element of each row; NaN without any."""
     defined = ~np.isnan(x)
     some = defined.any(axis=1)
     low = np.where(some, np.where(defined, x, np.inf).min(axis=1), np.nan)
@@ -155,11 +154,12 @@ def _extremes(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def worst_orders(sums: Sums, arrays: pd.DataFrame) -> pd.DataFrame:
-    """What a search for the worst orders found beside what was seen, one row per variant and array: columns CELL;
-    `low` and `high`, the least and largest sum that the search reached; `bound`, the larger |V_s| of the two;
-    `v_s_max`, as seen; `share`, the range of the samples over the range of the search; `outside`, whether a sample
-    lies outside of it: then the search has not found the worst. V_s is against the reference, else against the median
-    sample. `arrays` is what `of_arrays` returned."""
+    """The search for the worst orders beside the samples, a row per variant and array. `arrays` is from `of_arrays`.
+
+    Columns: CELL; `low` and `high`, the least and largest sum of the search; `bound`, the larger |V_s| of the two;
+    `v_s_max` of the samples; `share`, the range of the samples over that of the search; `outside`, whether a sample is
+    outside this range, so that the search missed the worst order. The reference of V_s is the usual one, or else the
+    median sample."""
     keys = {key: "str" for key in SERIES[:4]}
     where = ["case", "variant", "backend", "n", "array"]
     worst = sums.worst.astype({key: "str" for key in where[:3]})

@@ -27,7 +27,7 @@ from analysis.studies.sums.tables import (
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Known:
-    """Raises Usage for a reference that cannot be one."""
+    """All results on the sums of the runs. Raises Usage for an impossible reference."""
     recorded = sums(overview.frames)
     if recorded.samples.empty:
         raise Nothing
@@ -44,9 +44,9 @@ def sections(known: Known) -> list[Section]:
 
 def _prices(known: Known) -> Section:
     intro = (
-        "What a sum costs by each variant, beside what is known of its bits; ratios are to the fastest way "
-        "without a guarantee or by a library's own sum, of the same data, method and rank count. Emulated "
-        "variants draw orders of arrival from a seed and have no price."
+        "The time of a sum by each variant, beside its bits. Ratios are to the fastest variant without a guarantee or "
+        "from a library, for the same data, method and rank count. Emulated variants draw orders of arrival from a "
+        "seed and have no price."
     )
     if rest := left_out(known):
         intro += f" Figures are drawn for the first {DRAWN} cases; {rest} more have tables only."
@@ -57,9 +57,9 @@ def _prices(known: Known) -> Section:
 
 def _bits(known: Known) -> Section:
     intro = (
-        "Samples of one array against each other (pair) say what changes from run to run. The median sample against "
-        "the reference (shift) is the change of algorithm. |V_s| and ULP are against the reference and hold both. Only "
-        "sums of one case are compared: other data, methods and rank counts never count as variation."
+        "Differences between samples of one array (pair) are run-to-run variation. The difference of the median sample "
+        "from the reference (shift) is the change of algorithm. |V_s| and ULP are from the reference and include both. "
+        "Only sums of one case are compared: other data, methods and rank counts never count as variation."
     )
     title = "Sums: run-to-run variability"
     return Section("sums-variability", title, "", intro, bits_figures(known), folded(bits_tables(known)))
@@ -67,11 +67,11 @@ def _bits(known: Known) -> Section:
 
 def _shapes(known: Known) -> Section:
     intro = (
-        "How V_s is spread over samples. KL is the distance from the normal distribution of the same mean and "
-        "variance; above the value that 95 % of normal samples stay below, the samples are not normal."
+        "The distribution of V_s over samples. KL is the divergence from the normal distribution with the same mean "
+        "and variance. Above its 95 % quantile for normal samples, the samples are not normal."
     )
     nothing = (
-        f"No array has {FEWEST_SAMPLES} samples, some of them different, so there is no distribution to show."
+        f"No array has {FEWEST_SAMPLES} samples that are not all equal, so there is no distribution to show."
     )
     figures, tables = shape_figures(known), folded(shape_tables(known))
     title = "Sums: distribution of V_s"
@@ -80,8 +80,8 @@ def _shapes(known: Known) -> Section:
 
 def _growth(known: Known) -> Section:
     intro = (
-        "How |V_s| grows with the number of elements: alpha near 0.5 is a random walk of rounding errors, near 1 the "
-        "errors add up. The largest of several samples also grows with their number, the quantile hardly."
+        "The growth of |V_s| with the number of elements: near alpha = 0.5, rounding errors are a random walk; near 1, "
+        "they add up. The largest of several samples also grows with their number, the quantile hardly."
     )
     fewest = known.series["samples"].min()
     nothing = f"The samples of no variant differ, so nothing grows: in each {power_note(int(fewest))}."
@@ -92,8 +92,8 @@ def _growth(known: Known) -> Section:
 
 def _worst(known: Known) -> Section:
     intro = (
-        "Extremes that a search for the worst orders of arrival found, beside the samples. The share is the "
-        "range of the samples over the range of the search; a sample beyond it shows that the search fell short."
+        "Extremes that a search for the worst orders of arrival found, beside the samples. The share is the range of "
+        "the samples over that of the search. A sample outside shows that the search missed the worst order."
     )
     nothing = "No search for the worst orders was made (--worst), so only the samples are known."
     tables = folded(worst_tables(known))
@@ -104,9 +104,11 @@ STUDY = Study(
     read=read,
     data=(
         Data("arrays", "a row per variant and array", ARRAYS, lambda known: known.arrays),
-        Data("series", "the same over the arrays of one size", OVER_ARRAYS, lambda known: known.series),
-        Data("prices", "what each variant costs", PRICES, lambda known: known.prices),
-        Data("shapes", "how V_s is distributed", SHAPES, lambda known: known.shapes),
+        Data(
+            "series", "a row per variant and size, over its arrays", OVER_ARRAYS, lambda known: known.series
+        ),
+        Data("prices", "the price of each variant", PRICES, lambda known: known.prices),
+        Data("shapes", "the distribution of V_s", SHAPES, lambda known: known.shapes),
         Data("fits", "the power law of |V_s| in n", FITS, lambda known: known.fits),
         Data("worst", "the search for the worst orders", WORST, lambda known: known.worst),
     ),

@@ -1,4 +1,4 @@
-"""What is known of the sums as tables, for the terminal and for the report."""
+"""Tables on sums, for the terminal and for the report."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from analysis.studies.sums.statistics import QUANTILE, of_arrays, of_series, wor
 
 @dataclass(frozen=True)
 class Known:
-    """All that is computed of runs that compare variants: `recorded` (the frames), `arrays`, `series`, `prices`,
-    `shapes`, `fits`, `worst`, each by the module of its name or by `statistics`, and `notes`, sentences on what limits
-    them."""
+    """All results on runs that compare variants: `recorded` (the frames), `arrays`, `series`, `prices`, `shapes`,
+    `fits`, `worst`, each from the module of its name or from `statistics`, and `notes`: sentences on the limits of
+    these results."""
 
     recorded: Sums
     arrays: pd.DataFrame
@@ -33,13 +33,12 @@ class Known:
 
 
 def known_of(sums: Sums, wanted: str | None = None) -> Known:
-    """Everything about `sums`; raises NoReference where `wanted` cannot be
-    a reference."""
+    """All results on `sums`. Raises NoReference if `wanted` cannot be a reference."""
     reference, notes = references(sums, wanted)
     arrays = of_arrays(sums, reference)
     if sums.replays:
         notes.append(
-            f"{sums.replays:,} emulated samples repeat the orders of an earlier run of the same seed: left out"
+            f"{sums.replays:,} emulated samples left out: they repeat the orders of an earlier run with their seed"
         )
     return Known(
         recorded=sums,
@@ -54,7 +53,7 @@ def known_of(sums: Sums, wanted: str | None = None) -> Known:
 
 
 def all_tables(known: Known) -> list[tuple[str, Table]]:
-    """Every table, in the order in which they are read."""
+    """Every table, in reading order."""
     return [
         *price_tables(known),
         *bits_tables(known),
@@ -69,7 +68,7 @@ VARIANT = Shown("variant", lambda row: f"{row.variant} ({row.backend})")
 
 
 def price_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per case and operation: time, its ratio, and what is known of the bits."""
+    """(title, table) per case and operation: time, its ratio, and the variation of the bits."""
     both = known.series.merge(known.prices.drop(columns=["guarantee", "samples"]), on=SERIES, how="left")
     both["guarantee"] = [known.recorded.guarantee(*row) for row in both[SERIES[:4]].itertuples(index=False)]
     both["base"] = both["base"].fillna("")
@@ -115,7 +114,7 @@ BITS = (
 
 
 def bits_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per case and operation: samples against each other, apart from against the reference."""
+    """(title, table) per case and operation: differences between samples, and separately from the reference."""
     tables = []
     for title, same in _each(known.series):
         against = sorted(set(same["reference"]) - {""})
@@ -138,7 +137,7 @@ SHAPE = (
 
 
 def shape_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per case and operation: how V_s is distributed in the first arrays of each size."""
+    """(title, table) per case and operation: the distribution of V_s in the first arrays of each size."""
     return [(f"Distribution of V_s: {title}", lines_of(same, SHAPE)) for title, same in _each(known.shapes)]
 
 
@@ -175,7 +174,7 @@ def fit_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def _remark(row) -> str:
-    """Why there is no fit, and which sizes it leaves out."""
+    """Why there is no fit, and how many sizes it leaves out."""
     sizes = "1 size" if row.left_out == 1 else f"{row.left_out} sizes"
     left = f"{sizes} left out: half of the arrays do not differ" if row.left_out else ""
     return "; ".join(filter(None, (row.nothing, left)))
@@ -193,7 +192,7 @@ SEARCHED = (
 
 
 def worst_tables(known: Known) -> list[tuple[str, Table]]:
-    """(title, table) per case and operation: what a search for the worst orders reached, over all arrays."""
+    """(title, table) per case and operation: the search for the worst orders, over all arrays."""
     by = known.worst.groupby(SERIES, observed=True, sort=True)
     frame = by.agg(
         arrays=("array", "size"), seen=("v_s_max", "max"), bound=("bound", "max"), share=("share", "median"),
@@ -203,7 +202,7 @@ def worst_tables(known: Known) -> list[tuple[str, Table]]:
 
 
 def duration(seconds: float) -> str:
-    """`12.3 µs`: three digits with the unit that suits."""
+    """`12.3 µs`: three digits in a suitable unit."""
     for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"

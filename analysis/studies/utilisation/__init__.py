@@ -1,8 +1,8 @@
-"""How well runs over a mesh used their cores, and their plans."""
+"""Utilisation of cores in runs over a mesh, and their plans."""
 
-SUMMARY = "runs over a mesh: how well they used their cores, and their plans"
+SUMMARY = "runs over a mesh: utilisation of their cores, and their plans"
 DETAIL = """\
-Runs that recorded their utilisation are used: operations of a step over what the cores could have done."""
+Uses runs that recorded their utilisation: the operations of a step over the capacity of the cores."""
 EXAMPLES = """\
   python -m analysis utilisation runs/"""
 NEEDS = "the utilisation of a mesh"

@@ -1,4 +1,4 @@
-"""Plans of runs over a mesh, as pictures and as tables of their stages."""
+"""Pictures of the plans of runs over a mesh, and tables of their stages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from analysis.studies.utilisation.runs import Used
 from miniapps.partition.showing import picture
 from miniapps.partition.showing.staged import LEAVING, Stages, decode
 
-DRAWN = 3  # plans, at most
+DRAWN = 3  # most plans
 
 
 def plans(known: Used) -> dict[str, Stages]:
-    """The plans that were recorded, by what was run: the first DRAWN. What is no plan is left out."""
+    """{case and mesh: plan} of the first DRAWN recorded plans; leaves out invalid ones."""
     found: dict[str, Stages] = {}
     for case, text in known.stages.items():
         try:
@@ -31,9 +31,9 @@ def figure(name: str, title: str, stages: Stages) -> Figure:
     size = picture.size_text(sum(edge.bytes for edge in stages.edges))
     where = "at the bold arrows and in the boxes"
     caption = (
-        f"{stages.operations} operations on {picture.ranks_text(stages.ranks)} in {len(stages.stages)} stages: of one "
-        f"layer, their work divided by the same axes. A step sends {size}, {where}. What the backward pass reads of "
-        "the forward pass is not drawn."
+        f"{stages.operations} operations on {picture.ranks_text(stages.ranks)} in {len(stages.stages)} stages. "
+        "Operations of a stage belong to one layer and divide their work by the same axes. A step sends "
+        f"{size}, {where}. The picture leaves out reads of the backward pass from the forward pass."
     )
     legend = [(number, picture.axes_text(axes)) for axes, number in picture.looks(stages).items()]
     data = pd.DataFrame(_stages(stages), columns=["pass", "stage", "axes", "operations", "travels"])
@@ -58,7 +58,7 @@ def stage_table(title: str, stages: Stages) -> tuple[str, Table]:
 
 
 def _stages(stages: Stages) -> list[tuple[object, ...]]:
-    """A row for each stage: pass, name, axes, operations, what travels to it; the last is what leaves the step."""
+    """A row per stage: pass, name, axes, operations, data that travels to it; the last row is the step's output."""
     sent: dict[int, list[str]] = {}
     for edge in stages.edges:
         if edge.kind:

@@ -1,8 +1,8 @@
-"""How well runs over a mesh used their cores: model FLOPs over what the cores could have done in that time.
+"""Utilisation of cores in runs over a mesh: model FLOPs over the capacity of the cores in the same time.
 
-Rank 0 records the floating-point operations of a step of the unsharded model, the rate of one core, and of each step
-the utilisation by its clock (`miniapps.trace.schema`). All ranks record their processor time, from which follows what
-the utilisation would be if each rank had its core to itself: the figure for a machine that others use.
+Rank 0 records the floating-point operations of a step of the unsharded model, the rate of one core, and the utilisation
+of each step by its clock (`miniapps.trace.schema`). All ranks record their processor time. From it follows the
+utilisation if each rank had its core to itself: the number for a machine with other processes.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from miniapps.trace.records import STAGES
 from miniapps.trace.schema import CORE_RATE, CPU_TIME, MODEL_FLOPS, UTILISATION
 
 USED = {
-    "family": Column("str", "what tells the problem from others of these runs"),
-    "case": Column("str", "what tells the run from others of the problem"), "guarantee": Column("str"),
+    "family": Column("str", "options that distinguish the problem from others of these runs"),
+    "case": Column("str", "method that distinguishes the run from others of the problem"), "guarantee": Column("str"),
     "ranks": Column("int64"), "run": Column("str"), "repeat": Column("int64"), "steps": Column("int64"),
     "flops": Column("float64", "model FLOPs of a step"), "rate": Column("float64", "of one core, FLOP/s"),
     "seconds": Column("float64", "of a step, without recording", "s"),
     "utilisation": Column("float64", "median over all steps but the first, by the clock; a fraction"),
     "least": Column("float64", "over the same steps"), "most": Column("float64", "over the same steps"),
-    "of_processor_time": Column("float64", "the same by the processor time of all ranks, recording included"),
+    "of_processor_time": Column("float64", "utilisation by the processor time of all ranks, recording included"),
 }  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Used:
-    """A row per repeat, columns USED: `seconds` of a step, `utilisation` and `of_processor_time` are medians over all
-    steps but the first of the repeat, `least` and `most` their range by the clock. `words`: {case: the same in words};
-    `stages`: {family and case: the plan as recorded (`miniapps.partition.showing.staged`)}, each plan once."""
+    """`runs`: a row per repeat, columns USED: `seconds` of a step, `utilisation` and `of_processor_time` are medians
+    over all steps of the repeat but the first, `least` and `most` the range of the utilisation. `words`: {case: its
+    description}; `stages`: {family and case: recorded plan (`miniapps.partition.showing.staged`)}, each plan once."""
 
     runs: pd.DataFrame
     words: dict[str, str]
@@ -45,7 +45,7 @@ class Used:
 
 
 def used(frames: Frames) -> Used:
-    """What the runs among `frames` that recorded their utilisation hold of it."""
+    """The utilisation of the runs in `frames` that recorded it; empty frames without such runs."""
     needed = {UTILISATION, MODEL_FLOPS, CORE_RATE}
     some = needed <= set(frames.names)
     known = [some and needed <= set(frames.of("usage", *run)["name"]) for run in ids(frames.runs)]
@@ -62,7 +62,7 @@ def used(frames: Frames) -> Used:
 
 
 def _row(frames: Frames, run: dict) -> dict[str, object]:
-    """The row of USED of one repeat."""
+    """The row of USED for one repeat."""
     usage = frames.of("usage", run["run"], run["repeat"])
     steps = usage[(usage["name"] == UTILISATION).to_numpy()].groupby("step")["value"].first()
     later = steps.iloc[1:] if len(steps) > 1 else steps  # the first step plans and allocates
@@ -82,7 +82,7 @@ def _row(frames: Frames, run: dict) -> dict[str, object]:
 
 
 def _stages(frames: Frames, run: dict) -> str:
-    """The plan that a run recorded; empty where it did not."""
+    """The recorded plan of a run; empty without one."""
     choices = frames.of("choices", run["run"], run["repeat"])
     staged = choices[(choices["name"] == STAGES).to_numpy()]["choice"]
     return str(staged.iloc[0]) if len(staged) else ""

@@ -13,14 +13,14 @@ from analysis.studies.utilisation.runs import USED, Used, used
 
 
 def read(overview: Overview, options: argparse.Namespace | None) -> Used:
-    """The runs that recorded their utilisation."""
+    """The utilisation of all runs that recorded it."""
     known = used(overview.frames)
     if known.runs.empty:
         raise Nothing
     return known
 
 
-# Of a case and the rows of its runs.
+# Columns from a case and the rows of its runs.
 COLUMNS = (
     Shown("case", lambda case, own: case),
     Shown("runs", lambda case, own: len(own), number=True),
@@ -50,7 +50,7 @@ def tables(known: Used) -> list[tuple[str, Table]]:
 
 
 def sentences(known: Used) -> list[str]:
-    """The best and the worst case, or the one there is."""
+    """A sentence on the best and on the worst case, or on the only one."""
     ordered = known.runs.sort_values("utilisation", ascending=False, kind="stable")
     lines = [
         f"{', '.join(filter(None, [row.family, known.words[row.case]]))}: utilisation {percent(row.utilisation)} %, "
@@ -61,18 +61,19 @@ def sentences(known: Used) -> list[str]:
 
 
 def percent(x: float) -> str:
-    """A fraction in percent, one digit behind the point; empty where there is none."""
+    """A fraction in percent with one decimal; empty for NaN."""
     return "" if x != x else f"{100 * x:.1f}"
 
 
 def sections(known: Used) -> list[Section]:
     """Utilisation by case, and the plans."""
     intro = (
-        "Utilisation: floating-point operations of a step of the unsharded model (products of matrices, convolutions, "
-        "attention; forward and backward) over what the cores could have done in that time, at the rate of one core in "
-        "products of 512 x 512 matrices before the first step. By the clock of rank 0, without the recording of "
-        "weights; `of processor time` takes what all ranks used in place of the clock, recording included: that is the "
-        "figure where others use the machine too. Medians over all steps but the first."
+        "Utilisation: the floating-point operations of a step of the unsharded model (products of matrices, "
+        "convolutions, attention; forward and backward) over the capacity of the cores in the same time. The capacity "
+        "is the rate of one core in products of 512 x 512 matrices before the first step, times the cores. The time is "
+        "by the clock of rank 0, without recording of weights. `of processor time` uses the processor time of all "
+        "ranks instead, with recording: the number to use if other processes share the machine. Medians over all steps "
+        "but the first."
     )
     drawn = plans(known)
     figures = [figure(f"plan{k}", title, stages) for k, (title, stages) in enumerate(drawn.items())]
@@ -86,7 +87,7 @@ def sections(known: Used) -> list[Section]:
 STUDY = Study(
     read=read,
     data=(
-        Data("utilisation", "a row per repeat over a mesh ([what it is](../explanation/partition.md#utilisation))",
+        Data("utilisation", "a row per repeat over a mesh ([meaning](../explanation/partition.md#utilisation))",
              USED, lambda known: known.runs),
     ),
     sentences=sentences,
