@@ -176,7 +176,7 @@ def test_shares_of_a_campaign_with_known_variances(campaign):
     assert rows.loc["allocation", "share"] > 0.9
     assert rows.loc["allocation", "low"] <= 0.09 <= rows.loc["allocation", "high"]
     assert rows.loc["ordering", "variance"] == pytest.approx(np.log(1.5) ** 2 / 2, rel=0.3)
-    assert rows.loc[REPEAT, "remark"] == "holds launch too" and rows.loc["launch", "alias"] == REPEAT
+    assert rows.loc[REPEAT, "remark"] == "includes launch" and rows.loc["launch", "alias"] == REPEAT
     assert rows.loc["allocation", "drawn"] == "allocation" and rows.loc["allocation", "units"] == 10
     chance = rows[(rows["kind"] == RUN_TO_RUN) & rows["share"].notna()]
     assert chance["share"].sum() == pytest.approx(1)

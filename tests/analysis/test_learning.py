@@ -212,7 +212,7 @@ def test_runs_that_ended_early_count_nowhere(tmp_path):
     write_training(tmp_path / "b", [0.5, 0.7], seed=2)
     results = made_of(tmp_path)
     assert results.prices["accuracy"].tolist() == [0.7] and results.prices["runs"].tolist() == [1]
-    assert any("1 run ended early" in note for note in results.notes)
+    assert any("1 run left out: ended early" in note for note in results.notes)
 
 
 def test_the_sentence_says_what_would_have_been_seen(results):

@@ -230,7 +230,7 @@ def test_that_no_law_fits_is_a_sentence_and_a_group_has_one_name(tmp_path):
     first, *others = fit_notes(known)
     (name,) = set(known.points.loc[known.points["guarantee"] == "none", "series"])
     assert first.startswith("not fitted: 2 rank counts, a fit needs 4: ")
-    assert others[0].startswith(f"no law fits {name}: the best, ") and "up to 10% is a fit" in others[0]
+    assert others[0].startswith(f"no law fits {name}: the best, ") and "above the limit of 10%" in others[0]
     assert not known.fits["chosen"].any()
     ((_, table),) = fit_tables(known)
     assert "chosen" not in filled(table).columns and {str(row[0]) for row in table.rows} == {name}
