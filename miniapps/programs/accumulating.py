@@ -80,17 +80,19 @@ class Accumulated:
         cut = [length * i // self._micro for i in range(self._micro + 1)]
         rank, size = self._comm.rank, self._comm.size
         mine = range(self._micro * rank // size, self._micro * (rank + 1) // size)
-        before, found = torch.get_rng_state(), []
-        for number in mine:
-            for parameter in self._parameters.values():
-                parameter.grad = None
-            key = hashlib.sha256(f"{self._seed} {self._step} {number}".encode()).digest()
-            torch.manual_seed(int.from_bytes(key[:8], "little") >> 1)
-            part = tuple(tensor[cut[number] : cut[number + 1]] for tensor in batch)
-            yield part if len(part) > 1 else part[0]
-            share = (cut[number + 1] - cut[number]) * self._micro / length
-            found.append([_gradient(name, parameter, share) for name, parameter in self._parameters.items()])
-        torch.set_rng_state(before)
+        found = []
+        with torch.random.fork_rng([torch.cuda.current_device()] if torch.cuda.is_initialized() else []):
+            for number in mine:
+                for parameter in self._parameters.values():
+                    parameter.grad = None
+                key = hashlib.sha256(f"{self._seed} {self._step} {number}".encode()).digest()
+                torch.manual_seed(int.from_bytes(key[:8], "little") >> 1)
+                part = tuple(tensor[cut[number] : cut[number + 1]] for tensor in batch)
+                yield part if len(part) > 1 else part[0]
+                share = (cut[number + 1] - cut[number]) * self._micro / length
+                found.append(
+                    [_gradient(name, parameter, share) for name, parameter in self._parameters.items()]
+                )
         self._step += 1
         for parameter, mean in zip(self._parameters.values(), self._means(found), strict=True):
             gradient = torch.from_numpy(mean).view(parameter.shape)
