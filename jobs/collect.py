@@ -1,4 +1,4 @@
-"""From the runs of a campaign to the report on them."""
+"""Makes the report on the runs of a campaign."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ def collect(
     results: Path | None = None,
     quiet: bool = False,
 ) -> int:
-    """Say what is missing and which attempts failed, and write the report on all that is in the directory of the
-    campaign, failed attempts among it; the exit code of `python -m analysis report`, whose tables are not printed if
-    `quiet`. Raises StateError, Refused."""
+    """Lists missing tasks and failed attempts, and writes the report; returns its exit code.
+
+    The exit code is that of `python -m analysis report`. The report covers all runs in the directory of the campaign,
+    failed attempts too. `quiet`: its tables are not printed. Raises StateError, Refused."""
     out = short(plan.campaign.out)
     standings = survey(out, plan.tasks, doubt=say)
     missing = [s for s in standings if s.state not in FINISHED]

@@ -21,7 +21,7 @@ def summary(name: str) -> str:
 
 
 def copy(name: str, folder: Path) -> Path:
-    """Write the example `name` (with or without .toml) into `folder`, over nothing. Raises JobError."""
+    """Writes the example `name` (with or without .toml) into `folder`; overwrites no file. Raises JobError."""
     name = name.removesuffix(".toml")
     if name not in names():
         raise JobError(f"example {quoted(name)}: not known{closest(name, names())}")
@@ -39,7 +39,7 @@ def copy(name: str, folder: Path) -> Path:
 
 
 def hint(path: Path) -> str:
-    """The end of the message on a campaign that is not there, where it has the name of an example; else empty."""
+    """The end of the message on a missing campaign, if an example has its name; else empty."""
     name = path.name.removesuffix(".toml")
     return (
         f"; `python -m jobs example {name}` writes the example of that name here" if name in names() else ""

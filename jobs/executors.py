@@ -1,9 +1,9 @@
-"""PSI/J's executors, changed to submit a script as it is and to say why a job waits.
+"""Adapts PSI/J's executors: they submit a script unchanged, and report the reason why a job waits.
 
 PSI/J (Hategan-Marandiuc et al. 2023, "PSI/J: A portable interface for submitting, monitoring, and managing jobs")
-would write a batch script of its own from a JobSpec. Ours is complete and says why each line is there, so it is what
-has to run: a `SubmitScriptGenerator`, the place PSI/J has for this, hands it over unchanged. Everything else, the
-commands of the schedulers, what they print and what their states mean, is PSI/J's.
+writes its own batch script from a JobSpec. The script of `jobs.render` is complete and explains each line, so it must
+run as it is: a `SubmitScriptGenerator`, PSI/J's interface for this, passes it on unchanged. PSI/J does all else: the
+commands of schedulers, their output, and the meaning of their states.
 """
 
 import subprocess
@@ -14,13 +14,11 @@ from psij.executors.batch.pbs import PBSJobExecutor
 from psij.executors.batch.script_generator import SubmitScriptGenerator
 from psij.executors.batch.slurm import SlurmJobExecutor
 
-NEVER = (
-    10**9
-)  # seconds; the thread that asks for states in the background has nothing to tell a command that ends
+NEVER = 10**9  # seconds; the command ends before PSI/J's background thread could poll for states
 
 
 class Verbatim(SubmitScriptGenerator):
-    """Hands over `text`, a finished batch script."""
+    """Passes on `text`, a finished batch script."""
 
     def __init__(self, config, text):
         super().__init__(config)
@@ -31,10 +29,11 @@ class Verbatim(SubmitScriptGenerator):
 
 
 class Slurm(SlurmJobExecutor):
-    """PSI/J's executor for Slurm, which also sees the elements of arrays and the reasons of pending jobs.
+    """PSI/J's executor for Slurm, which also lists elements of arrays and reasons of pending jobs.
 
-    PSI/J 0.9.11 asks squeue for the first 20 characters of the reason, splits at blanks and stops at a reason that is
-    not in its table ("Nodes required for job are DOWN, DRAINED ..." is all three), and takes an array for finished.
+    PSI/J 0.9.11 asks squeue for the first 20 characters of the reason, splits the line at blanks, and fails at reasons
+    that are not in its table; "Nodes required for job are DOWN, DRAINED ..." breaks all three. It also takes an array
+    for finished.
     """
 
     _NAME_ = "slurm"
@@ -64,7 +63,7 @@ EXECUTORS = {"slurm": Slurm, "pbs": PBS}
 
 
 def executor(scheduler, directory, script=""):
-    """PSI/J's executor for a scheduler of EXECUTORS; it writes what it submits, `script`, below `directory`."""
+    """PSI/J's executor for a scheduler of EXECUTORS; it writes the submitted `script` below `directory`."""
     config = BatchSchedulerExecutorConfig(
         work_directory=directory, initial_queue_polling_delay=NEVER, keep_files=True
     )
@@ -74,9 +73,9 @@ def executor(scheduler, directory, script=""):
 
 
 def submit(scheduler, directory, name, script):
-    """Submit `script` (str); return the scheduler's id (str) and the file that was handed over (Path).
+    """Submits `script` (str); returns the scheduler's id (str) and the submitted file (Path).
 
-    Raises psij.SubmitException with what the scheduler said, OSError where the file cannot be written.
+    Raises psij.SubmitException with the scheduler's message, OSError if the file cannot be written.
     """
     psij_executor = executor(scheduler, directory, script)
     job = psij.Job(psij.JobSpec(name=name, executable="/bin/bash"))
@@ -85,9 +84,9 @@ def submit(scheduler, directory, name, script):
 
 
 def statuses(scheduler, ids, directory):
-    """The scheduler's psij.JobStatus of the jobs `ids` and of elements of arrays, by native id.
+    """{native id: psij.JobStatus} of the jobs `ids` and of elements of arrays, from the scheduler.
 
-    Raises RuntimeError with what the scheduler said, OSError where its program cannot be started.
+    Raises RuntimeError with the scheduler's message, OSError if its program cannot be started.
     """
     psij_executor = executor(scheduler, directory)
     asked = subprocess.run(psij_executor.get_status_command(ids), capture_output=True, text=True, timeout=60)

@@ -1,4 +1,4 @@
-"""Files in the directory of a campaign: nothing is read, written or renamed through a link that lies there."""
+"""Reads, writes and renames files in the directory of a campaign, never through a link there."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from miniapps.untrusted.text import printable
 
 
 def is_folder(path: Path) -> bool:
-    """True if `path` is a directory; False where nothing is. Raises Refused for anything else, such as a link."""
+    """True if `path` is a directory; False if it does not exist. Raises Refused for anything else, such as a link."""
     kind = kind_of(path)
     if kind == "a directory":
         return True
@@ -28,14 +28,14 @@ def is_folder(path: Path) -> bool:
 
 
 def append(path: Path, entry: msgspec.Struct) -> None:
-    """Add `entry` to the file `path` as `add` does. Raises Refused for anything but a regular file, OSError."""
+    """Adds `entry` to the file `path` by `add`. Raises Refused for anything but a regular file, OSError."""
     with to_append(path) as file:
         add(file, entry)
 
 
 def to_append(path: Path) -> BinaryIO:
-    """The file `path`, opened to add lines, new where there is none. Raises Refused for anything but a regular file,
-    OSError."""
+    """Opens the file `path` to add lines; makes it if it does not exist. Raises Refused for anything but a regular
+    file, OSError."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o666)
@@ -50,7 +50,8 @@ def to_append(path: Path) -> BinaryIO:
 
 
 def add(file: BinaryIO, entry: msgspec.Struct) -> None:
-    """Add `entry` as a line of JSON, on disk when this returns; whatever was cut off before it stays a line of its own.
+    """Adds `entry` as a line of JSON, and syncs it to disk. A truncated last line before it stays a separate line.
+
     Raises OSError."""
     size = os.fstat(file.fileno()).st_size
     cut_off = size > 0 and os.pread(file.fileno(), 1, size - 1) != b"\n"
@@ -61,7 +62,8 @@ def add(file: BinaryIO, entry: msgspec.Struct) -> None:
 
 
 def rename_new(source: Path, target: Path) -> Path:
-    """Rename `source` to `target`, with as many `+` behind as it takes not to replace anything; returns the new path.
+    """Renames `source` to `target`, with as many `+` appended as needed for a new name; returns the new path.
+
     Raises OSError."""
     while os.path.lexists(target):
         target = target.with_name(target.name + "+")

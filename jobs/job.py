@@ -1,4 +1,4 @@
-"""Job: what one batch script is about. No scheduler in it."""
+"""Describes the job of one batch script, independently of the scheduler."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from miniapps.untrusted.text import printable
 PLAIN = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 NOT_IN_PATHS = re.compile(r"[^\w@+=:,./-]")
 COUNTS = ("nodes", "ranks_per_node", "threads", "seconds", "array")
-# What jobs and campaigns may ask for at most: beyond the largest machines, and within what is quick to plan.
+# The most that jobs and campaigns may ask for: more than the largest machines have, and few enough to plan quickly.
 MOST = {
     "nodes": 10**6,
     "ranks": 10**7,
@@ -29,12 +29,12 @@ MOST = {
 
 
 class JobError(ValueError):
-    """A job that cannot be described; the message names the field, the value and what it may be."""
+    """An invalid job; the message names the field, the value and the allowed values."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """One batch job, or an array of equal ones. Raises JobError for values no scheduler would take.
+    """One batch job, or an array of equal jobs. Raises JobError for values that no scheduler accepts.
 
     `commands` are lines of shell, run once inside the allocation and in this order; the first that fails ends the
     job with its exit code. They may use two variables that every script exports: FPNA_ALLOCATION_ID, unique per
@@ -46,7 +46,7 @@ class Job:
     ranks_per_node: int
     threads: int  # cores per rank
     seconds: int  # time limit
-    account: str | None  # the account to charge; sites say whether they need one
+    account: str | None  # the account to charge; `Site.needs_account`
     queue: str | None  # partition or queue; None: the site's default
     environment: str  # Python environment: a directory with bin/activate
     commands: tuple[str, ...]
@@ -72,7 +72,7 @@ class Job:
             value = getattr(self, field)
             if not value or not value.isprintable():
                 raise JobError(f"{field} {quoted(value)}: the path of a directory, on one line")
-        # Schedulers take paths in directives, where nothing can be quoted alike for all of them.
+        # Directives have no quoting that works for the paths of all schedulers.
         if wrong := sorted(set(NOT_IN_PATHS.findall(self.output))):
             raise JobError(
                 f"output {quoted(self.output)}: a directory whose path has letters, digits and '@+=:,./_-' alone, and "
@@ -95,5 +95,5 @@ class Job:
 
     @property
     def ranks(self) -> int:
-        """Ranks on all nodes together."""
+        """The number of ranks on all nodes together."""
         return self.nodes * self.ranks_per_node

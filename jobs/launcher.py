@@ -1,4 +1,4 @@
-"""Launchers: how ranks are started on this machine and on a site, tried, waited for and ended."""
+"""Finds and tries the launcher of this machine or of a site; starts ranks, waits for them and ends them."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from miniapps.system import environment, interrupts, world
 from miniapps.system.python import snippet
 
 ROOT = Path(miniapps.__file__).resolve().parent.parent
-GRACE_S = 10  # between SIGTERM, at which the ranks save what they have, and SIGKILL
-LOOK_S = 0.5  # until it is looked again whether a rank has started
+GRACE_S = 10  # between SIGTERM, after which the ranks save their data, and SIGKILL
+LOOK_S = 0.5  # between two checks whether a rank has started
 
 
 class LauncherError(Exception):
@@ -36,20 +36,20 @@ class LauncherError(Exception):
 
 
 class CannotStart(Exception):
-    """The program that starts ranks cannot be started now; the message says which and why."""
+    """The program that starts ranks cannot be started now; the message names it and the reason."""
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """A way to start ranks: `command(ranks, threads)` gives the words to put before a program."""
+    """A way to start ranks: `command(ranks, threads)` returns the words to put before a program."""
 
     command: Callable[[int, int], list[str]]
-    environment: Mapping[str, str]  # of the whole launch, complete
+    environment: Mapping[str, str]  # the complete environment of the launch
 
 
 def here(asked: str | None = None) -> Launcher:
-    """The launcher of this machine: `asked`, a command to which -n is added, or the mpirun beside this Python, or the
-    one on PATH. Raises LauncherError."""
+    """The launcher of this machine: `asked`, a command to which -n is added, else the mpirun beside this Python, else
+    the mpirun on PATH. Raises LauncherError."""
     if asked:
         command = shlex.split(asked)
     else:
@@ -69,7 +69,7 @@ def here(asked: str | None = None) -> Launcher:
 
 
 def of_site(site: Site, plan: Plan) -> Launcher:
-    """The launcher of `site`, inside an allocation of it."""
+    """The launcher of `site`, for use inside an allocation."""
     gpus = plan.campaign.at(site.name).gpus_per_node
     return Launcher(
         lambda ranks, threads: site.command(ranks, plan.ranks_per_node[threads], threads, gpus),
@@ -80,8 +80,9 @@ def of_site(site: Site, plan: Plan) -> Launcher:
 def try_launcher(
     launcher: Launcher, tasks: Collection[Task], pauses: Sequence[float], say: Callable[[str], None]
 ) -> None:
-    """Start two ranks of a tiny program: they must find each other. A launcher that starts none is tried again after
-    each of `pauses`. Raises LauncherError."""
+    """Starts two ranks of a tiny program, which must find each other. Raises LauncherError.
+
+    A launcher that starts no rank is tried again after each of `pauses`, in seconds."""
     if max(task.ranks for task in tasks) < 2:
         return
     command = [*launcher.command(2, min(task.threads for task in tasks)), *snippet(doctor.PROBE)]
@@ -123,16 +124,16 @@ def launch(
     room: float | None,
     started: Callable[[int], None],
 ) -> tuple[int | None, float]:
-    """(exit code of `command`, seconds that its ranks had); all output is in `log`.
+    """Runs `command` with all output in the file `log`; returns (exit code, seconds that its ranks had).
 
-    The code is None where it was ended: `limit` seconds after the first line in the file `ranks`, or without one after
-    its start, or when `room`, the seconds left of the allocation, was over. Raises CannotStart where there is no
-    process to be had for it, OSError where the log cannot be written."""
+    The code is None if the command had to be ended: `limit` seconds after the first line in the file `ranks` (without a
+    line, after the start), or after `room`, the seconds left in the allocation. Raises CannotStart if no process can be
+    started, OSError if the log cannot be written."""
     is_folder(log.parent)
     with open(log, "x", encoding="utf-8") as output, open(ranks, "x"):
         output.write(f"$ {shlex.join(command)}\n")
         output.flush()
-        with interrupts.held():  # no signal between the start of a process and knowing of it
+        with interrupts.held():  # no signal before the variable `process` is set, so that it can be ended
             try:
                 process = subprocess.Popen(
                     command,
@@ -141,11 +142,11 @@ def launch(
                     stderr=subprocess.STDOUT,
                     cwd=cwd,
                     env=env,
-                    start_new_session=True,  # a Ctrl-C is for the runner, which then ends the ranks in good order
+                    start_new_session=True,  # Ctrl-C reaches only the runner, which then ends the ranks
                 )
             except (
                 OSError
-            ) as error:  # the process table or the memory is full, or the launcher is gone for a while
+            ) as error:  # the process table or the memory is full, or the launcher is temporarily missing
                 raise CannotStart(f"{command[0]} cannot be started: {error.strerror}") from None
         begin, began = time.monotonic(), None
         try:
@@ -167,8 +168,9 @@ def launch(
 
 
 def stop(pid: int, wait: Callable[[float], object], still: Callable[[], bool] = lambda: True) -> None:
-    """End a process and its group: SIGTERM, and SIGKILL for what remains. `still`: whether the number is still that of
-    the process that is meant. Raises StateError where it does not end."""
+    """Ends a process and its group: by SIGTERM, and after GRACE_S by SIGKILL. Raises StateError if it does not end.
+
+    `still` returns True while `pid` is still the number of the intended process."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         if still():
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -185,7 +187,7 @@ def stop(pid: int, wait: Callable[[float], object], still: Callable[[], bool] = 
 
 
 def _clean(env: Mapping[str, str]) -> dict[str, str]:
-    """`env` without options of applications, which are the campaign's to give, and with this checkout importable."""
+    """`env` without variables FPNA_*, since the campaign sets all options, and with this checkout on PYTHONPATH."""
     kept = {key: value for key, value in env.items() if not key.startswith("FPNA_")}
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, (str(ROOT), env.get("PYTHONPATH"))))
     return kept

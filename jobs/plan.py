@@ -1,4 +1,4 @@
-"""From a campaign to tasks: what is run, where, in which order, and what it may cost at most."""
+"""Plans a campaign: its tasks, their places and order, and the most that they can cost."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from jobs.sites import Site
 from jobs.words import cut
 from miniapps.untrusted.regular import Refused
 
-START_SECONDS = 60  # of a batch job until its first task: environment, modules, trying the launcher
+START_SECONDS = 60  # time of a batch job before its first task: environment, modules, trying the launcher
 REPORT_SECONDS = 1800
 SHORT = 24  # characters of a value in a name
-NAME_MOST = 240  # bytes of a name: file names hold 255, and logs and what failed have a number behind
+NAME_MOST = 240  # bytes of a task's name: file names hold 255, and logs and failed attempts append a number
 
 
 @dataclass(frozen=True)
 class Task:
-    """One launch of one application. What is in `key` decides whether two tasks are the same."""
+    """One launch of one application. Two tasks are the same if their `key` is equal."""
 
     app: str
     ranks: int
@@ -55,7 +55,7 @@ class Task:
 
     @cached_property
     def id(self) -> str:
-        """Readable, and as unique as its last 8 digits; the same whatever other tasks the campaign has."""
+        """The readable name of the task, independent of other tasks; its last 8 digits are a hash of `key`."""
         digest = hashlib.blake2b(json.dumps(self.key).encode(), digest_size=4).hexdigest()
         values = [_plain(value)[:SHORT] for name, value in self.options if name in self.varied]
         return "-".join([self.app, *values, f"{self.ranks}r", f"s{self.seed}", f"a{self.allocation}", digest])
@@ -80,11 +80,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Plan:
-    """The tasks of a campaign on one site, those of each allocation in the order in which they are run."""
+    """The tasks of a campaign on one site; the tasks of each allocation are in the order in which they run."""
 
     campaign: Campaign
     site: str
-    site_argument: str  # what --site has to be given, from anywhere
+    site_argument: str  # the value for --site, valid in any directory
     tasks: tuple[Task, ...]
     nodes: int  # of an allocation
     ranks_per_node: Mapping[int, int]  # by threads per rank
@@ -99,12 +99,12 @@ class Plan:
         return -(-task.ranks // self.ranks_per_node[task.threads])
 
     def node_hours(self, allocation: int | None = None) -> float:
-        """At most: all nodes of an allocation up to its limit; of all allocations without `allocation`."""
+        """The most node-hours of `allocation` (None: of all), with all nodes up to the time limit."""
         limits = self.seconds if allocation is None else [self.seconds[allocation]]
         return self.nodes * sum(limits) / 3600
 
     def require_budget(self) -> None:
-        """Raises CampaignError where the campaign may cost more than it says it may."""
+        """Raises CampaignError if the campaign can cost more than its budget."""
         budget = self.campaign.budget_node_hours
         if budget is not None and self.node_hours() > budget:
             raise CampaignError(
@@ -115,10 +115,9 @@ class Plan:
 
 
 def plan(campaign: Campaign, site: Site | None = None, named: str | None = None) -> Plan:
-    """The plan of `campaign` on `site`, or on this machine alone for None; `named`: what --site was given, which may be
-    the path of a file.
+    """The plan of `campaign` on `site` (None: this machine); `named`: the value of --site, a name or a file.
 
-    Raises CampaignError for a configuration that its application refuses, for tasks that no node list can hold, for
+    Raises CampaignError for a configuration that its application refuses, for a task that needs too many nodes, for
     the same task twice, and for a limit too short for a task.
     """
     name = site.name if site else "local"
@@ -156,7 +155,7 @@ def plan(campaign: Campaign, site: Site | None = None, named: str | None = None)
 
 
 def options_text(options: Iterable[tuple[str, Any]]) -> str:
-    """Options in words; those that all applications have without their section."""
+    """Options as `name=value`; options that all applications share are without their section `run`."""
     return " ".join(f"{name.removeprefix('run.')}={_text(value)}" for name, value in options)
 
 
@@ -168,8 +167,10 @@ def job(
     environment: str | None = None,
     retry_failed: bool = False,
 ) -> Job:
-    """The batch job that runs the campaign, one array element per allocation. What is not None goes before what the
-    campaign says for the site; `retry_failed` also runs tasks that failed for good. Raises JobError."""
+    """The batch job that runs the campaign, one array element per allocation. Raises JobError.
+
+    Arguments that are not None take precedence over the campaign's settings for the site. `retry_failed` also runs
+    tasks that failed for good."""
     settings = plan.campaign.at(plan.site)
     threads = max(plan.ranks_per_node)
     file = quote(str(plan.campaign.path))
@@ -193,7 +194,7 @@ def job(
 
 
 def report_job(plan: Plan, job: Job) -> Job:
-    """The job that makes the report on the campaign when `job` has ended."""
+    """The job that makes the report on the campaign after `job`."""
     return replace(
         job,
         name=f"{job.name}-report",
@@ -232,7 +233,7 @@ def _tasks(runs: Runs) -> list[Task]:
 
 
 def _check_once(campaign: Campaign, tasks: list[Task]) -> None:
-    """Raise CampaignError for a task that is there twice, and for names that no directory can have."""
+    """Raises CampaignError for a task that occurs twice, and for names that no directory can have."""
     seen: dict[tuple[Any, ...], Task] = {}
     names: dict[str, Task] = {}
     for task in tasks:
@@ -257,7 +258,7 @@ def _check_once(campaign: Campaign, tasks: list[Task]) -> None:
 
 
 def _check_with_applications(campaign: Campaign, tasks: list[Task]) -> None:
-    """Let the applications themselves look at every configuration, without starting one."""
+    """Lets the applications check every configuration, without starting them. Raises CampaignError."""
     with contextlib.chdir(campaign.path.parent):  # paths in options are relative to the campaign
         for configuration, task in {task.configuration: task for task in tasks}.items():
             try:
@@ -270,7 +271,7 @@ def _check_with_applications(campaign: Campaign, tasks: list[Task]) -> None:
 
 
 def _ranks_per_node(campaign: Campaign, site: Site | None, threads: int, largest: int) -> int:
-    """Ranks per node with so many threads; on this machine, where ranks may share cores, the `largest` number."""
+    """The ranks per node with `threads` threads each; on this machine, where ranks may share cores, `largest`."""
     if site is None or site.scheduler == "local":
         return largest
     cores = site.cores
@@ -289,13 +290,13 @@ def _ranks_per_node(campaign: Campaign, site: Site | None, threads: int, largest
 
 
 def _needed(plan: Plan, threads: int) -> int:
-    """Ranks of so many threads that have room on a node for the part there of every task."""
+    """The ranks per node, with `threads` threads each, that give every task enough cores."""
     cores = (min(task.ranks, plan.ranks_per_node[task.threads]) * task.threads for task in plan.tasks)
     return max(-(-each // threads) for each in cores)
 
 
 def _limits(campaign: Campaign, shared: list[list[Task]]) -> tuple[int, ...]:
-    """Seconds after which each allocation ends: the campaign's limit, else all that its tasks may take."""
+    """The time limit of each allocation in seconds: START_SECONDS and its tasks' limits, at most the campaign's."""
     most = [sum(task.seconds for task in own) + START_SECONDS for own in shared]
     if campaign.limit_seconds is None:
         return tuple(most)
@@ -309,7 +310,7 @@ def _limits(campaign: Campaign, shared: list[list[Task]]) -> tuple[int, ...]:
 
 
 def _text(value: Any) -> str:
-    """A value as `--set` takes it."""
+    """`value` as text for `--set`."""
     if isinstance(value, tuple):
         return " ".join(map(_text, value))
     if isinstance(value, bool) or value is None:
@@ -318,5 +319,5 @@ def _text(value: Any) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value as a part of a name."""
+    """`value` as a part of a name."""
     return "".join(c if c.isalnum() or c in "._" else "_" for c in _text(value)).strip("._") or "_"

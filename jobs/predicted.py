@@ -1,4 +1,4 @@
-"""Times per step that were predicted for tasks: from a ledger, or from one prediction."""
+"""Reads predicted times per step of tasks from a ledger, or from one prediction."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ HASH_SHOWN = 12  # characters
 
 @dataclass(frozen=True)
 class Predicted:
-    """`by_task`: the prediction of each task that has one, with where it is; `words` say where all come from."""
+    """Predictions for tasks: `by_task` {task id: (prediction, its file and line)}; `words` describes their source."""
 
     by_task: dict[str, tuple[Prediction, str]]
     words: str
 
     def of(self, tasks: Sequence[Task]) -> str:
-        """The median in milliseconds with its 80 % interval, of the first of `tasks` that has one; `-` without."""
+        """The median in ms with its 80 % interval, for the first of `tasks` with a prediction; `-` if none has one."""
         known = [self.by_task[task.id][0] for task in tasks if task.id in self.by_task]
         if not known:
             return "-"
@@ -36,7 +36,7 @@ class Predicted:
         return f"{span}{clock}{some}"
 
     def document(self, task: Task) -> dict[str, Any] | None:
-        """The prediction for a task as --json has it; None without one."""
+        """The prediction for a task as a JSON object; None if there is none."""
         if task.id not in self.by_task:
             return None
         prediction, source = self.by_task[task.id]
@@ -46,10 +46,10 @@ class Predicted:
 
 
 def predictions(plan: Plan, path: Path) -> Predicted:
-    """What the file `path`, a ledger or with the suffix .json one prediction, predicts for the tasks of `plan`; of
-    several predictions of a task the last, and of two clocks that of the wall.
+    """The predictions for the tasks of `plan` in the file `path`: a ledger, or one prediction if it ends in .json.
 
-    Raises Refused where it is not as it was written, CampaignError where it cannot be read.
+    Of several predictions of a task the last counts; the wall clock takes precedence over CPU time. Raises Refused if
+    the file was changed after it was written, CampaignError if it cannot be read.
     """
     known: dict[tuple, tuple[Prediction, str]] = {}
     try:

@@ -1,4 +1,4 @@
-"""Checks whether a recorded process is alive: its number alone may be reused, by another boot or host."""
+"""Checks whether a recorded process is alive. Its pid alone is not enough: it may be reused, or be of another host."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class _Now(NamedTuple):
 
 
 def identity(pid: int) -> Process:
-    """What tells the process `pid` of this host from any other; its start None where it cannot be known."""
+    """The identity of the process `pid` of this host; its start is None if it is unknown."""
     now = _now(pid)
     return Process(
         host=socket.gethostname(),
@@ -34,15 +34,14 @@ def identity(pid: int) -> Process:
 
 
 def alive(process: Process) -> bool | None:
-    """Whether `process` is there: True where host, boot, number and start are those of a process that is there; None
-    where it cannot be known from here."""
+    """True if `process` is alive: a process with its host, boot, pid and start; None if this host cannot decide."""
     here = (socket.gethostname(), boot() or None, _namespace())
     if (process.host, process.boot, process.namespace) != here:
         return None
     now = _now(process.pid)
     if now is None:
         return _nothing_known(process.pid)
-    if now.state in "ZX":  # ended, and not yet asked for its exit code
+    if now.state in "ZX":  # ended, but its parent has not yet read the exit code
         return False
     return None if process.start is None else now.start == process.start
 
@@ -54,8 +53,9 @@ def gone(held: Lock) -> bool:
 
 
 def why_not_own(process: Process, run: Path) -> str:
-    """Why `process`, alive, may be another than the launch of the run in the directory `run`, which leads a session of
-    its own, and has the directory on its command line; "" where it is that launch."""
+    """The reason why the live `process` may not be the launch of the run in the directory `run`; "" if it is.
+
+    A launch leads its own session, and has the directory on its command line."""
     now = _now(process.pid)
     folder = Path(f"/proc/{process.pid}")
     try:
@@ -75,7 +75,7 @@ def why_not_own(process: Process, run: Path) -> str:
 
 
 def _now(pid: int) -> _Now | None:
-    """None where there is no such process, or no /proc that tells."""
+    """The facts about the process `pid`; None if it does not exist, or without /proc."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
         return _Now(fields[0].decode(), int(fields[2]), int(fields[3]), int(fields[19]))
@@ -84,7 +84,7 @@ def _now(pid: int) -> _Now | None:
 
 
 def _nothing_known(pid: int) -> bool | None:
-    """False where no process has the number `pid`, else None."""
+    """False if no process has the number `pid`, else None."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -95,7 +95,7 @@ def _nothing_known(pid: int) -> bool | None:
 
 
 def _namespace() -> str | None:
-    """The namespace in which pids count here: containers on one host have several."""
+    """The pid namespace of this process, since containers on one host have several; None if unknown."""
     try:
         return os.readlink("/proc/self/ns/pid")
     except OSError:

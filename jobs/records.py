@@ -1,4 +1,4 @@
-"""What journals, locks and the register of submissions hold, line by line, and how they are read: by schema."""
+"""Defines and reads, by schema, the lines of journals, locks and the register of submissions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from miniapps.untrusted.records import LINE_MOST, conform, decode, read_json
 from miniapps.untrusted.regular import Refused, read_bytes
 from miniapps.untrusted.text import printable
 
-MOST = 2**25  # bytes of a journal or register: an attempt takes some 700
+MOST = 2**25  # bytes of a journal or register; an attempt takes some 700
 LOCK_MOST = 2**16  # bytes of a lock
-NAMED = 5  # lines of one file that are named; of more, their number
-WRONG_MOST = 1000  # unknown or cut lines: with more of them a file is no journal
+NAMED = 5  # wrong lines of one file that are named; of the others only the number is given
+WRONG_MOST = 1000  # a file with more unknown or truncated lines is no journal
 
 Outcome = Literal["done", "check failed", "failed", "interrupted"]
 DONE: Final = "done"
@@ -34,24 +34,24 @@ Id = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9][A-Za-z0-9_.\[\]@-]{0,199}\Z")]
 
 
 class Process(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells a process from any other, also from a later one of the same number; None: not known."""
+    """The identity of a process, distinct also from a later process with the same pid; None: not known."""
 
     host: Short
     pid: Annotated[int, Meta(ge=1, le=2**31 - 1)]
     start: Annotated[int, Meta(ge=0, le=2**62)] | None = None  # clock ticks from the boot
     boot: Word | None = None  # id of the boot
-    namespace: Word | None = None  # in which the pid counts
+    namespace: Word | None = None  # of the pid
 
 
 class Lock(Process, frozen=True, kw_only=True):
-    """Who runs an allocation; `start_of_job` is that of its batch job, as jobs.allocation.own_start names it."""
+    """The process that runs an allocation; `start_of_job` is jobs.allocation.own_start of its batch job."""
 
     since: Word
     start_of_job: Word = ""
 
 
 class Begin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The beginning of an attempt; a second one, with its `process`, when the launch has started."""
+    """The beginning of an attempt. A second entry, with `process`, follows when the launch has started."""
 
     task: Short
     attempt: Count
@@ -75,7 +75,7 @@ class End(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of the register. `id` is the scheduler's; `after` the job whose end it waits for."""
+    """A line of the register. `id` is the scheduler's id; `after` is the job whose end this job waits for."""
 
     id: Id
     name: Short
@@ -89,10 +89,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_journal(path: Path) -> tuple[list[Begin | End], list[str]]:
-    """(what is written in the journal `path`, sentences on the lines that are not believed).
+    """(entries of the journal `path`, sentences on the lines that are not valid).
 
-    A line that a kill or a full disk cut off is as if not written. Raises Refused for anything but a regular file of
-    at most MOST bytes and WRONG_MOST wrong lines, OSError.
+    A line that a kill or a full disk truncated is ignored. Raises Refused for anything but a regular file of at most
+    MOST bytes and WRONG_MOST wrong lines, OSError.
     """
     entries: list[Begin | End] = []
     doubts: list[str] = []
@@ -118,12 +118,12 @@ def read_journal(path: Path) -> tuple[list[Begin | End], list[str]]:
 
 
 def read_register(path: Path) -> list[Submission]:
-    """All lines of the register `path`. Raises Refused, which names the line, OSError."""
+    """All entries of the register `path`. Raises Refused, which names the line, OSError."""
     return [_decoded(line, Submission, where) for where, line in _lines(path)]
 
 
 def read_lock(path: Path) -> Lock:
-    """Raises Refused, OSError."""
+    """The lock in the file `path`. Raises Refused, OSError."""
     return read_json(path, Lock, LOCK_MOST)
 
 
@@ -155,7 +155,7 @@ def _decoded(line: bytes, schema: Any, where: str) -> Any:
 
 
 def _lines(path: Path) -> Iterator[tuple[str, bytes]]:
-    """("PATH, line N", line) of every line with something in it."""
+    """Yields ("PATH, line N", line) for every line that is not empty."""
     shown = printable(str(path))
     for number, line in enumerate(io.BytesIO(read_bytes(path, MOST)), start=1):
         if stripped := line.rstrip(b"\n"):

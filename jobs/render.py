@@ -1,4 +1,4 @@
-"""Job and site to the text of a batch script, from templates that stay readable as scripts."""
+"""Renders the batch script of a job for a site, from templates that are readable as scripts."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _values(job: Job, site: Site) -> dict[str, int]:
 
 
 def _header(job: Job, site: Site) -> str:
-    """What the script is, how it is submitted, which page it follows, and what could not be checked there."""
+    """The comment at the head of the script: its job, how to submit it, the page it follows, and unchecked points."""
     nodes, ranks, cores = (
         _plural(job.nodes, "node"),
         _plural(job.ranks_per_node, "rank"),
@@ -71,8 +71,9 @@ def _header(job: Job, site: Site) -> str:
 
 
 def _log_directory(job: Job) -> list[str]:
-    """How to make the directory of the output: the scheduler wants it before the script runs, so it cannot be made
-    there."""
+    """Comment lines with the command that makes the directory of the output.
+
+    The script cannot make it, since the scheduler needs it before the script runs."""
     if job.output == ".":
         return []
     before = "The scheduler writes its output into a directory that it does not make. Before you submit:"
@@ -84,7 +85,7 @@ def _plural(count: int, noun: str) -> str:
 
 
 def _output(job: Job, scheduler: str) -> str:
-    """The name of the scheduler's output file: of the job, its id and, in an array, the element's number."""
+    """The pattern of the scheduler's output file: job name, job id and, in an array, the number of the element."""
     place = "" if job.output == "." else job.output.rstrip("/") + "/"
     alone, element = {
         "slurm": ("%x_%j.out", "%x_%A_%a.out"),
@@ -95,7 +96,7 @@ def _output(job: Job, scheduler: str) -> str:
 
 
 def _directives(job: Job, site: Site) -> list[str]:
-    """The directives that not every job of this scheduler has, each below the reason for it."""
+    """The directives that the template of the scheduler lacks, each below a comment with its reason."""
     kind = site.scheduler
     if kind == "local":
         return []
@@ -115,7 +116,7 @@ def _directives(job: Job, site: Site) -> list[str]:
 
 
 def _setup(job: Job, site: Site) -> str:
-    """Modules, variables, the Python environment and the doctor's word: what comes before the commands."""
+    """The part of the script before the commands: modules, variables, the Python environment and the doctor."""
     more = _additions(job, site)
     modules = [f"module load {module}" for module in (*site.modules, *more.modules)]
     variables = [_below_reason(line, "export ") for line in (*site.environment, *more.environment)]

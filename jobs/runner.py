@@ -1,4 +1,4 @@
-"""Runs the tasks of an allocation, one after the other, and writes down how each ended."""
+"""Runs the tasks of an allocation, one after the other, and records how each ended."""
 
 from __future__ import annotations
 
@@ -38,9 +38,10 @@ from jobs.words import cut
 from miniapps.system import environment, interrupts
 from miniapps.system.python import module
 
-MARGIN_S = 30  # before the end of an allocation no task may run: its files have to be closed
-SLACK = 1.5  # how much longer than the same task took before one may take, when there is little time left
-# Seconds until the next launch, after each in a row of launches that say nothing of their tasks; then the runner stops.
+MARGIN_S = 30  # before the end of an allocation in which no task may run, so that its files are closed
+SLACK = 1.5  # the measured time of a task is multiplied by this to decide whether it fits into the time left
+# Seconds before the next launch, after each of several launches in a row that did not reach their tasks. Then the
+# runner stops.
 PAUSES = (
     1.0,
     2.0,
@@ -50,9 +51,9 @@ PAUSES = (
     30.0,
     60.0,
     60.0,
-)  # three minutes: a controller that is started again is back
-PAUSES_HERE = (1.0, 2.0, 5.0)  # without a batch system a person waits
-GONE_S = 600  # how long after its end a preempted job waits to be ended
+)  # three minutes, in which a scheduler's controller can restart
+PAUSES_HERE = (1.0, 2.0, 5.0)  # shorter without a batch system, since a person waits
+GONE_S = 600  # time after the end of its allocation that a preempted job waits to be ended
 
 
 @dataclass(frozen=True)
@@ -79,16 +80,19 @@ def run(
     retry_failed: bool = False,
     pauses: Sequence[float] | None = None,
 ) -> Ended:
-    """Run what is left of one allocation, in its order, failed tasks again at the end as often as they may.
+    """Runs the tasks of one allocation that are left, in order; returns the counts of failed and left tasks.
 
-    `progress` (default: `say`) gets lines on the beginning and on tasks that are done, `detail` on every command and
-    its log before it starts, `say` on all else.
-    `limited`: a batch system ends the allocation; no task is begun that would not be over by then, and none once the
-    batch system says that it ends. A signal that raises (miniapps.system.interrupts) ends the task that runs, which
-    then is left for the next call. A launch that did not start its ranks, or whose ranks were ended from outside, is
-    repeated after the others and after a pause; after as many in a row as there are `pauses` (seconds; default: of
-    PAUSES or PAUSES_HERE) the runner stops, and what is left stays so. Raises Locked, StateError, LauncherError;
-    Refused where something else lies in the place of a file or directory of the campaign.
+    Failed tasks are repeated at the end, up to their number of retries. `progress` (default: `say`) gets lines on the
+    beginning and on tasks that are done, `detail` on every command and its log before it starts, `say` on all else.
+
+    `limited`: a batch system ends the allocation. A task that would not end by then is not begun, and no task once the
+    batch system reports the end. A signal that raises (miniapps.system.interrupts) ends the running task, which is left
+    for the next call. A launch that did not start its ranks, or whose ranks were ended from outside, is repeated after
+    the other tasks and after a pause. The runner stops after more such launches in a row than there are `pauses`
+    (seconds; default: PAUSES or PAUSES_HERE).
+
+    Raises Locked, StateError, LauncherError; Refused if a file or directory of the campaign is of another kind, such as
+    a link.
     """
     ask = of_batch(plan.seconds[allocation]) if limited else endless
     if pauses is None:
@@ -116,8 +120,8 @@ def run(
         known = measured(survey(plan.campaign.out, plan.tasks))
         env = dict(launcher.environment) | {"FPNA_ALLOCATION_ID": allocation_id}
         over, in_a_row, launched = len(tasks) - len(queue), 0, False
-        late: list[Task] = []  # there is no time for them
-        why = ""  # nothing more is launched
+        late: list[Task] = []  # tasks that do not fit into the time left
+        why = ""  # the reason to launch no more tasks
         while queue and not why:
             now = ask()
             if why := now.ending:
@@ -154,8 +158,9 @@ def run(
 
 
 def name_allocation(allocation: int, local: bool) -> str:
-    """What traces shall record as the allocation: the batch system's id, or a new one, host and time, where there is
-    none or where several allocations of a campaign share this place."""
+    """The id of the allocation for traces: the batch system's id.
+
+    Without one, or if `local` since several allocations run in one place, a new id with the time is made."""
     given = environment.allocation_id()
     if given and not local:
         return given
@@ -172,10 +177,11 @@ def _attempt(
     ask: Callable[[], Allocation],
     detail: Callable[[str], None],
 ) -> str:
-    """Launch `task` once; a line for people on how it ended. `ask` is for the allocation, `detail` gets lines on the
-    command and on its log."""
+    """Launches `task` once; returns a line for people on its end.
+
+    `ask` returns the allocation, `detail` gets lines on the command and its log."""
     attempt = state.next_attempt(task)
-    state.move_aside(task, attempt - 1)  # what is there is not finished, or its result is spoilt
+    state.move_aside(task, attempt - 1)  # a run there is not finished, or its result.json is damaged
     log, ranks = state.log(task, attempt), state.ranks(task, attempt)
     command = [
         *launcher.command(task.ranks, task.threads),
@@ -225,7 +231,7 @@ def _attempt(
 
 
 def recover_all(state: State, standings: Iterable[Standing], say: Callable[[str], None]) -> None:
-    """Settle the attempts whose runner is gone: end what still runs, and take its result."""
+    """Settles the attempts whose runner is gone: ends launches that still run, and records the outcomes."""
     for standing in standings:
         task, begun = standing.task, standing.record.open
         if begun is None:
@@ -243,7 +249,7 @@ def recover_all(state: State, standings: Iterable[Standing], say: Callable[[str]
 
 
 def _end_left_over(task: Task, begun: Begin, process: Process, run: Path, say: Callable[[str], None]) -> None:
-    """End the launch of an attempt if it still runs; where anything is in doubt leave it alone, and say so."""
+    """Ends the launch of an attempt if it still runs; in any doubt leaves the process alone and says so."""
 
     def own() -> bool:
         return alive(process) is True and not why_not_own(process, run)
@@ -264,7 +270,7 @@ def _end_left_over(task: Task, begun: Begin, process: Process, run: Path, say: C
 
 
 def _wait_for(process: Process, limit: float) -> None:
-    """Wait for a process that is no child of this one."""
+    """Waits for a process that is no child of this one. Raises subprocess.TimeoutExpired after `limit` seconds."""
     until = time.monotonic() + limit
     while alive(process):
         if time.monotonic() > until:
@@ -281,7 +287,7 @@ def _opening(plan: Plan, allocation: int, standings: list[Standing], queue: Coll
 
 
 def _needed(task: Task, known: Mapping[tuple[Any, ...], float]) -> float:
-    """Seconds that a task may take: as measured, with slack, or its limit."""
+    """The seconds that a task may take: its measured time with slack, at most its limit."""
     before = known.get(task.configuration)
     return task.seconds if before is None else min(task.seconds, SLACK * before + GRACE_S)
 
@@ -292,7 +298,7 @@ def _whole(now: Allocation, planned: int) -> bool:
 
 
 def _wait_to_be_ended(now: Allocation, say: Callable[[str], None]) -> None:
-    """Wait for the end of a preempted job: one that ended by itself would not be put into the queue again."""
+    """Waits until the batch system ends this preempted job: a job that ends by itself is not queued again."""
     say("the batch system ends this job and starts it again, if it is allowed to: waiting for that")
     until = (now.end or time.time()) + GONE_S
     while time.time() < until:

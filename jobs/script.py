@@ -1,4 +1,4 @@
-"""The command `python -m jobs render`: batch scripts, on standard output or in files."""
+"""The command `python -m jobs render`: prints batch scripts, or writes them to files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OF_ONE_APP = ("nodes", "ranks_per_node", "threads", "gpus_per_node", "time", "ar
 
 
 def render_arguments(parser: argparse.ArgumentParser) -> None:
-    """The options of `python -m jobs render`, declared on `parser`."""
+    """Adds the options of `python -m jobs render` to `parser`."""
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = EXAMPLES
     parser.add_argument(
@@ -58,7 +58,7 @@ def render_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def render_command(options: argparse.Namespace) -> int:
-    """`python -m jobs render`; returns 0. Raises JobError, and CampaignError for a campaign that cannot be."""
+    """Runs `python -m jobs render`; returns 0. Raises JobError, and CampaignError for an invalid campaign."""
     where = site(options.site)
     job = application_job(options, where) if options.app is not None else campaign_job(options, where)
     script = render(job, where)
@@ -82,12 +82,12 @@ def render_command(options: argparse.Namespace) -> int:
 
 
 def warn(text: str) -> None:
-    """Print a warning on stderr."""
+    """Prints a warning to stderr."""
     tell(f"jobs: {text}", sys.stderr)
 
 
 def _make_log_directory(path: Path, where: Site) -> None:
-    """Make what batch systems do not: the directory of their output. Raises Refused for a link in its place."""
+    """Makes the directory of a batch system's output, which the batch system does not. Raises Refused for a link."""
     if where.scheduler == "local" or is_folder(path):
         return
     try:
@@ -131,7 +131,7 @@ def application_job(options: argparse.Namespace, where: Site) -> Job:
         account=options.account,
         queue=options.queue,
         environment=options.environment,
-        commands=("true",),  # below: it needs the checked numbers
+        commands=("true",),  # replaced below, after the numbers are checked
         array=_or(options.array, 1),
         gpus_per_node=_or(options.gpus_per_node, 0),
     )
@@ -140,13 +140,13 @@ def application_job(options: argparse.Namespace, where: Site) -> Job:
     launch = shlex.join(where.command(job.ranks, job.ranks_per_node, job.threads, job.gpus_per_node))
     program = shlex.join(["python", "-m", f"miniapps.{options.app}", *given])
     rest = "".join(" " + shlex.quote(argument) for argument in options.arguments)
-    # A directory per allocation: one that is started again never meets the traces of the first attempt.
+    # A directory per allocation, so that a restarted job does not find the traces of the first attempt.
     out = f'--out {shlex.quote(options.out or "runs")}/"{job.name}-$FPNA_ALLOCATION_ID"'
     return replace(job, commands=(f"{launch} \\\n    {program} \\\n    {out}{rest}",))
 
 
 def _check_options(app: str, arguments: list[str], ranks: int) -> None:
-    """Raise JobError for what the application would refuse when the job runs, hours from now."""
+    """Raises JobError for options that the application would refuse when the job runs, hours later."""
     try:
         applications.check(app, arguments, ranks)
     except applications.Refusal as error:

@@ -1,4 +1,4 @@
-"""Sites: what a machine wants of a batch script and how it starts ranks, read from thin TOML files."""
+"""Reads sites from short TOML files: the requirements of a machine on batch scripts, and how it starts ranks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ KEYS = {
     "needs_account": bool,
 }
 GPU_KEYS = {"per_node": int, **dict.fromkeys(("modules", "directives", "launch"), list), "environment": dict}
-HAS_MEANING = {"pbs": ":,", "sge": ":,"}  # in the path of a job's output: [HOST:]PATH[,...]
+HAS_MEANING = {
+    "pbs": ":,",
+    "sge": ":,",
+}  # special characters in the path of a job's output: [HOST:]PATH[,...]
 PLACES = {"nodes", "ranks", "ranks_per_node", "threads", "cpus", "gpus_per_node"}
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 CLOCK = re.compile(r"([0-9]{1,5}):([0-5][0-9]):([0-5][0-9])")
@@ -39,14 +42,14 @@ SHELL = ("setup", "staging")  # the keys whose texts have several lines
 
 
 class ShellTemplate(string.Template):
-    """`@{name}` is filled in; `$` belongs to the shell."""
+    """A template in which `@{name}` is replaced; `$` is left to the shell."""
 
     delimiter = "@"
 
 
 @dataclass(frozen=True)
 class Line:
-    """A directive, a variable NAME=value or a part of a command, and the reason for it, which scripts repeat."""
+    """A directive, a variable NAME=value or a command, and the reason for it, which scripts have as a comment."""
 
     text: str
     why: str
@@ -54,30 +57,30 @@ class Line:
 
 @dataclass(frozen=True)
 class Additions:
-    """Additions to a script whose job asks for GPUs."""
+    """Additions to the script of a job that asks for GPUs."""
 
     modules: tuple[str, ...] = ()
     environment: tuple[Line, ...] = ()
     directives: tuple[Line, ...] = ()
-    launch: Line | None = None  # in place of the site's
+    launch: Line | None = None  # replaces the launch line of the site
 
 
 @dataclass(frozen=True)
 class Site:
-    """One machine; the fields are those of its file, see docs/how-to/sites.md."""
+    """One machine; docs/how-to/sites.md explains the keys of its file."""
 
     name: str
-    source: str  # what names it on the command line: the name, or the file's full path
-    scheduler: str  # slurm, pbs, pjm, sge or local: which template
-    page: str  # address of what the file follows
-    date: datetime.date  # when it was looked at
+    source: str  # the value for --site: the name, or the full path of the file
+    scheduler: str  # slurm, pbs, pjm, sge or local; it chooses the template
+    page: str  # address of the page that the file follows
+    date: datetime.date  # when the page was read
     launch: Line  # starts ranks; PLACES in braces are filled in
-    submit: str = ""  # the command that takes the script; {account} is filled in
+    submit: str = ""  # the command that submits a script; {account} is filled in
     queue: str | None = None
     account: str | None = None  # the directive that names the account; None: the scheduler's own
     needs_account: bool = False
-    account_hint: str = ""  # what its accounts look like, in words
-    account_like: str = ""  # a regular expression that they match as a whole
+    account_hint: str = ""  # the form of its accounts, in words
+    account_like: str = ""  # a regular expression that its accounts match as a whole
     cores: int | None = None  # per node, for programs; None: not known, not checked
     threads_per_core: int = 1  # hardware threads that the scheduler counts as CPUs
     memory: int | None = None  # GiB per node
@@ -88,23 +91,23 @@ class Site:
     directives: tuple[Line, ...] = ()
     with_gpus: Additions = Additions()
     setup: str = ""  # shell, before modules are loaded
-    staging: str = ""  # shell: brings @{environment} to the nodes' own disks and activates it there
-    unchecked: tuple[str, ...] = ()  # what could not be found on the page
+    staging: str = ""  # shell: copies @{environment} to the nodes' disks and activates it there
+    unchecked: tuple[str, ...] = ()  # facts that could not be found on the page
 
     def command(self, ranks: int, ranks_per_node: int, threads: int = 1, gpus_per_node: int = 0) -> list[str]:
-        """The words to put before a program to start it on `ranks` ranks, on as few nodes as hold them."""
+        """The words to put before a program to start it on `ranks` ranks, on as few nodes as possible."""
         nodes = -(-ranks // ranks_per_node)
         values = self.values(nodes, ranks, min(ranks, ranks_per_node), threads, gpus_per_node)
         return [word.format(**values) for word in shlex.split(self.launcher(gpus_per_node).text)]
 
     def launcher(self, gpus_per_node: int) -> Line:
-        """The command that starts ranks, places unfilled, and the reason for its options."""
+        """The command that starts ranks, with unfilled PLACES, and the reason for its options."""
         return (gpus_per_node and self.with_gpus.launch) or self.launch
 
     def values(
         self, nodes: int, ranks: int, ranks_per_node: int, threads: int, gpus_per_node: int
     ) -> dict[str, int]:
-        """What stands for PLACES in directives and in the command that starts ranks."""
+        """{place: value} of PLACES in directives and in the command that starts ranks."""
         cpus = threads * self.threads_per_core
         return {
             "nodes": nodes,
@@ -116,16 +119,16 @@ class Site:
         }
 
     def limit(self, queue: str | None, nodes: int) -> int | None:
-        """The longest time in seconds for a job of `nodes` in `queue`; None where it is not known."""
+        """The longest time in seconds for a job of `nodes` nodes in `queue`; None if it is not known."""
         steps = self.limits.get(queue or self.queue or "", ())
         return next((seconds for most, seconds in steps if nodes <= most), None)
 
     def most_nodes(self, queue: str | None) -> int | None:
-        """The nodes that `queue` gives to one job; None where it is not known."""
+        """The most nodes of one job in `queue`; None if it is not known."""
         return max((most for most, _ in self.limits.get(queue or self.queue or "", ())), default=None)
 
     def check(self, job: Job) -> None:
-        """Raise JobError, with the numbers, for a job that this site cannot run."""
+        """Raises JobError, with the numbers, for a job that this site cannot run."""
         if self.needs_account and job.account is None:
             hint = f"; {self.account_hint}" if self.account_hint else ""
             raise JobError(
@@ -162,19 +165,19 @@ class Site:
             )
 
     def account_warning(self, job: Job) -> str | None:
-        """A sentence on an account that does not look like those of this site; None where nothing is odd."""
+        """A sentence on an account that does not have the form of this site's accounts; None if it has."""
         if not job.account or not self.account_like or re.fullmatch(self.account_like, job.account):
             return None
         return f"account {job.account} does not look like one of {self.name}: {self.account_hint}"
 
 
 def clock(seconds: int) -> str:
-    """HH:MM:SS, with as many hours as it takes: what every scheduler here reads."""
+    """`seconds` as HH:MM:SS with any number of hours, which all these schedulers read."""
     return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
 
 
 def seconds(text: str) -> int:
-    """The reverse of `clock`. Raises ValueError."""
+    """The seconds in `text`, HH:MM:SS: the inverse of `clock`. Raises ValueError."""
     match = CLOCK.fullmatch(text)
     if match is None:
         raise ValueError(f"{quoted(text)} is not HH:MM:SS, at most 99999:59:59")
@@ -205,7 +208,7 @@ def site(name: str) -> Site:
 
 
 def read(name: str, text: str, where: str, source: str | None = None) -> Site:
-    """The site described by `text`, TOML. Raises JobError that names `where` and the key."""
+    """The site that `text`, TOML, describes. Raises JobError that names `where` and the key."""
     try:
         content = parse_toml(text)
     except ValueError as error:  # TOMLDecodeError among them
@@ -268,7 +271,7 @@ def _known(content: Mapping[str, Any], keys: Mapping[str, type], prefix: str) ->
 
 
 def _printable(value: Any, key: str, keep: str = "") -> None:
-    """Raise ValueError for a text anywhere in `value` that a terminal would obey or hide, or that spans lines."""
+    """Raises ValueError for text in `value`, at any depth, that a terminal would obey or hide, or that spans lines."""
     if isinstance(value, str):
         if printable(value, keep) != value:
             raise ValueError(f"{key}: {quoted(value)} has control characters; scripts are shown as they are")

@@ -1,14 +1,14 @@
-"""The directory of a campaign: finished, failed and running tasks; and the lock against two runners.
+"""Keeps the state of tasks in the directory of a campaign, and a lock against two runners.
 
     OUT/TASK-ID/            the run of a task: traces and result.json
-    OUT/failed/TASK-ID.N/   what the N-th attempt left, if it failed or was interrupted; never deleted
-    OUT/logs/TASK-ID.N.txt  what the N-th attempt printed
+    OUT/failed/TASK-ID.N/   the files of the N-th attempt, if it failed or was interrupted; never deleted
+    OUT/logs/TASK-ID.N.txt  the output of the N-th attempt
     OUT/logs/TASK-ID.N.ranks  a line from every rank that it started
-    OUT/state/aK.jsonl      one line at the beginning and one at the end of every attempt in allocation K
-    OUT/state/aK.lock       who runs allocation K now
+    OUT/state/aK.jsonl      lines at the beginning and at the end of every attempt in allocation K
+    OUT/state/aK.lock       the process that runs allocation K now
 
-Lines are added and files renamed, nothing is written over: after an interruption at any moment, what is on disk says
-what is left to do.
+Lines are added and files renamed, but nothing is overwritten: after an interruption at any moment the files determine
+which tasks are left.
 """
 
 from __future__ import annotations
@@ -57,10 +57,10 @@ TO_RETRY, RUNNING = "to retry", "running"
 LEFT: Final = "left"
 FINISHED: tuple[Outcome, ...] = (DONE, CHECK_FAILED)
 OVER = (*FINISHED, FAILED)
-BAD_USAGE = 2  # exit code of an application that refuses its options: it would do so again
-NOT_VERIFIED = 3  # exit code of one of whose checks failed
+BAD_USAGE = 2  # exit code of an application that refuses its options; it is not repeated
+NOT_VERIFIED = 3  # exit code of an application with a failed check
 FOLDERS = ("state", "logs", "failed")
-PATIENCE_S = 10  # for another process of this host that looks at a lock
+PATIENCE_S = 10  # longest wait for another process of this host that checks a lock
 
 
 class StateError(Exception):
@@ -80,8 +80,7 @@ class Record:
 
     @property
     def open(self) -> Begin | None:
-        """The beginning of the last attempt if no end of it is known; those before it are over, for runners take
-        turns."""
+        """The beginning of the last attempt, if it has no end; earlier attempts are over, since runners take turns."""
         last = self.begun[-1] if self.begun else None
         return None if last and any(end.attempt == last.attempt for end in self.ended) else last
 
@@ -96,7 +95,9 @@ class Record:
         return self.ended[-1] if self.ended else None
 
     def state(self, task: Task, running: bool = False, forgiven: int = 0) -> str:
-        """One of the words above; `running`: whether a runner is at work, `forgiven`: failures that do not count."""
+        """The state of the task, such as DONE or LEFT.
+
+        `running`: True if a runner is at work; `forgiven`: the number of failures that do not count."""
         if self.open:
             return RUNNING if running else INTERRUPTED
         if self.last is None:
@@ -108,9 +109,10 @@ class Record:
 
 
 def look(run: Path, size: int) -> tuple[Outcome | Literal["left"], str]:
-    """(state, reason) of what is in the directory `run` of a task on `size` ranks: DONE, or CHECK_FAILED, if
-    result.json says so and the traces that it names are there, of every rank and complete; LEFT where there is
-    nothing; else FAILED."""
+    """(state, reason) of the directory `run` of a task on `size` ranks.
+
+    DONE or CHECK_FAILED, if result.json states it and the traces that it names exist, are complete and of every rank;
+    LEFT, if the directory is missing or empty; else FAILED."""
     try:
         if not is_folder(run) or not any(run.iterdir()):
             return LEFT, "nothing was written"
@@ -151,7 +153,7 @@ class State:
         self.lock_file = out / "state" / f"a{allocation}.lock"
 
     def create(self) -> None:
-        """Make the directories. Raises StateError; Refused where a link or a file lies in the place of one."""
+        """Makes the directories. Raises StateError; Refused if one of them is a link or a file."""
         try:
             for folder in (self.out, *(self.out / name for name in FOLDERS)):
                 if not is_folder(folder):
@@ -162,13 +164,14 @@ class State:
             ) from None
 
     def check(self, tasks: Iterable[Task]) -> None:
-        """Raise Refused where something else than a directory lies in the place of the run of a task."""
+        """Raises Refused if the run of a task exists and is no directory."""
         for task in tasks:
             is_folder(self.out / task.id)
 
     def read(self) -> tuple[dict[str, Record], list[str]]:
-        """(what is known, by id of the task; sentences on lines that are not believed). Raises StateError where the
-        journal cannot be read, Refused where it is no regular file of a sane size."""
+        """({task id: its record}, sentences on invalid lines of the journal).
+
+        Raises StateError if the journal cannot be read, Refused if it is no regular file or too large."""
         records: dict[str, Record] = {}
         try:
             entries, doubts = read_journal(self.journal) if is_folder(self.journal.parent) else ([], [])
@@ -185,23 +188,23 @@ class State:
         return records, doubts
 
     def record(self, task: Task) -> Record:
-        """Returns the record of `task`. Raises as `read`."""
+        """The record of `task`. Raises the errors of `read`."""
         return self.read()[0].get(task.id, Record())
 
     def next_attempt(self, task: Task) -> int:
-        """The number of the next attempt, from 1; no log of another attempt has it."""
+        """The number of the next attempt, from 1; no existing log has this number."""
         attempt = 1 + max((begin.attempt for begin in self.record(task).begun), default=0)
         while os.path.lexists(self.log(task, attempt)) or os.path.lexists(self.ranks(task, attempt)):
             attempt += 1
         return attempt
 
     def begin(self, task: Task, attempt: int, allocation_id: str) -> None:
-        """Write down that an attempt begins."""
+        """Records that an attempt begins."""
         self._add(Begin(task=task.id, attempt=attempt, at=_time(), host=socket.gethostname(),
                         allocation_id=allocation_id))  # fmt: skip
 
     def started(self, task: Task, attempt: int, pid: int) -> None:
-        """Write down the process of an attempt, so that one that outlives its runner is found."""
+        """Records the process of an attempt, so that it can be found if it outlives its runner."""
         self._add(Begin(task=task.id, attempt=attempt, at=_time(), host=socket.gethostname(),
                         process=identity(pid)))  # fmt: skip
 
@@ -214,15 +217,18 @@ class State:
         code: int | None = None,
         seconds: float | None = None,
     ) -> str:
-        """Move what an attempt left aside if it is not finished, and write down how it ended; returns where to."""
+        """Records how an attempt ended; first moves its run to failed/ if it is not finished.
+
+        Returns the new path of the run below `out`; "" if it was not moved."""
         moved = "" if outcome in FINISHED else self.move_aside(task, attempt)
         self._add(End(task=task.id, attempt=attempt, at=_time(), outcome=outcome, reason=cut(reason), code=code,
                       seconds=seconds, moved=moved))  # fmt: skip
         return moved
 
     def move_aside(self, task: Task, attempt: int) -> str:
-        """Rename the directory of a task to one in failed/ that is not there yet; "" where there is none. Raises
-        StateError; Refused where one of them is no directory."""
+        """Renames the directory of a task to a new one in failed/; returns its path below `out`, "" if there is none.
+
+        Raises StateError; Refused if one of them is no directory."""
         run, failed = self.out / task.id, self.out / "failed"
         if not is_folder(run):
             return ""
@@ -235,7 +241,7 @@ class State:
             ) from None
 
     def log(self, task: Task, attempt: int) -> Path:
-        """The file for what an attempt prints."""
+        """The file for the output of an attempt."""
         return self.out / "logs" / f"{task.id}.{attempt}.txt"
 
     def ranks(self, task: Task, attempt: int) -> Path:
@@ -243,7 +249,7 @@ class State:
         return self.out / "logs" / f"{task.id}.{attempt}.ranks"
 
     def _add(self, entry: Begin | End) -> None:
-        """Write down `entry`."""
+        """Adds `entry` to the journal. Raises StateError."""
         try:
             is_folder(self.journal.parent)
             append(self.journal, entry)
@@ -255,7 +261,8 @@ class State:
 
     @contextlib.contextmanager
     def lock(self) -> Iterator[str]:
-        """Be the only runner of this allocation; gives a remark about a stale lock that was removed, or "".
+        """Holds the lock of this allocation in the block; yields a remark about a stale lock that was removed, or "".
+
         Raises Locked, StateError."""
         own = Lock(since=_time(), start_of_job=own_start(), **msgspec.to_builtins(identity(os.getpid())))
         remark = ""
@@ -270,7 +277,7 @@ class State:
         except (
             FileExistsError,
             Refused,
-        ) as error:  # another host was faster; or another program made the file
+        ) as error:  # another host took the lock first, or another program made the file
             raise Locked(self._locked(_who(None, error))) from None
         except OSError as error:
             raise StateError(
@@ -280,13 +287,11 @@ class State:
             yield remark
         finally:
             with contextlib.suppress(Refused, OSError):
-                if (
-                    self.holder() == own
-                ):  # else someone has removed this lock, and another runner has one there
+                if self.holder() == own:  # else a user removed this lock, and another runner took it
                     self.lock_file.unlink()
 
     def _take(self, own: Lock) -> None:
-        """Write the lock, whole or not at all."""
+        """Writes the lock, or removes the incomplete file."""
         with open(self.lock_file, "x", encoding="utf-8") as file:
             try:
                 json.dump(msgspec.to_builtins(own), file)
@@ -296,7 +301,7 @@ class State:
                 raise
 
     def holder(self) -> Lock | None:
-        """Who holds the lock, None if nobody. Raises Refused where that cannot be read."""
+        """The holder of the lock, None if there is none. Raises Refused if the lock cannot be read."""
         try:
             return read_lock(self.lock_file) if is_folder(self.lock_file.parent) else None
         except FileNotFoundError:
@@ -338,7 +343,7 @@ class Standing:
 def survey(
     out: Path, tasks: Iterable[Task], doubt: Callable[[str], object] = lambda sentence: None
 ) -> list[Standing]:
-    """The standing of each task, in order. `doubt` gets a sentence on every line of a journal that is not believed.
+    """The standing of each task, in order. `doubt` gets a sentence on every invalid line of a journal.
 
     Raises StateError, Refused.
     """
@@ -362,7 +367,7 @@ def survey(
 
 
 def _unreadable(run: Path) -> str:
-    """Why the result.json of a finished task is not one; a quick look, without the traces."""
+    """The reason why the result.json of a finished task is invalid; "" if it is valid. Does not check traces."""
     try:
         status = read_result(run).status if is_folder(run) else None
     except FileNotFoundError:
@@ -375,7 +380,7 @@ def _unreadable(run: Path) -> str:
 
 
 def measured(standings: Iterable[Standing]) -> dict[tuple[Any, ...], float]:
-    """The longest time in seconds of a finished task, by configuration."""
+    """{configuration: longest time of a finished task in seconds}."""
     seconds: dict[tuple[Any, ...], float] = {}
     for standing in standings:
         for end in standing.record.ended:
@@ -393,8 +398,9 @@ def _who(held: Process | None, why: object = "") -> str:
 
 @contextlib.contextmanager
 def _alone(folder: Path) -> Iterator[None]:
-    """Inside, no other process of this host is, where the file system has locks: two that find the same stale lock
-    must not both remove it, one of them the other's new one. Raises Locked."""
+    """Excludes other processes of this host from the block, if the file system has locks. Raises Locked.
+
+    Otherwise two processes could find the same stale lock, and the second could remove the new lock of the first."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:
         until = time.monotonic() + PATIENCE_S

@@ -1,7 +1,7 @@
-"""Submission of batch scripts through PSI/J, the register of submitted jobs, and their state.
+"""Submits batch scripts through PSI/J, registers submitted jobs, and asks for their states.
 
-A campaign's directory has a folder `jobs`: each submitted script as it was handed over, and `submitted.jsonl`, one
-line per job. The register is only ever appended to, and nothing is written through a link that lies there.
+A campaign's directory has a folder `jobs` with each submitted script, unchanged, and the register `submitted.jsonl`,
+one line per job. Lines are only added to the register, and nothing is written through a link there.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from miniapps.untrusted.regular import Refused
 REGISTER = "submitted.jsonl"
 AFTER = {"slurm": "#SBATCH --dependency=afterany:{id}", "pbs": "#PBS -W depend=afterany:{id}"}
 LOOK = {"slurm": "squeue --me --name={name}", "pbs": "qstat -w -u $USER"}
-# What a scheduler's command says when it did not hear the answer: the job may be queued or not.
+# Errors of a scheduler's command that lost the connection before the answer: the job may be queued or not.
 UNHEARD = compile("timed? ?out|connection (reset|closed|lost|failure on receive)|zero bytes", IGNORECASE)
-# Slurm's words on limits of a site: (what they contain, which limit of `scontrol show config`, what to do).
+# (pattern in Slurm's error message, the exceeded limit of `scontrol show config`, remedy).
 LIMITS = (
     (
         "invalid job array specification",
@@ -50,8 +50,10 @@ BY_HAND = {"pjm": "Fujitsu's PJM", "sge": "Grid Engine"}
 
 @dataclass(frozen=True)
 class State:
-    """What the scheduler says of a job or of an element of an array: `state` is PSI/J's word (QUEUED, ACTIVE,
-    COMPLETED, FAILED, CANCELED) or UNKNOWN, `message` the scheduler's own and its reason."""
+    """The scheduler's state of a job, or of an element of an array.
+
+    `state` is PSI/J's word (QUEUED, ACTIVE, COMPLETED, FAILED, CANCELED) or UNKNOWN; `message` is the scheduler's word
+    and its reason."""
 
     id: str
     name: str
@@ -76,7 +78,7 @@ def node_hours(jobs: Iterable[Job]) -> float:
 
 
 def budget(jobs: Iterable[Job]) -> str:
-    """The same, one line per job and their sum, to be shown before anything is submitted."""
+    """The most that `jobs` can cost as text, one line per job and their sum, to show before anything is submitted."""
     jobs = list(jobs)
     width = max(len(job.name) for job in jobs)
     lines = [
@@ -88,7 +90,7 @@ def budget(jobs: Iterable[Job]) -> str:
 
 
 def check(site: Site) -> None:
-    """Raise JobError where nothing can be submitted to `site` from here, naming the programs that it looked for."""
+    """Raises JobError if nothing can be submitted to `site` from here; it names the missing program."""
     if site.scheduler == "local":
         raise JobError(
             f"site {site.name} has no scheduler: `python -m jobs local CAMPAIGN.toml` runs it here"
@@ -105,11 +107,11 @@ def check(site: Site) -> None:
 
 
 def submit(job: Job, site: Site, directory: Path, after: Submission | None = None) -> Submission:
-    """Submit `job` through PSI/J, and note it in the register of `directory`.
+    """Submits `job` through PSI/J, and adds it to the register of `directory`.
 
-    With `after` it waits until that job, all elements of it, has ended, however it ended. Raises JobError: the job
-    does not fit the site, no scheduler, the scheduler refuses, the directory cannot be written or has something else in
-    the place of a file or directory; ByHand where PSI/J knows no executor for the scheduler.
+    With `after` it waits until all elements of that job have ended, in any way. Raises JobError if the job does not fit
+    the site, if there is no scheduler or it refuses the job, or if the directory cannot be written or has entries of
+    another kind, such as links; ByHand if PSI/J has no executor for the scheduler.
     """
     check(site)
     script = render(job, site)
@@ -122,7 +124,7 @@ def submit(job: Job, site: Site, directory: Path, after: Submission | None = Non
             raise _by_hand(job, site, script, directory)
         if after is not None:
             script = _waiting(script, AFTER[site.scheduler].format(id=after.id))
-        with to_append(register) as lines:  # before the job is: it must not be lost
+        with to_append(register) as lines:  # opened before the job is submitted, so that its id is not lost
             number, file = _submit(job, site, directory, script)
             submission = Submission(
                 id=number,
@@ -144,7 +146,7 @@ def submit(job: Job, site: Site, directory: Path, after: Submission | None = Non
 
 
 def submissions(directory: Path) -> list[Submission]:
-    """The jobs submitted from `directory`, oldest first; a line cut short by a full disk is an error with its place."""
+    """The jobs submitted from `directory`, oldest first. Raises JobError, with the line, for a damaged register."""
     try:
         return read_register(directory / REGISTER) if is_folder(directory) else []
     except FileNotFoundError:
@@ -156,8 +158,9 @@ def submissions(directory: Path) -> list[Submission]:
 
 
 def states(directory: Path) -> list[State]:
-    """What the schedulers say of everything submitted from `directory`; they forget finished jobs after a while
-    (UNKNOWN), and what those achieved is in the runs. Raises JobError where a scheduler cannot be asked."""
+    """The states of all jobs submitted from `directory`, by their schedulers. Raises JobError if one cannot be asked.
+
+    Schedulers forget finished jobs after a while (UNKNOWN); the results of these are in the runs."""
     register = submissions(directory)
     states_of_jobs: list[State] = []
     for scheduler in dict.fromkeys(entry.scheduler for entry in register):
@@ -190,7 +193,7 @@ def _element(item: tuple[str, object]) -> tuple[int, str]:
 
 
 def _submit(job: Job, site: Site, directory: Path, script: str) -> tuple[str, Path]:
-    """The scheduler's id and the file that was handed over, named by both."""
+    """Submits `script`; returns the scheduler's id and the submitted file, named by job and id. Raises JobError."""
     executors, program = _executors(), SCHEDULERS[site.scheduler]
     try:
         answer, file = executors.submit(site.scheduler, directory, job.name, script)
@@ -201,7 +204,7 @@ def _submit(job: Job, site: Site, directory: Path, script: str) -> tuple[str, Pa
                 f"{program} does not say whether it took {job.name}: {cut(words)}. {_may_be_queued(job, site)}"
             ) from None
         raise JobError(f"{program} refuses {job.name}: {cut(words)}{_limit(words, job)}") from None
-    except IndexError:  # PSI/J takes the last word
+    except IndexError:  # PSI/J takes the last word of the answer, and there was none
         answer, file = "", directory
     try:
         number = msgspec.convert(answer, Id)
@@ -226,7 +229,7 @@ def _may_be_queued(job: Job, site: Site) -> str:
 
 
 def _limit(words: str, job: Job) -> str:
-    """A sentence on the limit of the site that the scheduler's `words` are about, with its value; "" for others."""
+    """A sentence on the limit of the site that the scheduler's `words` name, with its value; "" if they name none."""
     for pattern, name, remedy in LIMITS:
         if search(pattern, words, IGNORECASE):
             try:
@@ -260,13 +263,13 @@ def _by_hand(job: Job, site: Site, script: str, directory: Path) -> ByHand:
 
 
 def _waiting(script: str, directive: str) -> str:
-    """The script with one directive more, above its own."""
+    """`script` with `directive` before its other directives."""
     first, _, rest = script.partition("\n")
     return f"{first}\n{directive}\n{rest}"
 
 
 def _executors():
-    """jobs.executors, or JobError where PSI/J is not installed: nothing else of this package needs it."""
+    """The module jobs.executors. Raises JobError if PSI/J is not installed, which no other module needs."""
     try:
         from jobs import executors
     except ModuleNotFoundError as error:

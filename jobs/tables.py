@@ -1,4 +1,4 @@
-"""Plan and status as plain text: the same on a login node without the packages of the analysis."""
+"""Formats plan and status as plain text, without the packages of the analysis, which login nodes may lack."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from miniapps.untrusted.text import printable
 def plan_text(
     plan: Plan, standings: Sequence[Standing], every: bool = False, predicted: Predicted | None = None
 ) -> str:
-    """What is run, what it may cost at most, and what is done already; `every`: the tasks one by one, in order;
-    `predicted`: their times per step."""
+    """The plan as text: the tasks, the most that they can cost, and how many are done.
+
+    `every`: also each task, in order; `predicted`: also predicted times per step."""
     done = {s.task.id for s in standings if s.state in FINISHED}
     known = measured(standings)
     rows: dict[tuple, list[Task]] = {}
@@ -112,7 +113,8 @@ def plan_text(
 
 
 def status_text(plan: Plan, standings: Sequence[Standing]) -> str:
-    """How many tasks are in which state, by allocation, and every one that is not simply done or left."""
+    """The status as text: counts of tasks by state and allocation, attempts that did not finish, and tasks with a
+    reason."""
     words = list(dict.fromkeys([DONE, *sorted({s.state for s in standings} - {DONE})]))
     counts: dict[int, Counter] = {k: Counter() for k in range(len(plan.seconds))}
     for standing in standings:
@@ -134,7 +136,7 @@ def status_text(plan: Plan, standings: Sequence[Standing]) -> str:
 
 
 def failures_text(plan: Plan, standings: Iterable[Standing]) -> str:
-    """Every attempt that did not finish, with its reason and what it left."""
+    """A line per attempt that did not finish, with its reason and the directory of its files; empty: all finished."""
     lines = []
     for standing in standings:
         for end in standing.record.ended:
@@ -148,7 +150,7 @@ def failures_text(plan: Plan, standings: Iterable[Standing]) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """Aligned columns, numbers to the right."""
+    """A table as text with aligned columns; columns of numbers are aligned to the right."""
     cells = [[printable(str(cell)) for cell in row] for row in rows]
     widths = [max(len(name), *(len(row[i]) for row in cells)) for i, name in enumerate(columns)]
     right = [all(_number(row[i]) for row in cells) for i in range(len(columns))]
@@ -162,12 +164,12 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 
 def shown(path: Path) -> str:
-    """`path` as short as it can be written here, in words."""
+    """The text of `short(path)`, printable."""
     return printable(str(short(path)))
 
 
 def short(path: Path) -> Path:
-    """`path` from here if it is below, so written that no command takes it for an option."""
+    """`path` relative to the current directory if it is below, unless it would begin with a dash like an option."""
     here = Path.cwd()
     inner = path.relative_to(here) if path.is_relative_to(here) else path
     return path if str(inner).startswith("-") else inner

@@ -1,8 +1,8 @@
-"""How an attempt ended: whether the task failed by itself, or something outside ended or hindered its launch.
+"""Judges how an attempt ended: whether the task failed by itself, or a cause outside ended or prevented its launch.
 
-A task has failed where its ranks ran and one of them failed. It has not where the launcher did not start all of its
-ranks, where they were ended by SIGTERM or Ctrl-C from outside, or where disk or process table are full. Every rank
-says that it has started before it becomes Python: it adds a line to the file `ranks` of its attempt.
+A task has failed if all of its ranks ran and one of them failed. It has not failed if the launcher did not start all of
+its ranks, if SIGTERM or Ctrl-C from outside ended them, or if the disk or the process table is full. Before it starts
+Python, every rank adds a line to the file `ranks` of its attempt.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from miniapps.untrusted.regular import Refused, open_regular
 from miniapps.untrusted.result import read_result
 
 STARTED = (
-    '{ echo $$ >> "$0"; } 2> /dev/null; exec "$@"'  # of every rank, with sh -c, and its file `ranks` as $0
+    '{ echo $$ >> "$0"; } 2> /dev/null; exec "$@"'  # every rank runs it by sh -c, with the file `ranks` as $0
 )
-TAIL = 4000  # bytes of an output that are searched for a reason
+TAIL = 4000  # bytes at the end of an output that are searched for a reason
 FULL = tuple(os.strerror(number) for number in (ENOSPC, EDQUOT))
-NO_PROCESS = os.strerror(EAGAIN)  # what fork says when the process table is full
-NOT_STARTED = (126, 127)  # exit codes of a shell whose program is not there
-# Exit codes of applications, launchers and processes that were asked to end.
+NO_PROCESS = os.strerror(EAGAIN)  # the error of fork if the process table is full
+NOT_STARTED = (126, 127)  # exit codes of a shell that cannot start its program
+# Exit codes of applications, launchers and processes that were ended by SIGINT or SIGTERM.
 ASKED = (130, 143, -signal.SIGINT, -signal.SIGTERM)
 
 
 def judge(run: Path, task: Task, code: int | None, log: Path, ranks: Path, had: float) -> tuple[Outcome, str]:
-    """(outcome, reason) of an attempt in the directory `run`, whose launcher ended with `code`, None if it was ended
-    after its ranks `had` so many seconds; `log` is what it printed, `ranks` the file with a line of each rank that
-    started."""
+    """(outcome, reason) of an attempt in the directory `run`.
+
+    `code` is the exit code of its launcher, None if the runner ended it after its ranks `had` that many seconds. `log`
+    is the file of its output, `ranks` the file with a line of each rank that started."""
     outcome, reason = look(run, task.ranks)
     if outcome == DONE and code != 0:
         return (
@@ -47,7 +48,7 @@ def judge(run: Path, task: Task, code: int | None, log: Path, ranks: Path, had: 
     if disk_full(log):
         return INTERRUPTED, "the disk is full"
     said = doctor.gist(tail(log, "$ "))
-    if outcome == LEFT and started < task.ranks:  # a rank that wrote a file had found the others
+    if outcome == LEFT and started < task.ranks:  # not LEFT: a rank that wrote a file had found the others
         some = f"{started} of {task.ranks} ranks" if started else "no rank"
         ended = f"exit code {code}" if code is not None else "in its time"
         return INTERRUPTED, f"the launcher started {some}, {ended}: {said}"
@@ -66,7 +67,7 @@ def judge(run: Path, task: Task, code: int | None, log: Path, ranks: Path, had: 
 
 
 def ranks_started(ranks: Path) -> int:
-    """How many ranks have added their line to the file `ranks`."""
+    """The number of ranks that have added a line to the file `ranks`."""
     try:
         with open_regular(ranks, most=sys.maxsize) as file:
             return sum(1 for _ in file)
@@ -80,7 +81,7 @@ def disk_full(log: Path) -> bool:
 
 
 def tail(log: Path, without: str = "\n") -> str:
-    """The end of a log, less lines that begin with `without`."""
+    """The last TAIL bytes of a log as text, without lines that begin with `without`."""
     try:
         with open_regular(log, most=sys.maxsize) as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL))
@@ -91,7 +92,7 @@ def tail(log: Path, without: str = "\n") -> str:
 
 
 def _told(run: Path) -> int | None:
-    """The exit code that the application itself wrote into result.json, None where it wrote none."""
+    """The exit code that the application wrote into result.json; None if it wrote none."""
     try:
         return read_result(run).exit_code
     except (OSError, Refused):

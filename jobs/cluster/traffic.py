@@ -1,5 +1,5 @@
-"""Whether messages crossed the network: bytes at the interfaces of nodes against what a run's traces state
-(`miniapps.trace.traffic`)."""
+"""Checks that messages crossed the network: compares bytes at the interfaces of nodes with bytes that a run's traces
+state (`miniapps.trace.traffic`)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from miniapps.untrusted.regular import Refused
 
 HEADERS = 14 + 20 + 20 + 12  # bytes of a packet: Ethernet, IPv4, TCP, its time stamps
 TOLERANCE = 0.05  # headers of the MPI library, packets without data, other options of TCP
-STARTING = 2**18  # bytes that leave a node while a job starts and ends: the launcher's, and connections
+STARTING = (
+    2**18
+)  # bytes that leave a node while a job starts and ends: of the launcher and of new connections
 HOST = re.compile(r"n([1-9][0-9]{0,2})", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Stated:
-    """Bytes of messages that must leave a node, and that may at the most; None: no limit is known."""
+    """The least and the most bytes of messages that leave a node by its trace; `most` None: no limit is known."""
 
     least: float = 0
     most: float | None = 0
@@ -56,13 +58,14 @@ class Crossed:
 
 
 def payload(counters: Counters) -> int:
-    """Bytes that a node sent without the headers of its packets."""
+    """The bytes that a node sent, without the headers of its packets."""
     return max(counters.sent_bytes - HEADERS * counters.sent_packets, 0)
 
 
 def crossed(run: Path, traffic: Sequence[Counters]) -> list[Crossed]:
-    """What each node sent while a run was made, beside what its traces in the directory `run` state. Raises
-    ClusterError where there are none, or none of ranks in these nodes."""
+    """The bytes that each node sent during a run, beside the bytes that the traces in the directory `run` state.
+
+    Raises ClusterError if there are no traces, or if ranks ran outside these nodes."""
     stated = sent_by_nodes(traces_of(run), len(traffic))
     return [
         Crossed(node, of_node, payload(counters))
@@ -71,7 +74,7 @@ def crossed(run: Path, traffic: Sequence[Counters]) -> list[Crossed]:
 
 
 def verdict(nodes: Sequence[Crossed]) -> str:
-    """A sentence on messages that did not cross as stated; "" where all did."""
+    """A sentence if bytes and traces disagree, or if the messages are too few to show anything; else ""."""
     if around := [one for one in nodes if one.around]:
         worst = min(around, key=lambda one: one.sent / one.stated.least)
         return (
@@ -102,8 +105,9 @@ def traces_of(run: Path) -> list[RankTrace]:
 
 
 def sent_by_nodes(traces: Sequence[RankTrace], nodes: int) -> list[Stated]:
-    """What the traces of a run state that each of so many nodes sends to others. Raises ClusterError for ranks that ran
-    elsewhere."""
+    """The bytes that each of `nodes` nodes sends to others by the traces of a run.
+
+    Raises ClusterError for ranks that ran outside these nodes."""
     places = [_node(trace, nodes) for trace in traces]
     stated = [Stated() for _ in range(nodes)]
     for flow in flows(traces, places, nodes, totals(traces)):
