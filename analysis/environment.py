@@ -69,7 +69,7 @@ def few(items: Iterable[str], between: str) -> str:
 
 
 def short(value: str) -> str:
-    """The first LONGEST characters of `value`."""
+    """`value`, shortened to LONGEST characters and `...`; `empty` for an empty text."""
     return (value if len(value) <= LONGEST else f"{value[:LONGEST]}...") or "empty"
 
 

@@ -259,7 +259,7 @@ def effects(options: str) -> dict[str, str]:
 
 
 def calibrates(options: str) -> bool:
-    """True if a run measured its machine, by what the trace states of its options (JSON)."""
+    """True if a run measured its machine, by the options that the trace states (JSON)."""
     return "machine" in effects(options).values()
 
 

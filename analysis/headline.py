@@ -137,10 +137,10 @@ def headline_of(
     apart: Sequence[Id] = (),
     early: bool = False,
 ) -> Headline:
-    """The verdict over `comparisons` of one run with others: the first difference, else what cannot be compared.
+    """The verdict over `comparisons` of one run with others: a difference comes first, then missing records.
 
     `judged` are the causes of the comparisons, `apart` the runs that have no record in common with the first. `early`:
-    a run ended early."""
+    True if a run ended early."""
     doubt, count = doubts(frames, ()), len(comparisons) + len(apart)
     differing = [pair for pair in zip(comparisons, judged, strict=True) if pair[0].differs]
     lacking = [comparison for comparison in comparisons if not comparison.comparable]

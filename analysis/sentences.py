@@ -52,7 +52,9 @@ def place(point: Point | Lone) -> str:
 
 
 def lacks(comparison: Comparison) -> str:
-    """`b:0 lacks 278 of the 282 records of a:0, the first at step 0, vorticity, block 0`, and what to do."""
+    """A clause on the rows that one run lacks, with the first of them and the remedy.
+
+    `b:0 (4 records) lacks 278 of the 282 of a:0; the first that only a:0 has is at step 0, vorticity, block 0. ...`"""
     parts = []
     for run, count, other, total in (
         (comparison.a, comparison.lacks_a, comparison.b, comparison.compared + comparison.only_b),

@@ -259,7 +259,7 @@ def submit_campaign(options: argparse.Namespace) -> int:
     if not options.yes:
         say("nothing is submitted without --yes")
         return DONE
-    State(planned.campaign.out, 0).create()  # where the batch system writes
+    State(planned.campaign.out, 0).create()  # makes the directory of the batch system's output
     submitted = None
     for one in wanted:
         try:

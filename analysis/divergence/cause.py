@@ -1,4 +1,4 @@
-"""The cause of the first difference of two runs, whether rounding explains it, and what to do now."""
+"""Finds the cause of the first difference of two runs, judges whether rounding explains it, and advises the user."""
 
 from __future__ import annotations
 

@@ -265,10 +265,9 @@ def _amplification(
 
 
 def _few(a: Size, b: Size, scales: list[tuple[float, ...]] | None) -> float:
-    """An upper estimate of A, which must be small for the verdict "rounding".
+    """An estimate of A with the smaller of both runs' scales; it must be small for the verdict "rounding".
 
-    The difference is compared with the smaller of both runs' scales; above four numbers the root mean square of the
-    signed sums estimates it."""
+    Above four numbers the root mean square of the differences of the signed sums estimates the difference."""
     if a.count <= KEPT:
         known = _amplification(a, b, scales, min)
         return math.inf if known is None else known

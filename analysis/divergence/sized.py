@@ -22,7 +22,7 @@ P = ("p0", "p1", "p2", "p3")
 
 
 def pair(frames: Frames, a: Id, b: Id, at: Point, table: str) -> tuple[Size | None, Size | None]:
-    """The sizes of the record `at` in both runs; None where a run has none."""
+    """The sizes of the record `at` in both runs; None for a run that recorded no sizes."""
     sides: list[Size | None] = []
     for run, step in zip((a, b), at.steps, strict=True):
         if table == "values":

@@ -59,7 +59,7 @@ class Piece(NamedTuple):
 
 
 def existing(out: Path) -> Path | None:
-    """Returns an existing path that `write` would overwrite; None where there is none."""
+    """An existing path that `write` would overwrite; None if there is none."""
     return next(iter(sorted(out.parent.glob(f"{glob.escape(out.name)}.*.et"))), None)
 
 

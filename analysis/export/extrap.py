@@ -45,7 +45,7 @@ class Measured:
 
 
 def existing(out: Path) -> Path | None:
-    """Returns an existing path that `write` would overwrite; None where there is none."""
+    """An existing path that `write` would overwrite; None if there is none."""
     return out if out.exists() else None
 
 

@@ -30,7 +30,7 @@ GROUP = 2**18  # rows that are written together
 
 
 def existing(out: Path) -> Path | None:
-    """Returns an existing path that `write` would overwrite; None where there is none."""
+    """An existing path that `write` would overwrite; None if there is none."""
     return out if out.exists() else None
 
 

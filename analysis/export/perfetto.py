@@ -26,7 +26,7 @@ ROWS = 16384  # written at once
 
 
 def existing(out: Path) -> Path | None:
-    """Returns an existing path that `write` would overwrite; None where there is none."""
+    """An existing path that `write` would overwrite; None if there is none."""
     return out if out.exists() else None
 
 

@@ -233,7 +233,7 @@ def serve(handle: int) -> None:
 
 
 def _here() -> str:
-    """The current directory; "/" if somebody removed it."""
+    """The current directory; "/" if it was removed."""
     try:
         return os.getcwd()
     except OSError:

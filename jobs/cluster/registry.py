@@ -111,7 +111,7 @@ def get(name: str) -> Record:
 
 
 def wanted(record: Record) -> bool:
-    """True if someone may still use this cluster: it is of this boot, and kept until `down` or its maker lives."""
+    """True if this cluster is wanted: it is of this boot, and kept until `down`, or the process that made it lives."""
     if record.owner.boot != identity(os.getpid()).boot:
         return False
     return record.kept or alive(record.owner) is not False

@@ -1,17 +1,17 @@
 # ruff: noqa: F403, F405
-"""Ramble: sums in parallel by several variants, as figures of merit and a verification.
+"""Ramble: the reductions application, parallel sums by several variants, with figures of merit and a verification.
 
     ramble repo add jobs/harnesses/ramble
     ramble info fpna-reductions
 
-`python` must be one that has the applications: by the environment the workspace sets up, or a variable of it.
+`python` must have the applications installed: choose it by the environment or a variable of the workspace.
 """
 
 from ramble.appkit import *
 
 
 class FpnaReductions(ExecutableApplication):
-    """The reductions application: rates of summation, and whether all variants kept their promise."""
+    """The reductions application: rates of summation, and a check that all variants keep their guarantee."""
 
     name = "fpna-reductions"
 

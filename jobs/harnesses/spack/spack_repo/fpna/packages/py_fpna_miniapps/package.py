@@ -4,7 +4,7 @@
 spack repo add jobs/harnesses/spack/spack_repo/fpna
 spack env create fpna && spack env activate fpna
 spack add py-fpna-miniapps@main +analysis
-spack develop --path "$PWD" py-fpna-miniapps@main      # this checkout is what gets built
+spack develop --path "$PWD" py-fpna-miniapps@main      # builds this checkout
 spack install
 """
 
