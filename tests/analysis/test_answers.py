@@ -112,7 +112,7 @@ def test_what_cannot_be_drawn_is_refused(tmp_path, capsys):
     one, other = static(tmp_path / "a", 0.9, 0.1), static(tmp_path / "b", 0.5, 0.5)
     without = write_answers(tmp_path / "eager", [1], [1.0])
     many = static(tmp_path / "many", *[0.01] * (MOST + 1))
-    assert "2 different schedules, of a, b: name one" in refusal(one, other)
+    assert "2 different schedules, in a, b; name one run" in refusal(one, other)
     assert "no schedule" in refusal(without)
     assert f"more than {MOST} kernels" in refusal(many)
     assert ".svg or .png" in refusal(one, file="picture.pdf")
