@@ -1,6 +1,6 @@
 """Audits of operations: the conditions that change bits, torch's documentation compared with measurements."""
 
-SUMMARY = "of `operations`: which conditions change bits, is the documentation right, certificates compared"
+SUMMARY = "of `operations`: what changes bits, is the documentation right, certificates compared"
 DETAIL = """\
 Uses runs of `operations`, which write a certificate. Compares each certificate with the first one: versions, machines,
 bits by one thread, and which changes alter which cases."""
