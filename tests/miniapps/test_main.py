@@ -502,7 +502,7 @@ def test_the_doctor_speaks_to_programs_and_says_more_or_less(monkeypatch, capsys
 @pytest.mark.slow
 def test_the_doctor_started_by_a_launcher_does_not_start_one_itself():
     run = run_mpi(1, ["-m", "miniapps", "doctor"])
-    assert "not tried: PMI started this process" in run.stdout
+    assert "not tried: PMI" in run.stdout and "started this process" in run.stdout
     assert "Ready" in run.stdout.splitlines()[-1]
 
 

@@ -14,7 +14,7 @@ pytest.importorskip("torch")
 
 def test_gloo_is_a_ring_whose_start_follows_the_place_in_the_vector(tmp_path):
     file = tmp_path / "gloo.json"
-    options = ["-m", "fpna", "identify", "--backend", "gloo", "--length", "1", "12", "--quiet"]
+    options = ["-m", "fpna", "identify", "--backend", "gloo", "--length", "1", "12", "--tree"]
     run = on_ranks(3, [*options, "--json", file])
     assert run.returncode == 0, run.stderr
     one, twelve = json.loads(file.read_text())["lengths"]

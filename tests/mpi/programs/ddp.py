@@ -331,7 +331,9 @@ def _planned():
 
 @section
 def what_cannot_be_is_told():
-    yield from told("no parameter", raised(fpna.ChoiceError, lambda: fpna.ddp_hook(wire="fp8:n=3")))
+    yield from told(
+        "is not a parameter of fp8", raised(fpna.ChoiceError, lambda: fpna.ddp_hook(wire="fp8:n=3"))
+    )
     yield from told(
         "choose ordering direct", raised(fpna.ChoiceError, lambda: fpna.ddp_hook(ordering="ring", wire="fp8"))
     )
@@ -339,7 +341,9 @@ def what_cannot_be_is_told():
         "adds over blocks", raised(fpna.ChoiceError, lambda: fpna.ddp_hook(ordering="block-tree"))
     )
     if SIZE > 1:
-        yield from told("the process group has", raised(ValueError, lambda: hooked(comm=MPI.COMM_SELF)))
+        yield from told(
+            "are not ranks of one communica", raised(ValueError, lambda: hooked(comm=MPI.COMM_SELF))
+        )
     sparse = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Embedding(5, 3, sparse=True))
     yield from told("gradient of 1.weight is sparse", raised(TypeError, lambda: hooked(sparse)))
     yield from told("0.weight are float64", raised(TypeError, lambda: hooked(made().double(), wire="fp8")))
