@@ -51,7 +51,7 @@ def _data(scene: Scene, name: str) -> Cause:
 
 
 def _given(scene: Scene, name: str) -> Cause:
-    why = f"what {name} gets differs: code between modules computed it, after {_last_equal(scene)}"
+    why = f"an input of {name} differs; code between modules computed it, after {_last_equal(scene)}"
     return _cause(scene, KERNEL, f"forward pass before {name}", why)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -16,7 +15,7 @@ from kernels.allreduce.instruments import backends
 from kernels.allreduce.instruments.candidates import OverNodes, candidates, members, short_name
 from kernels.allreduce.instruments.forced import Forced, forced
 from kernels.allreduce.instruments.recognition import Finding, Opens, identify
-from kernels.allreduce.links import read_json
+from kernels.allreduce.links import digest_of, read_json
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_loudness, add_version
 from kernels.commands.parser import Number, Parser
@@ -315,13 +314,7 @@ def _write(args, size: int, version: str, forces: Sequence[Forced], findings: Se
         "forced": [vars(what) for what in forces],
         "lengths": [asdict(f) | {"as_forced": f.as_forced(forces[0]) if forces else None} for f in findings],
     }
-    Path(args.json).write_text(json.dumps(content | {"seal": seal(content)}, indent=1) + "\n")
-
-
-def seal(content: dict) -> str:
-    """SHA-256 of a certificate without its seal: it shows damage, not forgery."""
-    plain = {key: value for key, value in content.items() if key != "seal"}
-    return hashlib.sha256(json.dumps(plain, sort_keys=True).encode()).hexdigest()
+    Path(args.json).write_text(json.dumps(content | {"seal": digest_of(content)}, indent=1) + "\n")
 
 
 def read_certificate(path: str) -> dict:
@@ -331,7 +324,7 @@ def read_certificate(path: str) -> dict:
         raise ChoiceError(
             f"identify: --against {path}: no certificate of this version; write one by identify --json"
         )
-    if content["seal"] != seal(content):
+    if content.pop("seal") != digest_of(content):  # shows damage, not forgery
         raise ChoiceError(
             f"identify: --against {path}: was changed after identify wrote it; take an unchanged copy"
         )

@@ -23,6 +23,7 @@ from kernels.allreduce.instruments.candidates import (
 )
 from kernels.allreduce.instruments.forced import forced
 from kernels.allreduce.instruments.recognition import Finding, identify, numbers
+from kernels.allreduce.links import digest_of
 from kernels.allreduce.simulator import simulate_schedule
 from kernels.commands.identify import (
     SCHEMA,
@@ -31,7 +32,6 @@ from kernels.commands.identify import (
     read_certificate,
     report,
     require_same_question,
-    seal,
 )
 from kernels.guarantees import ChoiceError
 from kernels.registry import get as variant
@@ -341,7 +341,7 @@ QUESTION = Namespace(dtype="float64", call="blocking", backend=None)
 def certificate(tmp_path, finding, **more):
     content = {"schema": SCHEMA, "library": "A 1.0", "backend": "mpi library", "ranks": 4, "dtype": "float64",
                "call": "blocking", "forced": [], "lengths": [asdict(finding)]} | more  # fmt: skip
-    (tmp_path / "before.json").write_text(json.dumps(content | {"seal": seal(content)}))
+    (tmp_path / "before.json").write_text(json.dumps(content | {"seal": digest_of(content)}))
     return str(tmp_path / "before.json")
 
 

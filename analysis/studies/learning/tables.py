@@ -37,7 +37,7 @@ class Known:
 
 
 def known_of(recorded: Trainings) -> Known:
-    """All results on the `recorded` trainings, of which there must be one."""
+    """All results on the `recorded` trainings; there must be at least one."""
     decided = decisions(recorded)
     known = Known(
         recorded, prices(recorded), comparisons(recorded), decided, summary(decided), split(recorded),
