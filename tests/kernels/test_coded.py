@@ -128,7 +128,7 @@ def test_what_is_promised():
         ("direct over table", "bits of an element"),
         ("direct over table:n=9", "1, 2, 3, 4, 5, 6, 7, 8"),
         ("direct over table:n=0", "not '0'"),
-        ("direct over sign:n=2", "no parameter of sign"),
+        ("direct over sign:n=2", "not a parameter of sign"),
         ("direct over packed:hops=once", "has no parameters"),
     ],
 )
