@@ -8,8 +8,8 @@ guarantee    deck M on 4 ranks: ratio of the time per step under run, layout and
 efficiency   deck M: time per step on 1 rank over P times the time on P ranks, P = min(4, cores)
 sizes        decks S, M and L on one rank: iterations per Poisson solve, time per point and step, ratio of L to M
 inference    deck M under layout: ratio of the time per step, and on 1 rank of processor time, of --inference static (a
-             schedule evaluates the closure in one call per rank) to torch (one call per block); for a network that
-             learns and for one that does not, on 1 rank and on P
+             schedule evaluates the closure in one call per rank) to torch (chains of kernels.contract); for a network
+             that learns and for one that does not, on 1 rank and on P
 many         deck S on 64 ranks: wall time of the whole job, and memory of all ranks together (PSS)
 """
 
@@ -88,7 +88,7 @@ def sizes(options) -> list[dict]:
 
 
 def inference(options) -> list[dict]:
-    """Ratios of the time of a step with a static schedule to the time with torch's calls per block."""
+    """Ratios of the time of a step with a static schedule to the time with the chains of --inference torch."""
     common = ("--deck", "M", "--steps", str(options.steps), "--guarantee", "layout")
     rows = []
     for closure in ("surrogate", "online"):

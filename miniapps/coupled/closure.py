@@ -45,6 +45,7 @@ def make_surrogate(config, options, seed: int, xp=np):
         network_device(xp),
         repeatable=meets(options.policy.kernel, "run"),
         compiled=compiled(config, options),
+        threads=options.threads,
     )
 
 
@@ -95,7 +96,8 @@ def network_device(xp):
 
 
 def closure_batch(config, options) -> str:
-    """The calls of the network: one per "rank" or per "block". Raises ChoiceError if this is below the guarantee."""
+    """What has the same bits in any company: a "rank" with all of its blocks, or a "block". Raises ChoiceError if this
+    is below the guarantee."""
     asked, policy = config.closure.batch, options.policy
     if asked == "rank" and policy.per_block:
         raise ChoiceError(
@@ -118,7 +120,7 @@ class EddyViscosity:
         self.error = None  # relative error of the surrogate against the physics, when last compared
 
     def eddy(self, zeta, psi):
-        """nu_e `(blocks, by + 2, bx + 2)` of blocks from their fields, padded by HALO. With calls per block, nu_e of a
+        """nu_e `(blocks, by + 2, bx + 2)` of blocks from their fields, padded by HALO. With `batch` block, nu_e of a
         block depends only on its own fields."""
         if self.config.kind == "physics":
             coefficient, magnitude = self._physics(zeta, psi)

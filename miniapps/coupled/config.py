@@ -122,15 +122,16 @@ class Closure:
     weights: str = option("", help="start from the weights in this checkpoint", flag="--weights")
     batch: str = option(
         "auto",
-        help="network calls: one per block, or one per rank (whose bits depend on the layout); auto: per rank under "
-        "guarantees none and run, per block under layout and exact",
+        help="evaluation of the network: block, by kernels that give a block its own bits (on a GPU one call of torch "
+        "per block); rank, by torch in one batch (whose bits depend on the layout); auto: rank under guarantees none "
+        "and run, block under layout and exact",
         choices=("auto", "block", "rank"),
         role="method",
         effect="guarantee",
     )
     inference: str = option(
         "torch",
-        help="evaluates the network: torch, in the calls of closure.batch, or a backend of kernels.inference, in one "
+        help="evaluates the network: torch, as closure.batch says, or a backend of kernels.inference, in one "
         "call per rank",
         choices=_backends,
         role="method",

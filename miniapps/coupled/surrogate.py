@@ -3,20 +3,25 @@
 The input on the block plus 3 points is vorticity and strain rate, both divided by a vorticity scale. Two 3 x 3
 convolutions and one 1 x 1 give the output, the coefficient C in (0, limit), on the block plus 1 point.
 
-The rounding of a convolution depends on the shape of its whole batch. In calls per block every call has the same shape
-on any layout. In calls per rank (`batch="rank"`, the usual way) the bits depend on the number of blocks per rank. A
-backend of `kernels.inference` with guarantee `layout` (`static`) gives a block the same bits in any batch, so one call
-per rank suffices. On a GPU, cuDNN may choose algorithms with atomic additions, or round inputs to TF32: `repeatable`
-forbids both.
+The rounding of torch's convolution depends on the shape of its whole batch. In one batch per rank (`batch="rank"`, the
+usual way) the bits depend on the number of blocks per rank. With `batch="block"` a block has the same bits beside any
+others: on the CPU by the kernels of `miniapps.coupled.convolution`, which take many blocks at once; on a GPU by calls
+of torch per block, always of one shape. A backend of `kernels.inference` with guarantee `layout` (`static`) also gives
+a block the same bits in any batch. On a GPU, cuDNN may choose algorithms with atomic additions, or round inputs to
+TF32: `repeatable` forbids both.
 """
 
 import contextlib
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 
+from kernels.contract import flat
+from miniapps.coupled.chunks import slices
+from miniapps.coupled.convolution import conv
 from miniapps.coupled.flow import strain, view
 from miniapps.coupled.network import shapes
 from miniapps.learning.optimisers import Adam
@@ -54,8 +59,13 @@ class Surrogate:
         device="cpu",
         repeatable=False,
         compiled=None,
+        threads=1,
     ):
         self.limit, self.scale, self.batch, self.device = limit, scale, batch, torch.device(device)
+        self._together = batch == "block" and self.device.type == "cpu"
+        self._functions = (
+            (partial(conv, threads=threads), partial(flat, torch.sigmoid)) if self._together else ()
+        )
         fixed = repeatable and self.device.type == "cuda"
         self._convolutions = repeatable_convolutions if fixed else contextlib.nullcontext
         self.shapes = shapes(channels)
@@ -90,15 +100,12 @@ class Surrogate:
         """C on the block plus 1 point, float32 `(blocks, by + 2, bx + 2)`."""
         if self.inference is not None:
             return torch.from_numpy(self.inference(inputs.numpy())[:, 0])
+        out = torch.empty(len(inputs), inputs.shape[2] - 4, inputs.shape[3] - 4, device=self.device)
         with torch.inference_mode(), self._convolutions():
-            theta = self.theta.detach()
-            if self.batch == "rank":
-                return self._forward(theta, inputs)[:, 0]
-            out = torch.empty(len(inputs), inputs.shape[2] - 4, inputs.shape[3] - 4, device=self.device)
-            layers = self._layers(theta)
-            for k in range(len(inputs)):
-                out[k] = self._network(layers, inputs[k : k + 1])[0, 0]
-            return out
+            for some in self._calls(inputs):
+                given = self._given(self.theta.detach(), inputs[some])
+                out[some] = self._evaluate(given, inputs[some])[:, 0]
+        return out
 
     def gradients(self, inputs, target, weight) -> np.ndarray:
         """The gradients of the squared error of nu_e per block, float32 `(k, n)`; k = 1 for one batch.
@@ -108,14 +115,16 @@ class Surrogate:
         """
         target = torch.from_dlpack(target).to(torch.float32)
         weight = torch.from_dlpack(weight).to(torch.float32) * (1.0 / self.scale)
-        chunks = [slice(None)] if self.batch == "rank" else [slice(k, k + 1) for k in range(len(inputs))]
         gradients: list[torch.Tensor] = []
-        for chunk in chunks:
+        for some in self._calls(inputs):
+            given = self._given(self.theta, inputs[some])
             with self._convolutions():
-                error = (self._forward(self.theta, inputs[chunk])[:, 0] - target[chunk]) * weight[chunk]
+                error = (self._evaluate(given, inputs[some])[:, 0] - target[some]) * weight[some]
                 loss = (error * error).mean(dim=(1, 2)).sum()
-                gradients += torch.autograd.grad(loss, self.theta)
-        return torch.stack(gradients).cpu().numpy()
+                parts = torch.autograd.grad(loss, given)
+            rows = len(inputs[some]) if self._together else 1
+            gradients.append(torch.cat([part.reshape(rows, -1) for part in parts], 1))
+        return torch.cat(gradients).cpu().numpy()
 
     def step(self, gradient) -> None:
         """Do one optimiser step with the summed gradient, float32 (n,)."""
@@ -158,11 +167,30 @@ class Surrogate:
             )
         ]
 
-    def _forward(self, theta, x):
-        return self._network(self._layers(theta), x)
+    def _calls(self, inputs) -> list[slice]:
+        """The blocks of each call of the network."""
+        blocks, _, height, width = inputs.shape
+        if self._together:
+            return slices(blocks, height * width)
+        return [slice(None)] if self.batch == "rank" else [slice(k, k + 1) for k in range(blocks)]
 
-    def _network(self, layers, x):
+    def _given(self, theta, inputs) -> list[torch.Tensor]:
+        """The tensors that a call reads and whose gradients it gives: the parameters or, for a gradient of each of
+        several blocks, every layer repeated for each without a copy."""
+        if not self._together:
+            return [theta]
+        layers = self._layers(theta.detach())
+        return [
+            layer.expand(len(inputs), *layer.shape).requires_grad_(theta.requires_grad) for layer in layers
+        ]
+
+    def _evaluate(self, given, x):
+        """The coefficient (blocks, 1, by + 2, bx + 2) for what `_given` returned."""
+        layers = given if self._together else self._layers(given[0])
+        return self._network(layers, x, *self._functions)
+
+    def _network(self, layers, x, conv=F.conv2d, sigmoid=torch.sigmoid):
         w1, b1, w2, b2, w3, b3 = layers
-        x = F.relu(F.conv2d(x, w1, b1))
-        x = F.relu(F.conv2d(x, w2, b2))
-        return self.limit * torch.sigmoid(F.conv2d(x, w3, b3))
+        x = F.relu(conv(x, w1, b1))
+        x = F.relu(conv(x, w2, b2))
+        return self.limit * sigmoid(conv(x, w3, b3))

@@ -5,6 +5,7 @@ from math import isqrt
 
 from kernels import stencil
 from miniapps.checkpoints import options as checkpoints
+from miniapps.coupled.chunks import CHUNK_POINTS
 from miniapps.coupled.closure import NETWORKS, closure_batch, inference_variant, network_device
 from miniapps.coupled.multigrid import coarsest
 from miniapps.coupled.physics import HALO
@@ -117,9 +118,11 @@ def memory(config, options, size: int) -> Need:
     count = (grid.nx // grid.bx) * (grid.ny // grid.by)
     each = POINT * points + PADDED * (grid.bx + 2 * HALO) * (grid.by + 2 * HALO)
     each *= config.flow.ensemble  # an upper bound: members share the solver's fields
-    network = CHANNEL * closure.channels * points if closure.kind in NETWORKS else 0
+    of_block = CHANNEL * closure.channels * points if closure.kind in NETWORKS else 0
     if closure_batch(config, options) == "rank":
-        each, network = each + network, 0
+        each, network = each + of_block, 0
+    else:
+        network = min(count, max(1, CHUNK_POINTS // points)) * of_block
     last = coarsest(Blocks(grid.ny, grid.nx, grid.by, grid.bx))
     fixed = network + LISTED * count + COARSEST * last.ny * last.nx
 

@@ -12,7 +12,6 @@ import shutil
 import sys
 import tempfile
 from importlib import import_module
-from pathlib import Path
 
 from mpi4py import MPI
 
@@ -109,19 +108,10 @@ def measure(wanted, sizes):
 
 
 def learned():
-    """The closure is trained by torch, whose products are MKL's: other kernels on processors of another vendor."""
+    """torch computes one function of the closure under `layout`, the sigmoid, by its vectors."""
     import torch
 
-    return {
-        "torch": torch.__version__,
-        "capability": torch.backends.cpu.get_cpu_capability(),
-        "vendor": vendor(),
-    }
-
-
-def vendor():
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")
+    return {"torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability()}
 
 
 if __name__ == "__main__":
