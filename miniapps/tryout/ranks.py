@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from kernels.allreduce.instruments.dependence import CALL, COUNT, LENGTH, PLACE, RANK
 from miniapps.errors import UsageError
 from miniapps.system.environment import mpi_library
 from miniapps.system.world import speaks, world
@@ -23,10 +24,7 @@ WAVES = 1_200  # whole waves in every share, so that the terms of a share cancel
 SIZES = (2, 3, 4)
 RANKS = 5  # distinguish more algorithms than 4, and 6 take longer
 LENGTHS = (1, 1_000, 100_003)  # libraries change their algorithm in between
-SHORT = 1_000
-THREE = 3  # ranks that contribute numbers; others contribute zeros
-# Conditions that the bits may depend on.
-CALL, RANK, COUNT, LENGTH, PLACE = "call", "rank", "rank count", "length", "placement"
+CONDITIONS = (CALL, RANK, COUNT, LENGTH, PLACE)  # that the bits may depend on
 SEED = 7
 
 Tell = Callable[[dict[str, Any]], None]
@@ -72,59 +70,21 @@ def library(comm: Any) -> dict[str, Any]:
     bits. Collective."""
     from kernels.allreduce.execution.placement import nodes_of
     from kernels.allreduce.instruments.candidates import candidates
+    from kernels.allreduce.instruments.dependence import dependences
+    from kernels.allreduce.instruments.libraries import of_mpi
     from kernels.allreduce.instruments.recognition import identify
-    from kernels.commands.identify import named
+    from kernels.commands.findings import named
 
-    nodes = nodes_of(comm)
+    mpi, nodes = of_mpi(comm), nodes_of(comm)
     names = candidates(comm.size) if comm.rank == 0 else []
-    lengths = [identify(comm, n, "float64", "blocking", names, context={"nodes": nodes}) for n in LENGTHS]
+    lengths = [identify(mpi, n, "float64", "blocking", names, context={"nodes": nodes}) for n in LENGTHS]
+    changed = [each for n in LENGTHS for each in dependences(mpi, n, "float64", of=CONDITIONS)]
     return {
         "finding": "library", "library": mpi_library(), "ranks": comm.size,
         "orderings": [{"ordering": name, "lengths": found} for name, found in named(lengths).items()],
         "alike": max((len(f.orderings) for f in lengths), default=0),
-        "follows": {
-            CALL: not all(f.repeats for f in lengths), RANK: not all(f.ranks_agree for f in lengths),
-        } | followed(comm),
+        "follows": {on: any(each.differ for each in changed if each.on == on) for on in {each.on for each in changed}},
     }  # fmt: skip
-
-
-def followed(comm: Any) -> dict[str, bool]:
-    """Whether the bits of the library's all-reduce change with the number of ranks (from 4 ranks on), the length of
-    the vector, and the placement of ranks on processes; complete on rank 0. Collective."""
-    longest = LENGTHS[-1]
-    whole = _total(comm, _contribution(comm.rank, longest))
-    length = False
-    for n in LENGTHS[:-1]:
-        for start in (0, longest // 2, longest - n):
-            alone = _total(comm, _contribution(comm.rank, longest)[start : start + n])
-            length |= alone.tobytes() != whole[start : start + n].tobytes()
-    backwards = comm.Split(0, -comm.rank)
-    moved = _total(backwards, _contribution(backwards.rank, longest))
-    backwards.Free()
-    found = {LENGTH: length, PLACE: moved.tobytes() != whole.tobytes()}
-    if comm.size > THREE:
-        found[COUNT] = len({_total_of_three(comm, size) for size in range(THREE, comm.size + 1)} - {b""}) > 1
-    return found
-
-
-def _total_of_three(comm: Any, size: int) -> bytes:
-    """The total on `size` ranks, on rank 0; empty on other ranks. The last three ranks contribute the same vectors for
-    each size, the others zeros."""
-    part = comm.Split(int(comm.rank >= size), comm.rank)
-    number = part.rank - (size - THREE)
-    total = _total(part, _contribution(number, SHORT) if number >= 0 else np.zeros(SHORT))
-    part.Free()
-    return total.tobytes() if comm.rank == 0 else b""
-
-
-def _total(comm: Any, contribution: np.ndarray) -> np.ndarray:
-    total = np.empty_like(contribution)
-    comm.Allreduce(np.ascontiguousarray(contribution), total)
-    return total
-
-
-def _contribution(number: int, n: int) -> np.ndarray:
-    return np.random.default_rng([SEED, number]).standard_normal(n)
 
 
 def _run() -> int:

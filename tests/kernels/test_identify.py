@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kernels.allreduce.catalog import get
-from kernels.allreduce.instruments import backends
+from kernels.allreduce.instruments import backends, recognition
 from kernels.allreduce.instruments.candidates import (
     candidates,
     classes,
@@ -21,18 +21,14 @@ from kernels.allreduce.instruments.candidates import (
     members,
     short_name,
 )
+from kernels.allreduce.instruments.dependence import Dependence
 from kernels.allreduce.instruments.forced import forced
-from kernels.allreduce.instruments.recognition import Finding, identify, numbers
+from kernels.allreduce.instruments.libraries import Way, numbers, of_mpi
+from kernels.allreduce.instruments.recognition import Finding
 from kernels.allreduce.links import digest_of
 from kernels.allreduce.simulator import simulate_schedule
-from kernels.commands.identify import (
-    SCHEMA,
-    changes,
-    conclusion,
-    read_certificate,
-    report,
-    require_same_question,
-)
+from kernels.commands.certificates import SCHEMA, changes, read_certificate, require_same_question
+from kernels.commands.findings import conclusion, dependence_table, report
 from kernels.guarantees import ChoiceError
 from kernels.registry import get as variant
 from kernels.sums.black_box import black_box
@@ -67,6 +63,10 @@ class Library:
             vectors = self.sent if self.sent.ndim == 2 else np.repeat(self.sent[:, None], n, axis=1)
         receive[:] = self.add(vectors, self.calls)
         self.calls += 1
+
+
+def identify(comm, n, dtype="float64", **more):
+    return recognition.identify(of_mpi(comm), n, dtype, **more)
 
 
 def by_schedule(name):
@@ -222,6 +222,13 @@ def test_a_class_evaluates_to_the_bits_of_each_of_its_schedules(n):
         ),
         ("Open MPI", "blocking", {"OMPI_MCA_coll_tuned_allreduce_algorithm": "4"}, None),
         ("Open MPI", "persistent", {"OMPI_MCA_coll_libnbc_iallreduce_algorithm": "1"}, "ring:start=-1"),
+        ("Open MPI", "nonblocking", {"OMPI_MCA_coll_libnbc_iallreduce_algorithm": "1"}, "ring:start=-1"),
+        (
+            "MPICH",
+            "nonblocking",
+            {"MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM": "tsp_ring"},
+            "ring:start=1,cut=full",
+        ),
     ],
 )
 def test_variables_are_read_as_the_libraries_read_them(library, call, environment, ordering):
@@ -388,23 +395,81 @@ def test_a_certificate_of_another_question_is_refused(key, value, tmp_path):
 
 
 def test_a_backend_on_devices_is_asked_on_them(monkeypatch):
-    """NCCL by a stand-in of its interface: tensors go to the device of the process and come back."""
+    """NCCL by a stand-in of its interface: tensors go to the device of the process and come back; each call and each
+    copy is waited for; groups are NCCL's, and their other processes are not asked."""
     torch = pytest.importorskip("torch")
+    asked, waited = [], []
+
+    class Call:
+        def wait(self):
+            asked.append("wait")
 
     class Dist:
         @staticmethod
-        def all_reduce(tensor):
+        def all_reduce(tensor, group=None, async_op=False):
+            asked.append((group, async_op))
             tensor.mul_(3)
+            return Call() if async_op else None
+
+        @staticmethod
+        def new_group(ranks, backend):
+            asked.append((ranks, backend))
+            return "group"
+
+        @staticmethod
+        def destroy_process_group(group):
+            asked.append(f"no {group}")
 
     class Cuda:
         @staticmethod
         def device_count():
             return 2
 
+        @staticmethod
+        def synchronize(place):
+            waited.append(place)
+
     monkeypatch.setenv("LOCAL_RANK", "3")
     assert backends.device(Namespace(cuda=Cuda), "nccl") == "cuda:1"
     assert backends.device(torch, "gloo") == "cpu"
-    total, free = backends.opens(Dist, "cpu")(2, "float32")
+    backends.settle(Namespace(cuda=Cuda), "cuda:1")
+    backends.settle(Namespace(cuda=Cuda), "cpu")
+    assert waited == ["cuda:1"]
+    nccl = backends.library(Dist, "nccl", "torch 9, nccl", Namespace(rank=0), "cpu")
     given = np.array([1, 2], "float32")
-    assert total(given).tolist() == [3, 6] and given.tolist() == [1, 2] and total(given).dtype == np.float32
-    free()
+    for way, expected in (
+        (Way(), [(None, False)]),
+        (Way("nonblocking", offset=1), [(None, True), "wait"]),
+        (Way(ranks=(0, 2)), [([0, 2], "nccl"), ("group", False), "no group"]),
+        (Way(ranks=(1, 2)), [([1, 2], "nccl")]),
+    ):
+        asked.clear()
+        opened = nccl.opens(2, "float32", way)
+        total = opened.total(given)
+        opened.free()
+        assert asked == expected and given.tolist() == [1, 2] and total.dtype == np.float32
+        assert total.tolist() == ([1, 2] if way.ranks == (1, 2) else [3, 6])
+
+
+def test_a_dependence_that_came_or_went_is_told(tmp_path):
+    finding = Finding(8, orderings=["ring"], digest="a")
+    then = [asdict(Dependence("alignment", 8, 256, 0)), asdict(Dependence("call in place", 8, 256, 9))]
+    content = {"lengths": [asdict(finding) | {"depends": then}]}
+    before = read_certificate(certificate(tmp_path, finding, **content))
+    assert changes(before, [finding], [Dependence("call in place", 8, 256, 1)]) == []
+    now = [Dependence("alignment", 8, 256, 3), Dependence("call in place", 8, 256, 0)]
+    assert changes(before, [finding], now) == [
+        "length 8: the bits follow the alignment now, and did not with A 1.0",
+        "length 8: the bits do not follow the call in place now, and did with A 1.0",
+    ]
+
+
+def test_the_table_of_dependences_has_a_count_beside_every_no():
+    found = [Dependence("alignment", 1, 256, 0), Dependence("place in the vector", 9, 2048, 512)]
+    lines = dependence_table([*found, Dependence("alignment", 9, 2304, 0)]).splitlines()
+    assert [line.split() for line in lines[:3]] == [
+        ["bits", "change", "with", "length", "1", "length", "9"],
+        ["place", "in", "the", "vector", "-", "YES", "25", "%"],
+        ["alignment", "no", "/", "256", "no", "/", "2,304"],
+    ]
+    assert dependence_table([]) == ""

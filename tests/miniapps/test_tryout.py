@@ -205,7 +205,7 @@ def test_started_by_mpirun_it_uses_these_ranks():
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert [row["ranks"] for row in found["tables"]["sums"]] == [2, 3] and found["library"]["ranks"] == 3
-    assert "rank count" not in found["library"]["follows"]
+    assert COUNT not in found["library"]["follows"]
 
 
 @pytest.mark.slow

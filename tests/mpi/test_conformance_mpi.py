@@ -264,6 +264,41 @@ def test_identify_says_what_ran_and_that_it_was_forced(tmp_path):
     assert first["verified"] and "reverse" in first["orderings"] and first["over_nodes"] == []
 
 
+@pytest.mark.parametrize(
+    ("n", "library", "env", "follows"),
+    [
+        (2, "mpich", {}, set()),
+        (3, "mpich", {}, {"ranks that hold the numbers"}),
+        (5, "mpich", {}, {"ranks that hold the numbers", "number of ranks"}),
+        (
+            4, "mpich", mpich("ring"),
+            {"ranks that hold the numbers", "number of ranks", "place in the vector", "length of the vector",
+             "call nonblocking", "call persistent"},
+        ),
+        pytest.param(
+            4, "openmpi", openmpi(3), {"ranks that hold the numbers", "number of ranks"}, marks=pytest.mark.slow
+        ),
+    ],
+)  # fmt: skip
+def test_identify_tells_on_what_the_bits_depend(n, library, env, follows, tmp_path):
+    file = tmp_path / "found.json"
+    code, text, error = identified(
+        n, ["--length", "13", "--depends", "--time", "7", "--json", str(file)], library, env
+    )
+    assert code == 0, error
+    [thirteen] = json.loads(file.read_text())["lengths"]
+    assert {each["on"] for each in thirteen["depends"] if each["differ"]} == follows
+    assert all(each["compared"] > 200 for each in thirteen["depends"])
+    assert (thirteen["time"]["calls"], thirteen["time"]["distinct"]) == (7, 1)
+    assert "bits change with" in text and "1 of 7 calls" in text
+
+
+@pytest.mark.parametrize("library", ["mpich", pytest.param("openmpi", marks=pytest.mark.slow)])
+def test_a_dependence_put_into_a_library_is_found_and_no_other(library):
+    run = run_mpi(4, ["tests/mpi/programs/library_dependence.py", "1", "7"], library, timeout=250)
+    assert run.returncode == 0, run.stderr
+
+
 def test_identify_tells_a_silent_fallback():
     code, text, _ = identified(4, ["--length", "3", "9"], "openmpi", openmpi(4))
     assert code == 0

@@ -8,21 +8,21 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from kernels.allreduce.execution.torch_ranks import of_all
-from kernels.allreduce.instruments.recognition import Opens, Total
+from kernels.allreduce.instruments.libraries import Library, Opened, Way, nothing
 from kernels.guarantees import ChoiceError
 
 ON_HOST = ("gloo", "mpi", "ucc")  # backends for tensors in host memory
 
 
 @contextlib.contextmanager
-def started(backend: str, comm: Any) -> Iterator[tuple[Any, Opens, str]]:
-    """Starts torch's process group over `backend`; yields (its ranks, its all-reduce, its name and version).
+def started(backend: str, comm: Any) -> Iterator[Library]:
+    """Starts torch's process group over `backend`; yields its all-reduce.
 
     Its ranks are those of `comm`, or the processes of torch's launcher. Raises ChoiceError if torch, the backend or a
     launcher is missing.
@@ -48,7 +48,8 @@ def started(backend: str, comm: Any) -> Iterator[tuple[Any, Opens, str]]:
             )
         ranks = comm if comm.size > 1 else of_all()
         try:
-            yield ranks, opens(dist, device(torch, backend)), f"torch {torch.__version__}, {backend}"
+            name = f"torch {torch.__version__}, {backend}"
+            yield library(dist, backend, name, ranks, device(torch, backend))
         finally:
             if ranks is not comm:
                 ranks.Free()
@@ -73,18 +74,42 @@ def device(torch: Any, backend: str) -> str:
     return f"{kind}:{local % max(1, getattr(torch, kind).device_count())}"
 
 
-def opens(dist: Any, place: str) -> Opens:
-    """The all-reduce of the default group on tensors at `place`."""
+def library(dist: Any, backend: str, name: str, ranks: Any, place: str) -> Library:
+    """The all-reduce of torch's default group on tensors at `place`. The total replaces the contribution, and torch
+    numbers the processes of a group in ascending order."""
+    import torch
 
-    def of(n: int, dtype: Any) -> tuple[Total, Callable[[], None]]:
-        def total(contribution: np.ndarray) -> np.ndarray:
-            import torch
+    def opens(n: int, dtype: Any, way: Way) -> Opened:
+        group = None if way.ranks is None else dist.new_group(list(way.ranks), backend=backend)
+        member = way.ranks is None or ranks.rank in way.ranks
+        tensor = torch.from_numpy(np.zeros(way.offset + n, dtype)).to(place)[way.offset :]
 
-            tensor = torch.from_numpy(np.array(contribution, dtype)).to(place)
-            dist.all_reduce(tensor)
-            found: np.ndarray = tensor.cpu().numpy()
+        def fill(contribution: np.ndarray) -> None:
+            tensor.copy_(torch.from_numpy(np.array(contribution, dtype)))
+            settle(torch, place)
+
+        def run() -> None:
+            if way.call == "nonblocking":
+                dist.all_reduce(tensor, group=group, async_op=True).wait()
+            else:
+                dist.all_reduce(tensor, group=group)
+            settle(torch, place)
+
+        def result() -> np.ndarray:
+            found: np.ndarray = tensor.cpu().numpy().copy()
             return found
 
-        return total, lambda: None
+        def free() -> None:
+            if group is not None and member:
+                dist.destroy_process_group(group)
 
-    return of
+        return Opened(fill, run if member else nothing, result, free)
+
+    return Library(name, ranks, opens, ("blocking", "nonblocking"), copies=False, renumbers=False)
+
+
+def settle(torch: Any, place: str) -> None:
+    """Wait for the device of a tensor: its all-reduce returns before the sum is there."""
+    kind = place.partition(":")[0]
+    if kind != "cpu":
+        getattr(torch, kind).synchronize(place)

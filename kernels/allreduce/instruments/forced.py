@@ -31,7 +31,8 @@ class Forced:
 
 
 def forced(library: str, call: str, environment: Mapping[str, str]) -> list[Forced]:
-    """The environment's forced algorithms of a library, `MPICH` or `Open MPI`, for `blocking` or `persistent` calls."""
+    """The environment's forced algorithms of a library, `MPICH` or `Open MPI`, for `blocking`, `nonblocking` or
+    `persistent` calls. In both libraries the last two have the same variables."""
     if library == "MPICH":
         return _mpich(call, environment)
     if library == "Open MPI":
@@ -42,15 +43,15 @@ def forced(library: str, call: str, environment: Mapping[str, str]) -> list[Forc
 def variables(library: str, call: str) -> str:
     """The name of the variable that chooses the algorithm, for messages; empty for an unknown library."""
     return {
-        ("MPICH", "blocking"): "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM",
-        ("MPICH", "persistent"): "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM",
-        ("Open MPI", "blocking"): "coll_tuned_allreduce_algorithm",
-        ("Open MPI", "persistent"): "coll_libnbc_iallreduce_algorithm",
-    }.get((library, call), "")
+        ("MPICH", True): "MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM",
+        ("MPICH", False): "MPIR_CVAR_IALLREDUCE_INTRA_ALGORITHM",
+        ("Open MPI", True): "coll_tuned_allreduce_algorithm",
+        ("Open MPI", False): "coll_libnbc_iallreduce_algorithm",
+    }.get((library, call == "blocking"), "")
 
 
 def _mpich(call: str, environment: Mapping[str, str]) -> list[Forced]:
-    operation = "IALLREDUCE" if call == "persistent" else "ALLREDUCE"
+    operation = "ALLREDUCE" if call == "blocking" else "IALLREDUCE"
 
     def find(name: str) -> tuple[str, str] | None:
         given = (prefix + name for prefix in MPICH_PREFIXES)

@@ -1,4 +1,4 @@
-"""Recognises the ordering of the MPI library's all-reduce from the bits of its sums.
+"""Recognises the ordering of a library's all-reduce from the bits of its sums.
 
 The library all-reduces random numbers, and our orderings that could be its algorithm are evaluated on the same numbers;
 over several nodes also each pair of them, one inside the nodes and one across. An ordering that differs in any bit is
@@ -25,7 +25,7 @@ from kernels.allreduce.instruments.candidates import (
     short_name,
 )
 from kernels.allreduce.instruments.forced import Forced
-from kernels.guarantees import ChoiceError
+from kernels.allreduce.instruments.libraries import Library, Way, numbers
 from kernels.sums.discover import NotATree, discover
 from kernels.tree import NoOrder, Tree, canonical, expression
 
@@ -33,10 +33,6 @@ ELEMENTS = 128  # sums compared, at least: two orders often give the same
 SEEDS = 24  # for each element, at least
 TREES = 16  # discovered for one length, at most
 VERIFIED = 4  # seeds on which a discovered tree is evaluated
-
-Total = Callable[[np.ndarray], np.ndarray]  # this rank's contribution (n,) -> the total (n,)
-# An all-reduce of n numbers of a dtype, and a function that frees it.
-Opens = Callable[[int, Any], tuple[Total, Callable[[], None]]]
 
 
 @dataclass(frozen=True)
@@ -85,70 +81,26 @@ class Finding:
         return bool(self.orderings or self.over_nodes)
 
 
-def numbers(seed: int, rank: int, n: int, dtype) -> np.ndarray:
-    """The contribution of a rank: of near magnitudes, whose sums in another order mostly have other bits."""
-    rng = np.random.default_rng([seed, rank, n])
-    return (rng.standard_normal(n) * 10.0 ** rng.integers(-1, 2, n)).astype(dtype)
-
-
-# The library
-
-
-def library(comm, n: int, dtype, call: str) -> tuple[Total, Callable[[], None]]:
-    """The library's all-reduce of n numbers, and its release. Raises ChoiceError if it has no such call."""
-    send, receive = np.empty(n, dtype), np.empty(n, dtype)
-    if call == "blocking":
-
-        def run():
-            comm.Allreduce(send, receive)
-
-        free = _nothing
-    else:
-        try:
-            request = comm.Allreduce_init(send, receive)
-        except NotImplementedError:
-            raise ChoiceError(
-                "--call persistent: this MPI library has none (it is older than MPI 4)"
-            ) from None
-
-        def run():
-            request.Start()
-            request.Wait()
-
-        free = request.Free
-
-    def total(contribution: np.ndarray) -> np.ndarray:
-        send[:] = contribution
-        run()
-        return receive.copy()
-
-    return total, free
-
-
-def _nothing() -> None:
-    pass
-
-
 def identify(
-    comm,
+    library: Library,
     n: int,
-    dtype="float64",
+    dtype: str = "float64",
     call: str = "blocking",
     names: Sequence[str] = (),
     tree: bool = False,
     context: dict | None = None,
-    opens: Opens | None = None,
 ) -> Finding:
     """Finds the orderings among `names` that the library's all-reduce of n numbers may be. Collective; the result is
     complete on rank 0 only.
 
     `tree`: discover the library's tree even if an ordering has its bits. `context`: `nodes`, the node of each rank, to
-    try orderings over nodes. `opens`: another library's all-reduce instead of MPI's.
+    try orderings over nodes. Raises ChoiceError if the library has no such call.
     """
     finding = Finding(n)
     if n == 0:
         return finding
-    total, free = opens(n, dtype) if opens else library(comm, n, dtype, call)
+    comm, opened = library.comm, library.opens(n, dtype, Way(call))
+    total = opened.total
     try:
         context = context or {}
         alive: list[tuple[list[str] | OverNodes, Pieces]] = []
@@ -182,7 +134,7 @@ def identify(
                 while (x := comm.bcast(None)) is not None:
                     total(np.full(n, x[comm.rank]))
     finally:
-        free()
+        opened.free()
     return finding
 
 
@@ -207,7 +159,11 @@ def _of_all_elements(
 
 
 def _trees(
-    comm, n: int, dtype, total: Total, named: dict[str, tuple[list[str], list[OverNodes]]]
+    comm: Any,
+    n: int,
+    dtype: str,
+    total: Callable[[np.ndarray], np.ndarray],
+    named: dict[str, tuple[list[str], list[OverNodes]]],
 ) -> tuple[list[OneOrder], int]:
     """The trees of all elements, with the orderings that have them (`named`, by tree), and how many were left out. Runs
     on rank 0; the other ranks serve.
