@@ -14,13 +14,23 @@ torch is imported when a name is used.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-HOME, MODE = "kernels.torchops.alternatives.operators", "kernels.torchops.alternatives.replacing"
+FOLDER = "kernels.torchops.alternatives"
+MODULES = {  # {module of the folder: its names here}
+    "operators": ("gather", "index_add", "index_put", "index_select", "scatter_add"),
+    "reductions": ("amax", "cumsum", "mean", "segment_sum", "sum"),
+    "lookups": ("embedding", "embedding_bag"),
+    "replacing": ("replaced",),
+}
 __all__ = [
+    "amax",
+    "cumsum",
     "embedding",
+    "embedding_bag",
     "gather",
     "index_add",
     "index_put",
     "index_select",
+    "mean",
     "replaced",
     "scatter_add",
     "segment_sum",
@@ -28,22 +38,27 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from kernels.torchops.alternatives.operators import embedding as embedding
+    from kernels.torchops.alternatives.lookups import embedding as embedding
+    from kernels.torchops.alternatives.lookups import embedding_bag as embedding_bag
     from kernels.torchops.alternatives.operators import gather as gather
     from kernels.torchops.alternatives.operators import index_add as index_add
     from kernels.torchops.alternatives.operators import index_put as index_put
     from kernels.torchops.alternatives.operators import index_select as index_select
     from kernels.torchops.alternatives.operators import scatter_add as scatter_add
-    from kernels.torchops.alternatives.operators import segment_sum as segment_sum
-    from kernels.torchops.alternatives.operators import sum as sum
+    from kernels.torchops.alternatives.reductions import amax as amax
+    from kernels.torchops.alternatives.reductions import cumsum as cumsum
+    from kernels.torchops.alternatives.reductions import mean as mean
+    from kernels.torchops.alternatives.reductions import segment_sum as segment_sum
+    from kernels.torchops.alternatives.reductions import sum as sum
     from kernels.torchops.alternatives.replacing import Replaced as Replaced
     from kernels.torchops.alternatives.replacing import replaced as replaced
 else:
 
     def __getattr__(name: str) -> Any:
-        if name not in __all__:
-            raise AttributeError(f"fpna.torch has no {name!r}; it has {', '.join(__all__)}")
-        return getattr(import_module(MODE if name == "replaced" else HOME), name)
+        for module, names in MODULES.items():
+            if name in names:
+                return getattr(import_module(f"{FOLDER}.{module}"), name)
+        raise AttributeError(f"fpna.torch has no {name!r}; it has {', '.join(__all__)}")
 
 
 def __dir__() -> list[str]:

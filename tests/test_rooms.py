@@ -40,7 +40,9 @@ OPEN_TO = {
 HEAVY = ("torch", "cupy", "scipy", "matplotlib", "pandas")
 # Modules that exist for one of these, and are themselves imported only where used.
 FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alternatives.opaque",
-           "kernels.torchops.alternatives.operators", "kernels.torchops.alternatives.replacing",
+           "kernels.torchops.alternatives.operands", "kernels.torchops.alternatives.operators",
+           "kernels.torchops.alternatives.reductions", "kernels.torchops.alternatives.lookups",
+           "kernels.torchops.alternatives.replacing",
            "kernels.torchops.audit", "kernels.torchops.calls",
            "kernels.torchops.cases", "kernels.torchops.differences", "kernels.torchops.given",
            "kernels.torchops.own", "kernels.torchops.pools", "kernels.torchops.results",

@@ -116,6 +116,9 @@ std::int64_t scatter_atomic(const Array &x, const std::string &type, const Array
 std::int64_t scatter_sorted(const Array &x, const std::string &type, const Array &index, const Array &out, int threads);
 std::int64_t scatter_exact(const Array &x, const std::string &type, const Array &index, const Array &out, int threads);
 
+// x (n, columns) of float64 or float32, contiguous: each element becomes the exact sum of its column so far, rounded once.
+void prefix_exact(const Array &x, int threads);
+
 // ---- sparse matrices ------------------------------------------------------------------------------------------
 
 // The arrays fit each other: kernels/sparse/csr.py and product.py check them. `rows` is empty where row i goes to y[i].

@@ -170,7 +170,7 @@ def words(draw):
 
 def an_operator(draw):
     dtype = draw.choice((torch.float64, torch.float32, torch.float16, torch.bfloat16))
-    order, kind = draw.choice(("sorted", "exact")), draw.randrange(4)
+    order, kind = draw.choice(("sorted", "exact")), draw.randrange(10)
     name = {torch.float64: np.float64}.get(dtype, np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -188,8 +188,17 @@ def an_operator(draw):
             fpna.torch.scatter_add(a, 0, index[:, None].expand(30, 2), b, order=order).backward(grad)
         elif kind == 2:
             fpna.torch.embedding(index, a, order=order).backward(taken)
-        else:
+        elif kind == 3:
             fpna.torch.sum(b, 0, order=order).backward(grad[0])
+        elif kind == 4:
+            fpna.torch.mean(b, 0, order=order).backward(grad[0])
+        elif kind == 5:
+            fpna.torch.amax(b, 0, order=order).backward(grad[0])
+        elif kind == 6:
+            fpna.torch.cumsum(b, 0, order=order).backward(taken)
+        else:
+            mode = ("sum", "mean", "max")[kind - 7]
+            fpna.torch.embedding_bag(index, a, index[:1] * 0, mode=mode, order=order).backward(grad[:1])
         return [g.detach().view(torch.uint8).numpy().copy() for g in (a.grad, b.grad) if g is not None]
 
     return f"operator {kind} {dtype} {order}", operate

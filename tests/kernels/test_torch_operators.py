@@ -1,5 +1,8 @@
 """`fpna.torch`: torch's results in a fixed order, forward and backward."""
 
+import functools
+import itertools
+
 import numpy as np
 import pytest
 
@@ -26,8 +29,15 @@ def places(bins, *shape, seed=1):
     return torch.randint(0, bins, shape, generator=torch.Generator().manual_seed(seed))
 
 
+def prefixes(order):
+    """`order`, if prefix sums have it."""
+    return order if order in PROMISED else "sorted"
+
+
 SHAPE = 2, 4, 3
+BAGS = torch.tensor([0, 2, 2, 3])
 INDEX, ALL, PAIR = places(4, 6), places(4, 2, 6, 3), (places(2, 2, 4), places(3, 4) - 3)
+MASK = torch.arange(8).reshape(2, 4) % 3 == 1
 PAIR_FIRST = (PAIR[0], places(4, 4) - 4)
 # Name: ours and torch's, as functions of (input, other), and the shape of the other.
 SAME = {
@@ -80,6 +90,48 @@ SAME = {
         lambda a, b, o: own.index_put(a, PAIR_FIRST, b, order=o),
         lambda a, b: torch.index_put(a, PAIR_FIRST, b, accumulate=True),
         (4, 1),
+    ),
+    "index_put by a mask": (
+        lambda a, b, o: own.index_put(a, (MASK,), b, order=o),
+        lambda a, b: torch.index_put(a, (MASK,), b, accumulate=True),
+        (3,),
+    ),
+    "embedding": (
+        lambda a, b, o: own.embedding(INDEX, a[0], order=o) * b,
+        lambda a, b: torch.nn.functional.embedding(INDEX, a[0]) * b,
+        (6, 3),
+    ),
+    **{
+        f"embedding_bag {mode}": (
+            lambda a, b, o, mode=mode: (
+                own.embedding_bag(INDEX, a[0], BAGS, mode=mode, padding_idx=1, order=o) * b
+            ),
+            lambda a, b, mode=mode: (
+                torch.nn.functional.embedding_bag(INDEX, a[0], BAGS, mode=mode, padding_idx=1) * b
+            ),
+            (4, 3),
+        )
+        for mode in ("sum", "mean", "max")
+    },
+    "embedding_bag with weights": (
+        lambda a, b, o: own.embedding_bag(INDEX, a[0], BAGS, mode="sum", per_sample_weights=b, order=o),
+        lambda a, b: torch.nn.functional.embedding_bag(INDEX, a[0], BAGS, mode="sum", per_sample_weights=b),
+        (6,),
+    ),
+    "mean": (
+        lambda a, b, o: own.mean(a, (0, -1), order=o) * b,
+        lambda a, b: torch.mean(a, (0, -1)) * b,
+        (4,),
+    ),
+    "amax": (
+        lambda a, b, o: own.amax(a, (0, -1), order=o) * b,
+        lambda a, b: torch.amax(a, (0, -1)) * b,
+        (4,),
+    ),
+    "cumsum": (
+        lambda a, b, o: own.cumsum(a, 1, order=prefixes(o)) * b,
+        lambda a, b: torch.cumsum(a, 1) * b,
+        SHAPE,
     ),
     "sum": (
         lambda a, b, o: own.sum(a, (0, -1), order=o) * b,
@@ -202,7 +254,19 @@ def test_a_padding_row_has_no_gradient():
     assert weight.grad[:, 0].tolist() == [1, 0, 0, 0, 1]
 
 
-@pytest.mark.parametrize("name", ["index_add", "index_put broadcast", "sum"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "index_add",
+        "index_put broadcast",
+        "sum",
+        "mean",
+        "amax",
+        "cumsum",
+        "embedding_bag mean",
+        "embedding_bag max",
+    ],
+)
 def test_a_compiled_function_has_the_same_bits(name):
     ours, _, shape = SAME[name]
     torch._dynamo.reset()
@@ -224,6 +288,10 @@ def test_torch_finds_nothing_wrong_with_the_operators():
         (torch.ops.fpna.take_rows, (a, index, "sorted")),
         (torch.ops.fpna.within, (index, 4, True)),
         (torch.ops.fpna.segments, (torch.tensor([0, 2, 2, 5]), 5)),
+        (torch.ops.fpna.prefix_sums, (a, "exact")),
+        (torch.ops.fpna.product, (a, numbers(4, 2, seed=3))),
+        (torch.ops.fpna.quotient, (a, torch.tensor([1, 2, 3, 4]))),
+        (torch.ops.fpna.most, (a, "sorted")),
     ):
         torch.library.opcheck(operator, arguments)
 
@@ -236,6 +304,7 @@ def test_what_is_out_of_range_is_named_with_its_place():
         lambda: own.gather(a, 0, bad),
         lambda: own.scatter_add(a[:, None].expand(4, 2), 0, bad[:, None].repeat(1, 2)[:, :1], a[:, None]),
         lambda: own.embedding(bad, a[:, None]),
+        lambda: own.embedding_bag(bad, a[:, None], bad[:1]),
         lambda: own.segment_sum(a, index=bad, bins=4),
     ):
         with pytest.raises(IndexError, match=r"index\[2\] is 4, but 4 bins allow 0 ... 3"):
@@ -257,7 +326,21 @@ def test_what_cannot_be_added_is_refused_with_what_is_expected():
     with pytest.raises(TypeError, match=r"cannot add torch.int64: float64"):
         own.sum(torch.arange(3))
     with pytest.raises(TypeError, match=r"index of torch.bool; .* mask.nonzero"):
-        own.index_put(a, (a > 0,), a)
+        own.index_add(a, 0, a > 0, a)
+    with pytest.raises(IndexError, match=r"a mask of shape \(2,\) for dimensions of shape \(4,\)"):
+        own.index_put(a, (a[:2] > 0,), a)
+    with pytest.raises(ValueError, match=r"values of shape \(2, 2\) cannot be broadcast to \(2,\)"):
+        own.index_put(a, (index,), numbers(2, 2))
+    with pytest.raises(ChoiceError, match="order of cumsum 'atomic': choose one of exact, sorted"):
+        own.cumsum(a, 0, order="atomic")
+    with pytest.raises(IndexError, match=r"no elements along dim 0 of a tensor of shape \(0,\)"):
+        own.amax(a[:0], 0)
+    with pytest.raises(ChoiceError, match="mode of embedding_bag 'min': choose one of sum, mean, max"):
+        own.embedding_bag(index, a[:, None], index[:1], mode="min")
+    with pytest.raises(ValueError, match=r"and mode 'mean'; .* and mode 'sum' are expected"):
+        own.embedding_bag(index, a[:, None], index[:1], per_sample_weights=a[:2])
+    with pytest.raises(ValueError, match=r"shape \(2,\) and offsets None; \(bags, n\) and None, or"):
+        own.embedding_bag(index, a[:, None])
     with pytest.raises(TypeError, match=r"torch.float32 on cpu cannot be added to torch.float64"):
         own.index_add(a, 0, index, a[:2].float())
     with pytest.raises(ValueError, match=r"source has shape \(3,\); \(2,\) is expected"):
@@ -266,7 +349,7 @@ def test_what_cannot_be_added_is_refused_with_what_is_expected():
         own.index_add(a, 1, index, a[:2])
     with pytest.raises(ValueError, match=r"use torch.index_put to write"):
         own.index_put(a, (index,), a[:2], accumulate=False)
-    with pytest.raises(AttributeError, match=r"fpna.torch has no 'median'; it has embedding"):
+    with pytest.raises(AttributeError, match=r"fpna.torch has no 'median'; it has amax, cumsum, embedding"):
         _ = own.median
 
 
@@ -299,10 +382,161 @@ def bits(tensor):
     )
 
 
-def test_drawn_arguments_are_taken_and_refused_as_by_torch():
+@pytest.mark.parametrize("first", range(0, 400, 100))
+def test_drawn_calls_beside_torch_and_rational_numbers(first):
     from tests.kernels import drawn_alternatives
 
-    assert [found for number in range(300) if (found := drawn_alternatives.case(3, number)[1])] == []
+    found = [drawn_alternatives.case(3, number)[1] for number in range(first, first + 100)]
+    assert [wrong for wrong in found if wrong] == []
+
+
+CALLED = {
+    "index_add": lambda f, x, y, i: f.index_add(x, 0, i, y),
+    "index_select": lambda f, x, y, i: f.index_select(x, 0, i),
+    "scatter_add": lambda f, x, y, i: f.scatter_add(x, 0, i.unsqueeze(1).expand(2, 3), y),
+    "gather": lambda f, x, y, i: f.gather(x, 0, i.unsqueeze(1).expand(2, 3)),
+    "index_put": lambda f, x, y, i: f.index_put(x, (i,), y, accumulate=True),
+    "sum": lambda f, x, y, i: f.sum(x, 0),
+    "mean": lambda f, x, y, i: f.mean(x, 0),
+    "amax": lambda f, x, y, i: f.amax(x, 0),
+    "cumsum": lambda f, x, y, i: f.cumsum(x, 0),
+    "embedding": lambda f, x, y, i: _functional(f).embedding(i, x),
+    "embedding_bag": lambda f, x, y, i: _functional(f).embedding_bag(i, x, i.new_zeros(1), mode="sum"),
+    "embedding_bag with weights": lambda f, x, y, i: _functional(f).embedding_bag(
+        i, x, i.new_zeros(1), mode="sum", per_sample_weights=y.new_ones(2)
+    ),
+}
+
+
+def _functional(f):
+    return torch.nn.functional if f is torch else f
+
+
+@pytest.mark.parametrize("low", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", CALLED)
+def test_types_under_autocast_are_those_of_torch(name, low):
+    for first, second in itertools.product(TYPES, TYPES):
+        types = []
+        for f in (own, torch):
+            x, y = torch.ones(4, 3, dtype=first, requires_grad=True), torch.ones(2, 3, dtype=second)
+            with torch.autocast("cpu", dtype=low, enabled=low is not None):
+                try:
+                    out = CALLED[name](f, x, y, torch.tensor([0, 1]))
+                    out.sum().backward()
+                    types.append((out.dtype, x.grad.dtype))
+                except (TypeError, RuntimeError):
+                    types.append("refused")
+        assert types[0] == types[1], (first, second)
+
+
+@pytest.mark.parametrize("low", [None, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", CALLED)
+def test_types_under_autocast_of_a_device_are_those_of_torch(name, low):
+    """torch computes types without a device: FakeTensorMode. It does not refuse several types where a device does."""
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    if torch.cuda.is_available():
+        pytest.skip("the mode takes a real device's tensors otherwise")
+    narrow = low or torch.float16
+    for first, second in itertools.product({torch.float32, narrow}, {torch.float32, narrow}):
+        types = []
+        for f in (own, torch):
+            with FakeTensorMode():
+                x = torch.ones(4, 3, dtype=first, device="cuda")
+                y = torch.ones(2, 3, dtype=second, device="cuda")
+                index = torch.zeros(2, dtype=torch.int64, device="cuda")
+                torch.set_autocast_enabled("cuda", low is not None)
+                torch.set_autocast_dtype("cuda", narrow)
+                try:
+                    types.append(CALLED[name](f, x, y, index).dtype)
+                except (TypeError, RuntimeError):
+                    types.append("refused")
+                finally:
+                    torch.set_autocast_enabled("cuda", False)
+        promoted = low is not None and name in ("index_put", "scatter_add")
+        mixed = first != second and name in (
+            "index_add",
+            "index_put",
+            "scatter_add",
+            "embedding_bag with weights",
+        )
+        assert types[0] == (types[1] if promoted or not mixed else "refused"), (first, second)
+
+
+def test_the_largest_element_in_all_ways():
+    zeros = own.amax(torch.tensor([[0.0, -0.0], [-0.0, 0.0], [-0.0, -0.0]]), 1)
+    assert torch.equal(torch.signbit(zeros), torch.zeros(3, dtype=torch.bool))
+    for dtype in TYPES:
+        x = torch.tensor([-2.0, 1.0, float("nan"), 1.0, -float("inf")], dtype=dtype)
+        assert own.amax(x).isnan() and own.amax(x[:2]) == 1 and own.amax(x[4:]) == -float("inf")
+        gradients = []
+        for f in (own.amax, torch.amax):
+            for part in (x, x[[0, 1, 3]]):
+                part = part.clone().requires_grad_()
+                f(part, 0).backward()
+                gradients.append(part.grad)
+        torch.testing.assert_close(gradients[0], gradients[2], equal_nan=True)
+        assert torch.equal(gradients[1], gradients[3]) and gradients[1].tolist() == [0, 0.5, 0.5]
+
+
+def test_equal_maxima_of_a_bag():
+    """`sorted` gives the gradient to the first of them in the bag, as torch; `exact` whatever the order in the bag."""
+    winners = {"exact": set(), "sorted": set(), "torch": set()}
+    for index in ([2, 0, 1], [1, 0, 2], [1, 2, 0]):
+        for order, seen in winners.items():
+            weight = torch.tensor([[-1.0], [3.0], [3.0]], requires_grad=True)
+            f = torch.nn.functional.embedding_bag
+            if order != "torch":
+                f = functools.partial(own.embedding_bag, order=order)
+            f(torch.tensor(index), weight, torch.tensor([0]), mode="max").backward()
+            seen.add(tuple(weight.grad[:, 0].tolist()))
+    assert winners["exact"] == {(0, 1, 0)}
+    assert winners["sorted"] == winners["torch"] == {(0, 1, 0), (0, 0, 1)}
+
+
+def test_the_end_of_the_last_bag_may_lie_before_the_end():
+    weight, index = torch.tensor([[1.0], [2.0], [4.0]], requires_grad=True), torch.tensor([0, 1, 2, 2])
+    out = own.embedding_bag(index, weight, torch.tensor([0, 1, 3]), mode="sum", include_last_offset=True)
+    assert out[:, 0].tolist() == [1, 6]
+    out.sum().backward()
+    assert weight.grad[:, 0].tolist() == [1, 1, 1]
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+def test_neither_threads_nor_the_order_before_them_show_in_prefix_sums_and_bags(dtype):
+    n = 3000
+    x, index = numbers(n, 70, dtype=dtype, grad=False), places(200, n)
+    results = set()
+    threads = torch.get_num_threads()
+    try:
+        for k in (1, 2, 3):
+            torch.set_num_threads(k)
+            p = torch.cat(
+                [torch.randperm(n - 1, generator=torch.Generator().manual_seed(k)), torch.tensor([n - 1])]
+            )
+            weight = x[:200].clone().requires_grad_()
+            for mode in ("sum", "mean", "max"):
+                own.embedding_bag(index[p], weight, torch.tensor([0, n - 1]), mode=mode).pow(
+                    2
+                ).sum().backward()
+            results.add((bits(own.cumsum(x[p], 0)[-2:]), bits(own.mean(x[p], 0)), bits(weight.grad)))
+    finally:
+        torch.set_num_threads(threads)
+    assert len(results) == 1
+
+
+def test_prefix_sums_of_long_columns_and_of_all_sizes_of_numbers():
+    """Integers of 128 bits, and a superaccumulator that has to carry; beside sums of each prefix."""
+    draw = np.random.default_rng(5)
+    exact = get("sum", "exact", "native")
+    for low in (-20, -1000):
+        x = draw.standard_normal(1500) * 2.0 ** draw.uniform(low, 20, 1500)
+        x = np.concatenate([x, [np.inf, 1.0, -np.inf, 2.0]])
+        expected = np.array([exact(x[: i + 1]) for i in range(len(x))])
+        found = own.cumsum(torch.from_numpy(x), 0)
+        assert found.numpy().tobytes() == expected.tobytes()
+        by_place = own.cumsum(torch.from_numpy(x[:1500]), 0, order="sorted")
+        assert by_place.numpy().tobytes() == np.cumsum(x[:1500]).tobytes()
 
 
 def test_empty_tensors_and_paddings_are_those_of_torch():

@@ -67,11 +67,14 @@ def test_calls_are_counted_and_what_torch_keeps_is_named():
         torch.sum(x, 0, out=torch.empty(3))
         x @ x.T
         x.softmax(1)
+        torch.embedding(x, i)
+        (x + 1j).sum()
+        x.cumsum_(0)
     assert mode.replaced == {"embedding": 1, "index_select": 1, "gather": 1, "index_add_": 1, "scatter_add": 1,
-                             "index_put": 1, "sum": 2}  # fmt: skip
+                             "index_put": 1, "index_put_": 1, "sum": 2, "cumsum_": 1}  # fmt: skip
+    assert mode.kept["embedding"] == 1 and mode.kept["sum (complex numbers)"] == 1
     assert mode.kept["linear"] == 1 and mode.kept["softmax"] == 1 and mode.kept["sum (out=)"] == 1
     assert mode.kept["index_put_ (accumulate=False: the last writer wins)"] == 1
-    assert mode.kept["index_put_ (a mask)"] == 1
     assert sum(1 for name in mode.kept if "matmul" in name) == 1
 
 
@@ -96,3 +99,47 @@ def test_sums_have_the_shape_and_type_of_torchs(dtype):
 def test_an_unknown_order_is_refused():
     with pytest.raises(ChoiceError, match="by-moon"):
         fpna.torch.replaced("by-moon")
+
+
+class Bags(nn.Module):
+    """Modules and functions with means, maxima, prefix sums and bags."""
+
+    def __init__(self, mode):
+        super().__init__()
+        self.table, self.bags = nn.Embedding(9, 4), nn.EmbeddingBag(9, 4, mode=mode, padding_idx=2)
+
+    def forward(self, index, offsets):
+        rows = self.bags(index, offsets) + self.table(index).mean(0)
+        return torch.cumsum(rows, 0).amax(1) + torch.mean(rows, dim=1) + rows.cumsum(dim=1)[:, -1]
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+@pytest.mark.parametrize("order", ["exact", "sorted"])
+def test_modules_of_tables_are_served(mode, order):
+    torch.manual_seed(3)
+    model, index, offsets = Bags(mode).double(), torch.randint(0, 9, (50,)), torch.tensor([0, 20, 20])
+    results = []
+    for served in (True, False):
+        model.zero_grad()
+        if served:
+            with fpna.torch.replaced(order) as counted:
+                out = model(index, offsets)
+        else:
+            out = model(index, offsets)
+        out.sum().backward()
+        results.append([out.detach(), *(p.grad for p in model.parameters())])
+    assert counted.replaced == {"embedding": 1, "embedding_bag": 1, "mean": 2, "cumsum": 2, "amax": 1}
+    assert not counted.kept
+    for mine, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(mine, theirs)
+
+
+def test_bags_that_an_option_changes_are_kept():
+    bags = nn.EmbeddingBag(5, 2, max_norm=1.0)
+    with fpna.torch.replaced("atomic") as mode:
+        bags(torch.tensor([[1, 2]]))
+        torch.ones(3).cumsum(0)
+    assert mode.kept == {
+        "embedding_bag (max_norm, scale_grad_by_freq or sparse)": 1,
+        "cumsum (no order atomic)": 1,
+    }

@@ -1,7 +1,8 @@
-"""Operators registered in torch.library: add rows to bins, take rows from a table, check indices.
+"""Operators registered in torch.library: add rows to bins, take rows from a table, prefix sums, products and quotients
+rounded once, largest rows, checks of indices.
 
-`add_rows` and `take_rows` are each other's derivative, so gradients of any order are sums of the same kind. For
-torch.compile each is one opaque call.
+`add_rows` and `take_rows` are each other's derivative, and `prefix_sums` is its own, so gradients of any order are sums
+of the same kind. For torch.compile each is one opaque call.
 """
 
 from __future__ import annotations
@@ -14,11 +15,18 @@ from kernels.environment import guarded
 from kernels.guarantees import known
 from kernels.registry import get
 from kernels.scatter.elements import out_of_range
+from kernels.sums import prefix
 
 ORDERS = ("exact", "sorted", "atomic", "emulated")
 DEVICES = ("cpu", "cuda")
 INDICES = (torch.int64, torch.int32)
 WIDE = {torch.float64: torch.float64}  # {element type: accumulator}; float32 for all other types
+INTEGERS = {  # {element type: (the integers of its width, the bits of infinity)}
+    torch.float64: (torch.int64, 0x7FF0000000000000),
+    torch.float32: (torch.int32, 0x7F800000),
+    torch.float16: (torch.int16, 0x7C00),
+    torch.bfloat16: (torch.int16, 0x7F80),
+}
 
 
 def checked_order(order: str) -> tuple[str, int]:
@@ -109,24 +117,110 @@ def _on_device(start, index, rows, bins, order) -> torch.Tensor:
         return torch.from_dlpack(add(cupy.from_dlpack(rows), cupy.from_dlpack(index), bins, **options))
 
 
-@torch.library.custom_op("fpna::scaled", mutates_args=(), schema="(Tensor x, float factor) -> Tensor")
+# ---- prefix sums
+
+
+@torch.library.custom_op("fpna::prefix_sums", mutates_args=(), schema="(Tensor rows, str order) -> Tensor")
 @guarded
-def scaled(x, factor):
-    """x * factor, rounded once to the type of x (half types in float32 first), as torch multiplies by a number.
+def prefix_sums(rows, order):
+    """Row i of the result is the sum of rows 0 ... i of `rows` (n, columns); half types are added in float32.
 
-    On the host NumPy multiplies, since each thread of torch has its own floating-point environment.
+    Raises ChoiceError for an order that kernels.sums.prefix does not have, TypeError for devices but the CPU.
     """
-    if x.device.type != "cpu":
-        return x * factor
+    if rows.device.type != "cpu":
+        raise TypeError(f"fpna.torch: tensors on {rows.device.type}; prefix sums are added on cpu")
+    sums = prefix.prefix_sums(_array(rows.detach()), order, threads=torch.get_num_threads())
+    return torch.from_numpy(sums).to(rows.dtype)
+
+
+@prefix_sums.register_fake
+def _(rows, order):
+    return torch.empty_like(rows, memory_format=torch.contiguous_format)
+
+
+# ---- element by element, rounded once
+
+
+@torch.library.custom_op("fpna::product", mutates_args=(), schema="(Tensor x, Tensor y) -> Tensor")
+@guarded
+def product(x, y):
+    """x * y in the type of x, each rounded once; half types are multiplied in float32. y: of the shape of x, or ()."""
+    return _each(np.multiply, x, y)
+
+
+@torch.library.custom_op("fpna::quotient", mutates_args=(), schema="(Tensor x, Tensor count) -> Tensor")
+@guarded
+def quotient(x, count):
+    """x (n, columns) / count, whole numbers (n,) of rows, each rounded once to the type of x, as is the number before;
+    half types are divided in float32."""
+    return _each(np.divide, x, count[:, None])
+
+
+@torch.library.custom_op("fpna::converted", mutates_args=(), schema="(Tensor x, ScalarType dtype) -> Tensor")
+@guarded
+def converted(x, dtype):
+    """`x` in another type, each element rounded once."""
+    return x.detach().to(dtype, copy=True)
+
+
+def _each(function, x, y) -> torch.Tensor:
+    """On the host by NumPy, since each thread of torch has its own floating-point environment."""
     wide = WIDE.get(x.dtype, torch.float32)
-    array = x.detach().to(wide).numpy()
+    x, y, narrow = x.detach().to(wide), y.detach().to(wide), x.dtype
+    if x.device.type != "cpu":
+        return (x * y if function is np.multiply else x / y).to(narrow)
     with np.errstate(all="ignore"):
-        return torch.from_numpy(np.asarray(array * array.dtype.type(factor))).to(x.dtype)
+        return torch.from_numpy(np.asarray(function(x.numpy(), y.numpy()))).to(narrow)
 
 
-@scaled.register_fake
-def _(x, factor):
+@product.register_fake
+def _(x, y):
     return torch.empty_like(x)
+
+
+@converted.register_fake
+def _(x, dtype):
+    return torch.empty_like(x, dtype=dtype)
+
+
+@quotient.register_fake
+def _(x, count):
+    return torch.empty_like(x)
+
+
+# ---- the largest rows
+
+
+@torch.library.custom_op("fpna::most", mutates_args=(), schema="(Tensor rows, str order) -> Tensor")
+@guarded
+def most(rows, order):
+    """The largest element of each column of `rows` (n, columns), n >= 1: (columns,). NaN wins; a zero is +0.0.
+
+    `order` is the order of the sums of the second derivative.
+    """
+    return _from_integers(torch.amax(in_integers(rows.detach()), 0), rows.dtype)
+
+
+@most.register_fake
+def _(rows, order):
+    return rows.new_empty((rows.shape[1],))
+
+
+def in_integers(x: torch.Tensor) -> torch.Tensor:
+    """Integers in the order of the numbers of `x`, for comparisons in any floating-point environment. Both zeros are 0;
+    NaN is the largest integer."""
+    integer, infinity = INTEGERS[x.dtype]
+    bits = x.contiguous().view(integer)
+    magnitude = bits & torch.iinfo(integer).max
+    signed = torch.where(bits < 0, -magnitude, magnitude)
+    return torch.where(magnitude > infinity, torch.iinfo(integer).max, signed)
+
+
+def _from_integers(ordered: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    integer, infinity = INTEGERS[dtype]
+    limits, quiet = torch.iinfo(integer), infinity | (infinity & -infinity) >> 1
+    bits = torch.where(ordered < 0, -ordered | limits.min, ordered)
+    return torch.where(ordered == limits.max, quiet, bits).view(dtype)
 
 
 # ---- take rows from a table
@@ -236,14 +330,57 @@ def _derivative_of_take(ctx, grad):
     return torch.ops.fpna.add_rows(None, index, grad, ctx.bins, ctx.order), None, None
 
 
-def _keep_for_scaled(ctx, inputs, output):
-    _, ctx.factor = inputs
+def _keep_for_prefixes(ctx, inputs, output):
+    ctx.order = inputs[1]
 
 
-def _derivative_of_scaled(ctx, grad):
-    return torch.ops.fpna.scaled(grad, ctx.factor), None
+def _derivative_of_prefixes(ctx, grad):
+    return torch.ops.fpna.prefix_sums(grad.flip(0), ctx.order).flip(0), None
+
+
+def _keep_both(ctx, inputs, output):
+    ctx.save_for_backward(*inputs)
+
+
+def _derivative_of_product(ctx, grad):
+    x, y = ctx.saved_tensors
+    of = torch.ops.fpna.product
+    return (of(grad, y) if ctx.needs_input_grad[0] else None), (
+        of(grad, x) if ctx.needs_input_grad[1] else None
+    )
+
+
+def _derivative_of_quotient(ctx, grad):
+    return torch.ops.fpna.quotient(grad, ctx.saved_tensors[1]), None
+
+
+def _keep_the_type(ctx, inputs, output):
+    ctx.type = inputs[0].dtype
+
+
+def _derivative_of_conversion(ctx, grad):
+    return torch.ops.fpna.converted(grad, ctx.type), None
+
+
+def _keep_for_most(ctx, inputs, output):
+    ctx.save_for_backward(inputs[0], output)
+    ctx.order = inputs[1]
+
+
+def _derivative_of_most(ctx, grad):
+    """A share of the gradient for each element that equals the largest; NaN for all where that is NaN, as in torch."""
+    rows, largest = (in_integers(x.detach()) for x in ctx.saved_tensors)
+    equal = (rows == largest) & (largest != torch.iinfo(largest.dtype).max)
+    shares = torch.ops.fpna.quotient(grad[:, None], equal.sum(0)).reshape(1, -1)
+    everywhere = torch.zeros(rows.shape[0], dtype=torch.int64, device=rows.device)
+    taken = torch.ops.fpna.take_rows(shares, everywhere, ctx.order)
+    return torch.ops.fpna.product(taken, equal.to(grad.dtype)), None
 
 
 add_rows.register_autograd(_derivative_of_add, setup_context=_keep_for_add)
 take_rows.register_autograd(_derivative_of_take, setup_context=_keep_for_take)
-scaled.register_autograd(_derivative_of_scaled, setup_context=_keep_for_scaled)
+prefix_sums.register_autograd(_derivative_of_prefixes, setup_context=_keep_for_prefixes)
+product.register_autograd(_derivative_of_product, setup_context=_keep_both)
+quotient.register_autograd(_derivative_of_quotient, setup_context=_keep_both)
+converted.register_autograd(_derivative_of_conversion, setup_context=_keep_the_type)
+most.register_autograd(_derivative_of_most, setup_context=_keep_for_most)

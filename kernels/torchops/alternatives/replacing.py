@@ -9,16 +9,17 @@ from typing import Any
 import torch
 from torch.overrides import TorchFunctionMode
 
-from kernels.torchops.alternatives import operators
+from kernels.sums.prefix import ORDERS as OF_PREFIXES
+from kernels.torchops.alternatives import lookups, operators, reductions
 from kernels.torchops.alternatives.opaque import checked_order
 
 # Calls of torch that add, forward or backward, and have no operator here.
 ADDS = (
     "__matmul__", "addbmm", "addmm", "addmv", "avg_pool2d", "baddbmm", "batch_norm", "bilinear", "bmm", "cdist",
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cross_entropy",
-    "ctc_loss", "cumsum", "dot", "einsum", "embedding_bag", "grid_sample", "group_norm", "gru", "index_reduce",
+    "ctc_loss", "dot", "einsum", "grid_sample", "group_norm", "gru", "index_reduce",
     "instance_norm", "interpolate", "kl_div", "layer_norm", "linalg_norm", "linear", "log_softmax", "logsumexp",
-    "lstm", "matmul", "max_unpool2d", "mean", "mm", "mse_loss", "multi_head_attention_forward", "mv", "nansum",
+    "lstm", "matmul", "max_unpool2d", "mm", "mse_loss", "multi_head_attention_forward", "mv", "nansum",
     "nll_loss", "norm", "prod", "put_", "rms_norm", "scaled_dot_product_attention", "scatter_reduce", "softmax",
     "std", "tensordot", "trace", "var", "vector_norm",
 )  # fmt: skip
@@ -38,9 +39,9 @@ class Replaced(TorchFunctionMode):
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         name = str(getattr(func, "__name__", func))
-        call = CALLS.get(name)
+        call = None if func in OTHERS else CALLS.get(name)
         if call is None:
-            if name.rstrip("_") in ADDS or name in ADDS:
+            if name.rstrip("_") in ADDS or name in ADDS or func in OTHERS:
                 self.kept[name] += 1
             return func(*args, **kwargs)
         try:
@@ -61,8 +62,9 @@ class _Kept(Exception):
 
 
 def replaced(order: str = operators.ORDER) -> Replaced:
-    """A context in which torch's `index_add`, `scatter_add`, `index_put`, `sum`, `index_select`, `gather` and
-    `embedding`, as functions, as methods and in place, add in `order`, forward and backward.
+    """A context in which torch's `index_add`, `scatter_add`, `index_put`, `sum`, `mean`, `amax`, `cumsum`,
+    `index_select`, `gather`, `embedding` and `embedding_bag`, as functions, as methods, in place and in modules such as
+    torch.nn.Embedding, add in `order`, forward and backward.
 
         with fpna.torch.replaced() as mode:
             loss = model(x)
@@ -76,6 +78,8 @@ def replaced(order: str = operators.ORDER) -> Replaced:
 
 
 def _floating(*tensors: Any) -> None:
+    if any(isinstance(tensor, torch.Tensor) and tensor.is_complex() for tensor in tensors):
+        raise _Kept("complex numbers")
     if any(not isinstance(tensor, torch.Tensor) or not tensor.is_floating_point() for tensor in tensors):
         raise _Kept
     if any(tensor.layout != torch.strided for tensor in tensors):
@@ -100,20 +104,44 @@ def _index_put(order: str, input: Any, indices: Any, values: Any, accumulate: bo
     _floating(input, values)
     if not accumulate:
         raise _Kept("accumulate=False: the last writer wins")
-    if any(index is not None and index.dtype == torch.bool for index in indices):
-        raise _Kept("a mask")
     return operators.index_put(input, indices, values, True, order=order)
 
 
-def _sum(order: str, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
-         out: Any = None) -> Any:  # fmt: skip
-    _no_out(out)
+def _over_dims(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The call of torch.sum or torch.mean as one of `function`."""
+
+    def call(order: str, input: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None,
+             out: Any = None) -> Any:  # fmt: skip
+        _no_out(out)
+        _added(input, dtype)
+        return function(input, dim if axis is None else axis, keepdim, dtype=dtype, order=order)
+
+    return call
+
+
+def _added(input: Any, dtype: Any) -> None:
+    """Keeps a call that adds other numbers than floating-point ones in `dtype`, or their own type."""
     if not isinstance(input, torch.Tensor):
         raise _Kept
-    _floating(input.to(dtype) if dtype is not None else input)
-    return operators.sum(
-        input if dtype is None else input.to(dtype), dim if axis is None else axis, keepdim, order=order
-    )
+    _floating(input if dtype is None else input.to(dtype))
+
+
+def _amax(order: str, input: Any, dim: Any = (), keepdim: bool = False, *, out: Any = None) -> Any:
+    _floating(input)
+    _no_out(out)
+    return reductions.amax(input, dim, keepdim, order=order)
+
+
+def _cumsum(
+    order: str, input: Any, dim: Any = None, *, dtype: Any = None, axis: Any = None, out: Any = None
+) -> Any:
+    _no_out(out)
+    _added(input, dtype)
+    if order not in OF_PREFIXES:
+        raise _Kept(f"no order {order}")
+    if input.device.type != "cpu":
+        raise _Kept(f"a tensor on {input.device.type}")
+    return reductions.cumsum(input, dim if axis is None else axis, dtype=dtype, order=order)
 
 
 def _index_select(order: str, input: Any, dim: Any, index: Any, *, out: Any = None) -> Any:
@@ -143,9 +171,35 @@ def _embedding(
     sparse: bool = False,
 ) -> Any:
     _floating(weight)
+    _plain(max_norm, scale_grad_by_freq, sparse)
+    return lookups.embedding(input, weight, padding_idx=padding_idx, order=order)
+
+
+def _embedding_bag(
+    order: str,
+    input: Any,
+    weight: Any,
+    offsets: Any = None,
+    max_norm: Any = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Any = None,
+    include_last_offset: bool = False,
+    padding_idx: Any = None,
+) -> Any:
+    _floating(weight)
+    _plain(max_norm, scale_grad_by_freq, sparse)
+    return lookups.embedding_bag(
+        input, weight, offsets, mode=mode, per_sample_weights=per_sample_weights,
+        include_last_offset=include_last_offset, padding_idx=padding_idx, order=order,
+    )  # fmt: skip
+
+
+def _plain(max_norm: Any, scale_grad_by_freq: bool, sparse: bool) -> None:
     if max_norm is not None or scale_grad_by_freq or sparse:
         raise _Kept("max_norm, scale_grad_by_freq or sparse")
-    return operators.embedding(input, weight, padding_idx=padding_idx, order=order)
 
 
 def _no_out(out: Any) -> None:
@@ -155,6 +209,9 @@ def _no_out(out: Any) -> None:
 
 CALLS: dict[str, Callable[..., Any]] = {
     "index_add": _index_add, "index_add_": _index_add, "scatter_add": _scatter_add, "scatter_add_": _scatter_add,
-    "index_put": _index_put, "index_put_": _index_put, "sum": _sum, "index_select": _index_select, "gather": _gather,
-    "embedding": _embedding,
+    "index_put": _index_put, "index_put_": _index_put, "sum": _over_dims(reductions.sum),
+    "mean": _over_dims(reductions.mean), "amax": _amax, "cumsum": _cumsum, "cumsum_": _cumsum,
+    "index_select": _index_select, "gather": _gather, "embedding": _embedding, "embedding_bag": _embedding_bag,
 }  # fmt: skip
+# They take their arguments in another order than the functions of torch.nn.functional of the same name.
+OTHERS = (torch.embedding, torch.embedding_bag)
