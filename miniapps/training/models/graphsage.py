@@ -129,7 +129,8 @@ def layer(x, hood, of_neighbours, of_own, bias):
     """W1 mean(neighbours) + b + W2 x, divided by its length, for the output nodes of a `Hood`."""
     from torch.nn.functional import linear, normalize
 
-    from kernels.torchops.alternatives.operators import index_select, segment_sum
+    from kernels.torchops.alternatives.operators import index_select
+    from kernels.torchops.alternatives.reductions import segment_sum
 
     sums = segment_sum(
         index_select(x, 0, hood.sources, order=hood.order),
