@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.divergence import preceding, rounding
+from analysis.divergence import rounding
 from analysis.divergence.classes import COLLECTIVE, FROM_INPUT, HALO, KERNEL, MEMORY, ORDER, UNDECIDED, Cause
 from analysis.divergence.points import Point
 from analysis.divergence.preceding import NO_WORK
 from analysis.divergence.rounding import ROUNDING
-from analysis.divergence.scene import Scene, event_names, which_blocks
+from analysis.divergence.scene import SHOWN, Scene, event_names, which_blocks
 from analysis.load.timeline import WITH_PARTNERS
 from kernels import bits
 from miniapps.trace.schema import COLLECTIVE as SUMS
@@ -17,7 +17,7 @@ from miniapps.trace.schema import COLLECTIVE as SUMS
 
 def after_a_step(scene: Scene, name: str) -> Cause:
     """The class of a difference in the state `name` after a step."""
-    at, comparison, before = scene.at, scene.comparison, scene.preceding()
+    at, before = scene.at, scene.preceding()
     blocks = scene.blocks
     differing, count = int(blocks["differs"].sum()), len(blocks)
     worked = [event for event in before.ended if event.kind not in NO_WORK]
@@ -33,13 +33,18 @@ def after_a_step(scene: Scene, name: str) -> Cause:
     why += [f"between this record and the last one ended {event_names(worked)}"] if worked else []
     if not worked and before.known and before.since is None:
         return Cause(FROM_INPUT, at, name, scene.rank, None, (*why, "no event ended before it"))
-    if comparison.order and comparison.order[0] <= at.step:
-        step, reducer, call, *_ = comparison.order
-        why.append(f"the recorded order of {reducer} differs first, at step {step}, call {call + 1}")
-        event = preceding.nth(scene.b["path"], scene.repeat, scene.rank, step, scene.region(reducer), call)
-        return Cause(
-            ORDER, at, reducer, None, event, tuple(why), KERNEL, f"the order need not matter; {advice}"
+    orders = {event: scene.order(scene.reducer(event.name), event.call, event.step) for event in sums}
+    if reordered := [event for event, order in orders.items() if order and all(order)]:
+        names = list(dict.fromkeys(scene.reducer(event.name) for event in reordered))
+        why.append(
+            f"of sums since the last equal record, the recorded order of {names[0]} differs"
+            if len(names) == 1
+            else f"of sums since the last equal record, the recorded orders of {', '.join(names)} differ"
         )
+        return Cause(
+            ORDER, at, ", ".join(names[:SHOWN]), None, reordered[0], tuple(why), KERNEL,
+            f"the order need not matter; {advice}",
+        )  # fmt: skip
     owners = blocks["rank"][blocks["differs"]].unique()
     if at.block >= 0 and differing == 1 < count:
         if sums and not _other_names_differ(scene):
@@ -70,8 +75,11 @@ def after_a_step(scene: Scene, name: str) -> Cause:
         reducer = scene.reducer(moved[0].name)
         return Cause(kind, at, reducer, None, moved[0], tuple(why), KERNEL, advice, rounding=judgement)
     event = local[-1] if local else None
-    free = [event for event in sums if not scene.fixed(event.name)]
-    if sums and not free:
+    same = [event for event, order in orders.items() if order == (False, True)]
+    free = [event for event in sums if not scene.fixed(event.name) and event not in same]
+    if same:
+        why.append(f"the recorded order of {event_names(same)} is the same")
+    elif sums and not free:
         why.append(f"no order changes {event_names(sums)}, which the guarantee fixes")
     if free and judgement.verdict == ROUNDING:
         reducer = scene.reducer(free[-1].name)

@@ -137,16 +137,19 @@ class Scene:
         at = replace(self.at, step=self.at.steps[1])
         return preceding.preceding(self.b["path"], self.repeat, self.rank, at)
 
-    def order(self, reducer: str, call: int) -> tuple[bool, bool] | None:
-        """(whether the recorded orders of a sum differ, whether they can be compared); None: not recorded."""
+    def order(self, reducer: str, call: int, at_step: int | None = None) -> tuple[bool, bool] | None:
+        """(whether the recorded orders of a sum differ, whether they can be compared); None: not recorded.
+
+        The sum is of the step of this record, or of step `at_step`."""
         sides = []
-        for run, step in zip((self.comparison.a, self.comparison.b), self.at.steps, strict=True):
+        steps = self.at.steps if at_step is None else (at_step, at_step)
+        for run, step in zip((self.comparison.a, self.comparison.b), steps, strict=True):
             rows = self.frames.of("order", *run)
             keep = (rows["step"] == step) & (rows["name"] == reducer) & (rows["occurrence"] == call)
             sides.append(rows["ranks"][keep].tolist())
         if not all(sides):
             return None
-        (a,), (b,) = sides
+        (a, *_), (b, *_) = sides
         return a != b, len(a) == len(b)
 
 

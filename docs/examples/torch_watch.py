@@ -12,7 +12,7 @@ import fpna
 
 torch.set_num_threads(int(sys.argv[2]))
 torch.manual_seed(1)
-model = nn.Sequential(nn.Linear(100, 300), nn.GELU(), nn.LayerNorm(300), nn.Linear(300, 10))
+model = nn.Sequential(nn.Linear(100, 300), nn.GELU(), nn.Linear(300, 10), nn.LayerNorm(10))
 optimizer = torch.optim.AdamW(model.parameters())
 with fpna.record(sys.argv[1]) as r:
     fpna.watch(model, r, optimizer=optimizer)  # the two lines that are added to a training

@@ -118,6 +118,26 @@ def test_another_total_of_equal_contributions_is_the_order_only_where_the_orders
     assert (verdict.kind, verdict.name, verdict.instead) == (kind, "scalars", "")
 
 
+@pytest.mark.parametrize(
+    ("moved", "kind", "step"),
+    [({1}, "local kernel", None), ({1, 2}, "message order", 2), ({2}, "message order", 2)],
+)
+def test_without_messages_an_order_is_blamed_only_if_it_differs_since_the_last_equal_state(
+    tmp_path, moved, kind, step
+):
+    def usual(step):
+        return [0, 1, 2]
+
+    options = {"size": 3, "watched": False, "orders": usual}
+    sums = {"scalars": {"ordering": "arrival", "region": "allreduce.scalars", "guarantee": "none"}}
+    everything = {(3, STATE, block) for block in range(BLOCKS)}
+    other = {"orders": lambda step: [1, 0, 2] if step in moved else usual(step)}
+    verdict = judged(tmp_path, everything, other, reductions=sums, **options)
+    assert (verdict.kind, verdict.event.step if step else None) == (kind, step), verdict
+    if not step:
+        assert "the recorded order of allreduce.scalars is the same" in verdict.why
+
+
 def test_a_total_whose_order_nobody_recorded_may_be_either(tmp_path):
     verdict = judged(tmp_path, {(2, TOTAL + "scalars", -1)})
     assert (verdict.kind, verdict.instead) == ("collective", "message order")
