@@ -15,6 +15,7 @@
 `watch`      a model of PyTorch records its modules, gradients and updates; `divergence` names the first that differs
 `accumulate` a training of PyTorch with the same bits on any number of processes
 `ddp_hook`   sums of gradients for PyTorch's DistributedDataParallel, by a chosen ordering and over a chosen wire
+`fsdp_reduce_scatter`  the same for gradients of FSDP2
 `fpna.torch` operators of PyTorch whose sums have a chosen order, forward and backward (`import fpna.torch`)
 `load`       recorded runs as pandas frames, for `verdict`, `compare`, `variability`, `growth`, `scaling`; `timeline`
 `discover`   the order in which a function adds, from its values alone; `expression` writes it down
@@ -62,6 +63,8 @@ if TYPE_CHECKING:
     from miniapps.programs.communicator import LayoutWarning as LayoutWarning
     from miniapps.programs.communicator import wrap as wrap
     from miniapps.programs.ddp import ddp_hook as ddp_hook
+    from miniapps.programs.fsdp import Scattered as Scattered
+    from miniapps.programs.fsdp import fsdp_reduce_scatter as fsdp_reduce_scatter
     from miniapps.programs.handles import HandleWarning as HandleWarning
     from miniapps.programs.recording import Recording as Recording
     from miniapps.programs.recording import record as record
@@ -78,6 +81,7 @@ HOMES = {
     "NoOrder": "kernels.tree",
     "NotATree": "kernels.sums.discover",
     "Recording": "miniapps.programs.recording",
+    "Scattered": "miniapps.programs.fsdp",
     "Verdict": "analysis.api",
     "Watched": "miniapps.programs.watching",
     "accumulate": "miniapps.programs.accumulating",
@@ -85,6 +89,7 @@ HOMES = {
     "ddp_hook": "miniapps.programs.ddp",
     "discover": "kernels.sums.discover",
     "expression": "kernels.tree",
+    "fsdp_reduce_scatter": "miniapps.programs.fsdp",
     "growth": "analysis.api",
     "load": "analysis.api",
     "outline": "kernels.sums.outline",
@@ -100,8 +105,11 @@ HOMES = {
 OF_TORCH = (
     "Accumulated",
     "Recording",
+    "Scattered",
     "Watched",
     "accumulate",
+    "ddp_hook",
+    "fsdp_reduce_scatter",
     "record",
     "watch",
 )  # which a process group of torch serves, too

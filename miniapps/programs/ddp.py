@@ -6,24 +6,24 @@ from __future__ import annotations
 import inspect
 import sys
 import weakref
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import ml_dtypes
-import numpy as np
 from mpi4py import MPI
 
 from kernels.allreduce.coding import coding
 from kernels.environment import guarded
-from kernels.guarantees import ChoiceError
 from kernels.wires import PLAIN
-from miniapps.programs.ddp_sums import TYPES, Axes, Begun, Feedback, Group
+from miniapps.programs.ddp_groups import SPARSE, array_of, entered, put, restore, saved, trouble_of
+from miniapps.programs.ddp_sums import Axes, Begun, Feedback, Group
 from miniapps.system.world import require_launch
 
 if TYPE_CHECKING:
     import torch
-    from torch.distributed import GradBucket, ProcessGroup
+    from torch.distributed import GradBucket
+    from torch.nn.parallel import DistributedDataParallel
 
-_groups: dict[tuple[Any, ...], Group] = {}  # by communicator and the processes of the group
+WHO = "fpna.ddp_hook"
 
 
 def ddp_hook(
@@ -51,23 +51,16 @@ def ddp_hook(
     Raises ChoiceError for choices that do not go together. `register_comm_hook` raises TypeError for sparse gradients
     and for other types, ValueError if processes of the group are not ranks of the communicator.
     """
-    require_launch("fpna.ddp_hook")
-    ranks: MPI.Intracomm = MPI.COMM_WORLD if comm is None else comm
+    require_launch(WHO, torch=True)
     axes = Axes(ordering, accumulate, wire, check)
-    # Raises ChoiceError before training begins.
-    made = axes.reduction(1, np.dtype(np.float32), ((1,),), 2)
-    if "owners" in made.entry.needs:
-        raise ChoiceError(
-            f"fpna.ddp_hook: ordering {ordering!r} adds over blocks, and a bucket of gradients has no blocks: choose "
-            "direct, or train with miniapps.training"
-        )
-    return Hook(ranks, axes)
+    axes.require_fitting(WHO)
+    return Hook(comm, axes)
 
 
 class Hook:
     """The hook from `ddp_hook`: a function (state, bucket) for any number of models at once."""
 
-    def __init__(self, comm: MPI.Intracomm, axes: Axes):
+    def __init__(self, comm: MPI.Intracomm | None, axes: Axes):
         self.__name__ = self.__qualname__ = "ddp_hook"  # DDP logs it
         self._comm, self._axes = comm, axes
         self._trainings: list[Training] = []
@@ -86,10 +79,38 @@ class Hook:
     def __call__(self, state: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         return self._call(bucket)
 
+    def state_dict(self, model: DistributedDataParallel) -> dict[str, dict[str, torch.Tensor]]:
+        """The errors that a wire with `feedback=on` keeps for `model`, by the name of the parameter: float32 (n,) each,
+        `own` of this process's gradients, `total` of their mean. Empty without feedback or before the first step.
+
+        Every process saves its own state, between steps, for `load_state_dict`. Collective over the processes of the
+        model. Raises ValueError for a model without this hook."""
+        training = self._training_of(model)
+        return saved(training.feedback, training.group)
+
+    def load_state_dict(
+        self, model: DistributedDataParallel, state: Mapping[str, Mapping[str, torch.Tensor]]
+    ) -> None:
+        """Continue from the `state_dict` of this process: the training has the bits of one that was not interrupted.
+
+        Collective over the processes of the model, which are as many as before. Raises ValueError on all of them if one
+        state does not fit the model, and for a model without this hook."""
+        training = self._training_of(model)
+        sizes = {name: p.numel() for p, name in training.names.items()}
+        restore(WHO, training.feedback, training.group, sizes, state)
+
+    def _training_of(self, model: DistributedDataParallel) -> Training:
+        for training in self._trainings:
+            if training.model() is model:
+                return training
+        raise ValueError(
+            f"{WHO}: the model does not have this hook: call model.register_comm_hook(None, hook)"
+        )
+
     def _begin(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         first = bucket.parameters()[0]
         for training in self._trainings:
-            if first in training.parameters:
+            if first in training.names:
                 return training.begin(bucket)
         raise ValueError(
             "fpna.ddp_hook: a bucket of a model without this hook: call model.register_comm_hook(None, hook)"
@@ -98,16 +119,17 @@ class Hook:
     def _enter(self, model: Any, state: Any) -> None:
         import torch.distributed as dist
 
-        process_group = model.process_group
-        if isinstance(state, dist.ProcessGroup) and state is not process_group:
-            raise ValueError(
-                "fpna.ddp_hook: the state is not the process group of the model, over which DDP sends parameters and "
+        trouble: Exception | None = trouble_of(
+            WHO, model.module, model.module.named_parameters(), self._axes.wire
+        )
+        if isinstance(state, dist.ProcessGroup) and state is not model.process_group:
+            trouble = ValueError(
+                f"{WHO}: the state is not the process group of the model, over which DDP sends parameters and "
                 "buffers: pass None as the state, and process_group= to DistributedDataParallel"
             )
-        if not (state is None or isinstance(state, dist.ProcessGroup)):
-            raise TypeError(f"fpna.ddp_hook: the state is {type(state).__name__}: pass None")
-        _require_gradients(model.module, self._axes.wire)
-        group = group_of(self._comm, process_group)
+        elif not (state is None or isinstance(state, dist.ProcessGroup)):
+            trouble = TypeError(f"{WHO}: the state is {type(state).__name__}: pass None")
+        group = entered(WHO, self._comm, model.process_group, self._axes, trouble)
         self._trainings = [training for training in self._trainings if training.model() is not None]
         self._trainings.append(Training(group, self._axes, model))
 
@@ -121,31 +143,37 @@ class Training:
         self.group, self._axes = group, axes
         self.model = weakref.ref(model)
         self.number = group.enter(self.model)
-        self.parameters = WeakIdKeyDictionary({p: None for p in model.module.parameters() if p.requires_grad})
-        self._feedback = Feedback()
-        # In the first pass of a static graph DDP numbers every bucket 0 and marks none as the last.
-        self._numbered = not model.static_graph
+        named = [(name, p) for name, p in model.module.named_parameters() if p.requires_grad]
+        self.names = WeakIdKeyDictionary({p: name for name, p in named})
+        self.feedback = Feedback()
+        # In the first pass of a static graph DDP numbers every bucket 0 and marks none as the last: count parameters.
+        self._count = sum(1 for name, _ in named if name not in model.parameters_to_ignore)
+        self._left: int | None = None
 
     def begin(self, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
         """Begin the sum of a bucket; returns the future of its mean, which ends with the last bucket."""
         import torch
 
-        group = self.group
-        if bucket.index() == 0:
-            group.settle(self)
-        else:
-            self._numbered = True
-        flat = bucket.buffer()
+        group, flat, parameters = self.group, bucket.buffer(), bucket.parameters()
         if flat.layout != torch.strided:
-            raise TypeError(SPARSE.format(name="a parameter"))
-        host = _array(flat)
+            raise TypeError(SPARSE.format(who=WHO, name="a parameter"))
+        if self._left is None:
+            model = self.model()
+            self._left = self._count if model is not None and model.static_graph else 0
+        counted, self._left = self._left, self._count if self._left else 0  # should an error end this pass
+        if bucket.index() == 0 and counted in (0, self._count):
+            self._require_all_counted()
+            group.settle(self)
+        host = array_of(flat)
         shapes = tuple(tuple(gradient.shape) for gradient in bucket.gradients())
         if flat.is_complex():
             shapes = tuple((*shape, 2) for shape in shapes)
         key = self._axes, len(host), host.dtype.name, shapes if coding(self._axes.wire) else None
         mean = group.take(self, key)
-        lost = self._feedback.of(bucket.parameters(), group.comm) if mean.feedback else None
-        if lost is not None:
+        lost = None
+        if mean.feedback:
+            names, sizes = [self.names[p] for p in parameters], [p.numel() for p in parameters]
+            lost = self.feedback.of(names, sizes, group.comm)
             lost.lend(mean)
         for begun in group.begun:
             begun.mean.reducer.progress()
@@ -153,13 +181,22 @@ class Training:
         future = torch.futures.Future[torch.Tensor](devices=[flat.device] if flat.is_cuda else None)
         group.begun.append(Begun(self, key, mean, (flat, lost, future)))
         mean.start(host)
-        if bucket.is_last() or not self._numbered:
+        if counted:
+            self._left = counted - len(parameters)
+        if not self._left if counted else bucket.is_last():
             self._finish()
         return future
 
-    def _finish(self) -> None:
-        import torch
+    def _require_all_counted(self) -> None:
+        """Raise ValueError, on all ranks, for the mean over the processes that still have inputs in a Join context."""
+        model = self.model()
+        if model is not None and model._join_config.enable and not model._divide_by_initial_world_size:
+            raise ValueError(
+                f"{WHO}: the hook takes the mean over all processes, and a process without inputs gives zeros: leave "
+                "out divide_by_initial_world_size=False of join()"
+            )
 
+    def _finish(self) -> None:
         group = self.group
         for begun in [begun for begun in group.begun if begun.training is self]:
             flat, lost, future = begun.done
@@ -167,47 +204,9 @@ class Training:
             group.begun.remove(begun)
             if lost is not None:
                 lost.accept()
-            words = torch.from_numpy(total.view(np.int16) if total.dtype.itemsize == 2 else total)
-            real = torch.view_as_real(flat).view(-1) if flat.is_complex() else flat
-            real.copy_(words.view(real.dtype))
+            put(total, flat)
             begun.mean.busy = False
             future.set_result(flat)
-
-
-SPARSE = (
-    "fpna.ddp_hook: the gradient of {name} is sparse, and the hook sums dense ones: create the embedding with "
-    "sparse=False"
-)
-
-
-def group_of(comm: MPI.Intracomm, process_group: ProcessGroup) -> Group:
-    """The ranks of `comm` that are the processes of a group of torch. Collective over these processes.
-
-    Raises ValueError on all of them if they are not different ranks of one communicator.
-    """
-    import torch.distributed as dist
-
-    members = dist.get_process_group_ranks(process_group)
-    key = MPI._handleof(comm), tuple(members)
-    if key in _groups:
-        return _groups[key]
-    told: list[Any] = [None] * len(members)
-    dist.all_gather_object(told, (comm.rank, comm.size), group=process_group)
-    ranks = sorted(rank for rank, _ in told)
-    if len(set(ranks)) != len(ranks) or len({size for _, size in told}) != 1:
-        raise ValueError(
-            f"fpna.ddp_hook: the {len(members)} processes of the group are not ranks of one communicator: this one has "
-            f"{comm.size} ranks, and they have the ranks {', '.join(str(r) for r, _ in told[:16])}; start all by one "
-            "mpirun, or pass a communicator of all these processes"
-        )
-    if len(ranks) == comm.size:
-        made = comm.Dup()
-    else:
-        part = comm.Get_group().Incl(ranks)
-        made = comm.Create_group(part)
-        part.Free()
-    _groups[key] = Group(made)
-    return _groups[key]
 
 
 def _registering() -> tuple[Any, Any] | None:
@@ -224,35 +223,3 @@ def _registering() -> tuple[Any, Any] | None:
 
 def _described(state, bucket):  # type: ignore[no-untyped-def]  # DDP refuses annotations that are text
     """A function with the signature of a hook."""
-
-
-def _require_gradients(module: torch.nn.Module, wire: str) -> None:
-    """Raise TypeError for the first parameter whose gradients cannot be summed."""
-    import torch
-
-    for name, part in module.named_modules():
-        if isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag) and part.sparse:
-            raise TypeError(SPARSE.format(name=f"{name}.weight".removeprefix(".")))
-    taken = [name for name in TYPES if name != "float64" or coding(wire) is None]
-    for name, parameter in module.named_parameters():
-        if not parameter.requires_grad:
-            continue
-        dtype = parameter.dtype.to_real() if parameter.dtype.is_complex else parameter.dtype
-        kind = str(dtype).removeprefix("torch.")
-        if kind not in taken:
-            over = "" if wire == PLAIN else f" over wire {wire!r}"
-            kinds = f"{', '.join(taken)}{over}"
-            own = str(parameter.dtype).removeprefix("torch.")
-            raise TypeError(f"fpna.ddp_hook: gradients of {name} are {own}; the hook sums {kinds}")
-
-
-def _array(flat: torch.Tensor) -> np.ndarray:
-    """A bucket as real numbers in host memory; without a copy if it is there already."""
-    import torch
-
-    real = torch.view_as_real(flat.detach()).view(-1) if flat.is_complex() else flat.detach()
-    host = real.cpu()
-    if host.dtype == torch.bfloat16:
-        return host.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
-    array: np.ndarray = host.numpy()
-    return array

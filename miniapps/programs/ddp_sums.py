@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,6 +19,7 @@ from mpi4py import MPI
 from kernels.allreduce import Reduction, plan
 from kernels.allreduce.coding import coding
 from kernels.allreduce.means import divided, mean_of
+from kernels.guarantees import ChoiceError
 from kernels.wires import PLAIN
 
 TYPES = ("float32", "float64", "float16", "bfloat16")
@@ -28,15 +29,21 @@ MANY = 128  # with so many planned means, free those that no model uses
 
 @dataclass(frozen=True)
 class Axes:
-    """The arguments of the hook. `accumulation` None: "exact" if the contributions meet on one rank, else "working"."""
+    """The arguments of the hook. `accumulation` None: "exact" if the contributions meet on one rank, else "working".
+    `scatter`: each rank gets an equal part of the mean, not the whole; a lossy wire carries the whole."""
 
     ordering: str
     accumulation: str | None
     wire: str
     check: bool
+    scatter: bool = False
 
     def reduction(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], size: int) -> Reduction:
         """The reduction for `n` gradients of `dtype`; it may send numbers of another type."""
+        made = self._whole(n, dtype, shapes, size)
+        return replace(made, collective="reduce-scatter") if self.scatter and made.coding is None else made
+
+    def _whole(self, n: int, dtype: np.dtype, shapes: tuple[tuple[int, ...], ...], size: int) -> Reduction:
         accumulation, single, found = self.accumulation, np.dtype(np.float32), coding(self.wire)
         if accumulation is None:
             meets = Reduction(self.ordering, (1,), single).entry.contributions_meet
@@ -53,6 +60,28 @@ class Axes:
         # Sums of float64 hold those of narrower types.
         wide = "working" if accumulation == "float64" else accumulation
         return replace(made, dtype=np.dtype(np.float64), accumulation=wide)
+
+    def require_fitting(self, who: str) -> None:
+        """Raise ChoiceError, before training begins, for choices that do not go together."""
+        if "owners" in self.reduction(1, np.dtype(np.float32), ((1,),), 2).entry.needs:
+            raise ChoiceError(
+                f"{who}: ordering {self.ordering!r} adds over blocks, and a bucket of gradients has no blocks: choose "
+                "direct, or train with miniapps.training"
+            )
+
+    def require_schedule(self, who: str) -> None:
+        """Raise ChoiceError for choices that need MPI between the processes."""
+        for choice, needs in (
+            (self.ordering == "library", "ordering 'library' is MPI's own all-reduce"),
+            (self.ordering == "arrival", "ordering 'arrival' needs MPI, which tells the sender of the next message"),
+            (self.wire != PLAIN and coding(self.wire) is None, f"wire {self.wire!r} needs MPI, as its messages have "
+             "no fixed length"),
+        ):  # fmt: skip
+            if choice:
+                raise ChoiceError(
+                    f"{who}: {needs}, and a launcher of torch started these processes: choose "
+                    "another, such as ordering direct without a wire, or start the program by mpirun"
+                )
 
 
 class Mean:
@@ -78,7 +107,7 @@ class Mean:
         self.reducer.start(self._given[np.newaxis])
 
     def finish(self) -> np.ndarray:
-        """Waits for the mean (n,), of the type of the gradients."""
+        """Waits for the mean (n,), or this rank's part of it, of the type of the gradients."""
         total = self.reducer.finish()
         given, self._given = self._given, np.empty(0)
         if self._formed:
@@ -95,7 +124,8 @@ class Mean:
 
     def _overflowed(self, total: np.ndarray) -> bool:
         finite = bool(np.isfinite(total).all())
-        if self.reduction.ordering == "library":  # its totals may differ between ranks
+        # The totals of the library may differ between ranks, and so do parts.
+        if self.reduction.ordering == "library" or self.reduction.collective != "allreduce":
             return bool(self._comm.allreduce(not finite, MPI.LOR))
         return not finite
 
@@ -236,32 +266,52 @@ class Lost:
 
 
 class Feedback:
-    """The encoding errors of wires by parameter, independent of its bucket."""
+    """The encoding errors of wires by the name of a parameter, independent of its bucket."""
 
     def __init__(self) -> None:
-        self._buckets: dict[tuple[int, ...], Lost] = {}
-        self._places: dict[int, tuple[Lost, slice]] = {}
+        self._buckets: dict[tuple[str, ...], Lost] = {}
+        self._places: dict[str, tuple[Lost, slice]] = {}
 
-    def of(self, parameters: Sequence[Any], comm: MPI.Intracomm) -> Lost:
+    def of(self, names: Sequence[str], sizes: Sequence[int], comm: MPI.Intracomm) -> Lost:
         """The errors for the parameters of a bucket, in this order. Collective if buckets were rearranged."""
-        key = tuple(map(id, parameters))
+        key = tuple(names)
         if key in self._buckets:
             return self._buckets[key]
-        made, wholes, start = Lost(sum(p.numel() for p in parameters)), {}, 0
-        for parameter in parameters:
-            to = slice(start, start + parameter.numel())
+        made, wholes, start = Lost(sum(sizes)), {}, 0
+        for name, size in zip(names, sizes, strict=True):
+            to = slice(start, start + size)
             start = to.stop
-            if id(parameter) in self._places:
-                old, place = self._places[id(parameter)]
+            if name in self._places:
+                old, place = self._places[name]
                 if id(old) not in wholes:
                     wholes[id(old)] = old.whole(comm)
                 made.rows[:, to] = old.rows[:, place]
                 made.total[to] = wholes[id(old)][place]
-            self._places[id(parameter)] = made, to
+            self._places[name] = made, to
         self._buckets[key] = made
         used = {id(lost) for lost, _ in self._places.values()}
         self._buckets = {k: lost for k, lost in self._buckets.items() if id(lost) in used}
         return made
+
+    def state(self, comm: MPI.Intracomm) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """By name, float32 (n,) each: the errors of this rank's gradients, and those of the sum. Collective."""
+        wholes: dict[int, np.ndarray] = {}
+        for lost, _ in self._places.values():
+            if id(lost) not in wholes:
+                wholes[id(lost)] = lost.whole(comm)
+        return {
+            name: (lost.rows[0, place].copy(), wholes[id(lost)][place].copy())
+            for name, (lost, place) in self._places.items()
+        }
+
+    def restore(self, state: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Continue from the errors of `state`."""
+        self._buckets, self._places = {}, {}
+        for name, (own, total) in state.items():
+            lost = Lost(len(own))
+            np.copyto(lost.rows[0], own)
+            np.copyto(lost.total, total)
+            self._places[name] = lost, slice(0, len(own))
 
 
 def _dtype(name: str) -> np.dtype:

@@ -71,7 +71,10 @@ def require_launch(who: str, torch: bool = False) -> None:
     """Start MPI if necessary; raise WrongLauncher if a launcher started several processes and each is alone.
 
     The first process prints the reason. `who`: the name of the function that the program called. `torch`: accept
-    processes that a launcher of torch started, as the group of torch serves them."""
+    processes that a launcher of torch started, as the group of torch serves them; MPI is then not started. (Several
+    processes of one rank of Slurm cannot start it.)"""
+    if torch and by_torch() and not _started():
+        return
     try:
         world()
     except UsageError as error:
@@ -80,6 +83,18 @@ def require_launch(who: str, torch: bool = False) -> None:
         if speaks():
             tell(f"{who}: {error}", sys.stderr)
         raise WrongLauncher(f"{who}: {error}") from None
+
+
+def _started() -> bool:
+    """Whether MPI runs in this process. If not, importing mpi4py will not start it."""
+    if "mpi4py.MPI" not in sys.modules:
+        import mpi4py
+
+        mpi4py.rc.initialize, mpi4py.rc.finalize = False, True
+        return False
+    from mpi4py import MPI
+
+    return bool(MPI.Is_initialized())
 
 
 def speaks() -> bool:
@@ -141,6 +156,6 @@ def _not_by_torch(launched: environment.Launched) -> str:
     return (
         f"{launched.name} started {launched.size} processes, and for MPI each of them is alone. Start them by mpirun, "
         f"as in mpirun -n {launched.size} python ..., and set RANK, WORLD_SIZE and LOCAL_RANK for torch's process "
-        "group from MPI.COMM_WORLD. Only fpna.record and fpna.watch also work under this launcher: call "
-        "torch.distributed.init_process_group before them"
+        "group from MPI.COMM_WORLD. fpna.record, fpna.watch, fpna.accumulate, fpna.ddp_hook and "
+        "fpna.fsdp_reduce_scatter also work under this launcher: call torch.distributed.init_process_group before them"
     )

@@ -108,7 +108,7 @@ ONE_OF_SRUN = {
         (ONE_OF_SRUN | TORCHRUN, "fpna.record('runs/x')", "fpna.record: torchrun started 2 processes"),
         (SLURM | TORCHRUN, "fpna.wrap(MPI.COMM_WORLD)", "fpna.wrap: torchrun started 2 processes"),
         (LIGHTNING, "fpna.record('runs/x')", "fpna.record: a launcher of torch started 2 processes, and for MPI each"),
-        (DEEPSPEED, "fpna.ddp_hook()", "fpna.ddp_hook: a launcher of torch started 2 processes"),
+        (DEEPSPEED, "fpna.wrap(MPI.COMM_WORLD)", "fpna.wrap: a launcher of torch started 2 processes"),
         (SLURM | DEEPSPEED, "fpna.ddp_hook()", "fpna.ddp_hook: the launcher (srun) started 2 processes"),
     ],
 )  # fmt: skip

@@ -21,6 +21,12 @@ def test_section(section, library, size):
     assert reported(PROGRAM, library, size)[section] == []
 
 
+@layouts(2, 3, slow=(1,), others=())
+@pytest.mark.parametrize("section", sections("hook_uses.py"))
+def test_uses(section, library, size):
+    assert reported("hook_uses.py", library, size)[section] == []
+
+
 @layouts(2, slow=(3,), others=())
 def test_drawn_models_have_the_mean(library, size):
     assert reported("drawn_models.py", library, size)["drawn_models_have_the_mean"] == []

@@ -66,6 +66,11 @@ for part in whole.parts(torch.ones(8, 3)):
     part.sum().backward()
 hook = fpna.ddp_hook(MPI.COMM_WORLD, ordering="direct", accumulate="exact", wire="fp8")
 assert callable(hook)
+try:
+    scattered = fpna.fsdp_reduce_scatter(torch.nn.Linear(3, 2), wire="fp8")
+    assert_type(scattered, fpna.Scattered)
+except ValueError as unsharded:
+    assert "call fully_shard(model) before" in str(unsharded) or "no process group" in str(unsharded)
 
 try:
     fpna.wrap(MPI.COMM_WORLD, guarantee="exact", accumulation="exact", replay="runs/mine")

@@ -92,7 +92,7 @@ class CodedReducer(Reducer):
 
     def _reduce_into(self, contributions, out):
         for requests in self._stages(self._rows(contributions), out.reshape(-1)):
-            MPI.Request.Waitall(requests)
+            self._calls.wait(requests)
         return out
 
     def _begin(self, contributions, out):
@@ -102,14 +102,14 @@ class CodedReducer(Reducer):
 
     def _progress(self):
         while self._flight is not None:
-            if not MPI.Request.Testall(self._awaited):
+            if not self._calls.test(self._awaited):
                 return False
             self._go_on()
         return True
 
     def _end(self):
         while self._flight is not None:
-            MPI.Request.Waitall(self._awaited)
+            self._calls.wait(self._awaited)
             self._go_on()
         return self._out
 
@@ -209,7 +209,7 @@ class OnceReducer(CodedReducer):
     def _stages(self, contributions, out):
         rank, size = self._comm.rank, self._comm.size
         mine, total = self._parts[rank], out[self._slices[rank]]
-        MPI.Prequest.Startall([*self._receives.values(), *self._gathers.values()])
+        self._calls.start([*self._receives.values(), *self._gathers.values()])
         for q in ((rank + i) % size for i in range(1, size + 1)):
             for i, x in enumerate(contributions):
                 self._encode(x, i, self._slices[q], self._parts[q], self._away[q][i])
@@ -224,7 +224,7 @@ class OnceReducer(CodedReducer):
             first += len(self._came[q])
         self._add(total)
         self._encode_total(total, self._slices[rank], mine, self._bytes[rank])
-        MPI.Prequest.Startall(self._spreads)
+        self._calls.start(self._spreads)
         for q, request in self._gathers.items():
             yield [request]
             self._codec.decode(self._bytes[q], self._parts[q], out[self._slices[q]])

@@ -7,13 +7,12 @@ rank notes the drop. Now and then, in a call that all ranks make, they free the 
 from __future__ import annotations
 
 import gc
+from functools import cache
 from typing import Any
 
 from mpi4py import MPI
 
 MANY = 128  # alive before ranks look for dropped ones; MPI libraries have some thousands
-
-_KEY = MPI.Comm.Create_keyval()
 
 
 class Ledger:
@@ -37,7 +36,7 @@ class Ledger:
         """Frees a communicator, and dropped ones that were made from it. Collective."""
         self.dropped.discard(number)
         comm = self.alive.pop(number)
-        inner: Any = comm.Get_attr(_KEY)
+        inner: Any = comm.Get_attr(_key())
         if inner is not None and inner.alive:
             inner._free_dropped(comm)
         comm.Free()
@@ -50,8 +49,18 @@ class Ledger:
 
 def ledger_of(comm: MPI.Comm) -> Ledger:
     """The ledger of a communicator, made at the first request."""
-    ledger: Any = comm.Get_attr(_KEY)
+    ledger: Any = comm.Get_attr(_key())
     if ledger is None:
         ledger = Ledger()
-        comm.Set_attr(_KEY, ledger)
+        comm.Set_attr(_key(), ledger)
     return ledger
+
+
+def _key() -> int:
+    """The key of ledgers among the attributes of MPI's communicators; others need none."""
+    return _made_key() if MPI.Is_initialized() else 0
+
+
+@cache
+def _made_key() -> int:
+    return MPI.Comm.Create_keyval()

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import numpy as np
-from mpi4py import MPI
 
 from kernels import _native, exact, wires
 from kernels.allreduce import accumulate
@@ -141,9 +140,9 @@ class ScheduleReducer(Reducer):
 
     def _run(self, ready: list[Ready], out: np.ndarray) -> np.ndarray | None:
         if not self._at_once:
-            Flight(ready).advance(wait=True)
+            Flight(ready, self._calls).advance(wait=True)
         else:  # inlined: a call would show in the time of a short vector
-            start, wait = MPI.Prequest.Startall, MPI.Request.Waitall
+            start, wait, _ = self._calls
             for step in ready:
                 for load in step.loads:
                     load()
@@ -157,7 +156,7 @@ class ScheduleReducer(Reducer):
     def _begin(self, contributions, out):
         # A reduction under way cannot be stopped, so messages never come into the caller's memory.
         self._out = out
-        self._flight = Flight(self._take(contributions, self._total))
+        self._flight = Flight(self._take(contributions, self._total), self._calls)
 
     def _progress(self):
         return self._flight is not None and self._flight.advance(wait=False)

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 
 import numpy as np
-from mpi4py import MPI
 
 from kernels.allreduce.execution.coded import CodedReducer
 from kernels.allreduce.execution.reducer import require_blocks
@@ -83,7 +82,7 @@ class HopReducer(CodedReducer):
             for encode in before:
                 encode()
             if requests:
-                MPI.Prequest.Startall(requests)
+                self._calls.start(requests)
                 yield requests
             for combine in after:
                 combine()

@@ -7,6 +7,7 @@ import numpy as np
 from mpi4py import MPI
 
 from kernels.allreduce.execution.reducer import as_bytes
+from kernels.allreduce.execution.requests import calls_of
 from kernels.allreduce.schedule import evenly
 
 COLLECT, DELIVER = 1, 2  # tags
@@ -40,7 +41,7 @@ class Owners:
             start, stop = self._bounds[q]
             if stop > start:
                 requests += [comm.Isend(row[start:stop], q, COLLECT) for row in rows]
-        MPI.Request.Waitall(requests)
+        calls_of(comm).wait(requests)
         return parts
 
     def own(self, vector: np.ndarray) -> np.ndarray:
@@ -58,5 +59,5 @@ class Owners:
             if stop > start:
                 requests.append(comm.Irecv(as_bytes(total[start:stop]), q, DELIVER))
         requests += [comm.Isend(mine, q, DELIVER) for q in self._others if mine.size]
-        MPI.Request.Waitall(requests)
+        calls_of(comm).wait(requests)
         return out

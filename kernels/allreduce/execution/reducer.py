@@ -15,7 +15,7 @@ from kernels.allreduce.errors import CallMismatch, RanksDisagree, by_rank, ranks
 from kernels.allreduce.execution import device
 from kernels.allreduce.execution.communicators import Ledger, ledger_of
 from kernels.allreduce.execution.handover import Handover, Stored
-from kernels.allreduce.execution.requests import Requests, release
+from kernels.allreduce.execution.requests import Requests, calls_of, release
 from kernels.allreduce.reduction import Reduction
 from kernels.environment import guarded
 
@@ -51,6 +51,7 @@ class Reducer:
         self._number = self._ledger.make(comm)
         self._comm = self._ledger.alive[self._number]
         self.ranks = comm.size
+        self._calls = calls_of(self._comm)
         self._requests = Requests()
         # Runs even if the reducer is dropped in the midst of a reduction, so that no message comes into memory that was
         # given back. It cannot free the communicator, because that takes all ranks.

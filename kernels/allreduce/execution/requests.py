@@ -7,15 +7,32 @@ and collective calls cannot be, and cancelling receives while their message came
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 from mpi4py import MPI
 
 # A request, and the memory that it reads or writes, which mpi4py keeps alive for persistent requests alone.
 Begun = tuple[MPI.Request, Any]
 
+
+class Calls(NamedTuple):
+    """How several requests of a communicator are started, awaited and tested at once."""
+
+    start: Callable[[Any], None]
+    wait: Callable[[Any], Any]
+    test: Callable[[Any], bool]
+
+
+OF_MPI = Calls(MPI.Prequest.Startall, MPI.Request.Waitall, MPI.Request.Testall)
+
 _left: list[Begun] = []  # under way, and nothing waits for them
+
+
+def calls_of(comm: Any) -> Calls:
+    """The calls for requests of a communicator of mpi4py, or of another that brings its own."""
+    calls: Calls = getattr(comm, "calls", OF_MPI)
+    return calls
 
 
 class Requests(list[MPI.Prequest]):

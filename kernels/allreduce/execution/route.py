@@ -19,7 +19,7 @@ from mpi4py import MPI
 from kernels import _native
 from kernels.allreduce.execution.program import AHEAD, Memory, steps
 from kernels.allreduce.execution.reducer import as_bytes
-from kernels.allreduce.execution.requests import Requests
+from kernels.allreduce.execution.requests import Calls, Requests
 from kernels.allreduce.local import ahead
 from kernels.allreduce.operations import Operation
 from kernels.allreduce.schedule import TOTAL, Schedule, Transfer
@@ -186,8 +186,8 @@ class Route:
 class Flight:
     """One reduction under way: steps begin in order, at most AHEAD at once, when their inputs are there."""
 
-    def __init__(self, ready: Sequence[Ready]):
-        self._ready = ready
+    def __init__(self, ready: Sequence[Ready], calls: Calls):
+        self._ready, self._calls = ready, calls
         self._begun = self._done = 0
         self._sent: dict[int, list[MPI.Request]] = {}  # by step, the requests of its wire
         self._begin()
@@ -200,7 +200,7 @@ class Flight:
             for load in step.loads:
                 load()
             if step.requests:
-                MPI.Prequest.Startall(step.requests)
+                self._calls.start(step.requests)
             if step.sends:
                 self._sent[self._begun] = [send() for send in step.sends]
             self._begun += 1
@@ -211,8 +211,8 @@ class Flight:
             step = self._ready[self._done]
             under_way = [*step.requests, *self._sent.get(self._done, ())]
             if wait:
-                MPI.Request.Waitall(under_way)
-            elif not MPI.Request.Testall(under_way):
+                self._calls.wait(under_way)
+            elif not self._calls.test(under_way):
                 return False
             self._sent.pop(self._done, None)
             for combine in step.sums:

@@ -51,16 +51,13 @@ class TorchRanks:
 
     def Split_type(self, kind: Any, key: int = 0) -> TorchRanks:
         """The ranks of this node."""
-        boot = BOOT.read_text() if BOOT.exists() else ""
-        places = self.allgather((platform.node(), boot))
-        found: TorchRanks | None = None
-        for place in dict.fromkeys(places):  # all processes make all groups
-            members = [self._members[rank] for rank, other in enumerate(places) if other == place]
-            group = self._dist.new_group(members, backend="gloo")
-            if place == places[self.rank]:
-                found = TorchRanks(members, group)
-        assert found is not None
-        return found
+        places = self.places()
+        members = [self._members[rank] for rank, other in enumerate(places) if other == places[self.rank]]
+        return TorchRanks(members, group_of(members))
+
+    def places(self) -> list[tuple[str, str]]:
+        """For every rank, what the ranks of its node have in common. Collective."""
+        return self.allgather((platform.node(), BOOT.read_text() if BOOT.exists() else ""))
 
     def reduced(self, array: np.ndarray, by: str) -> np.ndarray:
         """The element-wise "max" or "sum" of int64 arrays of all ranks."""
@@ -82,3 +79,10 @@ def of_all() -> TorchRanks:
     import torch.distributed as dist
 
     return TorchRanks(list(range(dist.get_world_size())), dist.new_group(backend="gloo"))
+
+
+def group_of(members: list[int]) -> Any:
+    """A group of gloo of these processes, given by their ranks in torch's default group. Collective over them."""
+    import torch.distributed as dist
+
+    return dist.new_group(members, backend="gloo", use_local_synchronization=True)

@@ -20,7 +20,7 @@ import fpna
 from kernels import _native
 from kernels.allreduce.simulator import simulate
 from kernels.wires import cells_of, codec
-from miniapps.programs import ddp
+from miniapps.programs import ddp_groups
 
 RANK, SIZE = COMM.rank, COMM.size
 DEVICE = "cuda" if "--cuda" in sys.argv else "cpu"
@@ -326,7 +326,7 @@ def communicators_come_back():
 
 
 def _planned():
-    return sum(len(means) for group in ddp._groups.values() for means in group._means.values())
+    return sum(len(means) for group in ddp_groups._groups.values() for means in group._means.values())
 
 
 @section
