@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from analysis.divergence.cause import cause
 from analysis.divergence.classes import Cause
@@ -14,6 +15,7 @@ from analysis.divergence.preceding import Event
 from analysis.divergence.rounding import NOT_ROUNDING, OPEN, ROUNDING
 from analysis.divergence.unlike import unlike
 from analysis.load.frames import Frames
+from analysis.operations import Audited, remarks_on
 from analysis.page.text import number
 from analysis.runs import label
 from analysis.sentences import in_both, place, verdict_of
@@ -36,14 +38,16 @@ def line(what: str, text: str) -> str:
     return f"  {what:<15}{text}"
 
 
-def remarks(comparison: Comparison, frames: Frames, judged: Cause | None = None) -> list[tuple[str, str]]:
+def remarks(
+    comparison: Comparison, frames: Frames, judged: Cause | None = None, audits: Sequence[Audited] = ()
+) -> list[tuple[str, str]]:
     """The remarks on two runs beside the sentence, as (label, text).
 
-    `judged` is the cause of the difference, if the caller knows it."""
+    `judged` is the cause of the difference, if the caller knows it; `audits` are of operations of watched models."""
     if not comparison.comparable:
         return [("compared", f"no difference {in_both(comparison)}")]
     if comparison.differs:
-        return facts(comparison, frames, judged)
+        return facts(comparison, frames, judged, audits)
     unequal = _unequal_lengths(comparison, frames) + _left_out(comparison)
     return unequal + ([("unlike", "; ".join(words))] if (words := unlike(frames, comparison)) else [])
 
@@ -79,8 +83,10 @@ def comparison_row(comparison: Comparison, judged: Cause | None) -> dict[str, ob
     return row
 
 
-def facts(comparison: Comparison, frames: Frames, judged: Cause | None = None) -> list[tuple[str, str]]:
-    """The facts about the first divergence of two runs, as (label, text); `judged` as in `remarks`."""
+def facts(
+    comparison: Comparison, frames: Frames, judged: Cause | None = None, audits: Sequence[Audited] = ()
+) -> list[tuple[str, str]]:
+    """The facts about the first divergence of two runs, as (label, text); `judged` and `audits` as in `remarks`."""
     lines = []
     if comparison.fingerprint:
         at = comparison.fingerprint
@@ -94,7 +100,7 @@ def facts(comparison: Comparison, frames: Frames, judged: Cause | None = None) -
         lines.append(("first value", f"step {comparison.value.step}: {difference(comparison.value)}"))
     if comparison.messages:
         lines.append(("messages", difference(comparison.messages)))
-    lines += _cause_lines(comparison, frames, judged or cause(frames, comparison))
+    lines += _cause_lines(comparison, frames, judged or cause(frames, comparison), audits)
     if comparison.order:
         step, name, call, first, second = comparison.order
         orders = f"{_sequence(first)} against {_sequence(second)}"
@@ -135,7 +141,9 @@ def _rounding(judged: Cause) -> str:
     return f"{verdict[judged.rounding.verdict]}: {judged.rounding.why}"
 
 
-def _cause_lines(comparison: Comparison, frames: Frames, judged: Cause | None) -> list[tuple[str, str]]:
+def _cause_lines(
+    comparison: Comparison, frames: Frames, judged: Cause | None, audits: Sequence[Audited]
+) -> list[tuple[str, str]]:
     """The class of the cause, its event, the reasons, and the first element where files hold it."""
     lines = []
     if judged:
@@ -147,6 +155,9 @@ def _cause_lines(comparison: Comparison, frames: Frames, judged: Cause | None) -
         lines.append(("why", "; ".join(judged.why)))
         if judged.instead:
             lines.append(("or", f"{judged.instead}: {judged.instead_why}"))
+        if judged.operation:
+            environment = frames.runs.set_index(["run", "repeat"]).loc[comparison.b, "environment"]
+            lines += remarks_on(judged.operation, audits, json.loads(environment))
         lines.append(("rounding", _rounding(judged)))
         lines.append(("next", judged.next))
     element, unread = first_element(frames, comparison)

@@ -81,6 +81,7 @@ def test_commands_that_it_names_are_there(capsys):
         ("docs/tutorials/campaign.md", ()),
         ("docs/how-to/any-ranks.md", ("docs/examples/torch_any_ranks.py",)),
         ("docs/how-to/watch.md", ("docs/examples/torch_watch.py",)),
+        ("docs/tutorials/threads.md", ("docs/examples/torch_threads.py",)),
     ],
 )
 def test_commands_of_a_page_print_what_it_shows(page, files, tmp_path):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from analysis.commands.answer import Answer, Bold, Part
 from analysis.commands.choice import (
@@ -16,6 +18,10 @@ from analysis.commands.choice import (
 )
 from analysis.errors import Usage
 from kernels.as_json import Document, rows
+from miniapps.untrusted.certificate import CERTIFICATE
+
+if TYPE_CHECKING:
+    from analysis.operations import Audited
 
 SUMMARY = "where runs part: the first step, name and block whose bits differ"
 DETAIL = """\
@@ -89,6 +95,10 @@ DOCUMENTS = {
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of this command."""
     parser.add_argument("runs", nargs="+", metavar="RUN")
+    parser.add_argument(
+        "--audit", action="append", metavar="RUN",
+        help="a run of `operations`, which says what is known of a watched module's operation (those beside the first)",
+    )  # fmt: skip
 
 
 def run(options: argparse.Namespace) -> Answer:
@@ -113,6 +123,7 @@ def run(options: argparse.Namespace) -> Answer:
         lone = f"{options.runs[0]}: one repeat only, nothing to compare with"
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     require_same_problem(frames, [reference, *others])
+    audits = _audits(options, places[0][0])
     shown: list[Part] = []
     comparisons, causes, rows, facts, steps, calls, apart = [], [], [], [], [], [], []
     for other in others:
@@ -125,7 +136,7 @@ def run(options: argparse.Namespace) -> Answer:
             shown.append(Bold(apart_sentence(reference, other, str(error).partition(", so ")[0])))
             continue
         judged = cause(frames, comparison)
-        told = remarks(comparison, frames, judged)
+        told = remarks(comparison, frames, judged, audits)
         shown += [Bold(sentence(comparison)), *(line(*each) for each in first_of_each(told))]
         if comparison.differs:
             steps.append(growth(frames, reference, other))
@@ -147,3 +158,23 @@ def run(options: argparse.Namespace) -> Answer:
         code=verdict.code,
         refused=verdict.refused,
     )
+
+
+def _audits(options: argparse.Namespace, run: Path) -> list[Audited]:
+    """The audits that --audit names, else those beside the directory `run`. Raises Usage if --audit names none."""
+    from analysis.certificates import beside, certificates
+    from analysis.operations import audited
+
+    if not options.audit:
+        found = beside(run)
+        return audited(loaded(options, found)) if found else []
+    frames = loaded(options, options.audit)
+    if not (audits := audited(frames)):
+        problems = certificates(frames)[1]
+        raise Usage(
+            *(
+                problems
+                or [f"--audit {' '.join(options.audit)}: no run of `operations`, which writes {CERTIFICATE}"]
+            )
+        )
+    return audits

@@ -44,13 +44,24 @@ UNJUDGED = Judgement(OPEN, None, "")
 
 
 @dataclass(frozen=True)
+class Operation:
+    """The operation of a watched module. `module`: its class; empty for code outside of modules. `direction`: "forward"
+    or "backward". `part`: the parameter, or "input", whose gradient it is; empty for all. `dtype` of its numbers."""
+
+    module: str
+    direction: str
+    part: str = ""
+    dtype: str = ""
+
+
+@dataclass(frozen=True)
 class Cause:
     """The class of the first difference, and its place in the second run of a comparison.
 
     `at` is the record that differs, `name` the kernel, exchange or reducer. `rank` executed it; None: all ranks
     together. `event` is its region; None: events were not recorded. `instead` is a second class that the evidence does
     not rule out, `instead_why` the reason; empty: there is none. `rounding` judges whether rounding explains the
-    difference; `next` advises the user.
+    difference; `next` advises the user. `operation` is that of a watched module, else None.
     """
 
     kind: str
@@ -63,6 +74,7 @@ class Cause:
     instead_why: str = ""
     rounding: Judgement = UNJUDGED
     next: str = ""
+    operation: Operation | None = None
 
     @property
     def step(self) -> int:

@@ -9,7 +9,16 @@ from dataclasses import replace
 
 import numpy as np
 
-from analysis.divergence.classes import COLLECTIVE, FROM_INPUT, KERNEL, MEMORY, RANDOM_STATE, UNDECIDED, Cause
+from analysis.divergence.classes import (
+    COLLECTIVE,
+    FROM_INPUT,
+    KERNEL,
+    MEMORY,
+    RANDOM_STATE,
+    UNDECIDED,
+    Cause,
+    Operation,
+)
 from analysis.divergence.scene import Scene
 from miniapps.trace.records import (
     BEFORE,
@@ -56,9 +65,8 @@ def _given(scene: Scene, name: str) -> Cause:
 
 
 def _output(scene: Scene, name: str) -> Cause:
-    found = _cause(
-        scene, KERNEL, f"forward pass of {name}", f"the inputs of {name} are equal, its output differs"
-    )
+    why = f"the inputs of {name} are equal, its output differs"
+    found = _cause(scene, KERNEL, f"forward pass of {name}", why, _class_of(name), "forward")
     path, _, _ = name.partition(" (")
     names = scene.frames.recorded("fingerprints", *scene.comparison.a)
     if not any(each.startswith(f"{WEIGHTS}{path}.") for each in names):
@@ -68,12 +76,17 @@ def _output(scene: Scene, name: str) -> Cause:
 
 
 def _loss(scene: Scene, name: str) -> Cause:
-    return _cause(scene, KERNEL, "loss", "the outputs of the model are equal, the loss differs")
+    return _cause(
+        scene, KERNEL, "loss", "the outputs of the model are equal, the loss differs", "", "forward"
+    )
 
 
 def _output_gradient(scene: Scene, name: str) -> Cause:
-    why = f"the gradient of the output of {name} differs; it follows {_last_equal(scene)}, which is equal"
-    return _cause(scene, KERNEL, f"backward pass behind {name}", why)
+    last = _last_equal(scene)
+    why = f"the gradient of the output of {name} differs; it follows {last}, which is equal"
+    return _cause(
+        scene, KERNEL, f"backward pass behind {name}", why, _passed(scene, last), "backward", "input"
+    )
 
 
 def _gradient(scene: Scene, name: str) -> Cause:
@@ -81,7 +94,16 @@ def _gradient(scene: Scene, name: str) -> Cause:
     why = (
         f"the gradient of {name} differs; the gradient of the output of its module, and all before, are equal"
     )
-    return _cause(scene, KERNEL, f"backward pass of {module}, gradient of {name}", why)
+    part = name.rpartition(".")[2].partition(",")[0]
+    return _cause(
+        scene,
+        KERNEL,
+        f"backward pass of {module}, gradient of {name}",
+        why,
+        _class_of(module),
+        "backward",
+        part,
+    )
 
 
 def _update(scene: Scene, name: str) -> Cause:
@@ -115,9 +137,34 @@ JUDGES = {
 }  # fmt: skip
 
 
-def _cause(scene: Scene, kind: str, name: str, why: str) -> Cause:
+def _cause(
+    scene: Scene,
+    kind: str,
+    name: str,
+    why: str,
+    module: str | None = None,
+    direction: str = "",
+    part: str = "",
+) -> Cause:
+    """The Cause with one reason. `module`: the class whose operation it is, empty for code outside of modules."""
     rank = scene.rank if scene.at.name.endswith(OF_RANK) else None
-    return Cause(kind, scene.at, name, rank, None, (why,))
+    size = scene.sizes()[1] if module is not None else None
+    operation = None if module is None else Operation(module, direction, part, size.dtype if size else "")
+    return Cause(kind, scene.at, name, rank, None, (why,), operation=operation)
+
+
+def _class_of(module: str) -> str:
+    """`Linear` of `3 (Linear)`; empty where no class is known."""
+    return module.rpartition(" (")[2].partition(")")[0] if " (" in module else ""
+
+
+def _passed(scene: Scene, last: str) -> str:
+    """The class of the module that the backward pass went through after the equal record `last`; empty for none."""
+    if last.startswith(OUTPUT_GRADIENT):
+        return _class_of(last.removeprefix(OUTPUT_GRADIENT))
+    if last.startswith(GRADIENT):
+        return _class_of(_module_of(scene, last.removeprefix(GRADIENT)))
+    return ""
 
 
 def _module_of(scene: Scene, parameter: str) -> str:

@@ -15,6 +15,7 @@ from analysis.groups import ranks_text
 from analysis.headline import BADGES
 from analysis.load.frames import Frames
 from analysis.matrix import ALL, matrix
+from analysis.operations import audited
 from analysis.overview import Overview
 from analysis.page.sections import OPEN, SIGNS, Mark, Section, Table
 from analysis.page.tables import alone, groups_table, variability_tables
@@ -107,7 +108,8 @@ def first_sections(overview: Overview) -> list[Section]:
         a, b = comparison.a, comparison.b
         judged = cause(frames, comparison)
         judged = replace(judged, kind=group.cause_of(comparison, judged)) if judged else None
-        lines = [("between", f"{label(a)} and {label(b)}"), *first_of_each(facts(comparison, frames, judged))]
+        told = facts(comparison, frames, judged, audited(frames))
+        lines = [("between", f"{label(a)} and {label(b)}"), *first_of_each(told)]
         given = " ".join(shlex.quote(f"{paths[run]}:{run[1]}") for run in (a, b))
         command = f"python -m analysis divergence {given}"
         items.append((f"{name}: {place(comparison.part)}", lines, command))

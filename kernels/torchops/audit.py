@@ -9,6 +9,7 @@
 | address | the offset of the storage of all inputs from a multiple of 64 bytes | one thread |
 | mode | torch's deterministic algorithms | one thread; then runs and threads again |
 | process | a fresh process (by the caller) | one thread |
+| replaced | torch's calls, inside of `fpna.torch.replaced()`; if runs or threads differ | runs and threads again |
 
 `mode.algorithm` compares single calls by one thread, and so separates a change of algorithm from chance. A condition
 under which a call fails is named and left out. A change without any successful call is `not_tried`, with the reason.
@@ -83,6 +84,8 @@ def audit(
             if calls.placed():
                 _tried(answer, failures, "address", lambda: _addresses(calls, first, plan.offsets))
     answer["mode"] = _mode(calls, first, plan, host, pools)
+    if any(answer.get(change, {}).get("distinct", 1) > 1 for change in ("runs", "threads")):
+        _tried(answer, failures, "replaced", lambda: _replaced(calls, plan, host, pools))
     answer["pools"] = pools.varied() if host else {}
     answer["elsewhere"] = {"seconds": elsewhere, "packages": unset(), "lacking": pools.lacking}
     return answer | {"not_tried": failures}
@@ -231,6 +234,18 @@ def _mode(calls: Calls, first: Result, plan: Plan, host: bool, pools: Pools) -> 
             return {"throws": None, "failed": _message(error), "seconds": [without, None]}
         return {"throws": str(error).split(".")[0], "seconds": [without, None]}
     return answer | {"algorithm": _all(Seen(first), {"": lambda: held}), "seconds": [without, seconds]}
+
+
+def _replaced(calls: Calls, plan: Plan, host: bool, pools: Pools) -> dict[str, Any]:
+    """The findings of runs and threads inside of `fpna.torch.replaced()`, and the `calls` of torch that it replaced.
+    Without such calls there are no findings."""
+    from kernels.torchops.alternatives.replacing import replaced
+
+    with deterministic(False), replaced() as mode:
+        with pools.held(1):
+            held = calls.result()
+        found = dict(mode.replaced)
+        return {"calls": found, **(_races(calls, held, plan, host, pools) if found else {})}
 
 
 def _seconds(calls: Calls, count: int) -> float:

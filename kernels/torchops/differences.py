@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
 from kernels import bits
 from kernels.torchops.results import Result, significant
+
+MOST_PARTS = 20  # names of parts that differ
 
 # Results that differ by more than this fraction of the largest element have other values. For sums that cancel it may
 # still be rounding.
@@ -24,7 +26,8 @@ class Differences:
     elements with different bits; `v_ermv`, the largest mean relative difference; `ulp`, the largest distance (None
     where undefined). `values`: whether any differs by more than ROUNDING of the largest element, as after a race for
     one place or after cancellation. `kinds`: whether names, types or shapes differ. `bound`: if nothing differs, the
-    95 % upper bound on the probability of a difference; else None.
+    95 % upper bound on the probability of a difference; else None. `parts`: the names of the arrays that differ, at
+    most MOST_PARTS.
     """
 
     trials: int
@@ -35,6 +38,7 @@ class Differences:
     values: bool
     kinds: bool
     bound: float | None
+    parts: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,19 +77,23 @@ class Seen:
 def measured(first: Result, others: Iterable[Result], trials: int) -> Differences:
     """The differences of distinct results against the first, for `trials` calls."""
     v_c, v_ermv, ulp, values, kinds, count = 0.0, 0.0, 0.0, False, False, 1
+    parts: dict[str, None] = {}
     for other in others:
         count += 1
         if first.leaves.keys() != other.leaves.keys():
             v_c, kinds = 1.0, True
-        for name in first.leaves.keys() & other.leaves.keys():
+        for name in sorted(first.leaves.keys() & other.leaves.keys()):
             a, b = first.leaves[name], other.leaves[name]
             if a.shape != b.shape or a.dtype != b.dtype:
                 v_c, kinds = 1.0, True
+                parts[name] = None
                 continue
             if not a.size:
                 continue
             apart = float(np.mean((significant(a) != significant(b)).any(axis=1)))
             v_c = max(v_c, apart)
+            if apart:
+                parts[name] = None
             x, y = _real(a), _real(b)
             if x is None or y is None:
                 values = values or a.tobytes() != b.tobytes()
@@ -97,7 +105,17 @@ def measured(first: Result, others: Iterable[Result], trials: int) -> Difference
             elif apart:
                 ulp = np.inf  # not defined for this type
     bound = None if count > 1 else bits.bound(trials)
-    return Differences(trials, count, v_c, v_ermv, ulp if np.isfinite(ulp) else None, values, kinds, bound)
+    return Differences(
+        trials,
+        count,
+        v_c,
+        v_ermv,
+        ulp if np.isfinite(ulp) else None,
+        values,
+        kinds,
+        bound,
+        list(parts)[:MOST_PARTS],
+    )
 
 
 def _real(array: np.ndarray) -> np.ndarray | None:

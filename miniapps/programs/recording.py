@@ -142,6 +142,11 @@ class Recording:
         self._attributes["options"][f"recording.{option}"] = {"records": list(records)}
         self._tracer.attributes(config=self._attributes["config"], options=self._attributes["options"])
 
+    def describe(self, entry: str, value: Any) -> None:
+        """Add an entry to the environment of this rank, which the trace records."""
+        self._environment[entry] = value
+        self._tracer.attributes(environment=self._environment)
+
     def __enter__(self) -> Recording:
         comm = self._comm
         self._attributes = comm.bcast(self._prepared() if comm.rank == 0 else None)

@@ -156,6 +156,7 @@ class Watched:
         step = self._recording.at_step
         if self._first is None:
             self._first = step
+            self._recording.describe("torch", settings())
         if self._attached_to != self._structure():  # modules came or went since the last forward pass
             self.close()
             self._attach()
@@ -298,6 +299,13 @@ class Backward:
     def remove(self) -> None:
         if self._module.backward is self._own:
             self._module.backward = self._plain
+
+
+def settings() -> dict[str, Any]:
+    """The settings of torch in this process that may change bits."""
+    import torch
+
+    return {"threads": torch.get_num_threads(), "deterministic": torch.are_deterministic_algorithms_enabled()}
 
 
 def inner(model: torch.nn.Module) -> torch.nn.Module:

@@ -17,12 +17,13 @@ NOT_SET, NOT_RECORDED = "not set", "not recorded"
 # Entries of the environment by the aspects of a guarantee's scope (`kernels.guarantees.SCOPE`); one that ends in a dot
 # stands for all that begin with it. Entries of a library (`arithmetic.`) exist only if the run loaded it.
 LOADED = "arithmetic."
+WATCHED = "torch."  # settings of torch, which runs with a watched model have
 ENTRIES = {
     "processor": ("cpu", "instructions", "accelerator"),
     "libraries": ("python", "sources", "packages.numpy", "packages.scipy", "packages.torch", "packages.cupy-cuda12x",
                   "packages.cupy-cuda13x", LOADED),
-    "settings": tuple(f"variables.{name}" for name in SETTINGS),
-    "threads": tuple(f"variables.{name}" for name in THREADS),
+    "settings": (*(f"variables.{name}" for name in SETTINGS), WATCHED + "deterministic"),
+    "threads": (*(f"variables.{name}" for name in THREADS), WATCHED + "threads"),
 }  # fmt: skip
 
 
@@ -50,7 +51,9 @@ def apart(one: Mapping[str, str], other: Mapping[str, str], guarantee: str) -> l
     a, b = scoped(one, guarantee), scoped(other, guarantee)
     entries = []
     for key in sorted({*a, *b}):
-        if a.get(key) != b.get(key) and not (key.startswith(LOADED) and not (key in a and key in b)):
+        if a.get(key) != b.get(key) and not (
+            key.startswith((LOADED, WATCHED)) and not (key in a and key in b)
+        ):
             missing = NOT_SET if key.startswith("variables.") else NOT_RECORDED
             entries.append((key, a.get(key, missing), b.get(key, missing)))
     return entries

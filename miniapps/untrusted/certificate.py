@@ -29,7 +29,8 @@ class Change(msgspec.Struct):
     """The results under one changed condition; metrics compare all distinct results with the first.
 
     `by`: distinct results by number of threads; `alone`: by the one pool whose threads were varied; `failed`:
-    conditions under which a call failed; `skipped`: why parts of the result are not compared; `hint`: which arguments
+    conditions under which a call failed; `skipped`: why parts of the result are not compared; `parts`: those that
+    differ; `hint`: which arguments
     may have samples too."""
 
     trials: Count
@@ -44,6 +45,7 @@ class Change(msgspec.Struct):
     alone: dict[Name, Count] = {}
     failed: dict[Name, str] = {}
     skipped: dict[Name, str] = {}
+    parts: list[Name] = []
     hint: str = ""
 
 
@@ -59,6 +61,15 @@ class Mode(msgspec.Struct):
     runs: Change | None = None
     threads: Change | None = None
     algorithm: Change | None = None
+
+
+class Replaced(msgspec.Struct):
+    """The results inside of `fpna.torch.replaced()`. `calls`: the calls of torch that it replaced, by name; without any
+    there are no results."""
+
+    calls: dict[Name, Count] = {}
+    runs: Change | None = None
+    threads: Change | None = None
 
 
 class Elsewhere(msgspec.Struct):
@@ -77,6 +88,7 @@ class Audit(msgspec.Struct):
     digest: Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
     runs: Change
     mode: Mode
+    replaced: Replaced | None = None
     elements: Count = 0
     threads: Change | None = None
     batch: Change | None = None

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pandas as pd
 
+from analysis.certificates import certificates
 from analysis.load.frames import Frames
 from analysis.studies.contract import frame
 from kernels.as_json import Column
 from kernels.torchops.verdicts import WHAT, differs, helped, throws, verdicts
-from miniapps.untrusted.certificate import CERTIFICATE, Certificate, read_certificate
-from miniapps.untrusted.regular import Refused
+from miniapps.untrusted.certificate import Certificate
 
 CHANGES = (
     *WHAT,
@@ -58,18 +57,10 @@ class Audits:
 
 def audits(frames: Frames) -> Audits:
     """The certificates of the runs of `frames`, one per launch."""
-    certificates: dict[str, Certificate] = {}
-    problems = []
-    for run, path in frames.runs[["run", "path"]].drop_duplicates().itertuples(index=False):
-        try:
-            certificates[run] = read_certificate(Path(path) / CERTIFICATE)
-        except FileNotFoundError:
-            continue
-        except (Refused, OSError) as error:
-            problems.append(str(error))
-    rows = [(run, msgspec.to_builtins(each)) for run, each in certificates.items()]
+    found, problems = certificates(frames)
+    rows = [(run, msgspec.to_builtins(each)) for run, each in found.items()]
     return Audits(
-        certificates,
+        found,
         frame([_case(run, case) for run, each in rows for case in each["cases"]], CASES),
         frame([row for run, each in rows for case in each["cases"] for row in _seen(run, case)], SEEN),
         frame([
