@@ -31,7 +31,19 @@ class Farthest:
 
 
 def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
-    """The record of floating-point numbers that differs most relative to its size; None if none differs.
+    """The record of floating-point numbers that differs most relative to its size; None if none differs."""
+    both = sized_differences(frames, a, b, common)
+    if both.empty:
+        return None
+    most = int(np.argmax(both["units"]))
+    if not both["units"].iloc[most]:
+        return None
+    return Farthest(both["name"].iloc[most], int(both["step"].iloc[most]), float(both["units"].iloc[most]))
+
+
+def sized_differences(frames: Frames, a: Id, b: Id, common: Common) -> pd.DataFrame:
+    """The records of floating-point numbers with sizes in both runs: KEY, and `units` as `Farthest.amplification`;
+    infinite where a number is not finite in one run alone.
 
     `common` decides which records are compared. Messages from any source that came from another rank are left out.
     """
@@ -45,9 +57,9 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
         parted = side["name"].isin(shared.moved) & (side["step"] >= shared.parted)
         sides.append(side[(names.isin(kept) & ~parted).to_numpy()])
     both = sides[0].merge(sides[1], on=KEY, suffixes=("", "_b"))
-    both = both[(both["count"] == both["count_b"]) & (both["count"] > 0)]
+    both = both[(both["count"] == both["count_b"]) & (both["count"] > 0)].reset_index(drop=True)
     if both.empty:
-        return None
+        return both[KEY].assign(units=0.0)
     scale = np.maximum(both["l1"].abs().to_numpy(), both["l1_b"].abs().to_numpy())
     scale = np.maximum(scale, _contributed(frames, a, both, both["own_step"]))
     scale = np.maximum(scale, _contributed(frames, b, both, both["own_step_b"]))
@@ -55,10 +67,7 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
         far = np.max([np.abs((both[p] - both[f"{p}_b"]).to_numpy()) for p in P], axis=0)
         units = far / (scale * both["dtype"].astype(str).map(UNITS).to_numpy())
     units = np.where(np.isfinite(scale) & np.isnan(units), 0.0, np.nan_to_num(units, nan=np.inf))
-    most = int(np.argmax(units))
-    if not units[most]:
-        return None
-    return Farthest(both["name"].iloc[most], int(both["step"].iloc[most]), float(units[most]))
+    return both[KEY].assign(units=units)
 
 
 def _compared(name: str, shared: Shared) -> bool:

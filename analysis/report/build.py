@@ -45,6 +45,7 @@ SECTIONS: tuple[str | Callable[[Overview], list[Section]], ...] = (
     "nodes",
     machine_sections,
     timeline_sections,
+    "watched",
     "growth",
     variability_sections,
     times_sections,

@@ -30,7 +30,7 @@ model = nn.Sequential(
 optimizer = torch.optim.AdamW(model.parameters())
 with fpna.record(sys.argv[1]) as r:
     fpna.watch(model, r, optimizer=optimizer)
-    for step in range(1, 101):
+    for step in range(1, 51):
         r.step(step)
         x = torch.randn(64, 20)
         y = x[:, :4].argmax(1)

@@ -19,6 +19,7 @@ from tests.analysis.solves_runs import FALLING, solve, studied, write_solves
 from tests.analysis.sums_runs import write_sums
 from tests.analysis.synthetic import write_run, write_timed
 from tests.analysis.training_runs import write_training
+from tests.analysis.watched_runs import GRADIENT_OF_LAST, WEIGHTS_OF_LAST, write_watched
 
 PROBLEMS = {"p0": {"grid.nx": 64}, "p1": {"grid.nx": 128}}
 DATA = {"p0": "uniform", "p1": "normal"}
@@ -86,10 +87,16 @@ def utilisation(out, **of):
         write_mesh(out / f"on-{size}", [0.4, 0.5], size=size, plan=PLAN if size > 1 else None, **of)
 
 
+def watched(out, problem, problem_options):
+    for seed in (0, 1, 2):
+        apart = {(2, GRADIENT_OF_LAST): seed, (3, WEIGHTS_OF_LAST): seed}
+        write_watched(out / f"run-{seed}", apart, problem=problem, problem_options=problem_options)
+
+
 # Two ways to compute a problem, in the runs of each study.
 WRITERS = {
     "answers": answers, "audits": audits, "components": growth, "growth": growth, "learning": learning, "nodes": nodes,
-    "scaling": scaling, "solves": solves, "sums": sums, "utilisation": utilisation,
+    "scaling": scaling, "solves": solves, "sums": sums, "utilisation": utilisation, "watched": watched,
 }  # fmt: skip
 
 
@@ -133,7 +140,7 @@ def test_every_section_has_an_id_of_its_own_and_draws_what_its_figures_name(know
 
 # What tells the two problems apart, by study; certificates and placements are told by their runs.
 TOLD = {"sums": ("uniform", "normal"), "solves": ("problem p0", "problem p1"), "audits": ("p0", "p1"),
-        "nodes": ("p0", "p1")}  # fmt: skip
+        "nodes": ("p0", "p1"), "watched": ("p0", "p1")}  # fmt: skip
 
 
 def test_both_problems_are_told(known, request):
