@@ -1,6 +1,6 @@
 """Watched PyTorch models: where two trainings part, module by module, and how the difference grows."""
 
-SUMMARY = "of `fpna.watch`: which modules differ in which step, and how far gradients and weights lie apart"
+SUMMARY = "of `fpna.watch`: which modules differ in which step, and by how much"
 DETAIL = """\
 Compares the runs of one watched model with the first of them, and names the first module and pass that differ. Modules
 stand in the order of computation. Sizes are in units in the last place of the numbers, from sums with signs."""
