@@ -27,7 +27,7 @@ class Way:
 @dataclass(frozen=True)
 class Opened:
     """An all-reduce of n numbers, with its buffers: `fill` with a contribution (n,), `run`, and `result` (n,), a copy.
-    On a rank that does not take part, the result is what was filled in."""
+    On a rank that does not take part, the result is its contribution."""
 
     fill: Callable[[np.ndarray], None]
     run: Callable[[], None]
