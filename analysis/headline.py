@@ -53,7 +53,7 @@ BECAUSE = {
     "input": "the runs started from different data",
     "random state": "the runs drew other random numbers",
     "method": "the runs computed in different ways",
-    "environment": "the runs had different machines or software",
+    "environment": "the runs had different machines, software or settings",
 }
 
 
@@ -201,7 +201,9 @@ def _worst(verdict: str, groups: list[Group], equal: list[Group]) -> str:
             group.beside and group.beside.apart
         )
         what = f" ({', '.join(entries)})" if entries else ""
-        return f"The runs had different machines or software{what}, for which nothing is promised{too}"
+        return (
+            f"The runs had different machines, software or settings{what}, for which nothing is promised{too}"
+        )
     likely = "" if group.sure else ", probably"
     because = f"{likely} because {BECAUSE.get(group.why, f'of the {group.why}')}" if group.why else ""
     if group.first is None and group.beside and group.beside.first:

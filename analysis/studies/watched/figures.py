@@ -36,7 +36,7 @@ def figures_of(pair: Pair, number: int) -> list[Figure]:
     folded = (
         ""
         if set(rows) >= set(pair.states["module"])
-        else " Modules are shown together, as LAYER (and n more)."
+        else " Modules are shown together, as `LAYER (n modules)`."
     )
     caption = (
         f"Modules of the model in the order of computation, by recorded step: a dot is equal to {against}, a filled "
@@ -80,7 +80,7 @@ def drawn(pair: Pair) -> pd.DataFrame:
 def grouped(names: list[str], own: str) -> dict[str, str]:
     """{module: its row}: at most about MOST_ROWS rows, of modules with a common beginning of their paths; `own` keeps a
     row of its own."""
-    paths = {name: name.rpartition(" (")[0].split(".") for name in names if name not in (INPUT, LAST, own)}
+    paths = {name: name.partition(" (")[0].split(".") for name in names if name not in (INPUT, LAST, own)}
     for depth in range(max(map(len, paths.values()), default=1), 0, -1):
         keys = {name: ".".join(path[:depth]) for name, path in paths.items()}
         if len(set(keys.values())) + 3 <= MOST_ROWS:
@@ -92,12 +92,14 @@ def grouped(names: list[str], own: str) -> dict[str, str]:
     if len(kept) + 3 > MOST_ROWS:  # one long list of modules
         size = -(-len(kept) // (MOST_ROWS - 3))
         members = {
-            kept[i]: [name for key in kept[i : i + size] for name in members[key]]
+            f"{kept[i]} to {kept[min(i + size, len(kept)) - 1]}": [
+                name for key in kept[i : i + size] for name in members[key]
+            ]
             for i in range(0, len(kept), size)
         }
     rows = {
-        name: every[0] if len(every) == 1 else f"{every[0].rpartition(' (')[0]} (and {len(every) - 1} more)"
-        for every in members.values()
+        name: every[0] if len(every) == 1 else f"{key} ({len(every)} modules)"
+        for key, every in members.items()
         for name in every
     }
     return {name: rows.get(name, name) for name in names}
