@@ -8,6 +8,9 @@
 | index_select, gather | nothing: it reads 10^7 of 10^5 numbers | 10^7 float32 into 10^5 bins |
 | rows | index_add of 10^5 rows of 64 into 10^4 bins | nothing |
 | embedding | nothing | 10^5 rows of 64 into 10^4 |
+| embedding_bag | the mean of 10 of 10^4 rows of 64, 10^4 times | 10^5 rows of 64 into 10^4 |
+| mean, amax | 10^5 rows of 64, column by column | nothing: it divides |
+| cumsum | the same, row by row | the same |
 
 The index is int64 and uniform. All variants of an operation and a number of threads run once per round, in rotating
 order. Ratios are within a round, to torch's default with as many threads. `forward` and `backward` are timed
@@ -27,7 +30,9 @@ import fpna.torch
 from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio
 
-OPERATIONS = ("index_add", "scatter_add", "index_put", "index_select", "gather", "rows", "embedding")
+ROWS = ("rows", "embedding", "embedding_bag", "mean", "amax", "cumsum")
+OPERATIONS = ("index_add", "scatter_add", "index_put", "index_select", "gather", *ROWS)
+BAG = 10  # rows of a bag
 ORDERS = ("sorted", "exact")
 DEFAULT, DETERMINISTIC = "torch", "torch deterministic"
 
@@ -93,6 +98,12 @@ def torch_call(name: str):
         "index_select": lambda table, index, rows: torch.index_select(table, 0, index),
         "gather": lambda table, index, rows: torch.gather(table, 0, index),
         "embedding": lambda table, index, rows: torch.nn.functional.embedding(index, table),
+        "embedding_bag": lambda table, index, rows: torch.nn.functional.embedding_bag(
+            index.view(-1, BAG), table
+        ),
+        "mean": lambda table, index, rows: torch.mean(rows, 0),
+        "amax": lambda table, index, rows: torch.amax(rows, 0),
+        "cumsum": lambda table, index, rows: torch.cumsum(rows, 0),
     }[name]
 
 
@@ -107,13 +118,19 @@ def our_call(name: str, order: str):
         "index_select": lambda table, index, rows: own.index_select(table, 0, index, order=order),
         "gather": lambda table, index, rows: own.gather(table, 0, index, order=order),
         "embedding": lambda table, index, rows: own.embedding(index, table, order=order),
+        "embedding_bag": lambda table, index, rows: own.embedding_bag(
+            index.view(-1, BAG), table, order=order
+        ),
+        "mean": lambda table, index, rows: own.mean(rows, 0, order=order),
+        "amax": lambda table, index, rows: own.amax(rows, 0, order=order),
+        "cumsum": lambda table, index, rows: own.cumsum(rows, 0, order=order),
     }[name]
 
 
 def timed(name: str, call, shrink: int):
     """A function that runs one forward and one backward pass, and returns [wall, CPU] seconds of each."""
     random = torch.Generator().manual_seed(0)
-    of_rows = name in ("rows", "embedding")
+    of_rows = name in ROWS
     n, bins = (100_000, 10_000) if of_rows else (10_000_000, 100_000)
     n, columns = n // shrink, (64,) if of_rows else ()
     table = torch.randn(bins, *columns, generator=random, requires_grad=True)

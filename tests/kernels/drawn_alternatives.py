@@ -80,7 +80,7 @@ def dim_of(draw, x):
 
 def index_add(draw, x):
     dim = dim_of(draw, x)
-    n = draw.choice((0, 1, 4))
+    n = draw.choice((0, 1, 4, 12))
     bins = x.shape[dim] if x.ndim and -x.ndim <= dim < x.ndim else 1
     source = list(x.shape)
     if source and -x.ndim <= dim < x.ndim:
@@ -101,7 +101,7 @@ def index_add(draw, x):
 def index_select(draw, x):
     dim = dim_of(draw, x)
     bins = x.shape[dim] if x.ndim and -x.ndim <= dim < x.ndim else 1
-    index = integers(draw, draw.choice(((0,), (1,), (4,), ())), bins)
+    index = integers(draw, draw.choice(((0,), (1,), (4,), (12,), ())), bins)
     return Call(
         lambda x, order: ours.index_select(x, dim, index, order=order),
         lambda x: torch.index_select(x, dim, index),
@@ -115,7 +115,7 @@ def _elementwise(draw, x):
     inside = x.ndim and -x.ndim <= dim < x.ndim
     wanted = [draw.randint(0, n) if draw.random() < 0.3 else n for n in x.shape]
     if inside:
-        wanted[dim] = draw.choice((0, 1, 4))
+        wanted[dim] = draw.choice((0, 1, 4, 12))
     if draw.random() < 0.06:
         wanted = [*wanted, 1] if draw.random() < 0.5 else [n + 1 for n in wanted]
     index = integers(draw, tuple(wanted), x.shape[dim] if inside else 1).to(torch.int64)
@@ -158,7 +158,8 @@ def _padding(draw, bins):
 
 def embedding(draw, x):
     bins = x.shape[0] if x.ndim else 1
-    index, padding = integers(draw, shape(draw, 2), bins), _padding(draw, bins)
+    index = integers(draw, draw.choice((shape(draw, 2), (4, 3))), bins)
+    padding = _padding(draw, bins)
     return Call(
         lambda x, order: ours.embedding(index, x, padding_idx=padding, order=order),
         lambda x: functional.embedding(index, x, padding_idx=padding),
@@ -177,7 +178,7 @@ def embedding_bag(draw, x):
         if draw.random() < 0.05:
             offsets = torch.tensor([0])
     else:
-        n = draw.choice((0, 1, 4, 6))
+        n = draw.choice((0, 1, 4, 12))
         index, include = integers(draw, (n,), bins), draw.random() < 0.4
         places = sorted(draw.randint(0, n + (draw.random() < 0.03)) for _ in range(draw.choice((0, 1, 2, 3))))
         # torch's float32 and float64 disagree about indices behind the last offset. With no bags, some of its modes
@@ -218,7 +219,7 @@ def embedding_bag(draw, x):
 
 
 def index_put(draw, x):
-    indices, common = [], shape(draw, 2)
+    indices, common = [], draw.choice((shape(draw, 2), (4, 3), (12,)))
     x = x if x.ndim else x.reshape(1)
     for n in x.shape[: draw.randint(1, x.ndim)]:
         given = common if draw.random() < 0.7 else tuple(1 if draw.random() < 0.5 else k for k in common)

@@ -292,6 +292,8 @@ def test_torch_finds_nothing_wrong_with_the_operators():
         (torch.ops.fpna.product, (a, numbers(4, 2, seed=3))),
         (torch.ops.fpna.quotient, (a, torch.tensor([1, 2, 3, 4]))),
         (torch.ops.fpna.most, (a, "sorted")),
+        (torch.ops.fpna.equal, (a.detach(), a.detach()[0])),
+        (torch.ops.fpna.converted, (a, torch.float32)),
     ):
         torch.library.opcheck(operator, arguments)
 

@@ -198,12 +198,36 @@ def most(rows, order):
 
     `order` is the order of the sums of the second derivative.
     """
-    return _from_integers(torch.amax(in_integers(rows.detach()), 0), rows.dtype)
+    wide = rows.detach().to(WIDE.get(rows.dtype, torch.float32))
+    if wide.device.type != "cpu":
+        return (torch.amax(wide, 0) + 0.0).to(rows.dtype)
+    array = wide.numpy()
+    with np.errstate(all="ignore"):
+        largest = array.max(axis=0) if array.shape[1] != 1 else array.reshape(-1).max(keepdims=True)
+        largest += 0.0  # removes the sign of a zero
+    largest[np.isnan(largest)] = np.nan  # of no payload
+    return torch.from_numpy(largest).to(rows.dtype)
 
 
 @most.register_fake
 def _(rows, order):
     return rows.new_empty((rows.shape[1],))
+
+
+@torch.library.custom_op("fpna::equal", mutates_args=(), schema="(Tensor rows, Tensor largest) -> Tensor")
+@guarded
+def equal(rows, largest):
+    """Where `rows` (n, columns) equal `largest` (columns,), as bool. NaN equals nothing; the zeros are equal."""
+    if rows.device.type != "cpu":
+        return rows == largest
+    wide = WIDE.get(rows.dtype, torch.float32)
+    with np.errstate(all="ignore"):
+        return torch.from_numpy(rows.detach().to(wide).numpy() == largest.detach().to(wide).numpy())
+
+
+@equal.register_fake
+def _(rows, largest):
+    return torch.empty_like(rows, dtype=torch.bool)
 
 
 def in_integers(x: torch.Tensor) -> torch.Tensor:
@@ -214,13 +238,6 @@ def in_integers(x: torch.Tensor) -> torch.Tensor:
     magnitude = bits & torch.iinfo(integer).max
     signed = torch.where(bits < 0, -magnitude, magnitude)
     return torch.where(magnitude > infinity, torch.iinfo(integer).max, signed)
-
-
-def _from_integers(ordered: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    integer, infinity = INTEGERS[dtype]
-    limits, quiet = torch.iinfo(integer), infinity | (infinity & -infinity) >> 1
-    bits = torch.where(ordered < 0, -ordered | limits.min, ordered)
-    return torch.where(ordered == limits.max, quiet, bits).view(dtype)
 
 
 # ---- take rows from a table
@@ -369,8 +386,8 @@ def _keep_for_most(ctx, inputs, output):
 
 def _derivative_of_most(ctx, grad):
     """A share of the gradient for each element that equals the largest; NaN for all where that is NaN, as in torch."""
-    rows, largest = (in_integers(x.detach()) for x in ctx.saved_tensors)
-    equal = (rows == largest) & (largest != torch.iinfo(largest.dtype).max)
+    rows, largest = ctx.saved_tensors
+    equal = torch.ops.fpna.equal(rows.detach(), largest.detach())
     shares = torch.ops.fpna.quotient(grad[:, None], equal.sum(0)).reshape(1, -1)
     everywhere = torch.zeros(rows.shape[0], dtype=torch.int64, device=rows.device)
     taken = torch.ops.fpna.take_rows(shares, everywhere, ctx.order)

@@ -79,8 +79,8 @@ def scatter_add(
     """
     what = "scatter_add"
     input, src = cast(what, input, src)
-    same_type(what, input, src)
     whole, index, dim = _elementwise(what, input, index, dim, order)
+    same_type(what, input, src)
     src = src.reshape(1) if src.ndim == 0 else src
     if index.numel() == 0:
         return add(whole.reshape(-1), 0, index.reshape(-1), src.reshape(-1)[:0], order).reshape(input.shape)
