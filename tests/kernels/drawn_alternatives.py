@@ -247,7 +247,7 @@ def index_put(draw, x):
         lambda x, y, order: ours.index_put(x, indices, y, order=order),
         lambda x, y: torch.ops.aten.index_put(x, indices, y, True),
         [x, y],
-        unordered=y.shape != like,
+        spread=like if y.shape != like else None,
     )
 
 

@@ -28,7 +28,7 @@ class Call:
     divides: bool = False  # each sum by the number of its terms
     reads: bool = False  # the value is torch's own; only gradients add
     descends: bool = False  # gradients add from the last term to the first
-    unordered: bool = False  # gradients of the last argument are added in another order than results lie
+    spread: tuple | None = None  # the shape to which the last argument is broadcast
     check: Callable | None = None  # instead of all of these
 
 
@@ -40,9 +40,12 @@ def check(call: Call, order: str, theirs, value, grads, grad, v, twice) -> list[
     if call.check is not None:
         return call.check(call, order, theirs, value, grads, grad, v, twice)
     kind, order = value.dtype, "exact" if order == "atomic" and call.descends else order
-    given = [x.detach().double().requires_grad_() for x in call.tensors]
+    tensors = [x.detach() for x in call.tensors]
+    if call.spread is not None:
+        tensors[-1] = tensors[-1].expand(call.spread)
+    given = [x.double().requires_grad_() for x in tensors]
     m = matrix(lambda *x: call.sums(*x, order=order) if call.sums else call.theirs(*x), given)
-    terms = [x.detach().to(kind) for x in call.tensors]
+    terms = [x.to(kind) for x in tensors]
     terms[-1] = scaled(terms[-1], call.factor)
     divisors = m.sum(1) if call.divides else None
     wrong = []
@@ -51,21 +54,27 @@ def check(call: Call, order: str, theirs, value, grads, grad, v, twice) -> list[
             wrong.append(f"value {value.tolist()}, not {theirs.tolist()}")
     else:
         wrong += forward(order, m, torch.cat([x.reshape(-1) for x in terms]), value, divisors)
+    before = sum(x.numel() for x in terms[:-1])
     if twice is not None:
-        before = sum(x.numel() for x in terms[:-1])
-        second = scaled(v.to(kind), call.factor).reshape(-1)
+        second = scaled(v.detach().to(kind).expand(terms[-1].shape), call.factor).reshape(-1)
         wrong += [f"twice: {found}" for found in forward(order, m[:, before:], second, twice, divisors)]
     shares = grad.detach().reshape(-1)
     if call.divides:
         shares = divided(shares, divisors)
     column = 0
-    for k, (x, found) in enumerate(zip(call.tensors, grads, strict=True)):
-        last = k == len(grads) - 1
-        of = m[:, column : column + x.numel()].T
+    for k, (x, found) in enumerate(zip(tensors, grads, strict=True)):
+        of, parts = m[:, column : column + x.numel()].T, shares
         column += x.numel()
-        parts = scaled(shares, call.factor) if last and k else shares
-        known = order if not (last and call.unordered) or order == "exact" else "atomic"
-        wrong += [f"gradient {k}: {w}" for w in forward(known, of, parts, found, None, call.descends, kind)]
+        if k and k == len(grads) - 1:
+            parts = scaled(shares, call.factor)
+            if (
+                call.spread is not None
+            ):  # each place has the gradient of one result; those of a value are added
+                parts = parts[of.argmax(1)] if of.size else parts[:0]
+                of = matrix(
+                    lambda y: y.expand(call.spread), [call.tensors[k].detach().double().requires_grad_()]
+                ).T
+        wrong += [f"gradient {k}: {w}" for w in forward(order, of, parts, found, None, call.descends, kind)]
     return wrong
 
 
