@@ -213,7 +213,11 @@ def bags(call, order, theirs, value, grads, grad, v, twice, index, options) -> l
     by_row = np.zeros((table.numel(), n * features))
     by_row[flat.numpy()[places // max(features, 1)] * features + places % max(features, 1), places] = inside
     wrong += [f"gradient of the table: {w}" for w in forward(order, by_row, scaled(shares, factor), grads[0])]
-    if weights:
+    if weights and features == 1:  # nothing is added; rows in no bag give +0.0
+        expected = torch.where(torch.from_numpy(inside > 0), scaled(shares, rows)[:, 0], 0)
+        if not same(grads[1], expected):
+            wrong.append(f"gradient of weights: {grads[1].tolist()}, not {expected.tolist()}")
+    elif weights:
         by_weight = np.zeros((n, n * features))
         by_weight[places // max(features, 1), places] = inside
         wrong += [
