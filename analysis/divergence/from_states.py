@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from analysis.divergence import rounding
+from analysis.divergence import preceding, rounding
 from analysis.divergence.classes import COLLECTIVE, FROM_INPUT, HALO, KERNEL, MEMORY, ORDER, UNDECIDED, Cause
 from analysis.divergence.points import Point
-from analysis.divergence.preceding import NO_WORK
+from analysis.divergence.preceding import NO_WORK, Event
 from analysis.divergence.rounding import ROUNDING
 from analysis.divergence.scene import SHOWN, Scene, event_names, which_blocks
 from analysis.load.timeline import WITH_PARTNERS
@@ -34,15 +34,17 @@ def after_a_step(scene: Scene, name: str) -> Cause:
     if not worked and before.known and before.since is None:
         return Cause(FROM_INPUT, at, name, scene.rank, None, (*why, "no event ended before it"))
     orders = {event: scene.order(scene.reducer(event.name), event.call, event.step) for event in sums}
-    if reordered := [event for event, order in orders.items() if order and all(order)]:
-        names = list(dict.fromkeys(scene.reducer(event.name) for event in reordered))
+    if reordered := _reordered(scene, orders, before.since):
+        names = list(dict.fromkeys(reducer for reducer, _, _ in reordered))
+        noun = "order" if len(names) == 1 else "orders"
+        verb = "differs" if len(names) == 1 else "differ"
         why.append(
-            f"of sums since the last equal record, the recorded order of {names[0]} differs"
-            if len(names) == 1
-            else f"of sums since the last equal record, the recorded orders of {', '.join(names)} differ"
+            f"of sums since the last equal record, the recorded {noun} of {', '.join(names[:SHOWN])} {verb}"
         )
+        reducer, step, call = reordered[0]
+        event = preceding.nth(scene.b["path"], scene.repeat, scene.rank, step, scene.region(reducer), call)
         return Cause(
-            ORDER, at, ", ".join(names[:SHOWN]), None, reordered[0], tuple(why), KERNEL,
+            ORDER, at, ", ".join(names[:SHOWN]), None, event, tuple(why), KERNEL,
             f"the order need not matter; {advice}",
         )  # fmt: skip
     owners = blocks["rank"][blocks["differs"]].unique()
@@ -94,6 +96,23 @@ def after_a_step(scene: Scene, name: str) -> Cause:
         KERNEL, at, event.name if event else name, scene.rank, event, tuple(why), other, advice if other else "",
         rounding=judgement,
     )  # fmt: skip
+
+
+def _reordered(
+    scene: Scene, orders: dict[Event, tuple[bool, bool] | None], since: tuple[int, str] | None
+) -> list[tuple[str, int, int]]:
+    """(reducer, step, call) of each sum since the last equal record whose recorded order differs. `orders`: by event
+    since then. If no event has one, all orders count that were recorded between the two steps."""
+    if any(order is not None for order in orders.values()):
+        found = [event for event, order in orders.items() if order and all(order)]
+        return [(scene.reducer(event.name), event.step, event.call) for event in found]
+    a, b = (scene.frames.of("order", *run) for run in (scene.comparison.a, scene.comparison.b))
+    both = a.merge(b, on=["step", "name", "occurrence"], suffixes=("", "_b"))
+    both = both[both["step"].between(since[0] if since else 0, scene.at.step)]
+    changed = both[
+        (both["ranks"] != both["ranks_b"]) & (both["ranks"].str.len() == both["ranks_b"].str.len())
+    ]
+    return [(str(row.name), int(row.step), int(row.occurrence)) for row in changed.itertuples(index=False)]
 
 
 def _other_names_differ(scene: Scene) -> bool:
