@@ -371,7 +371,11 @@ def test_a_device_has_the_bits_of_the_host(order, dtype):
         table.requires_grad_()
         out = own.index_add(table, 0, index, x, order=order)
         own.embedding(index, table, order=order).backward(x)
-        results.append((bits(out.cpu()), bits(table.grad.cpu())))
+        mean, most = own.mean(x, 0, order=order), own.amax(x, 0, order=order)
+        offsets = torch.tensor([0, 400, 400], device=device)
+        for mode in ("sum", "mean", "max"):
+            own.embedding_bag(index, table, offsets, mode=mode, order=order).backward(x[:3])
+        results.append([bits(t.cpu()) for t in (out, table.grad, mean, most)])
         with pytest.raises(IndexError, match=r"index\[0\] is 50"):
             own.index_select(table, 0, index[:1] * 0 + 50, order=order)
     assert results[0] == results[1]
