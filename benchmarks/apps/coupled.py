@@ -22,12 +22,10 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
-from benchmarks.apps.guarantees import guarantee_costs
+from benchmarks.apps.guarantees import guarantee_costs, processor_time
 from benchmarks.harness.launching import launch, mpirun
 from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
-from miniapps.trace import read, trace_files
-from miniapps.trace.schema import CPU_TIME
 
 APP = "miniapps.coupled"
 
@@ -116,16 +114,6 @@ def inference(options) -> list[dict]:
                     for what, (figure, raw) in each.items()
                 ]
     return rows
-
-
-def processor_time(out: Path) -> dict[str, float]:
-    """`cpu_s` of all steps of all ranks of the run in `out`, by the clocks of their processes."""
-    total = 0.0
-    for path in trace_files(out):
-        trace = read(path)
-        used = trace.tables["usage"]
-        total += used["value"][used["name"] == trace.names.index(CPU_TIME)].sum()
-    return {"cpu_s": float(total)}
 
 
 def many(options) -> list[dict]:

@@ -1,9 +1,39 @@
-"""The costs of the guarantees in an application."""
+"""Times what a guarantee costs: every level, for the benchmarks of applications; and `layout` for networks.
 
+    python -m benchmarks.apps.guarantees --data-dir DIR --json benchmarks/results/guarantees.json
+
+clock        on 2 ranks: ratio of the time per step under layout to that under none, in pairs of runs; of coupled with
+             decks S and M, of training with decks S (MLP) and M (CNN) on Fashion-MNIST
+processor    the same on 1 rank, in processor time: it does not count other programs that have the cores
+products     the products and convolutions of both networks of training, forward and backward, by torch on one thread:
+             ratio of 4 calls for micro-batches of 32 samples to one call for 128, and the time of both
+"""
+
+import os
+import time
 from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from statistics import median
 
+from benchmarks.harness.launching import launch
+from benchmarks.harness.results import parts_parser, run_parts
 from benchmarks.harness.turns import in_turn, ratio
 from kernels.guarantees import LEVELS
+from miniapps.trace import read, trace_files
+from miniapps.trace.schema import CPU_TIME
+
+TRAINING = ("--data", "fashion", "--evaluate-every", "0", "--until")
+# {name: (application, arguments, where the number of steps follows)}
+CASES = {
+    "coupled, deck S": ("coupled", ("--deck", "S", "--steps"), 40),
+    "coupled, deck M": ("coupled", ("--deck", "M", "--steps"), 6),
+    "training, deck S (MLP)": ("training", ("--deck", "S", *TRAINING), 200),
+    "training, deck M (CNN)": ("training", ("--deck", "M", *TRAINING), 20),
+}
+
+
+SAMPLES, MICRO = 128, 32  # of a rank, and of a micro-batch, with 2 ranks
 
 
 def guarantee_costs(seconds, options, what: str) -> list[dict]:
@@ -19,3 +49,128 @@ def guarantee_costs(seconds, options, what: str) -> list[dict]:
         }
         for level in LEVELS[1:]
     ]
+
+
+def processor_time(out: Path) -> dict[str, float]:
+    """`cpu_s` of all steps of all ranks of the run in `out`, by the clocks of their processes."""
+    total = 0.0
+    for path in trace_files(out):
+        trace = read(path)
+        used = trace.tables["usage"]
+        total += used["value"][used["name"] == trace.names.index(CPU_TIME)].sum()
+    return {"cpu_s": float(total)}
+
+
+def milliseconds(case: str, ranks: int, options, level: str) -> float:
+    """Milliseconds per step of a run of CASES on that many ranks; on one rank of processor time."""
+    app, arguments, steps = CASES[case]
+    given = (*arguments, str(steps), "--guarantee", level)
+    if app == "training":
+        given += ("--data-dir", options.data_dir)
+    ended = launch(ranks, f"miniapps.{app}", given, look=processor_time)
+    if ranks == 1:
+        return 1e3 * ended["cpu_s"] / steps
+    each = ended["fom"]["steps"]["value"]
+    return 1e3 * (each if app == "coupled" else 1.0 / each)
+
+
+def compared(ranks: int, part: str, options) -> list[dict]:
+    """A row for each case, with the ratio of layout to none round by round."""
+    rows = []
+    for case in CASES:
+        load = os.getloadavg()[0]
+        runs = {level: partial(milliseconds, case, ranks, options, level) for level in ("none", "layout")}
+        times = in_turn(runs, options.rounds, options.quiet, f"{part}, {case}")
+        row = {"part": part, "case": case, "ranks": ranks, "figure": ratio(times["layout"], times["none"])}
+        row |= {f"{level}, ms": median(found) for level, found in times.items()} | {"load": load}
+        rows.append(row | {"raw": times})
+    return rows
+
+
+def products(options) -> list[dict]:
+    """A row for each network of training: its products for 4 micro-batches in turn, and for all samples at once."""
+    import torch
+
+    torch.set_num_threads(1)
+    found = {
+        "training, deck S (MLP)": dense(784, 128, 128, 10),
+        "training, deck M (CNN)": [*convolutions(), *dense(784, 64, 10)],
+    }
+    rows = []
+    for case, calls in found.items():
+        pieces = {n: [slice(k, k + n) for k in range(0, SAMPLES, n)] for n in (SAMPLES, MICRO)}
+
+        def once(n: int, calls=calls, pieces=pieces) -> float:
+            begin = time.perf_counter()
+            for call in calls:
+                for piece in pieces[n]:
+                    call(piece)
+            return time.perf_counter() - begin
+
+        runs = {str(n): partial(once, n) for n in pieces}
+        times = in_turn(runs, 20 * options.rounds, options.quiet, f"products, {case}")
+        row = {"part": "products", "case": case, "ranks": 1}
+        row["figure"] = ratio(times[str(MICRO)], times[str(SAMPLES)])
+        row |= {
+            f"{level}, ms": 1e3 * min(times[str(n)]) for level, n in (("none", SAMPLES), ("layout", MICRO))
+        }
+        rows.append(row | {"load": os.getloadavg()[0], "raw": times})
+    return rows
+
+
+def dense(*widths: int) -> list:
+    """Functions of a slice of the samples: the products of dense layers of these widths, forward
+    and backward; the input needs no gradient."""
+    import torch
+
+    calls = []
+    for first, (n, m) in enumerate(pairwise(widths)):
+        x, w, b, g = (torch.randn(shape) for shape in ((SAMPLES, n), (m, n), (m,), (SAMPLES, m)))
+        calls.append(lambda some, x=x, w=w, b=b: torch.addmm(b, x[some], w.t()))
+        calls.append(lambda some, x=x, g=g: torch.mm(g[some].t(), x[some]))
+        if first:
+            calls.append(lambda some, w=w, g=g: torch.mm(g[some], w))
+    return calls
+
+
+def convolutions() -> list:
+    """The same of the two convolutions of the CNN."""
+    import torch
+
+    calls = []
+    for inputs, outputs, edge in ((1, 8, 28), (8, 16, 14)):
+        shapes = (
+            (SAMPLES, inputs, edge, edge),
+            (outputs, inputs, 5, 5),
+            (outputs,),
+            (SAMPLES, outputs, edge, edge),
+        )
+        x, w, b, g = map(torch.randn, shapes)
+        how = [outputs], [1, 1], [2, 2], [1, 1], False, [0, 0], 1, [inputs > 1, True, True]
+        calls.append(lambda some, x=x, w=w, b=b: torch.conv2d(x[some], w, b, padding=2))
+        calls.append(
+            lambda some, x=x, w=w, g=g, how=how: torch.ops.aten.convolution_backward(
+                g[some], x[some], w, *how
+            )
+        )
+    return calls
+
+
+PARTS = {
+    "clock": partial(compared, 2, "clock"),
+    "processor": partial(compared, 1, "processor"),
+    "products": products,
+}
+
+
+def main(argv=None) -> None:
+    """Measures the requested parts."""
+    parser = parts_parser("apps.guarantees", __doc__, PARTS, rounds=7)
+    parser.add_argument(
+        "--data-dir", default="", help="directory of Fashion-MNIST, where it is not installed"
+    )
+    run_parts("guarantees", parser, PARTS, argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -19,11 +19,11 @@ class _PerBlock(torch.autograd.Function):
     def forward(ctx: Any, x, weights, biases, threads: int):
         ctx.save_for_backward(x, weights)
         ctx.threads = threads
-        return native.conv(x, weights[0], threads=threads).add_(biases[0, :, None, None])
+        return native.conv(x.detach(), weights[0].detach(), threads=threads).add_(biases[0, :, None, None])
 
     @staticmethod
     def backward(ctx: Any, gradient):
-        x, weights = ctx.saved_tensors
+        x, weights = (tensor.detach() for tensor in ctx.saved_tensors)
         blocks, outputs, inputs, *window = weights.shape
         gradient, threads = gradient.contiguous(), ctx.threads
         of_x = of_weights = of_biases = None
