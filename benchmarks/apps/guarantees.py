@@ -4,7 +4,7 @@
 
 clock        on 2 ranks: ratio of the time per step under layout to that under none, in pairs of runs; of coupled with
              decks S and M, of training with decks S (MLP) and M (CNN) on Fashion-MNIST
-processor    the same on 1 rank, in processor time: it does not count other programs that have the cores
+processor    the same on 1 rank, in processor time, which leaves out waiting for a core
 products     the products and convolutions of both networks of training, forward and backward, by torch on one thread:
              ratio of 4 calls for micro-batches of 32 samples to one call for 128, and the time of both
 """
@@ -15,6 +15,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from benchmarks.harness.launching import launch
 from benchmarks.harness.results import parts_parser, run_parts
@@ -118,12 +119,12 @@ def products(options) -> list[dict]:
     return rows
 
 
-def dense(*widths: int) -> list:
+def dense(*widths: int) -> list[Any]:
     """Functions of a slice of the samples: the products of dense layers of these widths, forward
     and backward; the input needs no gradient."""
     import torch
 
-    calls = []
+    calls: list[Any] = []
     for first, (n, m) in enumerate(pairwise(widths)):
         x, w, b, g = (torch.randn(shape) for shape in ((SAMPLES, n), (m, n), (m,), (SAMPLES, m)))
         calls.append(lambda some, x=x, w=w, b=b: torch.addmm(b, x[some], w.t()))
@@ -133,11 +134,11 @@ def dense(*widths: int) -> list:
     return calls
 
 
-def convolutions() -> list:
+def convolutions() -> list[Any]:
     """The same of the two convolutions of the CNN."""
     import torch
 
-    calls = []
+    calls: list[Any] = []
     for inputs, outputs, edge in ((1, 8, 28), (8, 16, 14)):
         shapes = (
             (SAMPLES, inputs, edge, edge),
