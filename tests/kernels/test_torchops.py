@@ -145,6 +145,25 @@ def test_a_real_dot_product_depends_on_the_address_and_a_row_sum_on_nothing():
     )
 
 
+def test_the_parts_that_differ_are_named():
+    found, record = altered(lambda x: (x + 1, x * torch.get_num_threads()), batch=())
+    assert found == {"threads"} and record["threads"]["parts"] == ["result[1]"]
+    assert record["replaced"] == {"calls": {}} and record["runs"]["parts"] == []
+
+
+def test_a_sum_that_follows_the_threads_repeats_inside_of_replaced():
+    draw = np.random.default_rng(1)
+    x = draw.standard_normal(1_000_003).astype(np.float32)
+    record = audit(prepared(torch.sum, x), "forward", "sum", 1, QUICK)
+    assert record["threads"]["distinct"] > 1
+    ours = record["replaced"]
+    assert ours["calls"] and (ours["runs"]["distinct"], ours["threads"]["distinct"]) == (1, 1)
+
+
+def test_without_a_difference_of_runs_or_threads_nothing_is_tried_inside_of_replaced():
+    assert "replaced" not in altered(lambda x: x + 1)[1]
+
+
 # ---- documentation
 
 TEXT = """

@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 from torch import nn  # noqa: E402
 
 import fpna  # noqa: E402
+from analysis.__main__ import main  # noqa: E402
 from miniapps.errors import UsageError  # noqa: E402
 from miniapps.trace import read_run  # noqa: E402
 from tests.miniapps.watched_faults import KINDS, MODELS, case, judged, train  # noqa: E402
@@ -192,3 +193,15 @@ def test_a_compiled_module_is_watched_from_outside(tmp_path):
         learn(tmp_path / "a", model)
     names = [name for name in recorded(tmp_path / "a") if name.startswith("model.output:")]
     assert [name.split(":")[1].split()[0] for name in names] == ["0", "1"]
+
+
+def test_the_number_of_threads_is_named_where_two_runs_differ_in_it(tmp_path, capsys):
+    before = torch.get_num_threads()
+    try:
+        for threads in (1, 2):
+            torch.set_num_threads(threads)
+            learn(tmp_path / f"{threads}", nn.Sequential(nn.Linear(64, 32), nn.LayerNorm(32)), steps=1)
+    finally:
+        torch.set_num_threads(before)
+    assert main(["divergence", str(tmp_path / "1"), str(tmp_path / "2")]) in (0, 3)
+    assert "torch.threads is 1 in 1:0, 2 in 2:0" in capsys.readouterr().out
