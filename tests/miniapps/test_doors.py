@@ -38,7 +38,7 @@ REASONS = {
         "jobs/processes.py:_now",
         "jobs/processes.py:_before_this_boot",
         "kernels/allreduce/execution/gpu_aware.py:loaded",
-        "kernels/allreduce/execution/torch_ranks.py:TorchRanks.Split_type",
+        "kernels/allreduce/execution/torch_ranks.py:TorchRanks.places",
         "miniapps/calibrate/bandwidth.py:last_cache",
         "miniapps/cost/launches.py:_busy",
         "miniapps/doctor.py:memory",
