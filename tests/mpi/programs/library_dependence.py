@@ -11,6 +11,7 @@ from mpi4py import MPI
 from kernels.allreduce.instruments.bitwise import timed
 from kernels.allreduce.instruments.dependence import dependences
 from kernels.allreduce.instruments.libraries import of_mpi
+from kernels.guarantees import ChoiceError
 
 comm = MPI.COMM_WORLD
 plain = of_mpi(comm)
@@ -31,6 +32,12 @@ def spoilt(follows):
         return replace(opened, result=result)
 
     return replace(plain, opens=opens)
+
+
+def before_mpi_4(n, dtype, way):
+    if way.call == "persistent":
+        raise ChoiceError("this MPI library has none")
+    return plain.opens(n, dtype, way)
 
 
 class Calls:
@@ -66,3 +73,9 @@ for n in map(int, sys.argv[1:]):
     assert timed(plain, n, "float64", calls=20).distinct == 1
     fickle = timed(spoilt(Calls()), n, "float64", calls=20)
     assert (fickle.calls, fickle.distinct) == (20, 2) and fickle.busbw > 0
+
+tried = [
+    [each.on for each in dependences(each, 3, "float64")]
+    for each in (plain, replace(plain, opens=before_mpi_4))
+]
+assert set(tried[0]) - set(tried[1]) == {"call persistent"} and len(tried[1]) > 8
