@@ -77,7 +77,7 @@ def test_commands_that_it_names_are_there(capsys):
     [
         ("README.md", ()),
         ("docs/tutorials/c-program.md", ("docs/examples/rod.c",)),
-        ("docs/tutorials/training.md", ("docs/examples/torch_ddp.py",)),
+        ("docs/tutorials/training.md", ("docs/examples/torch_ddp.py", "docs/examples/torch_fsdp.py")),
         ("docs/tutorials/campaign.md", ()),
         ("docs/how-to/any-ranks.md", ("docs/examples/torch_any_ranks.py",)),
         ("docs/how-to/watch.md", ("docs/examples/torch_watch.py",)),

@@ -39,19 +39,20 @@ def entered(
     world = MPI.COMM_WORLD if comm is None and MPI.Is_initialized() else comm
     here = (0, 1) if world is None else (world.rank, world.size)
     own = None if trouble is None else (isinstance(trouble, TypeError), str(trouble))
+    key = None if world is None else MPI._handleof(world), tuple(members)
     told: list[Any] = [None] * len(members)
-    dist.all_gather_object(told, (here, own, axes, comm is None), group=process_group)
+    dist.all_gather_object(told, (here, own, axes, comm is None, key in _groups), group=process_group)
     if trouble is not None:
         raise trouble
-    for number, (_, other, _, _) in enumerate(told):
+    for number, (_, other, *_) in enumerate(told):
         if other is not None:
             raise (TypeError if other[0] else ValueError)(
                 f"{other[1]} (so says process {number} of the group)"
             )
     if len({str(each[2]) for each in told}) > 1:
         raise ValueError(f"{who}: processes pass different arguments: {told[0][2]} and others")
-    ranks = [rank for (rank, _), _, _, _ in told]
-    sizes = {size for (_, size), _, _, _ in told}
+    ranks = [rank for (rank, _), *_ in told]
+    sizes = {size for (_, size), *_ in told}
     of_torch = all(each[3] for each in told) and sizes == {1} and (len(members) > 1 or world is None)
     if of_torch:
         axes.require_schedule(who)
@@ -61,8 +62,7 @@ def entered(
             f"{here[1]} ranks, and they have the ranks {', '.join(map(str, ranks[:16]))}; start all by one "
             "mpirun, or pass a communicator of all these processes"
         )
-    key = None if of_torch else MPI._handleof(world), tuple(members)
-    if key not in _groups:
+    if not all(each[4] for each in told):  # a handle of MPI may be used again, on some ranks only
         _groups[key] = Group(_of_torch(members) if of_torch else _of_mpi(world, sorted(ranks)))
     return _groups[key]
 
