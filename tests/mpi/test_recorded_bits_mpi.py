@@ -14,7 +14,7 @@ from tests.ranks import on_ranks
 
 HERE = Path(__file__).parent
 RECORDED = json.loads((HERE / "recorded_bits.json").read_text())
-LEARNED = ("surrogate", "online")  # bits of these belong to a version of torch and to its instruction set
+LEARNED = ("surrogate", "online")  # bits of these belong to a version of torch and to a processor
 
 
 def measured(library, ranks):

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 from importlib import import_module
+from pathlib import Path
 
 from mpi4py import MPI
 
@@ -108,10 +109,20 @@ def measure(wanted, sizes):
 
 
 def learned():
-    """torch computes one function of the closure under `layout`, the sigmoid, by its vectors."""
+    """Under `layout` torch computes one function of the closure, the sigmoid, by its vectors. The bits were recorded on
+    a processor of one vendor, and were not tried on another's."""
     import torch
 
-    return {"torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability()}
+    return {
+        "torch": torch.__version__,
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "vendor": vendor(),
+    }
+
+
+def vendor():
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    return next((line.split(":")[1].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 if __name__ == "__main__":
