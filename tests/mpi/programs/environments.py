@@ -147,6 +147,7 @@ class Model:
 
     def __init__(self, tensors):
         self.module, self.static_graph = torch.nn.ParameterList(tensors), False
+        self.parameters_to_ignore = set()
 
 
 def a_mean(draw):
