@@ -24,15 +24,13 @@ class Calls(NamedTuple):
     test: Callable[[Any], bool]
 
 
-OF_MPI = Calls(MPI.Prequest.Startall, MPI.Request.Waitall, MPI.Request.Testall)
-
 _left: list[Begun] = []  # under way, and nothing waits for them
 
 
 def calls_of(comm: Any) -> Calls:
     """The calls for requests of a communicator of mpi4py, or of another that brings its own."""
-    calls: Calls = getattr(comm, "calls", OF_MPI)
-    return calls
+    own: Calls | None = getattr(comm, "calls", None)
+    return own or Calls(MPI.Prequest.Startall, MPI.Request.Waitall, MPI.Request.Testall)
 
 
 class Requests(list[MPI.Prequest]):

@@ -147,7 +147,8 @@ class Model:
 
     def __init__(self, tensors):
         self.module, self.static_graph = torch.nn.ParameterList(tensors), False
-        self.parameters_to_ignore = set()
+        self.parameters_to_ignore: set[str] = set()
+        self._join_config, self._divide_by_initial_world_size = SimpleNamespace(enable=False), True
 
 
 def a_mean(draw):
