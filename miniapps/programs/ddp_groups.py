@@ -3,6 +3,8 @@ on before training, and gradients as NumPy arrays."""
 
 from __future__ import annotations
 
+import atexit
+import gc
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -63,8 +65,17 @@ def entered(
             "mpirun, or pass a communicator of all these processes"
         )
     if not all(each[4] for each in told):  # a handle of MPI may be used again, on some ranks only
+        if of_torch:
+            atexit.unregister(_forget)
+            atexit.register(_forget)
         _groups[key] = Group(_of_torch(members) if of_torch else _of_mpi(world, sorted(ranks)))
     return _groups[key]
+
+
+def _forget() -> None:
+    """Drop the groups while Python still runs: gloo's threads may end the process if its group is dropped later."""
+    _groups.clear()
+    gc.collect()
 
 
 def _of_torch(members: list[int]) -> Any:
