@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -123,7 +124,9 @@ def run(options: argparse.Namespace) -> Answer:
         lone = f"{options.runs[0]}: one repeat only, nothing to compare with"
         raise Usage(f"{lone}; give a second run, or run with --repeats 2")
     require_same_problem(frames, [reference, *others])
-    audits = _audits(options, places[0][0])
+    audits = functools.cache(lambda: _audits(options, places[0][0]))
+    if options.audit:
+        audits()
     shown: list[Part] = []
     comparisons, causes, rows, facts, steps, calls, apart = [], [], [], [], [], [], []
     for other in others:
@@ -136,7 +139,7 @@ def run(options: argparse.Namespace) -> Answer:
             shown.append(Bold(apart_sentence(reference, other, str(error).partition(", so ")[0])))
             continue
         judged = cause(frames, comparison)
-        told = remarks(comparison, frames, judged, audits)
+        told = remarks(comparison, frames, judged, audits() if judged and judged.operation else ())
         shown += [Bold(sentence(comparison)), *(line(*each) for each in first_of_each(told))]
         if comparison.differs:
             steps.append(growth(frames, reference, other))

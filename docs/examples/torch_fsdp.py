@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 import fpna
 
-if "WORLD_SIZE" in os.environ:  # torchrun, Accelerate, Lightning
+if "WORLD_SIZE" in os.environ:  # torchrun, and launchers like it
     dist.init_process_group("gloo")
 else:
     from mpi4py import MPI

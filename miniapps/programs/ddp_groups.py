@@ -12,9 +12,8 @@ import ml_dtypes
 import numpy as np
 from mpi4py import MPI
 
-from kernels.allreduce.coding import coding
 from kernels.wires import PLAIN
-from miniapps.programs.ddp_sums import TYPES, Axes, Feedback, Group
+from miniapps.programs.ddp_sums import Axes, Feedback, Group, types_over
 
 if TYPE_CHECKING:
     import torch
@@ -103,7 +102,7 @@ def trouble_of(
     for name, part in module.named_modules():
         if isinstance(part, torch.nn.Embedding | torch.nn.EmbeddingBag) and part.sparse:
             return TypeError(SPARSE.format(who=who, name=f"{name}.weight".removeprefix(".")))
-    taken = [name for name in TYPES if name != "float64" or coding(wire) is None]
+    taken = types_over(wire)
     for name, parameter in parameters:
         if not parameter.requires_grad:
             continue

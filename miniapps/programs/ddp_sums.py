@@ -27,6 +27,11 @@ NARROW = ("float16", "bfloat16")
 MANY = 128  # with so many planned means, free those that no model uses
 
 
+def types_over(wire: str) -> list[str]:
+    """The types of gradients that can be summed over a wire."""
+    return [name for name in TYPES if name != "float64" or coding(wire) is None]
+
+
 @dataclass(frozen=True)
 class Axes:
     """The arguments of the hook. `accumulation` None: "exact" if the contributions meet on one rank, else "working".

@@ -15,7 +15,7 @@ from kernels.allreduce.coding import coding
 from kernels.environment import guarded
 from kernels.wires import PLAIN
 from miniapps.programs.ddp_groups import array_of, entered, put, restore, saved, trouble_of
-from miniapps.programs.ddp_sums import TYPES, Axes, Feedback, Group
+from miniapps.programs.ddp_sums import Axes, Feedback, Group, types_over
 from miniapps.system.world import require_launch
 
 if TYPE_CHECKING:
@@ -188,7 +188,7 @@ def _trouble(model: torch.nn.Module, groups: Sequence[Any], axes: Axes) -> Excep
     if not groups:
         return ValueError(f"{WHO}: no module of the model is sharded: call fully_shard(model) before")
     trouble: Exception | None = trouble_of(WHO, model, model.named_parameters(), axes.wire)
-    taken = [name for name in TYPES if name != "float64" or coding(axes.wire) is None]
+    taken = types_over(axes.wire)
     if any(group._num_param_groups > 1 for group in groups):
         trouble = ValueError(
             f"{WHO}: parameters of one module are sharded over different meshes: use one mesh"

@@ -82,7 +82,8 @@ def library(dist: Any, backend: str, name: str, ranks: Any, place: str) -> Libra
     def opens(n: int, dtype: Any, way: Way) -> Opened:
         group = None if way.ranks is None else dist.new_group(list(way.ranks), backend=backend)
         member = way.ranks is None or ranks.rank in way.ranks
-        tensor = torch.from_numpy(np.zeros(way.offset + n, dtype)).to(place)[way.offset :]
+        kind = getattr(torch, np.dtype(dtype).name)
+        tensor = torch.zeros(way.offset + n, dtype=kind, device=place)[way.offset :]
 
         def fill(contribution: np.ndarray) -> None:
             tensor.copy_(torch.from_numpy(np.array(contribution, dtype)))

@@ -166,7 +166,7 @@ def index_put(
 
 
 def _without_masks(what: str, input: torch.Tensor, indices: Sequence[torch.Tensor | None]) -> list:
-    """`indices`, with the places of what is true instead of each mask."""
+    """`indices`; a mask is replaced by the places where it is true."""
     found: list[torch.Tensor | None] = []
     for index in indices:
         if index is None or index.dtype != torch.bool:

@@ -7,13 +7,12 @@ import contextlib
 import functools
 import gc
 import sys
-import tempfile
 
 import numpy as np
 import torch
 import torch.distributed as dist
 from mpi4py import MPI
-from sections import COMM, raised, report, section
+from sections import COMM, raised, report_over_gloo, section
 from torch.nn.parallel import DistributedDataParallel
 
 import fpna
@@ -350,10 +349,4 @@ def what_cannot_be_is_told():
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        store = dist.FileStore(f"{COMM.bcast(folder, 0)}/store", SIZE)
-        dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE)
-        report()
-        COMM.Barrier()
-        dist.destroy_process_group()
+    report_over_gloo()

@@ -14,14 +14,12 @@ import copy
 import gc
 import random
 import sys
-import tempfile
 from collections import Counter
 
 import ml_dtypes
 import numpy as np
 import torch
-import torch.distributed as dist
-from sections import COMM, report, section
+from sections import COMM, report_over_gloo, section
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
@@ -266,10 +264,4 @@ def drawn_models_have_the_mean():
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        store = dist.FileStore(f"{COMM.bcast(folder, 0)}/store", SIZE)
-        dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE)
-        report()
-        COMM.Barrier()
-        dist.destroy_process_group()
+    report_over_gloo()

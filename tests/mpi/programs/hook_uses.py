@@ -2,11 +2,9 @@
 GradScaler. Every section yields what failed on this rank. Run by tests/mpi/test_ddp_mpi.py."""
 
 import contextlib
-import tempfile
 
 import torch
-import torch.distributed as dist
-from sections import COMM, raised, report, section
+from sections import COMM, raised, report_over_gloo, section
 from torch import nn
 from torch.distributed.algorithms.join import Join
 from torch.nn.parallel import DistributedDataParallel
@@ -212,10 +210,4 @@ def ranks_that_ask_for_different_things_are_all_refused():
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        store = dist.FileStore(f"{COMM.bcast(folder, 0)}/store", SIZE)
-        dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE)
-        report()
-        COMM.Barrier()
-        dist.destroy_process_group()
+    report_over_gloo()

@@ -13,6 +13,7 @@ import gc
 import json
 import random
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable
 
@@ -72,6 +73,21 @@ def raised(error, call):
     except error as caught:
         return str(caught)
     return ""
+
+
+def report_over_gloo():
+    """`report` in a process group of torch over gloo, of the ranks of MPI; each computes on one thread."""
+    import torch
+    import torch.distributed as dist
+
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        store = dist.FileStore(f"{COMM.bcast(folder, 0)}/store", COMM.size)
+        dist.init_process_group("gloo", store=store, rank=COMM.rank, world_size=COMM.size)
+        report()
+        gc.collect()
+        COMM.Barrier()
+        dist.destroy_process_group()
 
 
 def report():

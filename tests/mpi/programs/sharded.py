@@ -3,12 +3,9 @@ on this rank. Run by tests/mpi/test_sharded_mpi.py."""
 
 import copy
 import functools
-import gc
-import tempfile
 
 import torch
-import torch.distributed as dist
-from sections import COMM, raised, report, section
+from sections import COMM, raised, report_over_gloo, section
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
@@ -213,11 +210,4 @@ def factor_all(model):
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        store = dist.FileStore(f"{COMM.bcast(folder, 0)}/store", SIZE)
-        dist.init_process_group("gloo", store=store, rank=RANK, world_size=SIZE)
-        report()
-        gc.collect()
-        COMM.Barrier()
-        dist.destroy_process_group()
+    report_over_gloo()
