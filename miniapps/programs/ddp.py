@@ -14,7 +14,16 @@ from mpi4py import MPI
 from kernels.allreduce.coding import coding
 from kernels.environment import guarded
 from kernels.wires import PLAIN
-from miniapps.programs.ddp_groups import SPARSE, array_of, entered, put, restore, saved, trouble_of
+from miniapps.programs.ddp_groups import (
+    SPARSE,
+    array_of,
+    entered,
+    outlive,
+    put,
+    restore,
+    saved,
+    trouble_of,
+)
 from miniapps.programs.ddp_sums import Axes, Begun, Feedback, Group
 from miniapps.system.world import require_launch
 
@@ -130,6 +139,7 @@ class Hook:
         elif not (state is None or isinstance(state, dist.ProcessGroup)):
             trouble = TypeError(f"{WHO}: the state is {type(state).__name__}: pass None")
         group = entered(WHO, self._comm, model.process_group, self._axes, trouble)
+        outlive(model)
         self._trainings = [training for training in self._trainings if training.model() is not None]
         self._trainings.append(Training(group, self._axes, model))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import gc
+import weakref
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
 _groups: dict[tuple[Any, ...], Group] = {}  # by communicator and the processes of the group
+_torchs: list[tuple[weakref.ref[Any], ProcessGroup]] = []  # of models with the hook, see `outlive`
 
 SPARSE = "{who}: the gradient of {name} is sparse, and the hook sums dense ones: create the embedding with sparse=False"
 
@@ -63,17 +65,28 @@ def entered(
             f"{here[1]} ranks, and they have the ranks {', '.join(map(str, ranks[:16]))}; start all by one "
             "mpirun, or pass a communicator of all these processes"
         )
+    atexit.unregister(_forget)
+    atexit.register(_forget)
     if not all(each[4] for each in told):  # a handle of MPI may be used again, on some ranks only
-        if of_torch:
-            atexit.unregister(_forget)
-            atexit.register(_forget)
         _groups[key] = Group(_of_torch(members) if of_torch else _of_mpi(world, sorted(ranks)))
     return _groups[key]
+
+
+def outlive(model: Any) -> None:
+    """Keep torch's process group of a DistributedDataParallel `model` longer than the model.
+
+    Otherwise, after `destroy_process_group`, the model's reducer drops the group. It holds Python's lock meanwhile and
+    waits for gloo's threads, and such a thread waits for the lock to drop the tensors of its last collective: the
+    process never ends (pytorch issue 56297). Dropped by Python, the group waits without the lock.
+    """
+    _torchs[:] = [kept for kept in _torchs if kept[0]() is not None]
+    _torchs.append((weakref.ref(model), model.process_group))
 
 
 def _forget() -> None:
     """Drop the groups while Python still runs: gloo's threads may end the process if its group is dropped later."""
     _groups.clear()
+    _torchs.clear()
     gc.collect()
 
 

@@ -33,11 +33,15 @@ def under_mpirun(size):
     return json.loads(run.stdout)
 
 
-def by_torchrun(size):
+def torchrun(size, *argv):
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
-    run = subprocess.run([*command, PROGRAM], capture_output=True, text=True, env=without_mpi(), timeout=240)
+    run = subprocess.run([*command, *argv], capture_output=True, text=True, env=without_mpi(), timeout=240)
     assert run.returncode == 0, run.stderr
-    return json.loads(run.stdout)
+    return run.stdout
+
+
+def by_torchrun(size):
+    return json.loads(torchrun(size, PROGRAM))
 
 
 def by_environment(size):
@@ -80,3 +84,8 @@ def test_launchers_of_torch_give_the_bits_of_mpirun(launched, size):
             assert found[choice] == weights, choice
             assert len(weights) == 1, choice
             assert len(weights[0]) == 64, choice
+
+
+def test_a_model_may_outlive_the_process_group():
+    printed = torchrun(2, PROGRAM.with_name("hooked_again.py"), "hook")
+    assert printed.split() == ["ended", "ended"]
