@@ -1,0 +1,221 @@
+// Numbers into the words of a superaccumulator, a tile at a time (include/superaccumulator.hpp). The twin in NumPy is
+// kernels/exact/reference.py; both give the same words.
+//
+// Operations per element of float64 in the common case, in vectors of eight: one load, two for the largest, eight for
+// two slices of 51 bits (six of them additions of floating-point numbers), and one to see whether anything is left. With
+// two additions at a time that is 3/8 of a cycle. A tile's slices enter the words as two integers. Two slices hold
+// numbers that are up to 48 binades apart, each of two more slices 51 binades more, for four operations and one.
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <type_traits>
+
+#include "../include/superaccumulator.hpp"
+#include "binades.hpp"
+#include "tiles.hpp"
+
+namespace superaccumulator {
+
+constexpr std::size_t DEPOSITS = 512;  // below 2^53 each: they fit beside the sum of 2^20 ranks' words
+constexpr int FIRST_SLICE = 50, SLICE = 51;  // bits; a tile of numbers below 2^e has a sum below 2^62 units
+constexpr int HIGHEST = HIGHEST_UNIT + FIRST_SLICE;
+constexpr int MOST_SLICES = 4;
+constexpr std::size_t FEW = 512;  // numbers that are added one by one in less time than sums of binades take to read
+
+// The number of slices for the next tile, from the remainders of this one: one more if that helps most numbers that
+// need it, or if many need it. If many need more than the most, the next tiles are not cut at all.
+struct Depth {
+    int slices = 2;
+
+    // Numbers of a tile with a remainder (`left`), and with one even after one more slice (`deeper`). `last`: whether
+    // the last slice took anything.
+    std::size_t left = 0, deeper = 0;
+    bool last = false;
+
+    void follow(std::size_t n) {
+        if (left > n / 8 || (slices < MOST_SLICES && 2 * deeper < left))
+            slices = slices < MOST_SLICES ? slices + 1 : 0;
+        else if (slices > 2 && !left && !last)
+            --slices;
+        left = deeper = 0;
+        last = false;
+    }
+
+    void skip() {
+        if (slices || ++skipped < SKIPPED) return;
+        slices = MOST_SLICES;
+        skipped = 0;
+    }
+
+  private:
+    static constexpr int SKIPPED = 16;
+    int skipped = 0;
+};
+
+// Words that are carried when their room is used up, and not before.
+class Words {
+  public:
+    explicit Words(long long *words) : w(words) { ::carry(w); }
+
+    template <typename Number>
+    void add_each(const Number *x, std::size_t n, std::size_t stride) {
+        for (std::size_t i = 0; i < n; ++i) {
+            const double v = widen(x[i * stride]);
+            if (v == 0) continue;
+            take_room(1);
+            deposit(w, v);
+        }
+    }
+
+    void add_units(const i64 *sums, const int *unit, int count) {
+        take_room(count);
+        for (int k = 0; k < count; ++k) deposit_units(w, sums[k], unit[k]);
+    }
+
+    // Finite numbers.
+    void add_binades(const double *x, std::size_t n) {
+        if (!binades) binades = std::make_unique<Binades>();
+        binades->add(x, n, [this](i64 sum, int unit) { add_units(&sum, &unit, 1); });
+    }
+
+    // Brings all numbers into the words, and these into their normal form.
+    void finish() {
+        if (binades) binades->take([this](i64 sum, int unit) { add_units(&sum, &unit, 1); });
+        carry();
+    }
+
+    u64 largest_before = 0;  // |x| of another tile, as bits
+    Depth depth;
+
+  private:
+    void take_room(std::size_t n) {
+        if (room < n) carry();
+        room -= n;
+    }
+
+    void carry() {
+        ::carry(w);
+        room = DEPOSITS;
+    }
+
+    long long *w;
+    std::size_t room = DEPOSITS;
+    std::unique_ptr<Binades> binades;
+};
+
+// e with |x| < 2^e, from the bits of |x|.
+inline int exponent_above(u64 magnitude) { return int(magnitude >> 52) - 1022; }
+
+// Where numbers below 2^(unit[0] + FIRST_SLICE) are cut. The errors of products begin with the second slice.
+struct Cuts {
+    int unit[MOST_SLICES + 1];
+    double rounders[MOST_SLICES + 1];
+
+    explicit Cuts(u64 most) {
+        int to = exponent_above(most) - FIRST_SLICE;
+        for (int k = 0; k <= MOST_SLICES; ++k, to -= SLICE) {
+            unit[k] = std::max(to, LOWEST_UNIT);
+            rounders[k] = rounder(unit[k]);
+        }
+    }
+};
+
+// f(std::integral_constant) of a number of slices.
+template <typename F>
+auto with_slices(int slices, F &&f) {
+    switch (slices) {
+        case 2: return f(std::integral_constant<int, 2>());
+        case 3: return f(std::integral_constant<int, 3>());
+        default: return f(std::integral_constant<int, MOST_SLICES>());
+    }
+}
+
+template <typename Number>
+Slices cut_into(int slices, const Number *x, std::size_t n, const double *rounders) {
+    return with_slices(slices, [&](auto count) { return cut<count, true>(x, n, rounders); });
+}
+
+// Finite numbers, at most TILE.
+template <typename Number>
+void add_whole(Words &words, const Number *x, std::size_t n) {
+    if (n < FEW) return words.add_each(x, n, 1);
+    if constexpr (std::is_same_v<Number, double>) return words.add_binades(x, n);
+    double wide[TILE];
+    scale(x, n, 1.0, wide);
+    words.add_binades(wide, n);
+}
+
+// Adds numbers in slices, and their remainders.
+template <typename Number>
+void add_cut(Words &words, const Number *x, std::size_t n, const Slices &slices, const Cuts &cuts, int first) {
+    Depth &depth = words.depth;
+    words.add_units(slices.sum, cuts.unit + first, depth.slices);
+    depth.last |= slices.last;
+    if (!slices.rest) return;
+    double rest[TILE];
+    const double *rounders = cuts.rounders + first, next = rounders[std::min(depth.slices, MOST_SLICES - 1)];
+    const std::size_t left = with_slices(depth.slices, [&](auto k) { return remainders<k>(x, n, rounders, rest); });
+    depth.left += left;
+    for (std::size_t i = 0; i < left; ++i) depth.deeper += (rest[i] + next) - next != rest[i];
+    add_whole(words, rest, left);
+}
+
+// Adds at most TILE numbers. They are cut by the largest of the tile before, and again if that was less than the
+// largest here, or so much more that remainders are left.
+template <typename Number>
+void add(Words &words, const Tile<Number> &tile) {
+    const std::size_t n = tile.n;
+    Depth &depth = words.depth;
+    const bool guess = depth.slices && words.largest_before;
+    u64 most = n < 32 ? INFINITE : guess ? words.largest_before : largest(tile.values, n);
+    for (;;) {
+        if (most >= INFINITE) {  // or NaN
+            words.add_each(tile.values, n, 1);
+            if (tile.errors) words.add_each(tile.errors, n, 1);
+            return;
+        }
+        if (!depth.slices || exponent_above(most) > HIGHEST) {  // the rounder would be infinite
+            add_whole(words, tile.values, n);
+            if (tile.errors) add_whole(words, tile.errors, n);
+            depth.skip();
+            return;
+        }
+        const Cuts cuts(most);
+        const Slices slices = cut_into(depth.slices, tile.values, n, cuts.rounders);
+        const int too_high = exponent_above(most) - exponent_above(slices.most);
+        if (too_high < 0 || (too_high > 0 && slices.rest)) {
+            most = slices.most;
+            continue;
+        }
+        words.largest_before = most;
+        add_cut(words, tile.values, n, slices, cuts, 0);
+        if (tile.errors)  // below 2^-53 of the largest, hence below half a unit of the first slice
+            add_cut(words, tile.errors, n, cut_into(depth.slices, tile.errors, n, cuts.rounders + 1), cuts, 1);
+        depth.follow(n);
+        return;
+    }
+}
+
+template <typename Element>
+void add(long long *w, const Terms<Element> &terms, std::size_t begin, std::size_t end) {
+    Words words(w);
+    for_tiles(terms, begin, end, [&](const auto &tile) { add(words, tile); });
+    words.finish();
+}
+
+inline void add_column(long long *w, const double *x, std::size_t n, std::size_t stride) {
+    if (stride == 1) return add(w, Terms<double>{x, nullptr}, 0, n);
+    Words words(w);
+    words.add_each(x, n, stride);
+    words.finish();
+}
+
+struct Sum {
+    long long words[WORDS] = {};
+
+    void operator+=(const Sum &other) {
+        for (int i = 0; i < WORDS; ++i) words[i] += other.words[i];
+    }
+};
+
+}  // namespace superaccumulator
