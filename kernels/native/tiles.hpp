@@ -58,12 +58,17 @@ void for_tiles(const Terms<Element> &terms, std::size_t begin, std::size_t end, 
         f(products_of<ERRORS>(terms, i, std::min(PRODUCTS, end - i), memory));
 }
 
+// Threads for terms of so many bytes in all. threads = 0: at most as many as OpenMP would take.
+inline int team_of(std::size_t bytes, int threads) {
+    const std::size_t most = std::max<std::size_t>(1, bytes / ENOUGH);
+    return int(std::min<std::size_t>(threads > 0 ? threads : omp_get_max_threads(), most));
+}
+
 // Calls add(state, begin, end) for parts of n terms of `bytes` each, one per thread, and merge(into, state), one at a
-// time, in any order. threads = 0: as many as OpenMP would take.
+// time, in any order.
 template <typename State, typename Add, typename Merge>
 State in_parts(std::size_t n, std::size_t bytes, int threads, const State &empty, Add &&add, Merge &&merge) {
-    const std::size_t most = std::max<std::size_t>(1, n * bytes / ENOUGH);
-    const int team = int(std::min<std::size_t>(threads > 0 ? threads : omp_get_max_threads(), most));
+    const int team = team_of(n * bytes, threads);
     State total = empty;
     if (team == 1) {
         add(total, std::size_t(0), n);

@@ -1,0 +1,137 @@
+/* Sums whose bits do not depend on the order of the additions, for C, C++ and Fortran, with and without MPI.
+ *
+ *     double total;
+ *     fpna_sum_d(FPNA_EXACT, MPI_COMM_WORLD, n, 1, x, 1, 0, &total, NULL);
+ *
+ * | guarantee     | the same bits                              | arithmetic                                          |
+ * |---------------|--------------------------------------------|-----------------------------------------------------|
+ * | `FPNA_RUN`    | in every run on the same ranks             | blocks of 4096 elements in 64 lanes, then a balanced |
+ * |               |                                            | tree over blocks, then over ranks                   |
+ * | `FPNA_LAYOUT` | also on any number of ranks and threads,   | each element rounded to a unit that the largest     |
+ * |               | whoever has the elements                   | fixes (the error is below n 2^-80 of the largest)   |
+ * | `FPNA_EXACT`  | the same                                   | without error, rounded once                         |
+ *
+ * They are the bits of `kernels.sums` in Python: of "block-tree", "binned" and "exact".
+ *
+ * Calls are collective over `comm`, and all ranks pass the same `guarantee` and `fields`; all get the same total. Every
+ * call returns 0, or a code below; then `fpna_error()` is a sentence on every rank. They round to nearest, keep
+ * subnormals and trap nothing, whatever the thread has set, and leave its floating-point flags as they were.
+ * A NaN, or infinities of both signs, give a NaN, infinities of one sign that infinity, zeros of any signs +0.0.
+ *
+ * Compiled with FPNA_SERIAL there is no MPI: a communicator is then any number.
+ */
+#ifndef FPNA_H
+#define FPNA_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef FPNA_SERIAL
+typedef int fpna_comm;
+#define FPNA_COMM_SELF 0
+#else
+#include <mpi.h>
+typedef MPI_Comm fpna_comm;
+#define FPNA_COMM_SELF MPI_COMM_SELF
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define FPNA_API __attribute__((visibility("default")))
+
+enum fpna_guarantee { FPNA_RUN = 1, FPNA_LAYOUT = 2, FPNA_EXACT = 3 };
+
+enum fpna_code {
+    FPNA_OK = 0,
+    FPNA_ARGUMENT = 1, /* an argument of this rank or of another */
+    FPNA_MEMORY = 2,
+    FPNA_MPI = 3 /* a call of the MPI library failed */
+};
+
+/* What a sum met, filled on demand; the same on all ranks. */
+typedef struct fpna_report {
+    int field;              /* the first with a NaN or an infinity, from 0; -1 without any */
+    int rank;               /* that has the first such element of this field; -1 without any */
+    int64_t number;         /* of this element: its global number, or without `numbers` its place on the rank, from 0 */
+    double value;           /* of this element: a NaN or an infinity */
+    double lost;            /* the largest difference from the sum without error, in units in the last place of that */
+    double seconds;         /* of the whole call on the slowest rank */
+    double seconds_waiting; /* of these, in calls of the MPI library */
+} fpna_report;
+
+/* What is not usual; all may be 0. */
+typedef struct fpna_options {
+    const void *weights;        /* n factors of the elements, of their real type */
+    const unsigned char *mask;  /* n bytes: elements with 0 are left out */
+    const int64_t *numbers;     /* n global numbers of the elements, for the report */
+    int threads;                /* of OpenMP; 0: as many as OpenMP would take. No effect on bits */
+    int check;                  /* 1: compare `guarantee` and `fields` of all ranks first, for one more message */
+    fpna_report *report;        /* to be filled: on all ranks or on none */
+} fpna_options;
+
+/* total[f] = the sum over all ranks and i < n of x[i * stride + f * field_stride], for f < fields. Strides count
+ * elements. `total` may overlap x. Letters as in BLAS: s float, d double, c and z their complex numbers, as pairs of real
+ * and imaginary part, which are added apart. With weights: of weights[i] * x[...]. */
+FPNA_API int fpna_sum_s(int guarantee, fpna_comm comm, size_t n, size_t fields, const float *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, float *total, const fpna_options *options);
+FPNA_API int fpna_sum_d(int guarantee, fpna_comm comm, size_t n, size_t fields, const double *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, double *total, const fpna_options *options);
+FPNA_API int fpna_sum_c(int guarantee, fpna_comm comm, size_t n, size_t fields, const void *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, void *total, const fpna_options *options);
+FPNA_API int fpna_sum_z(int guarantee, fpna_comm comm, size_t n, size_t fields, const void *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, void *total, const fpna_options *options);
+
+/* total[f] = the sum of x[...] * y[...], of complex numbers of conj(x[...]) * y[...]. Under `layout` and `exact`
+ * products are not rounded: see kernels.exact.add_products for the limits. With weights: of (weights[i] * x[...])
+ * * y[...], of which the first product is rounded. */
+FPNA_API int fpna_dot_s(int guarantee, fpna_comm comm, size_t n, size_t fields, const float *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, const float *y, ptrdiff_t stride_y, ptrdiff_t field_stride_y, float *total,
+                        const fpna_options *options);
+FPNA_API int fpna_dot_d(int guarantee, fpna_comm comm, size_t n, size_t fields, const double *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, const double *y, ptrdiff_t stride_y, ptrdiff_t field_stride_y,
+                        double *total, const fpna_options *options);
+FPNA_API int fpna_dot_c(int guarantee, fpna_comm comm, size_t n, size_t fields, const void *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, const void *y, ptrdiff_t stride_y, ptrdiff_t field_stride_y, void *total,
+                        const fpna_options *options);
+FPNA_API int fpna_dot_z(int guarantee, fpna_comm comm, size_t n, size_t fields, const void *x, ptrdiff_t stride,
+                        ptrdiff_t field_stride, const void *y, ptrdiff_t stride_y, ptrdiff_t field_stride_y, void *total,
+                        const fpna_options *options);
+
+/* total[f] = the square root of the sum of |x[...]|^2, also where squares leave the range of the type. */
+FPNA_API int fpna_norm2_s(int guarantee, fpna_comm comm, size_t n, size_t fields, const float *x, ptrdiff_t stride,
+                          ptrdiff_t field_stride, float *total, const fpna_options *options);
+FPNA_API int fpna_norm2_d(int guarantee, fpna_comm comm, size_t n, size_t fields, const double *x, ptrdiff_t stride,
+                          ptrdiff_t field_stride, double *total, const fpna_options *options);
+FPNA_API int fpna_norm2_c(int guarantee, fpna_comm comm, size_t n, size_t fields, const void *x, ptrdiff_t stride,
+                          ptrdiff_t field_stride, float *total, const fpna_options *options);
+FPNA_API int fpna_norm2_z(int guarantee, fpna_comm comm, size_t n, size_t fields, const void *x, ptrdiff_t stride,
+                          ptrdiff_t field_stride, double *total, const fpna_options *options);
+
+/* An exact sum that is filled piece by piece. Zero bytes are the empty sum. After every call equal sums have equal
+ * words, so accumulators can be compared by their bytes, written to a file of this byte order and read by
+ * kernels.exact in Python. Words of up to 2^20 accumulators may be added as integers, by MPI_SUM of
+ * FPNA_WORDS numbers MPI_INT64_T, and fpna_acc_normalise then gives them that form again. */
+#define FPNA_WORDS 70
+typedef struct fpna_acc {
+    int64_t words[FPNA_WORDS];
+} fpna_acc;
+
+FPNA_API void fpna_acc_add_s(fpna_acc *sum, size_t n, const float *x, ptrdiff_t stride);
+FPNA_API void fpna_acc_add_d(fpna_acc *sum, size_t n, const double *x, ptrdiff_t stride);
+FPNA_API void fpna_acc_dot_s(fpna_acc *sum, size_t n, const float *x, ptrdiff_t stride, const float *y, ptrdiff_t stride_y);
+FPNA_API void fpna_acc_dot_d(fpna_acc *sum, size_t n, const double *x, ptrdiff_t stride, const double *y, ptrdiff_t stride_y);
+FPNA_API void fpna_acc_merge(fpna_acc *sum, const fpna_acc *other);
+FPNA_API void fpna_acc_normalise(fpna_acc *sum);
+FPNA_API float fpna_acc_value_s(const fpna_acc *sum); /* rounded once */
+FPNA_API double fpna_acc_value_d(const fpna_acc *sum);
+FPNA_API int fpna_acc_allreduce(fpna_acc *sums, size_t count, fpna_comm comm); /* each the sum of that of all ranks */
+
+FPNA_API const char *fpna_error(void);   /* what the last call that failed on this thread says; never NULL */
+FPNA_API const char *fpna_version(void); /* of this library */
+
+#ifdef __cplusplus
+}
+#endif
+#endif
