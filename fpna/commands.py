@@ -17,6 +17,10 @@ from miniapps import applications
 OTHERS = {
     "try": ("miniapps.tryout.command", "three findings about the sums of this machine, in seconds"),
     "run": ("miniapps.programs.observing", "record a program in any language: mpirun -n 4 fpna run -- ./app"),
+    "config": (
+        "miniapps.programs.config",
+        "link a program with reproducible sums: mpicc app.c $(fpna config --cflags --libs)",
+    ),
     "jobs": ("jobs.__main__", "campaigns and batch scripts: plan, run, submit, collect"),
     "kernels": ("kernels.__main__", "orderings, sums and products as instruments: allreduce, sums, contract"),
     "partition": (
@@ -40,7 +44,7 @@ OTHERS = {
 # The groups of `fpna --help`. Empty: for the applications, then for the commands of the analysis, in no other group.
 GROUPS = {
     "start here": ("try", "doctor", "demo"),
-    "a program of yours": ("run", "cause", "cost"),
+    "a program of yours": ("run", "cause", "cost", "config"),
     "a library of this machine": ("identify",),
     "do two runs agree, and why not": (
         "divergence",

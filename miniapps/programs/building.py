@@ -1,4 +1,5 @@
-"""Compile the library that `fpna run` preloads, with the C++ compiler of the program's MPI."""
+"""Compile the library that `fpna run` preloads, with the C++ compiler of the program's MPI; and what every library
+that is compiled at its first use needs: a compiler, a name by its sources, a directory."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import kernels
@@ -30,13 +32,9 @@ BUILD_S = 300
 
 def build(mpicxx: str | None) -> Path:
     """The library to preload; compiles it with `mpicxx` unless it is in the cache. Raises UsageError."""
-    compiler = mpicxx or next((name for name in COMPILERS if shutil.which(name)), None)
-    if compiler is None or shutil.which(compiler) is None:
-        raise UsageError(
-            f"no MPI compiler {compiler or ' or '.join(COMPILERS)} on PATH; load the module of the MPI that the "
-            "program uses, or name its compiler: --mpicxx PATH"
-        )
-    library = _cache() / f"observe-{_digest(compiler)}.so"
+    compiler = mpi_compiler(mpicxx)
+    sources = [*SOURCES.rglob("*.[chi]*"), Path(functions.__file__), *(SHARED / "include").glob("*.hpp")]
+    library = cache() / f"observe-{digest(compiler, FLAGS, sources)}.so"
     with open(library.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the ranks of a node build it once
         if not library.exists():
@@ -47,9 +45,20 @@ def build(mpicxx: str | None) -> Path:
                 names = functions.counted_names(functions.declared(header))
                 (Path(written) / COUNTED).write_text(definitions(names, header))
                 includes = ["-I", str(SHARED), "-I", written]
-                _compile([compiler, *FLAGS, *includes, "-o", str(draft), *units, "-ldl"])
+                compiled([compiler, *FLAGS, *includes, "-o", str(draft), *units, "-ldl"])
             draft.rename(library)
     return library
+
+
+def mpi_compiler(mpicxx: str | None) -> str:
+    """The C++ compiler of an MPI: `mpicxx`, or the first on PATH. Raises UsageError."""
+    compiler = mpicxx or next((name for name in COMPILERS if shutil.which(name)), None)
+    if compiler is None or shutil.which(compiler) is None:
+        raise UsageError(
+            f"no MPI compiler {compiler or ' or '.join(COMPILERS)} on PATH; load the module of the MPI that the "
+            "program uses, or name its compiler: --mpicxx PATH"
+        )
+    return compiler
 
 
 def declared(compiler: str | Path) -> list[str]:
@@ -58,7 +67,7 @@ def declared(compiler: str | Path) -> list[str]:
 
 
 def _header(compiler: str | Path) -> str:
-    return _compile([str(compiler), *FLAGS, "-E", "-x", "c++", "-"], "#include <mpi.h>\n")
+    return compiled([str(compiler), *FLAGS, "-E", "-x", "c++", "-"], "#include <mpi.h>\n")
 
 
 def definitions(names: list[str], header: str) -> str:
@@ -81,34 +90,30 @@ def definitions(names: list[str], header: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _compile(command: list[str], source: str = "") -> str:
+def compiled(command: list[str], source: str = "", what: str = "the library that records calls") -> str:
     """Runs the compiler and returns its output. Raises UsageError."""
     try:
         done = subprocess.run(command, input=source, capture_output=True, text=True, timeout=BUILD_S)
     except subprocess.TimeoutExpired as error:
-        raise UsageError(
-            f"{command[0]} did not finish the library that records calls in {BUILD_S} s; try again"
-        ) from error
+        raise UsageError(f"{command[0]} did not finish {what} in {BUILD_S} s; try again") from error
     if done.returncode:
-        raise UsageError(f"{command[0]} cannot build the library that records calls:\n{done.stderr[-2000:]}")
+        raise UsageError(f"{command[0]} cannot build {what}:\n{done.stderr[-2000:]}")
     return done.stdout
 
 
-def _digest(compiler: str) -> str:
-    """A hash of everything that the library depends on: the compiler, its wrapped command, the options, the sources."""
+def digest(compiler: str, flags: Iterable[str], sources: Iterable[Path]) -> str:
+    """A hash of everything that a library depends on: the compiler, its wrapped command, the options, the sources."""
     shown = subprocess.run([compiler, "-show"], capture_output=True, text=True).stdout
     version = subprocess.run([compiler, "--version"], capture_output=True, text=True).stdout
-    digest = hashlib.blake2b(digest_size=12)
-    for text in (shutil.which(compiler), shown, version, *FLAGS):
-        digest.update(str(text).encode())
-    for path in sorted(
-        [*SOURCES.rglob("*.[chi]*"), Path(functions.__file__), *(SHARED / "include").glob("*.hpp")]
-    ):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    hashed = hashlib.blake2b(digest_size=12)
+    for text in (shutil.which(compiler), shown, version, *flags):
+        hashed.update(str(text).encode())
+    for path in sorted(sources):
+        hashed.update(path.read_bytes())
+    return hashed.hexdigest()
 
 
-def _cache() -> Path:
+def cache() -> Path:
     """A directory that only this user can write to, since programs load its files. Raises UsageError."""
     place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fpna"
     try:
