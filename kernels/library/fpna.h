@@ -128,6 +128,54 @@ FPNA_API float fpna_acc_value_s(const fpna_acc *sum); /* rounded once */
 FPNA_API double fpna_acc_value_d(const fpna_acc *sum);
 FPNA_API int fpna_acc_allreduce(fpna_acc *sums, size_t count, fpna_comm comm); /* each the sum of that of all ranks */
 
+/* The smallest and the largest x[i * stride], i < n, of all ranks. `number`: of the numbers (n global numbers, no two
+ * alike) with this value the smallest; -1 if no rank has an element. Zeros of both signs are one value; if any is a NaN,
+ * the value is a NaN, and the number that of the first. */
+FPNA_API int fpna_minloc_s(fpna_comm comm, size_t n, const float *x, ptrdiff_t stride, const int64_t *numbers, float *value,
+                           int64_t *number);
+FPNA_API int fpna_minloc_d(fpna_comm comm, size_t n, const double *x, ptrdiff_t stride, const int64_t *numbers,
+                           double *value, int64_t *number);
+FPNA_API int fpna_maxloc_s(fpna_comm comm, size_t n, const float *x, ptrdiff_t stride, const int64_t *numbers, float *value,
+                           int64_t *number);
+FPNA_API int fpna_maxloc_d(fpna_comm comm, size_t n, const double *x, ptrdiff_t stride, const int64_t *numbers,
+                           double *value, int64_t *number);
+
+/* total[c] = the sum of x[i] over all ranks and i < n with cell[i] == c, for c < cells, without error and rounded once: as
+ * particles that give their charge to cells. All ranks pass the same `cells`, and get all totals. Memory: 8 bytes for a
+ * cell and every 50 bits between the largest and the smallest number, and on each thread once more. `threads` as in
+ * fpna_options. */
+FPNA_API int fpna_scatter_add_s(fpna_comm comm, size_t n, const int64_t *cell, const float *x, size_t cells, float *total,
+                                int threads);
+FPNA_API int fpna_scatter_add_d(fpna_comm comm, size_t n, const int64_t *cell, const double *x, size_t cells, double *total,
+                                int threads);
+
+#ifndef FPNA_SERIAL
+/* MPI_SUM of one vector of each rank, as the calls of MPI of these names, for the types MPI_FLOAT, MPI_DOUBLE, MPI_C_FLOAT_COMPLEX
+ * and MPI_C_DOUBLE_COMPLEX. FPNA_RUN adds in a balanced tree over the ranks, FPNA_EXACT without error. FPNA_LAYOUT is
+ * refused: what a rank contributes depends on the number of ranks, if it has been added up there. Pass the rows
+ * themselves to fpna_sum_d, with `fields` for the length of a row. `send` may be MPI_IN_PLACE. */
+FPNA_API int fpna_allreduce(int guarantee, const void *send, void *recv, int count, MPI_Datatype type, MPI_Comm comm);
+FPNA_API int fpna_reduce(int guarantee, const void *send, void *recv, int count, MPI_Datatype type, int root,
+                         MPI_Comm comm);
+FPNA_API int fpna_reduce_scatter(int guarantee, const void *send, void *recv, const int counts[], MPI_Datatype type,
+                                 MPI_Comm comm);
+FPNA_API int fpna_reduce_scatter_block(int guarantee, const void *send, void *recv, int count, MPI_Datatype type,
+                                       MPI_Comm comm);
+
+/* The same, begun and waited for. A request needs memory for the contributions of all ranks. As with MPI, all ranks begin
+ * their reductions of a communicator in the same order, and leave the buffers alone meanwhile. A persistent request is
+ * made once, started and waited for any number of times, and freed. */
+typedef struct fpna_request_s *fpna_request;
+FPNA_API int fpna_iallreduce(int guarantee, const void *send, void *recv, int count, MPI_Datatype type, MPI_Comm comm,
+                             fpna_request *request);
+FPNA_API int fpna_allreduce_init(int guarantee, const void *send, void *recv, int count, MPI_Datatype type, MPI_Comm comm,
+                                 fpna_request *request);
+FPNA_API int fpna_start(fpna_request request);
+FPNA_API int fpna_test(fpna_request *request, int *done); /* of fpna_iallreduce: frees it when it is done */
+FPNA_API int fpna_wait(fpna_request *request);            /* the same */
+FPNA_API int fpna_request_free(fpna_request *request);
+#endif
+
 FPNA_API const char *fpna_error(void);   /* what the last call that failed on this thread says; never NULL */
 FPNA_API const char *fpna_version(void); /* of this library */
 

@@ -23,7 +23,7 @@ struct Exact {
 
     template <typename Real>
     static void add(const Operands<Real> &in, std::vector<State> &sums, size_t begin, size_t end) {
-        std::vector<superaccumulator::Words> words;
+        std::vector<superaccumulator::Tiled> words;
         words.reserve(sums.size());
         for (State &sum : sums) words.emplace_back(sum.words);
         for_parts(in, begin, end, [&](size_t t, size_t, const Real *x, const Real *y, size_t n) {

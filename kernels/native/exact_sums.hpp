@@ -7,16 +7,13 @@
 // numbers that are up to 48 binades apart, each of two more slices 51 binades more, for four operations and one.
 #pragma once
 #include <algorithm>
-#include <memory>
 #include <type_traits>
 
-#include "../include/superaccumulator.hpp"
-#include "binades.hpp"
 #include "tiles.hpp"
+#include "words.hpp"
 
 namespace superaccumulator {
 
-constexpr std::size_t DEPOSITS = 512;  // below 2^53 each: they fit beside the sum of 2^20 ranks' words
 constexpr int FIRST_SLICE = 50, SLICE = 51;  // bits; a tile of numbers below 2^e has a sum below 2^62 units
 constexpr int HIGHEST = HIGHEST_UNIT + FIRST_SLICE;
 constexpr int MOST_SLICES = 4;
@@ -52,55 +49,12 @@ struct Depth {
     int skipped = 0;
 };
 
-// Words that are carried when their room is used up, and not before.
-class Words {
-  public:
-    explicit Words(long long *words) : w(words) { ::carry(w); }
-
-    template <typename Number>
-    void add_each(const Number *x, std::size_t n, std::size_t stride) {
-        for (std::size_t i = 0; i < n; ++i) {
-            const double v = widen(x[i * stride]);
-            if (v == 0) continue;
-            take_room(1);
-            deposit(w, v);
-        }
-    }
-
-    void add_units(const i64 *sums, const int *unit, int count) {
-        take_room(count);
-        for (int k = 0; k < count; ++k) deposit_units(w, sums[k], unit[k]);
-    }
-
-    // Finite numbers.
-    void add_binades(const double *x, std::size_t n) {
-        if (!binades) binades = std::make_unique<Binades>();
-        binades->add(x, n, [this](i64 sum, int unit) { add_units(&sum, &unit, 1); });
-    }
-
-    // Brings all numbers into the words, and these into their normal form.
-    void finish() {
-        if (binades) binades->take([this](i64 sum, int unit) { add_units(&sum, &unit, 1); });
-        carry();
-    }
+// Words that take tiles, each cut as the tile before suggests.
+struct Tiled : Words {
+    using Words::Words;
 
     u64 largest_before = 0;  // |x| of another tile, as bits
     Depth depth;
-
-  private:
-    void take_room(std::size_t n) {
-        if (room < n) carry();
-        room -= n;
-    }
-
-    void carry() {
-        ::carry(w);
-        room = DEPOSITS;
-    }
-
-    long long *w;
-    std::size_t room = DEPOSITS;
-    std::unique_ptr<Binades> binades;
 };
 
 // e with |x| < 2^e, from the bits of |x|.
@@ -147,7 +101,7 @@ void add_whole(Words &words, const Number *x, std::size_t n) {
 
 // Adds numbers in slices, and their remainders.
 template <typename Number>
-void add_cut(Words &words, const Number *x, std::size_t n, const Slices &slices, const Cuts &cuts, int first) {
+void add_cut(Tiled &words, const Number *x, std::size_t n, const Slices &slices, const Cuts &cuts, int first) {
     Depth &depth = words.depth;
     words.add_units(slices.sum, cuts.unit + first, depth.slices);
     depth.last |= slices.last;
@@ -163,7 +117,7 @@ void add_cut(Words &words, const Number *x, std::size_t n, const Slices &slices,
 // Adds at most TILE numbers. They are cut by the largest of the tile before, and again if that was less than the
 // largest here, or so much more that remainders are left.
 template <typename Number>
-void add(Words &words, const Tile<Number> &tile) {
+void add(Tiled &words, const Tile<Number> &tile) {
     const std::size_t n = tile.n;
     Depth &depth = words.depth;
     const bool guess = depth.slices && words.largest_before;
@@ -198,7 +152,7 @@ void add(Words &words, const Tile<Number> &tile) {
 
 template <typename Element>
 void add(long long *w, const Terms<Element> &terms, std::size_t begin, std::size_t end) {
-    Words words(w);
+    Tiled words(w);
     for_tiles(terms, begin, end, [&](const auto &tile) { add(words, tile); });
     words.finish();
 }
@@ -209,13 +163,5 @@ inline void add_column(long long *w, const double *x, std::size_t n, std::size_t
     words.add_each(x, n, stride);
     words.finish();
 }
-
-struct Sum {
-    long long words[WORDS] = {};
-
-    void operator+=(const Sum &other) {
-        for (int i = 0; i < WORDS; ++i) words[i] += other.words[i];
-    }
-};
 
 }  // namespace superaccumulator

@@ -14,13 +14,13 @@ namespace {
 // All products of each pair of vectors, tile by tile, so that memory is read once where pairs share vectors.
 template <typename Element>
 void add_pairs(Sum *sums, const std::vector<Terms<Element>> &pairs, std::size_t begin, std::size_t end) {
-    std::vector<Words> words;
+    std::vector<Tiled> words;
     for (std::size_t k = 0; k < pairs.size(); ++k) words.emplace_back(sums[k].words);
     TileMemory memory;
     for (std::size_t i = begin; i < end; i += PRODUCTS)
         for (std::size_t k = 0; k < pairs.size(); ++k)
             add(words[k], products_of<true>(pairs[k], i, std::min(PRODUCTS, end - i), memory));
-    for (Words &w : words) w.finish();
+    for (Tiled &w : words) w.finish();
 }
 
 template <typename Element>

@@ -18,7 +18,7 @@ from miniapps.errors import UsageError
 from miniapps.programs import functions
 
 SOURCES = Path(__file__).parent / "preload"
-SHARED = Path(kernels.__file__).parent  # has include/superaccumulator.hpp
+SHARED = Path(kernels.__file__).parent  # has library/reductions.hpp
 UNITS = ("calls.cpp", "fortran.cpp", "counted.cpp")
 COUNTED = "counted.inc"
 FLAGS = (
@@ -33,7 +33,8 @@ BUILD_S = 300
 def build(mpicxx: str | None) -> Path:
     """The library to preload; compiles it with `mpicxx` unless it is in the cache. Raises UsageError."""
     compiler = mpi_compiler(mpicxx)
-    sources = [*SOURCES.rglob("*.[chi]*"), Path(functions.__file__), *(SHARED / "include").glob("*.hpp")]
+    shared = [path for folder in ("include", "native", "library") for path in (SHARED / folder).glob("*.hpp")]
+    sources = [*SOURCES.rglob("*.[chi]*"), Path(functions.__file__), *shared]
     library = cache() / f"observe-{digest(compiler, FLAGS, sources)}.so"
     with open(library.with_suffix(".lock"), "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)  # the ranks of a node build it once

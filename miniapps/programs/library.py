@@ -20,7 +20,8 @@ from miniapps.programs.building import cache, compiled, digest, mpi_compiler
 
 KERNELS = Path(kernels.__file__).parent
 SOURCES = KERNELS / "library"
-UNITS = ("sums.cpp", "accumulators.cpp", "../native/cut.cpp")
+UNITS = ("sums.cpp", "accumulators.cpp", "locations.cpp", "scatter.cpp", "../native/cut.cpp")
+WITH_MPI = ("reductions.cpp",)
 FORTRAN = "fpna.f90"
 HEADERS = ("fpna.h", "fpna.hpp")
 # As the extension kernels._native is built (setup.py): no contraction, no reassociation.
@@ -115,7 +116,7 @@ def _make(draft: Path, prefix: Path, cxx: str, flags: list[str], fortran: str | 
         shutil.copy(SOURCES / header, include)
     with tempfile.TemporaryDirectory() as made:
         objects = []
-        for unit in UNITS:
+        for unit in UNITS if serial else (*UNITS, *WITH_MPI):
             objects.append(f"{made}/{Path(unit).stem}.o")
             compiled([cxx, *flags, "-c", "-o", objects[-1], str(SOURCES / unit)], what=WHAT)
         exports = Path(made) / "exports"

@@ -1,33 +1,20 @@
-// Sums of float and double that this library adds itself, in an order that does not depend on the MPI library.
-//
-//   tree     a balanced binary tree over the ranks, for any length, library and network: bits depend only on the
-//            contributions and their number
-//   exact    every sum rounded once, as if added without error: bits depend only on the contributions
-//
-// It adds in the default floating-point environment and restores the program's environment afterwards, with its flags.
-//
-// Gathers and exchanges of the MPI library move the data, and add nothing. Ranks that need the total of a short vector
-// gather all contributions; of a long vector every rank adds a share (twice the vector's bytes in and out of each rank, as
-// in a reduce-scatter and an all-gather).
+// Sums of float and double that this library adds itself, in an order that does not depend on the MPI library
+// (kernels/library/reductions.hpp). It adds in the default floating-point environment and restores the program's
+// environment afterwards, with its flags.
 #pragma once
 
-#include <algorithm>
-#include <cmath>
 #include <vector>
 
 #include <mpi.h>
 
-#include "include/environment.hpp"
-#include "include/superaccumulator.hpp"
+#define FPNA_MPI_CALL(name) PMPI_##name
+#include "library/reductions.hpp"
 #include "recorder.hpp"
 
 namespace fpna {
 
 enum class Order { LIBRARY, TREE, EXACT };
 inline Order order = Order::LIBRARY;
-
-constexpr MPI_Aint SHORT = 1 << 15;     // bytes of all contributions together; up to here a vector is short
-constexpr MPI_Aint MOST = (1 << 30) - 1;  // elements in one call of the library
 
 // The basic type of the numbers in an element, and their number (2 for a complex number); 0 for types not added here.
 struct Elements {
@@ -74,132 +61,25 @@ inline bool answers(const Shape &shape) {
     return !inter && shape.count * elements_of(shape.type).each <= MOST;
 }
 
-// The sum of x[0], x[stride], ... (n numbers), rounded once. Adds and keeps the rounding errors (Knuth's TwoSum); if they do
-// not decide the rounding of the sum, adds all again without error.
 template <typename Float>
-Float exact_sum(const Float *x, std::size_t n, std::size_t stride) {
-    double sum = 0, error = 0, size = 0;
-    for (std::size_t i = 0; i < n; ++i) {
-        const double value = x[i * stride], before = sum;
-        sum += value;
-        const double part = sum - before, lost = (before - (sum - part)) + (value - part);
-        error += lost;
-        size += std::fabs(lost);
-    }
-    const double bound = double(n) * 0x1p-52 * size;
-    if (sizeof(Float) == sizeof(double)) {
-        const double low = sum + (error - bound), high = sum + (error + bound);
-        if (low == high && low != 0) return Float(low);
-    } else {  // this rounds twice, so widen the bounds by one unit of double on each side
-        const Float low = Float(std::nextafter(sum + (error - bound), -INFINITY));
-        const Float high = Float(std::nextafter(sum + (error + bound), INFINITY));
-        if (low == high && low != 0) return low;
-    }
-    long long words[WORDS] = {}, room[CHUNKS];
-    for (std::size_t i = 0; i < n; ++i) {
-        deposit(words, x[i * stride]);
-        if (i % 512 == 511) carry(words);
-    }
-    return round_words<Float>(words, room);
+int add(const Shape &shape, MPI_Datatype basic, int each) {
+    static const std::pair<Kind, Reducing> kinds[] = {
+        {ALLREDUCE, Reducing::ALLREDUCE}, {REDUCE, Reducing::REDUCE}, {REDUCE_SCATTER, Reducing::REDUCE_SCATTER},
+        {REDUCE_SCATTER_BLOCK, Reducing::REDUCE_SCATTER}, {SCAN, Reducing::SCAN}, {EXSCAN, Reducing::EXSCAN}};
+    const auto kind = std::find_if(std::begin(kinds), std::end(kinds), [&](auto &k) { return k.first == shape.kind; });
+    std::vector<int> shares;
+    for (MPI_Aint share : shape.shares) shares.push_back(int(share * each));
+    return Reduction<Float>(kind->second, order == Order::EXACT ? Addition::EXACT : Addition::TREE,
+                            static_cast<const Float *>(shape.send), static_cast<Float *>(shape.recv),
+                            int(shape.count * each), basic, shape.comm, shape.peer, shares)
+        .run();
 }
-
-// Adds `rows`, n contributions of `length` numbers each in the order of ranks, into `total`. Overwrites the rows.
-template <typename Float>
-void add(Float *rows, std::size_t n, std::size_t length, Float *total) {
-    if (order == Order::EXACT) {
-        for (std::size_t i = 0; i < length; ++i) total[i] = exact_sum(rows + i, n, length);
-        return;
-    }
-    for (std::size_t step = 1; step < n; step *= 2)
-        for (std::size_t r = 0; r + step < n; r += 2 * step)
-            for (std::size_t i = 0; i < length; ++i) rows[r * length + i] += rows[(r + step) * length + i];
-    std::copy(rows, rows + length, total);
-}
-
-// One reduction that this library adds.
-template <typename Float>
-class Sum {
-  public:
-    Sum(const Shape &shape, MPI_Datatype basic, int each)
-        : shape_(shape), basic_(basic), length_(int(shape.count * each)), send_(static_cast<const Float *>(shape.send)),
-          recv_(static_cast<Float *>(shape.recv)) {
-        PMPI_Comm_size(shape.comm, &size_);
-        PMPI_Comm_rank(shape.comm, &rank_);
-        for (MPI_Aint share : shape.shares) shares_.push_back(int(share * each));
-    }
-
-    int run() {
-        switch (shape_.kind) {
-            case SCAN:
-            case EXSCAN: return scan();
-            case REDUCE_SCATTER:
-            case REDUCE_SCATTER_BLOCK: return exchange(recv_);
-            default: break;
-        }
-        const bool gets = shape_.kind == ALLREDUCE || rank_ == shape_.peer;
-        if (MPI_Aint(length_) * size_ * MPI_Aint(sizeof(Float)) <= SHORT) return gather(gets);
-        shares_.resize(std::size_t(size_));
-        for (int r = 0; r < size_; ++r) shares_[std::size_t(r)] = length_ / size_ + (r < length_ % size_);
-        std::vector<Float> own(static_cast<std::size_t>(shares_[std::size_t(rank_)]));
-        if (const int code = exchange(own.data())) return code;
-        const std::vector<int> places = starts();
-        if (shape_.kind == ALLREDUCE)
-            return PMPI_Allgatherv(own.data(), int(own.size()), basic_, recv_, shares_.data(), places.data(), basic_,
-                                   shape_.comm);
-        return PMPI_Gatherv(own.data(), int(own.size()), basic_, recv_, shares_.data(), places.data(), basic_, shape_.peer,
-                            shape_.comm);
-    }
-
-  private:
-    // Gathers all contributions on each rank that gets the total, and adds them there.
-    int gather(bool gets) {
-        std::vector<Float> rows(gets ? std::size_t(length_) * std::size_t(size_) : 0);
-        const int code = shape_.kind == ALLREDUCE
-                             ? PMPI_Allgather(send_, length_, basic_, rows.data(), length_, basic_, shape_.comm)
-                             : PMPI_Gather(send_, length_, basic_, rows.data(), length_, basic_, shape_.peer, shape_.comm);
-        if (code == MPI_SUCCESS && gets) add(rows.data(), std::size_t(size_), std::size_t(length_), recv_);
-        return code;
-    }
-
-    // Sends each rank its share of all contributions; each adds its share into `total`.
-    int exchange(Float *total) {
-        const int own = shares_[std::size_t(rank_)];
-        std::vector<Float> rows(std::size_t(own) * std::size_t(size_));
-        std::vector<int> counts(std::size_t(size_), own), places(std::size_t(size_), 0);
-        for (int r = 1; r < size_; ++r) places[std::size_t(r)] = places[std::size_t(r - 1)] + own;
-        const int code = PMPI_Alltoallv(send_, shares_.data(), starts().data(), basic_, rows.data(), counts.data(),
-                                        places.data(), basic_, shape_.comm);
-        if (code == MPI_SUCCESS) add(rows.data(), std::size_t(size_), std::size_t(own), total);
-        return code;
-    }
-
-    int scan() {
-        std::vector<Float> rows(std::size_t(length_) * std::size_t(size_));
-        const int code = PMPI_Allgather(send_, length_, basic_, rows.data(), length_, basic_, shape_.comm);
-        const int taken = rank_ + (shape_.kind == SCAN);
-        if (code == MPI_SUCCESS && taken) add(rows.data(), std::size_t(taken), std::size_t(length_), recv_);
-        return code;
-    }
-
-    std::vector<int> starts() const {
-        std::vector<int> places(std::size_t(size_), 0);
-        for (int r = 1; r < size_; ++r) places[std::size_t(r)] = places[std::size_t(r - 1)] + shares_[std::size_t(r - 1)];
-        return places;
-    }
-
-    const Shape &shape_;
-    MPI_Datatype basic_;
-    int length_, size_ = 0, rank_ = 0;
-    const Float *send_;
-    Float *recv_;
-    std::vector<int> shares_;
-};
 
 inline int answer(const Shape &shape) {
     const DefaultEnvironment environment;
     const Elements elements = elements_of(shape.type);
-    return elements.basic == MPI_DOUBLE ? Sum<double>(shape, MPI_DOUBLE, elements.each).run()
-                                        : Sum<float>(shape, MPI_FLOAT, elements.each).run();
+    return elements.basic == MPI_DOUBLE ? add<double>(shape, MPI_DOUBLE, elements.each)
+                                        : add<float>(shape, MPI_FLOAT, elements.each);
 }
 
 // The MPI library's reduction of this shape, with the contribution at `shape.send`.
