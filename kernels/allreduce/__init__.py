@@ -43,6 +43,8 @@ def plan(comm, *description, **more):
 
     `name`    appears in messages.
     `blocks`  the numbers of this rank's blocks, one for each contribution; block-tree and `add` need them.
+    `summed`  whether contributions are the sums over the largest subtrees of this rank's blocks, ascending, which the
+              caller has added by the tree of block-tree (block-tree only).
     `replay`  (arrival only) iterates over recorded orders, one per call, each (size,). Only rank 0's is read: other
               ranks may pass any iterable.
 

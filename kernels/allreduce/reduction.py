@@ -160,6 +160,11 @@ class Reduction:
         )
 
     @property
+    def takes_sums(self) -> bool:
+        """Whether a caller may add the largest subtrees of its blocks itself, and contribute their sums."""
+        return "owners" in self.entry.needs and self.accumulation == "working" and self.coding is None
+
+    @property
     def element_bytes(self) -> float:
         """Bytes of an element in a message: over a lossy wire the mean, headers of cells included."""
         if self.coding is not None:

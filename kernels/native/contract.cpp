@@ -27,15 +27,23 @@ Scratch<T>::~Scratch() {
     ::operator delete(b, std::align_val_t(64));
 }
 
+// Whether lines so many elements apart share few sets of a first-level cache.
+template <typename T>
+bool crowded(i64 step) {
+    return step * i64(sizeof(T)) % 512 == 0 && step * i64(sizeof(T)) > 1024;
+}
+
 template <typename T>
 const i64 *Lines<T>::rows(Scratch<T> &scratch, i64 first, i64 count, i64 k0, i64 depth, bool again) const {
     const T *from = at_ + first * line_ + k0 * along_;
-    if (!again) {
+    if (!again || (along_ == 1 && !crowded<T>(line_))) {
         for (i64 i = 0; i < count; ++i) scratch.rows[i] = from + i * line_;
+        scratch.a_line = line_, scratch.a_step = along_;
         return scratch.a_at.of(along_);
     }
     if (line_ == 1 && along_ != 1) {
         for (i64 i = 0; i < count; ++i) scratch.rows[i] = scratch.a + i;
+        scratch.a_line = 1, scratch.a_step = count;
         for (i64 k = 0; k < depth; ++k) std::memcpy(scratch.a + k * count, from + k * along_, count * sizeof(T));
         return scratch.a_at.of(count);
     }
@@ -47,6 +55,7 @@ const i64 *Lines<T>::rows(Scratch<T> &scratch, i64 first, i64 count, i64 k0, i64
         else
             for (i64 k = 0; k < depth; ++k) to[k] = from[k * along_];
     }
+    scratch.a_line = PITCH, scratch.a_step = 1;
     return scratch.a_at.of(1);
 }
 
@@ -54,10 +63,12 @@ template <typename T>
 const T *Lines<T>::panel(const Kernels<T> &kernels, Scratch<T> &scratch, T *to, i64 width, i64 first, i64 count, i64 k0,
                          i64 depth, bool again, const i64 *&at) const {
     const T *from = at_ + first * line_ + k0 * along_;
-    if (line_ == 1 && count == width && !again) {
+    if (line_ == 1 && count == width && !(again && crowded<T>(along_))) {
+        scratch.b_step = along_;
         at = scratch.b_at.of(along_);
         return from;
     }
+    scratch.b_step = width;
     at = scratch.b_at.of(width);
     if (along_ == 1) {
         kernels.transpose(to, width, from, line_, count, depth);
@@ -111,25 +122,26 @@ void copy(const T *from, i64 count, T *to) {
         std::memcpy(to, from, count * sizeof(T));
 }
 
-// Adds the chains of a step into a tile. Chains that wait for others lie in `slots`, whose rows are neighbours in the
+// Adds the chains of a step into a tile; returns whether a sum is NaN. Chains that wait for others lie in `slots`, whose rows are neighbours in the
 // caches; a chain is joined with all that wait for it while it is in registers.
 template <typename T>
-void add_chains(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows, i64 vectors, T *slots, bool raw) {
+bool add_chains(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows, i64 vectors, T *slots, bool raw) {
     const Tile<T> whole = tile;
     tile.on = false;
     tile.left_pitch = vectors * kernels.lanes;
+    bool nan = false;
     for (const Step &chain : step.chains) {
         const bool last = &chain == &step.chains.back(), block = chain.how == Store::block;
         tile.depth = chain.depth;
-        tile.a_at = whole.a_at + chain.first;
-        tile.b_at = whole.b_at + chain.first;
+        tile.first = chain.first;
         tile.raw = raw && !last;
         tile.left = slots + (block ? chain.slot : chain.slot - 1) * SLOT;
         tile.joins = chain.joins + block;
         tile.c = last ? whole.c : slots + (chain.slot - chain.joins) * SLOT;
         tile.c_pitch = last ? whole.c_pitch : tile.left_pitch;
-        kernels.tile(tile, rows, vectors);
+        nan = kernels.tile(tile, rows, vectors);
     }
+    return nan;
 }
 
 // Computes a tile and stores it at `tile.c` as `step.how` says. A NaN of a chain loses sign and payload before it is
@@ -143,12 +155,12 @@ void compute(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 rows
         tile.left = tile.c;
         tile.left_pitch = tile.c_pitch;
         tile.joins = step.how == Store::block;
-        return kernels.tile(tile, rows, vectors);
+        kernels.tile(tile, rows, vectors);
+        return;
     }
     Tile<T> sum = tile;
     if (step.how == Store::block) sum.c = slots, sum.c_pitch = full;
-    add_chains(kernels, sum, step, rows, vectors, slots, true);
-    if (kernels.has_nan(sum.c, sum.c_pitch, rows, full)) add_chains(kernels, sum, step, rows, vectors, slots, false);
+    if (add_chains(kernels, sum, step, rows, vectors, slots, true)) add_chains(kernels, sum, step, rows, vectors, slots, false);
     if (step.how == Store::block) kernels.add(tile.c, tile.c_pitch, slots, full, rows, full);
 }
 
@@ -185,22 +197,27 @@ void part(const Kernels<T> &kernels, const Product<T> &p, const Order &order, Ra
     slots.resize(std::max(slots.size(), std::size_t(order.inner_slots * SLOT)));
     waiting.resize(std::max(waiting.size(), std::size_t((order.slots - 1) * rows.size() * wide)));
     const T *panels[Scratch<T>::PANELS];
+    i64 b_steps[Scratch<T>::PANELS];
+    const bool even = p.a->even() && p.b->even();
     for (i64 left = columns.begin; left < columns.end; left += wide) {
         const Range block{left, std::min(left + wide, columns.end)};
         for (i64 j = left; j < block.end; j += panel)
             segments_of(p.c, j, std::min(panel, block.end - j), segments[(j - left) / panel]);
         for (const Step &step : order.steps()) {
             const i64 *b_at = nullptr;  // the same for all panels of a block
-            for (i64 j = block.begin; j < block.end; j += panel)
+            for (i64 j = block.begin; j < block.end; j += panel) {
                 panels[(j - left) / panel] = p.b->panel(kernels, scratch, scratch.b + (j - left) * PIECE, panel, j,
                                                         std::min(panel, block.end - j), step.first, step.depth, groups > 1, b_at);
+                b_steps[(j - left) / panel] = scratch.b_step;
+            }
             const i64 ahead = groups == 1 ? panel : 0;  // few rows wait for memory: the next panel
             T *const aside = waiting.data() + (step.slot - 1) * rows.size() * wide;
             for (i64 i = rows.begin, g = groups; g > 0; --g) {
                 const i64 now = (rows.end - i + g - 1) / g;
                 const i64 *a_at = p.a->rows(scratch, i, now, step.first, step.depth, block.size() > panel);
                 for (i64 j = block.begin; j < block.end; j += panel) {
-                    const Tile<T> tile{step.depth, scratch.rows, a_at, panels[(j - left) / panel], b_at, ahead};
+                    const Tile<T> tile{step.depth, scratch.rows, a_at, panels[(j - left) / panel], b_at, ahead,
+                                       even, scratch.a_line, scratch.a_step, b_steps[(j - left) / panel]};
                     const i64 some = std::min(panel, block.end - j);
                     if (step.slot)
                         finish(kernels, tile, step, aside + (i - rows.begin) * wide, wide, now, panel, {{0, panel, j - left}},

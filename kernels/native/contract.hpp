@@ -20,7 +20,8 @@ constexpr i64 MOST_ROWS = 16, MOST_LANES = 16;  // of a tile, of a vector
 constexpr i64 SLOT = MOST_ROWS * 2 * MOST_LANES;    // elements of a tile
 constexpr i64 PITCH = PIECE + MOST_LANES;  // from row to row of packed rows: not a power of two, for the caches
 
-// c[i * c_pitch + j] = the chain over k < depth of a[i][a_at[k]] * b[b_at[k] + j], added to c if it goes `on`. Then
+// c[i * c_pitch + j] = the chain over depth terms from k = first of a[i][a_at[k]] * b[b_at[k] + j], added to c if it goes
+// `on`. With `even` steps these are a[0][i * a_line + k * a_step] * b[k * b_step + j], which takes fewer loads. Then
 // left[i * left_pitch + j] is added from the left, then left[i * left_pitch + j - SLOT], and so on, `joins` times; no
 // zero then has a sign
 template <typename T>
@@ -31,6 +32,8 @@ struct Tile {
     const T *b;
     const i64 *b_at;  // LOOK more than depth
     i64 ahead;        // elements between those of b that are read LOOK terms later and the prefetched ones
+    bool even = false;
+    i64 a_line = 0, a_step = 0, b_step = 0, first = 0;
     T *c = nullptr;
     i64 c_pitch = 0;
     bool on = false, raw = false;  // raw: a NaN keeps its sign and payload
@@ -42,12 +45,11 @@ struct Tile {
 template <typename T>
 struct Kernels {
     i64 lanes, rows;  // of a vector; at most of a tile
-    void (*tile)(const Tile<T> &, i64 rows, i64 vectors);  // 1 or 2 vectors of columns
+    bool (*tile)(const Tile<T> &, i64 rows, i64 vectors);  // 1 or 2 vectors of columns; whether a result is NaN
     // to[k * width + i] = from[i * stride + k] for i < count <= width, others 0; writes up to `lanes` elements beyond
     void (*transpose)(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth);
     // to[i * to_row + j] += from[i * row + j] for i < rows, j < columns; no zero then has a sign
     void (*add)(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns);
-    bool (*has_nan)(const T *from, i64 row, i64 rows, i64 columns);  // of columns that are a multiple of `lanes`
     // sums[j] = sums[j] + from[j] + from[row + j] + ... from the left, over `rows` rows
     void (*add_rows)(T *sums, i64 n, const T *from, i64 row, i64 rows);
     // sums[i] = sums[i] + from[i][0] + from[i][1] + ... from the left, i < count <= lanes, over `terms` terms
@@ -87,6 +89,7 @@ public:
     T *b, *a, *tile;  // pieces of columns, of rows; a tile
     const T *rows[MOST_ROWS];
     Multiples a_at, b_at;
+    i64 a_line, a_step, b_step;  // of the last rows and panel if these are even (Operand::even)
 };
 
 // One factor of a product: lines along k, taken one by one (as rows) or side by side (as columns).
@@ -94,12 +97,14 @@ template <typename T>
 class Operand {
 public:
     virtual ~Operand() = default;
+    // Whether `rows` and `panel` set the steps of their lines and terms in `scratch`.
+    virtual bool even() const { return false; }
     // Sets scratch.rows to the lines first ... first + count - 1. Returns the places of elements k0 + k in any line,
     // for k < depth. `again`: they will be read more than once, so that packing them into scratch.a may pay.
     virtual const i64 *rows(Scratch<T> &scratch, i64 first, i64 count, i64 k0, i64 depth, bool again) const = 0;
     // Returns a pointer from which line first + j lies at at[k] + j, for j < width; lines from `count` on have any
     // elements. Packs into `to`, which has room for depth * width + lanes elements, if it must, or if they are read
-    // `again`. `at` has LOOK more places than depth; the last ones may be anywhere.
+    // `again` and would crowd a few sets of the cache. `at` has LOOK more places than depth; the last ones may be anywhere.
     virtual const T *panel(const Kernels<T> &, Scratch<T> &scratch, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth,
                            bool again, const i64 *&at) const = 0;
 };
@@ -112,6 +117,7 @@ public:
     const i64 *rows(Scratch<T> &, i64 first, i64 count, i64 k0, i64 depth, bool again) const override;
     const T *panel(const Kernels<T> &, Scratch<T> &, T *to, i64 width, i64 first, i64 count, i64 k0, i64 depth, bool again,
                    const i64 *&at) const override;
+    bool even() const override { return true; }
 
 private:
     const T *at_;

@@ -33,19 +33,15 @@ FPNA_INLINE void store(T *to, const Vector<T> &v) {
     __builtin_memcpy(to, &v, sizeof v);
 }
 
-// A NaN gets no sign and payload: else the processor would choose which of several survives.
+// Adds the terms of a tile to `sums`, by the tables of places.
 template <typename T, int ROWS_NOW, int VECTORS>
-void tile_of(const Tile<T> &t) {
-    Vector<T> sums[ROWS_NOW][VECTORS];  // in registers: every loop over it is unrolled
-#pragma GCC unroll 16
-    for (int i = 0; i < ROWS_NOW; ++i)
-#pragma GCC unroll 2
-        for (int j = 0; j < VECTORS; ++j) sums[i][j] = Vector<T>{};
+FPNA_INLINE void add_terms(const Tile<T> &t, Vector<T> (&sums)[ROWS_NOW][VECTORS]) {
     const T *a[ROWS_NOW];
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS_NOW; ++i) a[i] = t.a[i];
     const T *fetched = t.b + t.ahead;
-    for (const i64 *a_at = t.a_at, *b_at = t.b_at, *end = a_at + t.depth; a_at < end; ++a_at, ++b_at) {
+    const i64 *b_at = t.b_at + t.first;
+    for (const i64 *a_at = t.a_at + t.first, *end = a_at + t.depth; a_at < end; ++a_at, ++b_at) {
         const i64 at = *a_at;
         const T *b = t.b + *b_at;
 #pragma GCC unroll 2
@@ -60,6 +56,47 @@ void tile_of(const Tile<T> &t) {
             for (int j = 0; j < VECTORS; ++j) sums[i][j] = fused(all, factor[j], sums[i][j]);
         }
     }
+}
+
+// The same where steps are even. A pointer for every third row: a place is it plus 0, 1 or 2 times a register, so that
+// all pointers stay in registers.
+template <typename T, int ROWS_NOW, int VECTORS>
+FPNA_INLINE void add_even_terms(const Tile<T> &t, Vector<T> (&sums)[ROWS_NOW][VECTORS]) {
+    constexpr int THIRDS = (ROWS_NOW + 2) / 3;
+    const i64 line = t.a_line, a_step = t.a_step, b_step = t.b_step;
+    const T *a[THIRDS];
+#pragma GCC unroll 6
+    for (int g = 0; g < THIRDS; ++g) a[g] = t.a[0] + t.first * a_step + 3 * g * line;
+    const T *b = t.b + t.first * b_step, *fetched = b + LOOK * b_step + t.ahead;
+    for (i64 left = t.depth; left > 0; --left, b += b_step, fetched += b_step) {
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) __builtin_prefetch(fetched + j * LANES<T>);
+        Vector<T> factor[VECTORS];
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) factor[j] = load<T>(b + j * LANES<T>);
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS_NOW; ++i) {
+            const Vector<T> all = a[i / 3][i % 3 * line] - Vector<T>{};
+#pragma GCC unroll 2
+            for (int j = 0; j < VECTORS; ++j) sums[i][j] = fused(all, factor[j], sums[i][j]);
+        }
+#pragma GCC unroll 6
+        for (int g = 0; g < THIRDS; ++g) a[g] += a_step;
+    }
+}
+
+// A NaN gets no sign and payload: else the processor would choose which of several survives.
+template <typename T, int ROWS_NOW, int VECTORS>
+bool tile_of(const Tile<T> &t) {
+    Vector<T> sums[ROWS_NOW][VECTORS];  // in registers: every loop over it is unrolled
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS_NOW; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) sums[i][j] = Vector<T>{};
+    if (t.even)
+        add_even_terms<T, ROWS_NOW, VECTORS>(t, sums);
+    else
+        add_terms<T, ROWS_NOW, VECTORS>(t, sums);
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
@@ -74,25 +111,30 @@ void tile_of(const Tile<T> &t) {
         for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
             for (int j = 0; j < VECTORS; ++j) sums[i][j] = load<T>(left + i * t.left_pitch + j * LANES<T>) + sums[i][j];
+    typename Of<T>::Whole numbers = ~typename Of<T>::Whole{};
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
-        for (int j = 0; j < VECTORS; ++j)  // plus +0.0: no zero has a sign
-            store<T>(t.c + i * t.c_pitch + j * LANES<T>, t.joins ? sums[i][j] + Vector<T>{} : sums[i][j]);
+        for (int j = 0; j < VECTORS; ++j) {  // plus +0.0: no zero has a sign
+            const Vector<T> sum = t.joins ? sums[i][j] + Vector<T>{} : sums[i][j];
+            numbers &= sum == sum;
+            store<T>(t.c + i * t.c_pitch + j * LANES<T>, sum);
+        }
+    bool all = true;
+    for (int i = 0; i < LANES<T>; ++i) all &= numbers[i] != 0;
+    return !all;
 }
 
 template <typename T, int VECTORS, int... N>
-FPNA_INLINE void tile_with(const Tile<T> &t, i64 rows, std::integer_sequence<int, N...>) {
-    static constexpr void (*OF[])(const Tile<T> &) = {tile_of<T, N + 1, VECTORS>...};
-    OF[rows - 1](t);
+FPNA_INLINE bool tile_with(const Tile<T> &t, i64 rows, std::integer_sequence<int, N...>) {
+    static constexpr bool (*OF[])(const Tile<T> &) = {tile_of<T, N + 1, VECTORS>...};
+    return OF[rows - 1](t);
 }
 
 template <typename T>
-void tile(const Tile<T> &t, i64 rows, i64 vectors) {
-    if (vectors == 1)
-        tile_with<T, 1>(t, rows, std::make_integer_sequence<int, ROWS>{});
-    else
-        tile_with<T, 2>(t, rows, std::make_integer_sequence<int, ROWS>{});
+bool tile(const Tile<T> &t, i64 rows, i64 vectors) {
+    return vectors == 1 ? tile_with<T, 1>(t, rows, std::make_integer_sequence<int, ROWS>{})
+                        : tile_with<T, 2>(t, rows, std::make_integer_sequence<int, ROWS>{});
 }
 
 // ---- transposes ---------------------------------------------------------------------------------------------
@@ -181,20 +223,6 @@ void add(T *to, i64 to_row, const T *from, i64 row, i64 rows, i64 columns) {
 }
 
 template <typename T>
-bool has_nan(const T *from, i64 row, i64 rows, i64 columns) {
-    bool all = true;
-    for (; rows > 0; --rows, from += row) {
-        typename Of<T>::Whole numbers = ~typename Of<T>::Whole{};
-        for (i64 j = 0; j < columns; j += LANES<T>) {
-            const Vector<T> v = load<T>(from + j);
-            numbers &= v == v;
-        }
-        for (int i = 0; i < LANES<T>; ++i) all &= numbers[i] != 0;
-    }
-    return !all;
-}
-
-template <typename T>
 void add_rows(T *__restrict sums, i64 n, const T *__restrict from, i64 row, i64 rows) {
     i64 i = 0;
     for (; i + 4 <= rows; i += 4, from += 4 * row) {
@@ -229,4 +257,4 @@ void add_lines(T *sums, i64 count, const T *const *from, i64 terms) {
 }
 
 template <typename T>
-constexpr Kernels<T> KERNELS = {LANES<T>, ROWS, tile<T>, transpose<T>, add<T>, has_nan<T>, add_rows<T>, add_lines<T>};
+constexpr Kernels<T> KERNELS = {LANES<T>, ROWS, tile<T>, transpose<T>, add<T>, add_rows<T>, add_lines<T>};

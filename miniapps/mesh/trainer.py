@@ -223,7 +223,7 @@ class MeshTrainer(Trainer):
 
         return timed
 
-    def _reducer(self, comm, reduction, name: str, blocks):
+    def _reducer(self, comm, reduction, name: str, blocks, summed: bool):
         """The traced all-reduce of a reduction of the plan; it is freed with the repeat."""
         return self.ctx.reducer(
             name,
@@ -231,6 +231,7 @@ class MeshTrainer(Trainer):
             reduction.dtype,
             comm=comm,
             blocks=blocks,
+            summed=summed,
             by=(reduction.ordering, reduction.accumulation),
             collective=reduction.collective,
             operation=reduction.operation,

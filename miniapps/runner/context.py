@@ -92,6 +92,8 @@ class Context:
         dtype: str = "float64",
         comm: Any = None,
         blocks: Sequence[int] | None = None,
+        tree: bool = False,
+        summed: bool = False,
         by: tuple[str, str] | None = None,
         collective: str = "allreduce",
         operation: Any = "sum",
@@ -103,8 +105,9 @@ class Context:
         """Plans a reduction of arrays of `shape` over all ranks, or those of `comm`; it is freed with the repeat.
 
         The policy of the run chooses its ordering and accumulation unless `by` = (ordering, accumulation) does.
-        `blocks`: the numbers of this rank's blocks, one per contribution. `collective`, `operation`, `bounds`, `wire`,
-        `tensors`: as for `kernels.allreduce.Reduction`. `watched`: whether the Watch of the run, if it has one, records
+        `blocks`: the numbers of this rank's blocks, one per contribution. `tree`: the application asks for a tree over
+        blocks. `summed`: as for `kernels.allreduce.plan`. `collective`, `operation`, `bounds`, `wire`, `tensors`: as
+        for `kernels.allreduce.Reduction`. `watched`: whether the Watch of the run, if it has one, records
         contributions and totals and lets faults strike them. The trace describes the reduction.
 
         Collective. Raises ValueError for a name in use, UsageError where the replayed run has no orders of this
@@ -117,7 +120,7 @@ class Context:
             raise ValueError(f"a reducer called {name!r} exists in this repeat; choose another name")
         policy = self.options.policy
         decided = "application" if by else "option" if policy.by_option else "guarantee"
-        ordering, accumulation = by or policy.of(math.prod(shape), wire)
+        ordering, accumulation = by or policy.of(math.prod(shape), wire, tree)
         reduction = allreduce.Reduction(
             ordering, shape, np.dtype(dtype), accumulation=accumulation, collective=collective, operation=operation,
             bounds=bounds, wire=wire, tensors=tensors, check=self.options.check_ranks,
@@ -130,11 +133,12 @@ class Context:
             reduction,
             name=name,
             blocks=blocks,
+            summed=summed,
             replay=self.replay.order(name, self.repeat) if self.replay and ordering == "arrival" else None,
         )
         if self.options.links is not None:
             inner = self._over_links(self.options.links, inner, comm, blocks)
-        own = 0 if blocks is None else len(blocks)
+        own = 0 if blocks is None or summed else len(blocks)
         reducer = traced(name, inner, self.tracer, self.reductions, decided, own)
         if watched and self.watch is not None:
             reducer = self.watch.reducer(reducer, comm, blocks)

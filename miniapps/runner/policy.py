@@ -9,13 +9,14 @@ from kernels.allreduce.coding import coding
 from kernels.guarantees import LEVELS, meets
 from kernels.wires import PLAIN
 
-# (ordering, accumulation) of the all-reduces of a level: for scalars, for vectors. Only an exact sum depends neither on
-# order nor on other elements: its error is at most half a unit in the last place.
+# (ordering, accumulation) of the all-reduces of a level: for scalars, for vectors, for vectors of blocks. Only an exact
+# sum depends neither on order nor on other elements: its error is at most half a unit in the last place. A tree over
+# blocks moves fewer bytes.
 BY_LEVEL = {
-    "none": (("library", "working"), ("library", "working")),
-    "run": (("recursive-doubling", "working"), ("direct", "working")),
-    "layout": (("direct", "exact"), ("direct", "exact")),
-    "exact": (("direct", "exact"), ("direct", "exact")),
+    "none": (("library", "working"),) * 3,
+    "run": (("recursive-doubling", "working"), ("direct", "working"), ("direct", "working")),
+    "layout": (("direct", "exact"), ("direct", "exact"), ("block-tree", "working")),
+    "exact": (("direct", "exact"),) * 3,
 }
 SCALARS = 16  # elements up to which a shape counts as scalars
 
@@ -27,6 +28,7 @@ class Policy:
     `level`      the requested guarantee
     `scalars`    (ordering, accumulation) of all-reduces of up to SCALARS elements
     `vectors`    (ordering, accumulation) of all other all-reduces
+    `blocks`     (ordering, accumulation) of those for which an application asks for a tree over blocks
     `by_option`  whether an option names the ordering, in place of the guarantee
     `per_block`  whether results must not depend on which blocks share a rank: kernels whose rounding would depend on
                  it are called block by block, with one thread if the number of threads affects the bits
@@ -40,17 +42,21 @@ class Policy:
     level: str
     scalars: tuple[str, str]
     vectors: tuple[str, str]
+    blocks: tuple[str, str]
     by_option: bool
     per_block: bool
     exact_products: bool
     kernel: str
     partial_sum: str
 
-    def of(self, elements: int, wire: str = PLAIN) -> tuple[str, str]:
-        """(ordering, accumulation) of all-reduces of so many elements.
+    def of(self, elements: int, wire: str = PLAIN, tree: bool = False) -> tuple[str, str]:
+        """(ordering, accumulation) of all-reduces of so many elements; `tree`: of those for which the application asks
+        for a tree over blocks.
 
         A lossy wire uses the vector ordering; `library` becomes `direct`, because the library knows no wires.
         """
+        if tree and wire == PLAIN:
+            return self.blocks
         if coding(wire) is None:
             return self.scalars if elements <= SCALARS else self.vectors
         ordering, accumulation = self.vectors
@@ -59,7 +65,7 @@ class Policy:
     def check(self) -> None:
         """Raise ChoiceError where an ordering or accumulation promises less than the level, or where the two cannot be
         combined."""
-        for ordering, accumulation in {self.scalars, self.vectors}:
+        for ordering, accumulation in {self.scalars, self.vectors, self.blocks}:
             Reduction(ordering, accumulation=accumulation).require(self.level)
 
     def require_files(self) -> None:
@@ -70,7 +76,7 @@ class Policy:
 
 def resolve(level: str, ordering: str | None, accumulation: str | None) -> Policy:
     """The Policy of a guarantee, with the `ordering` and `accumulation` that options name (None: by level)."""
-    scalars, vectors = (
+    scalars, vectors, blocks = (
         (ordering, accumulation or "working") if ordering else (own, accumulation or held)
         for own, held in BY_LEVEL[level]
     )
@@ -78,6 +84,7 @@ def resolve(level: str, ordering: str | None, accumulation: str | None) -> Polic
         level=level,
         scalars=scalars,
         vectors=vectors,
+        blocks=blocks,
         by_option=ordering is not None,
         per_block=meets(level, "layout"),
         exact_products=level == "exact",

@@ -72,14 +72,6 @@ class Reducer:
         self._event(self._name, start, self.nbytes)
         return total
 
-    def sum_subtrees(self, sums: np.ndarray) -> np.ndarray:
-        """The total of (k, *shape) sums over the largest subtrees of blocks that this rank owns; `block-tree` only."""
-        start = self._clock()
-        total = self._inner.sum_subtrees(sums)
-        self._calls += 1
-        self._event(self._name, start, self.nbytes)
-        return total
-
     def lost(self) -> tuple[np.ndarray, np.ndarray]:
         """The encoding errors that feedback holds, of contributions and of the total. Collective."""
         return self._inner.lost()

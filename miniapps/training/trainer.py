@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from kernels.allreduce.coding import coding
-from kernels.wires import quality
+from kernels.wires import PLAIN, quality
 from miniapps.layout.owners import contiguous_owner, owner_of
 from miniapps.learning.gradients.buckets import carried
 from miniapps.learning.gradients.parallel import TEST_BLOCK
@@ -38,15 +39,18 @@ class ModelTrainer(JudgedTrainer):
         config = ctx.config
         training, model = config.training, models.model(config.model.name)
         shapes = model.shapes(config.model, model.edge(config.data.name))
-        super().__init__(ctx, {"gradient": COMPUTE, "speculate": OTHER}, shapes)
+        plain = training.policy == "fixed" and training.wire == PLAIN
+        regions = {"gradient": COMPUTE, "speculate": OTHER}
+        super().__init__(ctx, regions, shapes, chained=model.CHAINED and plain)
         given = model.load(config) if ctx.rank == 0 else None
         self.data = images.share(ctx.comm, given, ctx.comm.bcast(type(given)))
         if ctx.rank == 0:
             for name, array in self.data.inputs().items():
                 self.tracer.array(f"{INPUT}{name}", 0, array)
         self.duplicates = duplicates.make_duplicates(ctx)
-        most = max(TEST_BLOCK, training.micro * len(self.calls[0]))
-        self.network = model.network(config, self.weights, self.data, most)
+        moved = self.summed and self.config.output.shares == "auto"  # calls may get more micro-batches
+        most = training.batch if moved else training.micro * max(map(len, self.calls))
+        self.network = model.network(config, self.weights, self.data, max(TEST_BLOCK, most))
         held = images.held_out(config.data.name, len(self.data.labels)) & training.tries
         self.held, self.learned = np.flatnonzero(held), np.flatnonzero(~held)
         self.batches = Batches(len(self.learned), training.batch, training.micro, config.seeds.data)
@@ -81,7 +85,7 @@ class ModelTrainer(JudgedTrainer):
         self.trace_weights()
         if self.duplicates is not None:
             self.duplicates.begin(tracer.step, self.owner)
-        losses = self._gradients(step)
+        self._step, losses = step, self._gradients(step)
         if self.duplicates is not None:
             self._compare(self.duplicates, step)
         totals = self.exchange.finish()
@@ -160,13 +164,13 @@ class ModelTrainer(JudgedTrainer):
         def take(tensor, gradient):
             taken[tensor] = gradient.copy()
 
-        self._loss(step, [block], take)
+        self._losses(step, [block], take)
         return taken
 
     # ---- parts of a step
 
     def _gradients(self, step: int) -> list[float]:
-        """Pass the gradients of every call to the buckets; returns the losses of the calls."""
+        """Pass the gradients of every call to the buckets; returns the losses of the calls or micro-batches."""
         start = self.tracer.clock()
         self._twice = {block: self._nothing() for block in self.duplicates.own} if self.duplicates else {}
         losses = []
@@ -180,7 +184,7 @@ class ModelTrainer(JudgedTrainer):
                 self.exchange.put(row, tensor, gradient)
 
             self._gather_ahead(step, row)
-            losses.append(self._loss(step, blocks, take))
+            losses += self._losses(step, blocks, take, partial(self.exchange.part, row))
         self.tracer.event(self.name["gradient"], start)
         return losses
 
@@ -212,13 +216,13 @@ class ModelTrainer(JudgedTrainer):
         """The numbers of the images in micro-batches of a step."""
         return self.learned[np.concatenate([self.batches.images(step, block) for block in blocks])]
 
-    def _loss(self, step: int, blocks: list[int], take) -> float:
-        """The sum of the losses of micro-batches in one call; `take` gets their gradients."""
+    def _losses(self, step: int, blocks: list[int], take, room=None) -> list[float]:
+        """`Network.losses` of micro-batches in one call."""
         given, config = self.data, self.config
         chosen = self._chosen(step, blocks)
         self.network.begin(step, blocks[0])
         dropped = self._dropped(step, blocks) if config.model.dropout > 0.0 else None
-        return self.network.loss(given.images[chosen], given.labels[chosen], dropped, take)
+        return self.network.losses(given.images[chosen], given.labels[chosen], dropped, take, room)
 
     def _dropped(self, step: int, blocks: list[int]) -> np.ndarray:
         """The dropout masks of micro-batches of a step."""
@@ -233,16 +237,23 @@ class ModelTrainer(JudgedTrainer):
     def culprit(self, losses: list[float]) -> str:
         """A description of the first micro-batch, and its last layer, with a gradient that is not finite."""
         names = list(self.shapes)
+        if self.summed:  # a call has several micro-batches: compute each again, with the same weights
+            parts = [(block, self._tensors(self._step, block)) for block in self.own]
+        else:
+            tensors = range(len(names))
+            parts = [
+                (blocks[0], [self.exchange.part(row, t) for t in tensors])
+                for row, blocks in enumerate(self.calls)
+            ]
         bad = [
             (block, len(names) - tensor)
-            for row, blocks in enumerate(self.calls)
+            for block, gradients in parts
             for tensor in reversed(range(len(names)))
-            for block in blocks[:1]
-            if not np.isfinite(self.exchange.part(row, tensor)).all()
+            if not np.isfinite(gradients[tensor]).all()
         ]
         bad += [
-            (blocks[0], len(names) + 1)
-            for blocks, loss in zip(self.calls, losses, strict=True)
+            (block, len(names) + 1)
+            for (block, _), loss in zip(parts, losses, strict=True)
             if not isfinite(loss)
         ]
         found = [first for first in self.ctx.comm.allgather(min(bad, default=None)) if first is not None]

@@ -12,8 +12,10 @@ import pytest
 import torch
 from mpi4py import MPI
 
+from kernels.allreduce.schedules.block_tree import children
 from miniapps.errors import UsageError
 from miniapps.learning.gradients.buckets import Exchange, cut
+from miniapps.learning.gradients.chained import Chained
 from miniapps.learning.gradients.network import ALIGNMENT, Network, aligned
 from miniapps.learning.samples import images as data
 from miniapps.learning.samples.batches import Batches, mask
@@ -211,6 +213,60 @@ def test_the_gradient_is_that_of_the_loss(name):
     for gradient, tensor in zip(taken, tensors, strict=True):
         exact = tensor.grad.numpy()
         assert np.abs(gradient - exact).max() <= 1e-4 * np.abs(exact).max()
+
+
+def chained(hidden=128, most=160):
+    """(Chained with micro-batches of 16, its weights, its shapes) with initial weights."""
+    shapes = models.model("mlp").shapes(Model("mlp", hidden=hidden), 28)
+    weights = [aligned(shape, np.float32) for shape in shapes.values()]
+    for array, drawn in zip(weights, initial(shapes, 1), strict=True):
+        array[...] = drawn
+    return Chained(weights, (28, 28), most, 255, 16), weights, shapes
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.5])
+def test_chains_of_a_perceptron_give_the_gradient_of_the_loss(dropout):
+    """Against torch in double precision."""
+    net, weights, shapes = chained()
+    images, labels = pictures(48)
+    dropped = mask(1, 1, 0, (48, 128), dropout) if dropout else None
+    loss, taken = gradients(net, len(shapes), images, labels, dropped)
+    tensors = [torch.tensor(array, dtype=torch.float64, requires_grad=True) for array in weights]
+    given = None if dropped is None else torch.tensor(dropped, dtype=torch.float64)
+    logits = models.model("mlp").forward(tensors, torch.tensor(images / 255.0, dtype=torch.float64), given)
+    oracle = torch.nn.functional.cross_entropy(
+        logits, torch.tensor(labels, dtype=torch.int64), reduction="sum"
+    )
+    oracle.backward()
+    assert loss == pytest.approx(oracle.item(), rel=1e-5)
+    for gradient, tensor in zip(taken, tensors, strict=True):
+        exact = tensor.grad.numpy()
+        assert np.abs(gradient - exact).max() <= 1e-4 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8])
+@pytest.mark.parametrize("hidden", [128, 13])
+def test_a_call_for_many_micro_batches_has_the_bits_of_separate_calls_added_by_the_tree(count, hidden):
+    net, _, shapes = chained(hidden)
+    images, labels = pictures(16 * count)
+    dropped = mask(1, 1, 0, (16 * count, hidden), 0.5)
+
+    def called(first, stop):
+        part, taken = slice(16 * first, 16 * stop), {}
+        losses = net.losses(
+            images[part], labels[part], dropped[part], lambda t, g: taken.update({t: g.copy()})
+        )
+        return losses, [taken[tensor] for tensor in range(len(shapes))]
+
+    def added(node):
+        if node[1] - node[0] == 1:
+            return called(*node)[1]
+        return [a + b for a, b in zip(*map(added, children(node)), strict=True)]
+
+    losses, together = called(0, count)
+    assert losses == [called(k, k + 1)[0][0] for k in range(count)]
+    for whole, tensor in zip(together, added((0, count)), strict=True):
+        assert (whole + np.float32(0)).tobytes() == (tensor + np.float32(0)).tobytes()
 
 
 @pytest.mark.parametrize("name", ["mlp", "cnn"])

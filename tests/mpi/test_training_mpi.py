@@ -54,6 +54,14 @@ def test_one_hash_for_any_number_of_ranks(tmp_path, reference, library, size, mo
     assert prints == [reference(model)]
 
 
+@pytest.mark.parametrize(
+    "options", [["--record", "messages"], ["--duplicate", "0.5"]], ids=["recorded", "duplicated"]
+)
+def test_calls_for_single_micro_batches_have_the_hash_of_calls_for_many(tmp_path, reference, options):
+    prints, _ = training(3, *LAYOUT, *MODELS["mlp"], *options, out=tmp_path / "run")
+    assert prints == [reference("mlp")]
+
+
 @pytest.mark.parametrize("aggregate", ["sorted", "emulated"])
 def test_a_graph_has_one_hash_and_one_answer_for_any_number_of_ranks(tmp_path, aggregate):
     prints = set()

@@ -36,7 +36,8 @@ COPIED_BYTES = 1 << 12  # up to which a copy costs less than finding the request
 class ScheduleReducer(Reducer):
     """Combines local contributions left to right, then runs the steps of the schedule.
 
-    A schedule over blocks takes each contribution by itself. `operation`: the schedule combines by it instead of the
+    A schedule over blocks takes each contribution by itself; with `summed` contributions are the sums of the largest
+    subtrees of this rank's blocks. `operation`: the schedule combines by it instead of the
     reduction's. `words`, `width` per element and of another type than `dtype`: the schedule moves and combines them
     instead of elements. Then `load` makes words of contributions, and `store` rounds the words of the total into
     `self._total` (`route.Rounding`).
@@ -54,6 +55,7 @@ class ScheduleReducer(Reducer):
         total: tuple[int, ...] | None = None,
         load: Callable[[int, int], None] | None = None,
         store: Callable[[np.ndarray, np.ndarray], None] | None = None,
+        summed: bool = False,
     ):
         super().__init__(comm, reduction, name, total)
         self._operation = operation or reduction.operation
@@ -72,6 +74,10 @@ class ScheduleReducer(Reducer):
             away = frozenset(peer for peer, node in enumerate(nodes) if node != nodes[comm.rank])
         about = self._operation, self._requests, wire, away, rounding
         self._route = Route(self._comm, schedule, self._words, width, *about)
+        self._summed = summed
+        if summed:
+            trees, self._route = self._route.after_trees()
+            self._blocks = len(trees)
         self._copied = words is not None or self.nbytes <= COPIED_BYTES
         # Takes no memory where contributions are never copied into it.
         count = 1 if self._blocks is None else self._blocks
@@ -93,6 +99,8 @@ class ScheduleReducer(Reducer):
         return accumulate.get("working", self.dtype, self._operation)
 
     def _make_handover(self):
+        if self._summed:
+            raise ValueError(f"{self} was planned for sums of subtrees: pass them in one call")
         return Merged(str(self), self.blocks, self.shape, self._holds(), self._ahead[0])
 
     def _reduce_added(self, added):
@@ -106,31 +114,6 @@ class ScheduleReducer(Reducer):
         for words, row in zip(sums, own.reshape(len(own), self._words.size), strict=False):
             np.copyto(row, words)
         return self._run(route.at(own, self._words), self._total)
-
-    @property
-    def subtrees(self) -> int:
-        """The number of sums that this rank makes before its first message, and passes to `sum_subtrees`."""
-        return len(self._ahead[0])
-
-    @guarded
-    def sum_subtrees(self, sums: np.ndarray) -> np.ndarray | None:
-        """Returns the total, for callers that add their contributions themselves, in the order of the ordering.
-
-        `sums` (subtrees, *shape), C-contiguous: those of the largest subtrees over blocks of this rank, ascending.
-        Collective. Raises RuntimeError after `free()`, ChoiceError for an ordering that does not add over blocks,
-        ValueError for another shape or type."""
-        self._require_alive()
-        trees, _, route = self._ahead
-        if self._blocks is None or self._words is not self._total:
-            raise ChoiceError(f"{self} does not add over blocks in {self.dtype}: choose ordering block-tree")
-        if sums.shape != (len(trees), *self.shape) or sums.dtype != self.dtype or not sums.flags.c_contiguous:
-            raise ValueError(
-                f"{self} expects C-contiguous sums of {len(trees)} subtrees, {self.dtype} {(len(trees), *self.shape)}, "
-                f"got {sums.dtype} {sums.shape}"
-            )
-        total = self._run(route.at(sums, self._words), self._total)
-        assert total is not None  # of an all-reduce every rank has it
-        return self._return(total, False)
 
     def _reduce(self, contributions):
         return self._reduce_into(contributions, self._total)

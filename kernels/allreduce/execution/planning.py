@@ -31,6 +31,7 @@ def plan(
     *description,
     name: str = "",
     blocks: Sequence[int] | None = None,
+    summed: bool = False,
     replay: Iterable | None = None,
     **axes,
 ) -> Reducer:
@@ -40,19 +41,19 @@ def plan(
     planned: Reduction | Exception
     try:
         planned = _described(*description, **axes)
-        _require_fitting(comm, planned, blocks, replay)
-        asked = str(planned)
+        _require_fitting(comm, planned, blocks, summed, replay)
+        asked = f"{planned}, sums of subtrees" if summed else str(planned)
     except (ValueError, TypeError) as error:  # ChoiceError and ReplayError are ValueErrors
         asked, planned = f"{type(error).__name__}: {error}", error
     reduction = _agreed(comm, asked, planned, name)
     if reduction.needs_links:
         reduction = replace(reduction, packing=_packing(comm, reduction))
-    reducer = _reducer(comm, reduction, name, blocks, replay)
+    reducer = _reducer(comm, reduction, name, blocks, summed, replay)
     reducer._set_blocks(None if blocks is None else tuple(sorted(int(block) for block in blocks)))
     return reducer
 
 
-def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) -> Reducer:
+def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, summed: bool, replay) -> Reducer:
     if reduction.ordering == "library":
         return LibraryReducer(comm, reduction, name)
     if reduction.ordering == "arrival":
@@ -65,7 +66,7 @@ def _reducer(comm: MPI.Comm, reduction: Reduction, name: str, blocks, replay) ->
     if reduction.collective == "allgather":
         return GatheringReducer(comm, reduction, name, schedule)
     if reduction.accumulation == "working":
-        return ScheduleReducer(comm, reduction, name, schedule)
+        return ScheduleReducer(comm, reduction, name, schedule, summed=summed)
     return AccumulatingReducer(comm, reduction, name, schedule)
 
 
@@ -93,7 +94,7 @@ def _described(*description, **axes) -> Reduction:
     return Reduction(*description, **axes)
 
 
-def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> None:
+def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, summed: bool, replay) -> None:
     """Raises for arguments that do not fit the reduction on this communicator, or are missing."""
     ordering, size = reduction.ordering, comm.size
     if not 0 <= reduction.root < size:
@@ -106,6 +107,11 @@ def _require_fitting(comm: MPI.Comm, reduction: Reduction, blocks, replay) -> No
         raise ValueError(
             f"ordering {ordering!r} adds over blocks: pass blocks=, the numbers of this rank's blocks, one for "
             "each of its contributions"
+        )
+    if summed and not reduction.takes_sums:
+        raise ChoiceError(
+            f"summed: {reduction} does not take sums over subtrees of blocks: choose ordering block-tree, accumulation "
+            "working and no lossy wire"
         )
     if reduction.bounds is not None and len(reduction.bounds) != size + 1:
         raise ChoiceError(

@@ -316,7 +316,7 @@ def require_blocks(reducer: Reducer, planned: int | None, contributions: np.ndar
     """Raises ValueError unless there is one contribution for each planned block, if any were planned."""
     if planned not in (None, len(contributions)):
         raise ValueError(
-            f"{reducer} was planned for {planned} blocks on this rank, got {len(contributions)} contributions"
+            f"{reducer} was planned for {planned} contributions of this rank, got {len(contributions)}"
         )
 
 

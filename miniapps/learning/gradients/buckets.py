@@ -97,7 +97,12 @@ class Exchange:
         self.buckets, self._reducers, self._rows, self._overlap = buckets, reducers, rows, overlap
         self._factor = np.float32(factor)
         self._parts = [np.empty((rows, bucket.size), np.float32) for bucket in buckets]
-        self._place = {t: (k, i) for k, bucket in enumerate(buckets) for i, t in enumerate(bucket.tensors)}
+        self._bucket = {tensor: k for k, bucket in enumerate(buckets) for tensor in bucket.tensors}
+        self._views: list[dict[int, np.ndarray]] = [{} for _ in range(rows)]
+        for bucket, parts in zip(buckets, self._parts, strict=True):
+            for tensor, of_tensor in bucket.split(parts):
+                for row, views in enumerate(self._views):
+                    views[tensor] = of_tensor[row]
         self._empty = [0] * len(buckets)  # tensors that the last row still lacks
         self.reset()
 
@@ -108,25 +113,26 @@ class Exchange:
 
     def part(self, row: int, tensor: int) -> np.ndarray:
         """The memory for the gradient of a tensor in a micro-batch, float32 in the tensor's shape."""
-        k, i = self._place[tensor]
-        bucket = self.buckets[k]
-        return self._parts[k][row, bucket.bounds[i] : bucket.bounds[i + 1]].reshape(bucket.shapes[i])
+        return self._views[row][tensor]
 
     def put(self, row: int, tensor: int, gradient: np.ndarray) -> None:
-        """Add the gradient of a tensor; call it in ascending order of rows, once per tensor and row."""
-        np.multiply(gradient, self._factor, out=self.part(row, tensor))
+        """Add the gradient of a tensor, which may lie in its `part`; call it in ascending order of rows, once per
+        tensor and row."""
+        part = self._views[row][tensor]
+        if gradient is not part or self._factor != 1.0:
+            np.multiply(gradient, self._factor, out=part)
         if not self._overlap or row < self._rows - 1:
             return
         for k in range(self._begun):
             self._reducers[k].progress()
-        self._empty[self._place[tensor][0]] -= 1
+        self._empty[self._bucket[tensor]] -= 1
         while self._begun < len(self.buckets) and not self._empty[self._begun]:
             self._reducers[self._begun].start(self._parts[self._begun])
             self._begun += 1
 
     def finish(self) -> list[np.ndarray]:
         """Returns the total gradient of every tensor, in its shape, valid until the next call. Collective."""
-        totals: list = [None] * len(self._place)
+        totals: list = [None] * len(self._bucket)
         for k, (bucket, reducer, parts) in enumerate(
             zip(self.buckets, self._reducers, self._parts, strict=True)
         ):

@@ -85,6 +85,18 @@ class Network:
         loss.backward()
         return loss.item()
 
+    def losses(
+        self,
+        images: np.ndarray,
+        labels: np.ndarray,
+        mask: np.ndarray | None,
+        take: Callable[[int, np.ndarray], None],
+        room: Callable[[int], np.ndarray] | None = None,
+    ) -> list[float]:
+        """As `loss`, in a list. A network whose micro-batches share a call returns the loss of each micro-batch, and
+        writes the gradient of a tensor into `room(tensor)`, the memory that `take` then gets."""
+        return [self.loss(images, labels, mask, take)]
+
     def loss_alone(self, images: np.ndarray, labels: np.ndarray) -> float:
         """The sum of the losses, without gradients and dropout."""
         x, target = self._copied(images, labels)

@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from kernels.allreduce import Reduction
 from kernels.allreduce.execution.reducer import require_same_bits
+from kernels.allreduce.schedules.block_tree import roots
 from kernels.wires import PLAIN
 from miniapps.layout.owners import contiguous_owner, shuffled
 from miniapps.learning.course.trainer import Trainer
@@ -29,13 +31,23 @@ class ParallelTrainer(Trainer):
     """A trainer with weights of `shapes`, the same on all ranks. Construction is collective.
 
     `own`: this rank's micro-batches of every step, ascending; `calls`: the micro-batches of each call of the network,
-    whose gradients are one contribution.
+    whose gradients are one contribution. `chained`: whether one call can compute the sum over a subtree of the tree of
+    block-tree; it then does, unless the run needs the gradient of each micro-batch.
     """
 
-    def __init__(self, ctx: Context, regions: Mapping[str, str], shapes: dict[str, tuple[int, ...]]):
+    def __init__(
+        self,
+        ctx: Context,
+        regions: Mapping[str, str],
+        shapes: dict[str, tuple[int, ...]],
+        chained: bool = False,
+    ):
         super().__init__(ctx, regions)
         training = self.config.training
         self.per_block = training.calls == "block"
+        ordering, accumulation = ctx.options.policy.blocks
+        summed = chained and self.per_block and Reduction(ordering, accumulation=accumulation).takes_sums
+        self.summed = summed and not (ctx.faults or ctx.options.duplicate or ctx.watch)
         torch.set_num_threads(1 if self.per_block else ctx.options.threads)
         self.own_blocks(shuffled(contiguous_owner(training.blocks, ctx.size), ctx.options.shuffle_blocks))
         self.shapes = shapes
@@ -50,7 +62,11 @@ class ParallelTrainer(Trainer):
     def own_blocks(self, owner: np.ndarray) -> None:
         """Set the owners of the micro-batches."""
         self.owner, self.own = owner, np.flatnonzero(owner == self.ctx.rank).tolist()
-        self.calls = [[block] for block in self.own] if self.per_block else [self.own]
+        if self.summed:
+            found = roots((0, len(owner)), owner.tolist())
+            self.calls = [list(range(*node)) for node in found if owner[node[0]] == self.ctx.rank]
+        else:
+            self.calls = [[block] for block in self.own] if self.per_block else [self.own]
 
     def plan(self, wires: Sequence[str] = ()) -> None:
         """Plan the reductions for this rank's micro-batches; without `wires` all tensors are sent plain. Collective."""
@@ -74,7 +90,7 @@ class ParallelTrainer(Trainer):
         if bucket not in self._planned:
             name, shape = f"bucket{len(self._planned)}", (bucket.size,)
             self._planned[bucket] = self.ctx.reducer(
-                name, shape, "float32", blocks=self._numbers(), **bucket.over()
+                name, shape, "float32", blocks=self._numbers(), tree=True, summed=self.summed, **bucket.over()
             )
         return self._planned[bucket]
 
@@ -112,8 +128,8 @@ class ParallelTrainer(Trainer):
         return rate_at(step, training.steps, training.rate, training.optimiser)
 
     def settle_losses(self, losses: list[float], sound: bool) -> None:
-        """Compute the mean loss of the step from the losses of the own calls; `sound`: whether this rank's gradients
-        are finite. Raises NotFinite on all ranks."""
+        """Compute the mean loss of the step from the losses of the own calls or micro-batches; `sound`: whether this
+        rank's gradients are finite. Raises NotFinite on all ranks."""
         parts = np.zeros((len(losses), 2))
         parts[:, 0] = losses
         parts[0, 1] = not sound

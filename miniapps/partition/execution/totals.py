@@ -43,8 +43,9 @@ class Total:
     """The totals of one reduction: after the partials are packed, `total()` returns an array for each operand, valid
     until the next call.
 
-    `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks)` plans the
-    reducer, which the caller then frees. With `scatter` each rank gets only its part. Construction is collective.
+    `shapes`: of the operands. Without `comm` this rank has all blocks. `make(comm, reduction, name, blocks, summed)`
+    plans the reducer, which the caller then frees. With `scatter` each rank gets only its part. Construction is
+    collective.
     """
 
     def __init__(
@@ -75,9 +76,9 @@ class Total:
         if comm is not None:
             blocks = rows.numbers if self.trees or self.exact else None
             if make is None:
-                self.reducer = plan(comm, described, name=name, blocks=blocks)
+                self.reducer = plan(comm, described, name=name, blocks=blocks, summed=self.trees)
             else:
-                self.reducer = make(comm, described, name, blocks)
+                self.reducer = make(comm, described, name, blocks, self.trees)
         if self.exact:
             count = len(rows.numbers)
         elif self.trees:
@@ -100,10 +101,7 @@ class Total:
     def total(self) -> list:
         """Reduce the packed partials; returns views of the totals."""
         assert self.reducer is not None
-        if self.trees:
-            found = self.reducer.sum_subtrees(self.buffer)
-        else:
-            found = self.reducer(self.buffer)
+        found = self.reducer(self.buffer)
         if self.scatter is not None:
             return self.scatter.unpack(found)
         return [

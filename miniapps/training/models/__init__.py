@@ -37,12 +37,15 @@ class ParallelModel(ABC):
     """A model: its weights, data and costs.
 
     `OPTIONS`: a dataclass of its options in section `model`; `DATA`: the data sets that it can learn; `USUAL`: the one
-    in this suite. `--help` shows the first line of the docstring of a model's class.
+    in this suite; `CHAINED`: whether its network, called for micro-batches, can also compute several in one call with
+    the bits of separate calls added by the tree of block-tree. `--help` shows the first line of the docstring of a
+    model's class.
     """
 
     OPTIONS: type = Hidden
     DATA: tuple[str, ...]
     USUAL: str
+    CHAINED = False
 
     @abstractmethod
     def shapes(self, sizes: Any, edge: int) -> Shapes:

@@ -7,6 +7,8 @@ from miniapps.training.models import ImageModel, Shapes
 class Perceptron(ImageModel):
     """Two hidden layers of one width."""
 
+    CHAINED = True
+
     def shapes(self, sizes, edge: int) -> Shapes:
         widths = (edge * edge, sizes.hidden, sizes.hidden, CLASSES)
         names = ("hidden1", "hidden2", "output")
@@ -22,6 +24,14 @@ class Perceptron(ImageModel):
         x = relu(linear(images.flatten(1), w1, b1))
         x = relu(linear(x, w2, b2))
         return linear(x if mask is None else x * mask, w3, b3)
+
+    def network(self, config, weights, data, most: int):
+        if config.training.calls != "block":
+            return super().network(config, weights, data, most)
+        from miniapps.learning.gradients.chained import Chained
+
+        edge = self.edge(config.data.name)
+        return Chained(weights, (edge, edge), most, data.largest, config.training.micro)
 
     def activations(self, sizes, edge: int) -> int:
         return 4 * sizes.hidden

@@ -17,6 +17,7 @@ from kernels.allreduce.accumulate import ACCUMULATIONS
 from kernels.allreduce.execution import route
 from kernels.allreduce.operations import OPERATIONS
 from kernels.allreduce.schedule import evenly
+from kernels.allreduce.schedules.block_tree import children, roots
 from kernels.allreduce.simulator import simulate
 from kernels.guarantees import ChoiceError
 from tests.order_free import defined
@@ -282,6 +283,30 @@ def collectives_have_the_bits_of_the_all_reduce():
                     yield f"allgather {name} {n}: not what rank {rank} sent"
 
 
+def subtrees(blocks, owner):
+    """The sums over the largest subtrees of this rank's blocks, (k, n), added here by the tree."""
+
+    def added(node):
+        if node[1] - node[0] == 1:
+            return blocks[node[0]]
+        left, right = map(added, children(node))
+        return left + right
+
+    own = [added(node) for node in roots((0, len(owner)), owner.tolist()) if owner[node[0]] == RANK]
+    return np.array(own).reshape(len(own), blocks.shape[1])
+
+
+@section
+def only_a_tree_over_blocks_takes_sums_of_subtrees():
+    for name, more in (("ring", {}), ("block-tree", {"accumulation": "exact"})):
+        message = raised(ChoiceError, lambda: plan(COMM, name, (2,), blocks=[RANK], summed=True, **more))  # noqa: B023
+        if "does not take sums over subtrees of blocks: choose ordering block-tree" not in message:
+            yield f"{name} {more}: {message or 'sums of subtrees were taken'}"
+    message = raised(PlanMismatch, lambda: plan(COMM, "block-tree", (2,), blocks=[RANK], summed=RANK == 0))
+    if SIZE > 1 and "sums of subtrees" not in message:
+        yield f"one rank alone passes sums: {message or 'nothing was raised'}"
+
+
 @section
 def blocks_give_one_total_whoever_owns_them():
     for name in OVER_BLOCKS:
@@ -294,8 +319,19 @@ def blocks_give_one_total_whoever_owns_them():
                 with plan(COMM, name, (n,), blocks=mine, check=True) as reducer:
                     if reducer(blocks[mine]).tobytes() != expected:
                         yield f"{name} {n}: other bits with owners {owner}"
+                with plan(COMM, name, (n,), blocks=mine, summed=True) as reducer:
+                    for start in (False, True):
+                        sums = subtrees(blocks, owner)
+                        if start:
+                            reducer.start(sums)
+                        if (reducer.finish() if start else reducer(sums)).tobytes() != expected:
+                            yield f"{name} {n}: other bits with sums of subtrees, owners {owner}"
+                    message = raised(ValueError, lambda: reducer.add(0, np.ones(n)))  # noqa: B023
+                    if "planned for sums of subtrees" not in message:
+                        yield f"{name}: {message or 'a block was added to sums of subtrees'}"
+                with plan(COMM, name, (n,), blocks=mine) as reducer:
                     message = raised(ValueError, lambda: reducer(np.ones((25, n))))  # noqa: B023
-                    if f"planned for {len(mine)} blocks on this rank, got 25" not in message:
+                    if f"planned for {len(mine)} contributions of this rank, got 25" not in message:
                         yield f"{name}: {message or 'other contributions than blocks were taken'}"
         message = raised(ValueError, lambda: plan(COMM, name, (2,)))  # noqa: B023
         if "pass blocks=" not in message:
