@@ -51,7 +51,8 @@ FOR_ONE = ("kernels.stencil.cupy", "kernels.vectors.cupy", "kernels.torchops.alt
            "miniapps.partition.execution.code", "miniapps.partition.execution.compute",
            "miniapps.partition.execution.learn", "miniapps.partition.execution.pieces",
            "miniapps.partition.execution.run", "miniapps.partition.execution.totals",
-           "miniapps.dlrm.clicknet", "miniapps.learning.gradients.network", "miniapps.learning.gradients.parallel",
+           "miniapps.dlrm.clicknet", "miniapps.learning.gradients.chained",
+           "miniapps.learning.gradients.network", "miniapps.learning.gradients.parallel",
            "miniapps.mesh.trainer", "miniapps.training.graphs.fields")  # fmt: skip
 
 # Modules of one contract, in a folder of the room that lists them.
