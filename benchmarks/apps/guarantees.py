@@ -5,8 +5,9 @@
 clock        on 2 ranks: ratio of the time per step under layout to that under none, in pairs of runs; of coupled with
              decks S and M, of training with decks S (MLP) and M (CNN) on Fashion-MNIST
 processor    the same on 1 rank, in processor time, which leaves out waiting for a core
-products     the products and convolutions of both networks of training, forward and backward, by torch on one thread:
-             ratio of 4 calls for micro-batches of 32 samples to one call for 128, and the time of both
+products     the products and convolutions of both networks of training, forward and backward, on one thread: ratio of
+             4 micro-batches of 32 samples to one call of torch for 128, and the time of both; the MLP has chains of
+             kernels.contract for all micro-batches at once, the CNN 4 calls of torch
 """
 
 import os
@@ -89,34 +90,51 @@ def compared(ranks: int, part: str, options) -> list[dict]:
 
 
 def products(options) -> list[dict]:
-    """A row for each network of training: its products for 4 micro-batches in turn, and for all samples at once."""
+    """A row for each network of training: its products for 4 micro-batches, as under layout, and for all samples."""
     import torch
 
     torch.set_num_threads(1)
+    cnn = [*convolutions(), *dense(784, 64, 10)]
     found = {
-        "training, deck S (MLP)": dense(784, 128, 128, 10),
-        "training, deck M (CNN)": [*convolutions(), *dense(784, 64, 10)],
+        "training, deck S (MLP)": (dense(784, 128, 128, 10), chains(784, 128, 128, 10), [slice(SAMPLES)]),
+        "training, deck M (CNN)": (cnn, cnn, [slice(k, k + MICRO) for k in range(0, SAMPLES, MICRO)]),
     }
     rows = []
-    for case, calls in found.items():
-        pieces = {n: [slice(k, k + n) for k in range(0, SAMPLES, n)] for n in (SAMPLES, MICRO)}
-
-        def once(n: int, calls=calls, pieces=pieces) -> float:
-            begin = time.perf_counter()
-            for call in calls:
-                for piece in pieces[n]:
-                    call(piece)
-            return time.perf_counter() - begin
-
-        runs = {str(n): partial(once, n) for n in pieces}
+    for case, (none, layout, pieces) in found.items():
+        runs = {"none": partial(once, none, [slice(SAMPLES)]), "layout": partial(once, layout, pieces)}
         times = in_turn(runs, 20 * options.rounds, options.quiet, f"products, {case}")
         row = {"part": "products", "case": case, "ranks": 1}
-        row["figure"] = ratio(times[str(MICRO)], times[str(SAMPLES)])
-        row |= {
-            f"{level}, ms": 1e3 * min(times[str(n)]) for level, n in (("none", SAMPLES), ("layout", MICRO))
-        }
+        row["figure"] = ratio(times["layout"], times["none"])
+        row |= {f"{level}, ms": 1e3 * min(times[level]) for level in runs}
         rows.append(row | {"load": os.getloadavg()[0], "raw": times})
     return rows
+
+
+def once(calls: list[Any], pieces: list[slice]) -> float:
+    """Seconds of all calls for all pieces of the samples."""
+    begin = time.perf_counter()
+    for call in calls:
+        for piece in pieces:
+            call(piece)
+    return time.perf_counter() - begin
+
+
+def chains(*widths: int) -> list[Any]:
+    """As `dense`, by the chains of kernels.contract, with gradients of weights in blocks of micro-batches."""
+    import numpy as np
+
+    from kernels.contract.native import matmul
+
+    rng, blocks = np.random.default_rng(1), [MICRO] * (SAMPLES // MICRO)
+    calls: list[Any] = []
+    for first, (n, m) in enumerate(pairwise(widths)):
+        x, w, g = (rng.standard_normal(shape, np.float32) for shape in ((SAMPLES, n), (m, n), (SAMPLES, m)))
+        y, of_x, of_w = (np.empty_like(like) for like in (g, x, w))
+        calls.append(lambda some, x=x, w=w, y=y: matmul(x[some], w.T, y))
+        calls.append(lambda some, x=x, g=g, of_w=of_w: matmul(g[some].T, x[some], of_w, blocks=blocks))
+        if first:
+            calls.append(lambda some, w=w, g=g, of_x=of_x: matmul(g[some], w, of_x))
+    return calls
 
 
 def dense(*widths: int) -> list[Any]:

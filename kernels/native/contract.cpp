@@ -135,6 +135,7 @@ bool add_chains(const Kernels<T> &kernels, Tile<T> tile, const Step &step, i64 r
         tile.depth = chain.depth;
         tile.first = chain.first;
         tile.raw = raw && !last;
+        tile.looks = raw && last;
         tile.left = slots + (block ? chain.slot : chain.slot - 1) * SLOT;
         tile.joins = chain.joins + block;
         tile.c = last ? whole.c : slots + (chain.slot - chain.joins) * SLOT;

@@ -37,6 +37,7 @@ struct Tile {
     T *c = nullptr;
     i64 c_pitch = 0;
     bool on = false, raw = false;  // raw: a NaN keeps its sign and payload
+    bool looks = false;            // for a NaN among the results
     const T *left = nullptr;
     i64 left_pitch = 0, joins = 0;
 };
@@ -45,7 +46,7 @@ struct Tile {
 template <typename T>
 struct Kernels {
     i64 lanes, rows;  // of a vector; at most of a tile
-    bool (*tile)(const Tile<T> &, i64 rows, i64 vectors);  // 1 or 2 vectors of columns; whether a result is NaN
+    bool (*tile)(const Tile<T> &, i64 rows, i64 vectors);  // 1 or 2 vectors of columns; whether it saw a NaN
     // to[k * width + i] = from[i * stride + k] for i < count <= width, others 0; writes up to `lanes` elements beyond
     void (*transpose)(T *to, i64 width, const T *from, i64 stride, i64 count, i64 depth);
     // to[i * to_row + j] += from[i * row + j] for i < rows, j < columns; no zero then has a sign

@@ -111,15 +111,19 @@ bool tile_of(const Tile<T> &t) {
         for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
             for (int j = 0; j < VECTORS; ++j) sums[i][j] = load<T>(left + i * t.left_pitch + j * LANES<T>) + sums[i][j];
-    typename Of<T>::Whole numbers = ~typename Of<T>::Whole{};
 #pragma GCC unroll 16
     for (int i = 0; i < ROWS_NOW; ++i)
 #pragma GCC unroll 2
         for (int j = 0; j < VECTORS; ++j) {  // plus +0.0: no zero has a sign
-            const Vector<T> sum = t.joins ? sums[i][j] + Vector<T>{} : sums[i][j];
-            numbers &= sum == sum;
-            store<T>(t.c + i * t.c_pitch + j * LANES<T>, sum);
+            if (t.joins) sums[i][j] = sums[i][j] + Vector<T>{};
+            store<T>(t.c + i * t.c_pitch + j * LANES<T>, sums[i][j]);
         }
+    if (!t.looks) return false;
+    typename Of<T>::Whole numbers = ~typename Of<T>::Whole{};
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS_NOW; ++i)
+#pragma GCC unroll 2
+        for (int j = 0; j < VECTORS; ++j) numbers &= sums[i][j] == sums[i][j];
     bool all = true;
     for (int i = 0; i < LANES<T>; ++i) all &= numbers[i] != 0;
     return !all;
