@@ -71,8 +71,6 @@ def sentences(log: RawLog, lacking: Unreached) -> list[str]:
     python, said = seen.pop(PYTHON, 0), []
     if seen:
         said.append(f"not recorded: {_listed(seen)}")
-    if log.unrepeated:
-        said.append(f"not replayed: the order in which requests complete: {_listed(log.unrepeated)}")
     if lacking:
         kept = sum(of["calls"] for of in lacking)
         answered = int(np.count_nonzero(log.records["flags"] & REPLACED))

@@ -23,11 +23,11 @@ from pathlib import Path
 from kernels.commands.entry import command_line
 from kernels.commands.options import add_loudness, add_version
 from miniapps.errors import UsageError
-from miniapps.programs import calltrace, coverage, rawlog
+from miniapps.programs import calltrace, completions, coverage, rawlog
 from miniapps.programs.building import build, require_same_mpi
 from miniapps.programs.command import name_of, require_runnable
 from miniapps.programs.rawlog import DIRECTIONS
-from miniapps.programs.sources import require_same_program, write_sources
+from miniapps.programs.sources import require_same_program, write_order
 from miniapps.system import environment
 from miniapps.system.place import directory
 from miniapps.system.world import parsed
@@ -77,6 +77,8 @@ def main(argv: list[str] | None = None, prog: str = "fpna run") -> int:
         remark = ""
         if options.replay:
             remark = require_same_program(Path(options.replay), command, options.same_but, size)
+        elif options.patience is not None:
+            raise UsageError("--patience is for a replay; give --replay RUN, too")
         if missing := [word for word in options.same_but if word not in command[1:]]:
             raise UsageError(
                 f"--same-but {missing[0]}: the program has no such argument; its arguments are {command[1:]}"
@@ -114,7 +116,13 @@ def _settings(
             "FPNA_LAUNCHED_RANK": str(launched.rank),
         }
     if options.replay:
-        env["FPNA_REPLAY"] = stack.enter_context(write_sources(Path(options.replay), rank, size))
+        env["FPNA_REPLAY"], left_out = stack.enter_context(write_order(Path(options.replay), rank, size))
+        if left_out and not options.quiet:
+            tell(
+                f"fpna run: rank {rank}: the order in which requests complete is not replayed: {left_out}", sys.stderr
+            )
+        if options.patience is not None:
+            env["FPNA_PATIENCE"] = str(options.patience)
     if options.point_to_point:
         env["FPNA_OBSERVE_P2P"] = "1"
     if options.disturb is not None:
@@ -140,6 +148,14 @@ def _settings(
     return env | {"FPNA_OBSERVE": str(out.resolve()), "FPNA_OBSERVE_TEXT": json.dumps(text)}
 
 
+def _seconds(word: str) -> float:
+    """The value of --patience."""
+    with contextlib.suppress(ValueError):
+        if 0 < (seconds := float(word)) < 1e9:
+            return seconds
+    raise argparse.ArgumentTypeError(f"{word!r} is no time in seconds, such as 60")
+
+
 def _disturbance(word: str) -> int | str:
     """The value of --disturb: a seed, or a direction of rounding."""
     if word in DIRECTIONS:
@@ -163,8 +179,14 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
         "over the ranks, for any length; exact: fpna, rounded once",
     )  # fmt: skip
     own.add_argument(
-        "--replay", metavar="RUN", help="receive messages from any source in the order of this run"
+        "--replay",
+        metavar="RUN",
+        help="receive messages from any source, and find requests complete and messages there, in the order of this run",
     )
+    own.add_argument(
+        "--patience", type=_seconds, metavar="S",
+        help="with --replay: wait S seconds for a recorded message or request; then this rank says so and runs free (60)",
+    )  # fmt: skip
     own.add_argument(
         "--same-but", action="append", default=[], metavar="ARG",
         help="an argument of the program that is no part of the problem, such as the name of an output file; commands "
@@ -250,6 +272,7 @@ def convert(path: Path) -> tuple[rawlog.RawLog, coverage.Unreached]:
     """Write the trace of a raw log beside it, and remove the log; returns the log and the sums that the guarantee did
     not reach. Raises OSError and Refused, and then keeps the log."""
     log = rawlog.read(path)
+    completions.write(log, path.parent)
     lacking = calltrace.write(log, path.parent)
     path.unlink()
     path.with_suffix(".txt").unlink(missing_ok=True)

@@ -19,13 +19,12 @@ import xxhash
 
 from kernels.guarantees import LEVELS
 from kernels.sizes import COLUMNS
-from miniapps.programs.functions import ORDER
 from miniapps.programs.places import Place, Places
 from miniapps.untrusted import records
 from miniapps.untrusted.regular import Refused, open_regular, read_bytes
 from miniapps.untrusted.text import printable, whole
 
-MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 4, 4096
+MAGIC, VERSION, PAGE = 0x31474F4C414E5046, 5, 4096
 MOST_COUNTED = 240
 HEADER = np.dtype(
     [
@@ -50,10 +49,13 @@ KINDS = (
     "MPI_Bcast", "MPI_Alltoall", "MPI_Alltoallv", "MPI_Scan", "MPI_Exscan", "MPI_Gather", "MPI_Gatherv", "MPI_Scatter",
     "MPI_Scatterv", "MPI_Barrier", "MPI_Send", "MPI_Ssend", "MPI_Bsend", "MPI_Rsend", "MPI_Recv", "MPI_Probe",
     "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Mrecv", "MPI_Sendrecv", "MPI_Sendrecv_replace",
+    "MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Waitany", "MPI_Waitsome", "MPI_Request_get_status",
+    "MPI_Finalize",
 )  # fmt: skip
+FIRST_COMPLETION = KINDS.index("MPI_Test")  # calls that find requests complete, and the end
 # In the order of preload/log.hpp.
-IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD = (
-    1 << i for i in range(9)
+IN_PLACE, WILDCARD, NONBLOCKING, PERSISTENT, PACKED, FAILED, REPLACED, INTER, OTHER_THREAD, COMPLETION = (
+    1 << i for i in range(10)
 )
 # In the order of preload/numbers.hpp: the types of the numbers that have sizes.
 BASICS = ("", "float64", "float32", "float16", "longdouble", "complex128", "complex64", "clongdouble", "int8", "int16",
@@ -81,12 +83,13 @@ class RawLog:
     """The log of one rank.
 
     records       (n,) of RECORD, in the order in which calls began
+    completions   (m,) of RECORD, whose fields preload/completions.hpp states: requests that calls found complete, and
+                  messages that nonblocking probes saw, in their order
     ended         0 if the program did not reach MPI_Finalize
     places        by the number `site` of records
     unseen        number of calls that were counted and not recorded, by function; `unseen_of_all`: on all ranks, which
                   rank 0 has at the end
     python_sites  places at which mpi4py added Python objects
-    unrepeated    calls during a replay whose order of completion is not repeated
     here          whether this user wrote this file, so that the files that it names are those of the program; for a
                   copy, none of them is read
     """
@@ -97,6 +100,7 @@ class RawLog:
     ended: int
     offset: int
     records: np.ndarray
+    completions: np.ndarray = field(default_factory=lambda: np.empty(0, RECORD))
     places: Places = field(default_factory=Places)
     types: dict[int, str] = field(default_factory=dict)
     operations: dict[int, str] = field(default_factory=dict)
@@ -105,7 +109,6 @@ class RawLog:
     python_sites: set[int] = field(default_factory=set)
     unseen: dict[str, int] = field(default_factory=dict)
     unseen_of_all: dict[str, int] = field(default_factory=dict)
-    unrepeated: dict[str, int] = field(default_factory=dict)
     library: str = ""
     command: list[str] = field(default_factory=lambda: ["program"])
     same_but: list[str] = field(default_factory=list)
@@ -158,13 +161,16 @@ def read(path: Path) -> RawLog:
         raise _damaged(where, "the rest of its first page is not empty")
     if head["closing"] and xxhash.xxh3_64_intdigest(closing(head), hashed) != head["closing"]:
         raise _damaged(where, "the end of its header has changed")
+    _require_known(rows, where)
+    apart = rows["flags"] & COMPLETION != 0
+    completions = rows[apart]
+    rows = rows[~apart] if len(completions) else rows
     if len(rows) and not (rows["number"][1:] > rows["number"][:-1]).all():
         rows = rows[
             np.argsort(rows["number"], kind="stable")
         ]  # the log has them in the order in which calls ended
-    _require_known(rows, where)
     ended = int(head["ended"]) if head["closing"] else 0
-    log = RawLog(rank, int(head["size"]), int(head["began"]), ended, int(head["offset"]), rows)
+    log = RawLog(rank, int(head["size"]), int(head["began"]), ended, int(head["offset"]), rows, completions)
     own = (status.st_dev, status.st_ino, status.st_uid)
     log.here = own == (int(head["device"]), int(head["inode"]), os.getuid())
     for line in texts.values():
@@ -173,10 +179,8 @@ def read(path: Path) -> RawLog:
         log.places.files.clear()
     unseen, of_all = (_counts(head[name], where) for name in ("unseen", "unseen_of_all"))
     for name, own_count, all_count in zip(log.counted, unseen, of_all, strict=False):
-        log.unseen |= {name: own_count} if own_count and not name.startswith(ORDER) else {}
-        log.unseen_of_all |= {name: all_count} if all_count and not name.startswith(ORDER) else {}
-        if name.startswith(ORDER) and (all_count or own_count):
-            log.unrepeated[name.removeprefix(ORDER)] = all_count or own_count
+        log.unseen |= {name: own_count} if own_count else {}
+        log.unseen_of_all |= {name: all_count} if all_count else {}
     return log
 
 
@@ -253,7 +257,8 @@ def _whole(data: np.ndarray, committed: int, hashed: int, closed: bool, where: s
 
 def _require_known(rows: np.ndarray, where: str) -> None:
     """Raise Refused for records with impossible values."""
-    if len(rows) and not (rows["kind"] < len(KINDS)).all():
+    calls = rows["flags"] & COMPLETION == 0
+    if not (rows["kind"] < np.where(calls, FIRST_COMPLETION, len(KINDS))).all():
         raise _damaged(where, "it has a call of an unknown kind")
     for side in ("in", "out") if len(rows) else ():
         counts = rows[f"{side}_sizes"]["count"]

@@ -1,4 +1,4 @@
-"""Read the senders of messages from any source in a recorded run, for a replay."""
+"""Read the orders of a recorded run for a replay: the senders of messages from any source, and what calls found complete."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from miniapps.errors import UsageError
+from miniapps.programs import completions
 from miniapps.programs.command import arguments_of, name_of
 from miniapps.programs.rawlog import call_of
 from miniapps.trace import TraceError, read_run
@@ -18,14 +19,31 @@ from miniapps.untrusted.text import printable
 
 
 @contextlib.contextmanager
-def write_sources(run: Path, rank: int, size: int) -> Iterator[str]:
-    """Gives the path of a file with the senders, for preload/receives.hpp; removed at the end of the block. Raises
-    UsageError and TraceError."""
-    with tempfile.NamedTemporaryFile(prefix="fpna-sources-") as file:
-        file.write(np.array([rank, size], np.int32).tobytes())
-        file.write(np.array(recorded_sources(run, rank), np.int32).tobytes())
+def write_order(run: Path, rank: int, size: int) -> Iterator[tuple[str, str]]:
+    """Gives the path of a file with the senders and the completions of a rank, for preload/completions.hpp; removed at
+    the end of the block. Also the reason why completions are not in it, empty if they are. Raises UsageError, Refused
+    and TraceError."""
+    sources = np.array(recorded_sources(run, rank), np.int32)
+    rows = _completions(run, rank, size)
+    head = [rank, size, len(sources), -1 if isinstance(rows, str) else len(rows)]
+    with tempfile.NamedTemporaryFile(prefix="fpna-order-") as file:
+        file.write(np.array(head, np.int64).tobytes())
+        file.write(sources.tobytes())
+        file.write(b"" if isinstance(rows, str) else rows.tobytes())
         file.flush()
-        yield file.name
+        yield file.name, rows if isinstance(rows, str) else ""
+
+
+def _completions(run: Path, rank: int, size: int) -> np.ndarray | str:
+    """The completions of a rank of `run`, or the reason why they are not replayed. Raises Refused."""
+    (trace,) = read_run(run, tables=[], ranks=[rank])
+    shown = printable(str(completions.file_of(run, rank)))
+    try:
+        return completions.read(run, rank, size, trace.attributes.get("run_id", ""))
+    except FileNotFoundError:
+        return f"there is no {shown}: copy the whole run, or record it again"
+    except completions.OfThreads:
+        return f"several threads of rank {rank} looked for requests or messages, and their calls have no order"
 
 
 def require_same_program(run: Path, command: list[str], same_but: Sequence[str], size: int) -> str:
@@ -57,7 +75,8 @@ def require_same_program(run: Path, command: list[str], same_but: Sequence[str],
 
 
 def recorded_sources(run: Path, rank: int) -> list[tuple[int, int, int]]:
-    """(source, kind, form) of each receive from any source by `rank` of `run`, in the order of the calls.
+    """(source, kind, form) of each receive and blocking probe from any source by `rank` of `run`, in the order of the
+    calls.
 
     The source is -1 if no message came; kind and form of the call are those of a raw log.
     """
@@ -72,6 +91,7 @@ def recorded_sources(run: Path, rank: int) -> list[tuple[int, int, int]]:
         for number, name in enumerate(trace.names)
         if name.startswith(SOURCE)
     }
+    calls = {number: call for number, call in calls.items() if call[0] not in completions.PROBES}
     values = trace.tables["values"]
     taken = np.isin(values["name"], list(calls))
     order = np.argsort(values["after"][taken], kind="stable")  # the order in which calls began

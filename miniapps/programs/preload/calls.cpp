@@ -2,7 +2,8 @@
 // program. `fpna run` loads it (LD_PRELOAD); the program needs no change.
 //
 // Every function calls the MPI library's function with the program's arguments and returns its result. With --guarantee this
-// library adds sums instead (sums.hpp); with --replay receives from any source follow a recorded order (receives.hpp).
+// library adds sums instead (sums.hpp). With --replay receives from any source follow a recorded order (receives.hpp), and so
+// do calls that find requests complete and messages there (completions.hpp).
 #include "start.hpp"
 
 using namespace fpna;
@@ -113,7 +114,6 @@ int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(PROBE, source, tag, comm);
     replay(source, shape);
-    const Waiting waiting;
     return observed(shape, SITE, [&] { return PMPI_Probe(source, tag, comm, status); }, status);
 }
 
@@ -123,7 +123,6 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(MPROBE, source, tag, comm);
     replay(source, shape);
-    const Waiting waiting;
     const auto run = [&] { return PMPI_Mprobe(source, tag, comm, message, status); };
     const int code = shape.wildcard ? observed(shape, SITE, run, status) : run();
     if (code == MPI_SUCCESS) match(*message, comm, shape.wildcard);
@@ -131,120 +130,135 @@ int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Sta
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
-    if (!on(comm) || source != MPI_ANY_SOURCE) return PMPI_Iprobe(source, tag, comm, flag, status);
+    if (!on(comm)) return PMPI_Iprobe(source, tag, comm, flag, status);
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(IPROBE, source, tag, comm);
-    const Asking asking(source, IPROBE);
-    const int code = PMPI_Iprobe(source, tag, comm, flag, status);
+    const Asking asking(shape);
+    const int code = PMPI_Iprobe(asking.source, asking.tag, comm, flag, status);
+    if (code != MPI_SUCCESS) return code;
     if (asking.nothing()) *flag = 0;
-    return code == MPI_SUCCESS && *flag ? probe_succeeded(shape, SITE, status) : code;
+    asking.over(*flag, status);
+    return *flag && shape.wildcard ? observed(shape, SITE, [] { return MPI_SUCCESS; }, status) : code;
 }
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message, MPI_Status *status) {
-    if (!RECEIVES_FROM(source, comm)) return PMPI_Improbe(source, tag, comm, flag, message, status);
+    if (!on(comm)) return PMPI_Improbe(source, tag, comm, flag, message, status);
     MPI_Status own;
     if (status == MPI_STATUS_IGNORE) status = &own;
     const Shape shape = probed(IMPROBE, source, tag, comm);
-    const Asking asking(source, IMPROBE);
-    if (asking.nothing()) {
-        const int code = PMPI_Iprobe(source, tag, comm, flag, status);
-        *flag = 0;
-        return code;
-    }
-    const int code = PMPI_Improbe(source, tag, comm, flag, message, status);
-    if (code != MPI_SUCCESS || !*flag) return code;
+    const Asking asking(shape);
+    const int code = asking.nothing() ? PMPI_Iprobe(source, tag, comm, flag, status)
+                                      : PMPI_Improbe(asking.source, asking.tag, comm, flag, message, status);
+    if (code != MPI_SUCCESS) return code;
+    if (asking.nothing()) *flag = 0;
+    asking.over(*flag, status);
+    if (!*flag || !RECEIVES_FROM(source, comm)) return code;
     match(*message, comm, shape.wildcard);
-    return shape.wildcard ? probe_succeeded(shape, SITE, status) : code;
+    return shape.wildcard ? observed(shape, SITE, [] { return MPI_SUCCESS; }, status) : code;
 }
 
 // Requests.
 
 int MPI_Start(MPI_Request *request) {
     if (on()) restart(1, [=](int) { return *request; });
+    if (on()) give_back();
     return PMPI_Start(request);
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
     if (on()) restart(count, [=](int i) { return requests[i]; });
+    if (on()) give_back();
     return PMPI_Startall(count, requests);
 }
 
+int MPI_Cancel(MPI_Request *request) {
+    if (on()) *request = current(*request);
+    return PMPI_Cancel(request);
+}
+
 int MPI_Request_free(MPI_Request *request) {
-    if (on()) drop(*request);
+    if (on()) drop(*request = current(*request));
     return PMPI_Request_free(request);
 }
 
+int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
+    if (on()) request = current(request, false);
+    Completion completion(1, &request, status);
+    if (const auto answer = completion.replayed(REQUEST_GET_STATUS)) return *flag = answer->found, answer->code;
+    const int code = PMPI_Request_get_status(request, flag, status);
+    *flag ? completion.seen() : completion.missed();
+    return code;
+}
+
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    Completion completion(1, request);
-    const Waiting waiting;
-    const int code = PMPI_Wait(request, completion.status(status));
-    completion.over(code, status);
+    Completion completion(1, request, status);
+    completion.hold();
+    const int code = PMPI_Wait(request, completion.statuses());
+    completion.over(code);
     return code;
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
-    Completion completion(1, request);
-    completion.unrepeated(1);
+    Completion completion(1, request, status);
+    if (const auto answer = completion.replayed(TEST)) return *flag = answer->found, answer->code;
     *flag = 0;
-    const int code = PMPI_Test(request, flag, completion.status(status));
-    if (*flag || code != MPI_SUCCESS) completion.over(code, status);
+    const int code = PMPI_Test(request, flag, completion.statuses());
+    *flag || code != MPI_SUCCESS ? completion.over(code) : completion.missed();
     return code;
 }
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    Completion completion(count, requests);
-    const Waiting waiting;
-    const int code = PMPI_Waitall(count, requests, completion.statuses(statuses));
-    completion.over(code, statuses);
+    Completion completion(count, requests, statuses, true);
+    completion.hold();
+    const int code = PMPI_Waitall(count, requests, completion.statuses());
+    completion.over(code);
     return code;
 }
 
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
-    Completion completion(count, requests);
-    completion.unrepeated(2);
+    Completion completion(count, requests, statuses, true);
+    if (const auto answer = completion.replayed(TESTALL)) return *flag = answer->found, answer->code;
     *flag = 0;
-    const int code = PMPI_Testall(count, requests, flag, completion.statuses(statuses));
-    if (*flag || code != MPI_SUCCESS) completion.over(code, statuses);
+    const int code = PMPI_Testall(count, requests, flag, completion.statuses());
+    *flag || code != MPI_SUCCESS ? completion.over(code) : completion.missed();
     return code;
 }
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
-    Completion completion(count, requests);
-    completion.unrepeated(5);
-    const Waiting waiting;
+    Completion completion(count, requests, status);
+    if (const auto answer = completion.replayed(WAITANY, true)) return *index = answer->first(), answer->code;
     *index = MPI_UNDEFINED;
-    const int code = PMPI_Waitany(count, requests, index, completion.status(status));
-    completion.over({*index}, code, status);
+    const int code = PMPI_Waitany(count, requests, index, completion.statuses());
+    completion.over(one(*index), code);
     return code;
 }
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
-    Completion completion(count, requests);
-    completion.unrepeated(3);
+    Completion completion(count, requests, status);
+    if (const auto answer = completion.replayed(TESTANY)) return *flag = answer->found, *index = answer->first(), answer->code;
     *index = MPI_UNDEFINED;
     *flag = 0;
-    const int code = PMPI_Testany(count, requests, index, flag, completion.status(status));
-    if (*flag || code != MPI_SUCCESS) completion.over({*index}, code, status);
+    const int code = PMPI_Testany(count, requests, index, flag, completion.statuses());
+    *flag || code != MPI_SUCCESS ? completion.over(one(*index), code) : completion.missed();
     return code;
 }
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
-    Completion completion(count, requests);
-    completion.unrepeated(6);
-    const Waiting waiting;
+    Completion completion(count, requests, statuses, true);
+    if (const auto answer = completion.replayed(WAITSOME, true)) return *done = answer->done(indices), answer->code;
     *done = MPI_UNDEFINED;
-    const int code = PMPI_Waitsome(count, requests, done, indices, completion.statuses(statuses));
-    if (*done != MPI_UNDEFINED) completion.over({indices, indices + *done}, code, statuses);
+    const int code = PMPI_Waitsome(count, requests, done, indices, completion.statuses());
+    completion.over(some(*done, indices), code);
     return code;
 }
 
 int MPI_Testsome(int count, MPI_Request requests[], int *done, int indices[], MPI_Status statuses[]) {
-    Completion completion(count, requests);
-    completion.unrepeated(4);
+    Completion completion(count, requests, statuses, true);
+    if (const auto answer = completion.replayed(TESTSOME)) return *done = answer->done(indices), answer->code;
     *done = MPI_UNDEFINED;
-    const int code = PMPI_Testsome(count, requests, done, indices, completion.statuses(statuses));
-    if (*done != MPI_UNDEFINED) completion.over({indices, indices + *done}, code, statuses);
+    const int code = PMPI_Testsome(count, requests, done, indices, completion.statuses());
+    *done ? completion.over(some(*done, indices), code) : completion.missed();
     return code;
 }
 
@@ -288,9 +302,8 @@ MAKES(Comm_spawn_multiple, "spawned",
 
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
     if (!on(comm)) return PMPI_Comm_idup(comm, made, request);
-    const Inside from_here;
     Making making(comm, "dup");
-    const int code = PMPI_Comm_idup(comm, made, request);
+    const int code = posted(PMPI_Comm_idup(comm, made, request), request);
     code == MPI_SUCCESS ? making.becomes(*made) : making.is(MPI_COMM_NULL);
     return code;
 }
@@ -298,9 +311,8 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
 #if OF_MPI_4
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request) {
     if (!on(comm)) return PMPI_Comm_idup_with_info(comm, info, made, request);
-    const Inside from_here;
     Making making(comm, "dup");
-    const int code = PMPI_Comm_idup_with_info(comm, info, made, request);
+    const int code = posted(PMPI_Comm_idup_with_info(comm, info, made, request), request);
     code == MPI_SUCCESS ? making.becomes(*made) : making.is(MPI_COMM_NULL);
     return code;
 }

@@ -57,6 +57,13 @@ class Status {
   public:
     explicit Status(MPI_Fint *given) : place_(ignored(given) ? own_ : given) {}
     MPI_Fint *place() { return place_; }
+    // The code of a call of C, whose status it becomes.
+    template <typename Run>
+    int of(Run run) {
+        const int code = run(&status_);
+        PMPI_Status_c2f(&status_, place_);
+        return code;
+    }
     MPI_Status *c() {
         PMPI_Status_f2c(place_, &status_);
         return &status_;
@@ -74,8 +81,8 @@ int status_size() {
 
 class FortranCompletion : public Ending {
   public:
-    FortranCompletion(int count, const MPI_Fint *requests, MPI_Fint *given)
-        : Ending(count, [=](int i) { return request_of(requests + i); }), requests_(requests), given_(given) {
+    FortranCompletion(int count, MPI_Fint *handles, MPI_Fint *given) : handles_(handles), given_(given) {
+        begin(count, [=](int i) { return request_of(handles + i); });
         if (watches() && ignored(given)) own_.resize(STATUS * std::size_t(count + 1));
     }
     MPI_Fint *statuses() { return own_.empty() ? given_ : own_.data(); }
@@ -87,21 +94,41 @@ class FortranCompletion : public Ending {
                 PMPI_Status_f2c(statuses() + std::size_t(i) * std::size_t(status_size()), &status);
                 return status;
             },
-            [this](int i) { return request_of(requests_ + i) == MPI_REQUEST_NULL; });
+            [this](int i) { return request_of(handles_ + i) == MPI_REQUEST_NULL; });
     }
     void over(int code) { over(all(), code); }
 
   private:
-    const MPI_Fint *requests_;
+    void put(int i, MPI_Request request) override { handles_[i] = PMPI_Request_c2f(request); }
+    void put_status(int place, const MPI_Status &status) override {
+        if (!ignored(given_)) PMPI_Status_c2f(&status, given_ + std::size_t(place) * std::size_t(status_size()));
+    }
+
+    MPI_Fint *handles_;
     MPI_Fint *given_;
     std::vector<MPI_Fint> own_;
 };
 
-// Numbers of requests, from 0.
-std::vector<int> from_one(const MPI_Fint *indices, MPI_Fint count) {
-    std::vector<int> which;
-    for (MPI_Fint i = 0; count != MPI_UNDEFINED && i < count; ++i) which.push_back(indices[i] - 1);
-    return which;
+// Fortran's .true., which compilers write differently.
+MPI_Fint truth() {
+    static const MPI_Fint own = [] {
+        MPI_Fint flag = 0, code = 0;
+        next<void (*)(MPI_Fint *, MPI_Fint *)>("mpi_initialized_")(&flag, &code);
+        return flag;
+    }();
+    return own;
+}
+
+// Makes a call that is not recorded and posts a request.
+template <typename Run>
+void posting(Run run, const MPI_Fint *request) {
+    if (!on()) return void(run());
+    int code;
+    {
+        const Inside from_here;
+        code = run();
+    }
+    if (code == MPI_SUCCESS) postings.post(request_of(request));
 }
 
 }  // namespace
@@ -216,21 +243,19 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         F from = *source;                                                                                                  \
         replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
-        const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
             real(data, count, type, &from, tag, comm, got.place(), code);                                                  \
             return *code;                                                                                                  \
         }, [&] { return got.c(); });                                                                                       \
     }                                                                                                                      \
     BEGIN(SUFFIX, irecv, (void *data, F *count, F *type, F *source, F *tag, F *comm, F *request))                          \
-        if (!RECEIVES_FROM(source, comm)) return real(data, count, type, source, tag, comm, request, code);                \
-        const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));                       \
         F from = *source;                                                                                                  \
+        const auto run = [&] { return real(data, count, type, &from, tag, comm, request, code), *code; };                  \
+        if (!RECEIVES_FROM(source, comm)) return posting(run, request);                                                    \
+        const Shape shape = received(at(data), *count, type_of(type), *source, *tag, comm_of(comm));                       \
         replay(from, shape, NONBLOCKING);                                                                                  \
-        started(shape, SITE, [&] {                                                                                         \
-            real(data, count, type, &from, tag, comm, request, code);                                                      \
-            return *code;                                                                                                  \
-        }, [&] { return request_of(request); });                                                                           \
+        started(shape, SITE, run, [&] { return request_of(request); });                                                    \
+        if (from != *source && *code == MPI_SUCCESS) choose(request_of(request), shape.comm, *tag);                        \
     }                                                                                                                      \
     BEGIN(SUFFIX, recv_init, (void *data, F *count, F *type, F *source, F *tag, F *comm, F *request))                      \
         const auto run = [&] { return real(data, count, type, source, tag, comm, request, code), *code; };                 \
@@ -242,13 +267,15 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
                              F *source, F *recv_tag, F *comm, F *status))                                                  \
         if (!RECEIVES_FROM(source, comm))                                                                                  \
             return real(send, count, type, target, send_tag, recv, recv_count, recv_type, source, recv_tag, comm, status, code);\
-        const Shape shape = exchanged(SENDRECV, {at(send), *count, type_of(type)}, {at(recv), *recv_count, type_of(recv_type)},\
-                                      *source, *recv_tag, comm_of(comm), point_to_point);                                  \
+        const Span given{at(send), *count, type_of(type)};                                                                 \
+        const Shape shape = exchanged(SENDRECV, given, {at(recv), *recv_count, type_of(recv_type)}, *source, *recv_tag,    \
+                                      comm_of(comm), point_to_point);                                                      \
         F from = *source;                                                                                                  \
-        replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
-        const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
+            if (exchanges(given, shape)) return *code = got.of([&](MPI_Status *own) {                                      \
+                return exchange(given, *target, *send_tag, from, shape, own);                                              \
+            });                                                                                                            \
             real(send, count, type, target, send_tag, recv, recv_count, recv_type, &from, recv_tag, comm, got.place(), code);\
             return *code;                                                                                                  \
         }, [&] { return got.c(); });                                                                                       \
@@ -260,10 +287,11 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         const Span span{at(data), *count, type_of(type)};                                                                  \
         const Shape shape = exchanged(SENDRECV_REPLACE, span, span, *source, *recv_tag, comm_of(comm), point_to_point);    \
         F from = *source;                                                                                                  \
-        replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
-        const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
+            if (exchanges(span, shape)) return *code = got.of([&](MPI_Status *own) {                                       \
+                return exchange(span, *target, *send_tag, from, shape, own);                                               \
+            });                                                                                                            \
             real(data, count, type, target, send_tag, &from, recv_tag, comm, got.place(), code);                           \
             return *code;                                                                                                  \
         }, [&] { return got.c(); });                                                                                       \
@@ -280,7 +308,7 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
     BEGIN(SUFFIX, imrecv, (void *data, F *count, F *type, F *message, F *request))                                         \
         const auto comm = unmatch(message_of(message));                                                                    \
         const auto run = [&] { return real(data, count, type, message, request, code), *code; };                           \
-        if (!comm) return void(run());                                                                                     \
+        if (!comm) return posting(run, request);                                                                           \
         started_on(matched(at(data), *count, type_of(type)), SITE, *comm, run, [&] { return request_of(request); });       \
     }                                                                                                                      \
     BEGIN(SUFFIX, probe, (F *source, F *tag, F *comm, F *status))                                                          \
@@ -289,24 +317,24 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         F from = *source;                                                                                                  \
         replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
-        const Waiting waiting;                                                                                             \
         observed_with(shape, SITE, known(shape.comm), [&] {                                                                \
             real(&from, tag, comm, got.place(), code);                                                                     \
             return *code;                                                                                                  \
         }, [&] { return got.c(); });                                                                                       \
     }                                                                                                                      \
     BEGIN(SUFFIX, iprobe, (F *source, F *tag, F *comm, F *flag, F *status))                                                \
-        if (!on(comm_of(comm)) || *source != MPI_ANY_SOURCE) return real(source, tag, comm, flag, status, code);           \
+        if (!on(comm_of(comm))) return real(source, tag, comm, flag, status, code);                                        \
         const Shape shape = probed(IPROBE, *source, *tag, comm_of(comm));                                                  \
-        F from = *source;                                                                                                  \
-        const Asking asking(from, IPROBE);                                                                                 \
+        Asking asking(shape);                                                                                              \
         Status got(status);                                                                                                \
         {                                                                                                                  \
             const Inside from_here;                                                                                        \
-            real(&from, tag, comm, flag, got.place(), code);                                                               \
+            real(&asking.source, &asking.tag, comm, flag, got.place(), code);                                              \
         }                                                                                                                  \
+        if (*code != MPI_SUCCESS) return;                                                                                  \
         if (asking.nothing()) *flag = 0;                                                                                   \
-        if (*code == MPI_SUCCESS && *flag) probe_succeeded(shape, SITE, got.c());                                          \
+        asking.over(*flag, got.c());                                                                                       \
+        if (*flag && shape.wildcard) observed(shape, SITE, [] { return MPI_SUCCESS; }, got.c());                           \
     }                                                                                                                      \
     BEGIN(SUFFIX, mprobe, (F *source, F *tag, F *comm, F *message, F *status))                                             \
         if (!RECEIVES_FROM(source, comm)) return real(source, tag, comm, message, status, code);                           \
@@ -314,7 +342,6 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         F from = *source;                                                                                                  \
         replay(from, shape);                                                                                               \
         Status got(status);                                                                                                \
-        const Waiting waiting;                                                                                             \
         const auto run = [&] {                                                                                             \
             real(&from, tag, comm, message, got.place(), code);                                                            \
             return *code;                                                                                                  \
@@ -328,26 +355,23 @@ EACH_BINDING(COLLECTIVE, barrier, (F *comm), (comm), barrier(comm_of(comm)))
         if (*code == MPI_SUCCESS) match(message_of(message), shape.comm, shape.wildcard);                                  \
     }                                                                                                                      \
     BEGIN(SUFFIX, improbe, (F *source, F *tag, F *comm, F *flag, F *message, F *status))                                   \
-        if (!RECEIVES_FROM(source, comm)) return real(source, tag, comm, flag, message, status, code);                     \
+        if (!on(comm_of(comm))) return real(source, tag, comm, flag, message, status, code);                               \
         const Shape shape = probed(IMPROBE, *source, *tag, comm_of(comm));                                                 \
-        F from = *source;                                                                                                  \
-        const Asking asking(from, IMPROBE);                                                                                \
+        Asking asking(shape);                                                                                              \
         Status got(status);                                                                                                \
         if (asking.nothing()) {                                                                                            \
-            *flag = 0;                                                                                                     \
             int there = 0;                                                                                                 \
-            MPI_Status status_of_none;                                                                                     \
-            PMPI_Iprobe(MPI_ANY_SOURCE, *tag, comm_of(comm), &there, &status_of_none);                                     \
-            *code = MPI_SUCCESS;                                                                                           \
-            return;                                                                                                        \
-        }                                                                                                                  \
-        {                                                                                                                  \
+            *code = PMPI_Iprobe(*source, *tag, shape.comm, &there, MPI_STATUS_IGNORE);                                     \
+            *flag = 0;                                                                                                     \
+        } else {                                                                                                           \
             const Inside from_here;                                                                                        \
-            real(&from, tag, comm, flag, message, got.place(), code);                                                      \
+            real(&asking.source, &asking.tag, comm, flag, message, got.place(), code);                                     \
         }                                                                                                                  \
-        if (*code != MPI_SUCCESS || !*flag) return;                                                                        \
+        if (*code != MPI_SUCCESS) return;                                                                                  \
+        asking.over(*flag, got.c());                                                                                       \
+        if (!*flag || !RECEIVES_FROM(source, comm)) return;                                                                \
         match(message_of(message), shape.comm, shape.wildcard);                                                            \
-        if (shape.wildcard) probe_succeeded(shape, SITE, got.c());                                                         \
+        if (shape.wildcard) observed(shape, SITE, [] { return MPI_SUCCESS; }, got.c());                                    \
     }
 EACH_BINDING(RECEIVES, 0)
 
@@ -359,7 +383,7 @@ EACH_BINDING(RECEIVES, 0)
     }                                                                                                                      \
     BEGIN(SUFFIX, i##LOWER, (void *data, F *count, F *type, F *target, F *tag, F *comm, F *request))                       \
         const auto run = [&] { return real(data, count, type, target, tag, comm, request, code), *code; };                 \
-        if (!SENDS_ON(comm)) return void(run());                                                                           \
+        if (!SENDS_ON(comm)) return posting(run, request);                                                                 \
         started(sent(KIND, at(data), *count, type_of(type), *target, *tag, comm_of(comm)), SITE, run,                      \
                 [&] { return request_of(request); });                                                                      \
     }                                                                                                                      \
@@ -379,75 +403,95 @@ EACH_BINDING(SENDS, rsend, RSEND)
 #define REQUESTS(SUFFIX, _)                                                                                                \
     BEGIN(SUFFIX, start, (F *request))                                                                                     \
         if (on()) restart(1, [=](int) { return request_of(request); });                                                    \
+        if (on()) give_back();                                                                                             \
         const Inside from_here;                                                                                            \
         real(request, code);                                                                                               \
     }                                                                                                                      \
     BEGIN(SUFFIX, startall, (F *count, F *requests))                                                                       \
         if (on()) restart(*count, [=](int i) { return request_of(requests + i); });                                        \
+        if (on()) give_back();                                                                                             \
         const Inside from_here;                                                                                            \
         real(count, requests, code);                                                                                       \
     }                                                                                                                      \
+    BEGIN(SUFFIX, cancel, (F *request))                                                                                    \
+        if (on()) *request = PMPI_Request_c2f(current(request_of(request)));                                               \
+        const Inside from_here;                                                                                            \
+        real(request, code);                                                                                               \
+    }                                                                                                                      \
     BEGIN(SUFFIX, request_free, (F *request))                                                                              \
+        if (on()) *request = PMPI_Request_c2f(current(request_of(request)));                                               \
         if (on()) drop(request_of(request));                                                                               \
         const Inside from_here;                                                                                            \
         real(request, code);                                                                                               \
     }                                                                                                                      \
+    BEGIN(SUFFIX, request_get_status, (F *request, F *flag, F *status))                                                    \
+        F own = on() ? PMPI_Request_c2f(current(request_of(request), false)) : *request;                                   \
+        FortranCompletion completion(1, &own, status);                                                                     \
+        if (const auto answer = completion.replayed(REQUEST_GET_STATUS))                                                   \
+            return void((*flag = answer->found ? truth() : 0, *code = answer->code));                                      \
+        real(&own, flag, status, code);                                                                                    \
+        *flag ? completion.seen() : completion.missed();                                                                   \
+    }                                                                                                                      \
     BEGIN(SUFFIX, wait, (F *request, F *status))                                                                           \
-        const Waiting waiting;                                                                                             \
         FortranCompletion completion(1, request, status);                                                                  \
+        completion.hold();                                                                                                 \
         real(request, completion.statuses(), code);                                                                        \
         completion.over(*code);                                                                                            \
     }                                                                                                                      \
     BEGIN(SUFFIX, test, (F *request, F *flag, F *status))                                                                  \
         FortranCompletion completion(1, request, status);                                                                  \
-        completion.unrepeated(1);                                                                                          \
+        if (const auto answer = completion.replayed(TEST))                                                                 \
+            return void((*flag = answer->found ? truth() : 0, *code = answer->code));                                      \
         *flag = 0;                                                                                                         \
         real(request, flag, completion.statuses(), code);                                                                  \
-        if (*flag || *code != MPI_SUCCESS) completion.over(*code);                                                         \
+        *flag || *code != MPI_SUCCESS ? completion.over(*code) : completion.missed();                                      \
     }                                                                                                                      \
     BEGIN(SUFFIX, waitall, (F *count, F *requests, F *statuses))                                                           \
-        const Waiting waiting;                                                                                             \
         FortranCompletion completion(*count, requests, statuses);                                                          \
+        completion.hold();                                                                                                 \
         real(count, requests, completion.statuses(), code);                                                                \
         completion.over(*code);                                                                                            \
     }                                                                                                                      \
     BEGIN(SUFFIX, testall, (F *count, F *requests, F *flag, F *statuses))                                                  \
         FortranCompletion completion(*count, requests, statuses);                                                          \
-        completion.unrepeated(2);                                                                                          \
+        if (const auto answer = completion.replayed(TESTALL))                                                              \
+            return void((*flag = answer->found ? truth() : 0, *code = answer->code));                                      \
         *flag = 0;                                                                                                         \
         real(count, requests, flag, completion.statuses(), code);                                                          \
-        if (*flag || *code != MPI_SUCCESS) completion.over(*code);                                                         \
+        *flag || *code != MPI_SUCCESS ? completion.over(*code) : completion.missed();                                      \
     }                                                                                                                      \
     BEGIN(SUFFIX, waitany, (F *count, F *requests, F *index, F *status))                                                   \
-        const Waiting waiting;                                                                                             \
         FortranCompletion completion(*count, requests, status);                                                            \
-        completion.unrepeated(5);                                                                                          \
+        if (const auto answer = completion.replayed(WAITANY, true))                                                        \
+            return void((*index = answer->first(1), *code = answer->code));                                                \
         *index = MPI_UNDEFINED;                                                                                            \
         real(count, requests, index, completion.statuses(), code);                                                         \
-        if (*index != MPI_UNDEFINED) completion.over({*index - 1}, *code);                                                 \
+        completion.over(one(*index, 1), *code);                                                                            \
     }                                                                                                                      \
     BEGIN(SUFFIX, testany, (F *count, F *requests, F *index, F *flag, F *status))                                          \
         FortranCompletion completion(*count, requests, status);                                                            \
-        completion.unrepeated(3);                                                                                          \
+        if (const auto answer = completion.replayed(TESTANY))                                                              \
+            return void((*flag = answer->found ? truth() : 0, *index = answer->first(1), *code = answer->code));           \
         *index = MPI_UNDEFINED;                                                                                            \
         *flag = 0;                                                                                                         \
         real(count, requests, index, flag, completion.statuses(), code);                                                   \
-        if (*index != MPI_UNDEFINED && (*flag || *code != MPI_SUCCESS)) completion.over({*index - 1}, *code);              \
+        *flag || *code != MPI_SUCCESS ? completion.over(one(*index, 1), *code) : completion.missed();                      \
     }                                                                                                                      \
     BEGIN(SUFFIX, waitsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                                    \
-        const Waiting waiting;                                                                                             \
         FortranCompletion completion(*count, requests, statuses);                                                          \
-        completion.unrepeated(6);                                                                                          \
+        if (const auto answer = completion.replayed(WAITSOME, true))                                                       \
+            return void((*ended = answer->done(indices, 1), *code = answer->code));                                        \
         *ended = MPI_UNDEFINED;                                                                                            \
         real(count, requests, ended, indices, completion.statuses(), code);                                                \
-        completion.over(from_one(indices, *ended), *code);                                                                 \
+        completion.over(some(*ended, indices, 1), *code);                                                                  \
     }                                                                                                                      \
     BEGIN(SUFFIX, testsome, (F *count, F *requests, F *ended, F *indices, F *statuses))                                    \
         FortranCompletion completion(*count, requests, statuses);                                                          \
-        completion.unrepeated(4);                                                                                          \
+        if (const auto answer = completion.replayed(TESTSOME))                                                             \
+            return void((*ended = answer->done(indices, 1), *code = answer->code));                                        \
         *ended = MPI_UNDEFINED;                                                                                            \
         real(count, requests, ended, indices, completion.statuses(), code);                                                \
-        completion.over(from_one(indices, *ended), *code);                                                                 \
+        *ended ? completion.over(some(*ended, indices, 1), *code) : completion.missed();                                   \
     }
 EACH_BINDING(REQUESTS, 0)
 
@@ -491,6 +535,7 @@ EACH_BINDING(MAKES, intercomm_merge, "merged", (F *comm, F *high, F *made), (com
         const Inside from_here;                                                                                            \
         Making making(comm_of(comm), "dup");                                                                               \
         run();                                                                                                             \
+        if (*code == MPI_SUCCESS) postings.post(request_of(request));                                                      \
         *code == MPI_SUCCESS ? making.becomes(comm_of(made)) : making.is(MPI_COMM_NULL);                                   \
     }                                                                                                                      \
     BEGIN(SUFFIX, comm_free, (F *comm))                                                                                    \

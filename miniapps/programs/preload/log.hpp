@@ -34,7 +34,8 @@ constexpr int MOST_COUNTED = 240;
 
 enum Flag : std::uint16_t {
     IN_PLACE = 1, WILDCARD = 2, NONBLOCKING = 4, PERSISTENT = 8, PACKED = 16, FAILED = 32, REPLACED = 64, INTER = 128,
-    OTHER_THREAD = 256  // not the thread that called MPI_Init, if threads may call at the same time
+    OTHER_THREAD = 256,  // not the thread that called MPI_Init, if threads may call at the same time
+    COMPLETION = 512     // a request that a call found complete, or a message that a nonblocking probe saw
 };
 
 struct Header {
@@ -54,6 +55,7 @@ struct Header {
 };
 static_assert(sizeof(Header) <= PAGE);
 
+// A call, or a completion, whose fields completions.hpp states.
 struct Record {
     std::uint64_t number;      // of the call on this rank
     std::int64_t begin, end;   // CLOCK_MONOTONIC, ns
@@ -82,7 +84,7 @@ class Log {
         if (file_ < 0 || !grow(PIECE)) return fail("cannot be created");
         if (flock(file_, LOCK_EX | LOCK_NB)) {}  // a file system that has no locks
         header()->magic = MAGIC;
-        header()->version = 4;
+        header()->version = 5;
         header()->record_bytes = sizeof(Record);
         struct stat status {};
         if (!fstat(file_, &status)) {

@@ -1,14 +1,19 @@
-// Replays messages from any source in the order of a recorded run: the k-th such receive or probe of this rank gets the
-// recorded source. Messages from one source do not overtake each other, so the tag is not needed. If the program makes other
-// calls than the recorded run, the replay ends with a message, so that no rank waits for a message that was never sent.
+// Replays messages from any source in the order of a recorded run: the k-th such receive or blocking probe of this rank gets
+// the recorded source. Messages from one source do not overtake each other, so the tag is not needed.
+//
+// If the program makes other calls than the recorded run, or if a recorded message does not come in time, the replay ends on
+// this rank with a message: `leave_record`. From then on the rank is not held up, and receives that already wait for a recorded
+// source take messages from any source again: `give_back`.
 #pragma once
 
-#include <atomic>
-#include <chrono>
+#include <algorithm>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <thread>
+#include <string>
 #include <vector>
+
+#include <sched.h>
 
 #include <mpi.h>
 
@@ -21,126 +26,173 @@ struct Source {
     std::int32_t rank, kind, form;  // form: NONBLOCKING and PERSISTENT
 };
 inline std::vector<Source> sources;
-inline std::size_t next_source = 0;
+inline std::size_t next_source = 0;  // of a replay
+inline std::atomic<std::int64_t> from_any{0};  // receives and blocking probes from any source so far
+inline int own_rank = 0;
+inline std::atomic<bool> leaving{false};  // the replay has ended, and receives still wait for recorded sources
+inline std::unordered_map<std::uint64_t, MPI_Request> moved;  // requests that the program has, and those in their place
+inline std::atomic<bool> some_moved{false};
 
-// Reads the launcher's file: the rank, the number of ranks, then the sources.
-inline bool read_sources(const char *path, int rank, int size) {
-    std::FILE *file = std::fopen(path, "rb");
-    std::int32_t head[2] = {};
-    Source source;
-    replaying = file && std::fread(head, sizeof head, 1, file) == 1 && head[0] == rank && head[1] == size;
-    while (replaying && std::fread(&source, sizeof source, 1, file) == 1) sources.push_back(source);
-    if (file) std::fclose(file);
-    return replaying;
-}
-
-// The time at which this rank began to wait in an MPI call; 0 if it does not wait.
-inline std::atomic<std::int64_t> waiting_since{0};
-
-class Waiting {
-  public:
-    Waiting() { if (replaying) waiting_since = now(); }
-    ~Waiting() { if (replaying) waiting_since = 0; }
-};
-
-// The time, in ns, after which a waiting rank prints a message.
+// The time, in ns, for which a replay waits for a recorded message or request.
 inline std::int64_t patience() {
     static const char *text = std::getenv("FPNA_PATIENCE");  // seconds
-    static const std::int64_t own = (text ? std::atoll(text) : 60) * 1000000000;
+    static const std::int64_t own = std::int64_t((text ? std::atof(text) : 60) * 1e9);
     return own;
 }
 
-// Prints a message if a rank waits for long: a program that took another path than the recorded run may wait for ever.
-inline void watch(int rank) {
-    std::thread([=] {
-        for (std::int64_t told = 0;;) {
-            std::this_thread::sleep_for(std::chrono::seconds(1));
-            const std::int64_t since = waiting_since;
-            if (!replaying || !since || since == told || now() - since < patience()) continue;
-            told = since;
-            std::fprintf(stderr, "fpna run: rank %d has waited for %lld s for a message; if the program took another path than "
-                         "the recorded run, it will not come: end the run, and record it again\n", rank,
-                         (long long)(patience() / 1000000000));
-        }
-    }).detach();
+// Repeats `there()` until it is true; false if this takes too long, or if the replay has ended on this rank.
+template <typename There>
+bool comes(There there) {
+    constexpr int SPINS = 1000, PAUSE_US = 20;
+    const std::int64_t since = now();
+    for (int tries = 0; !there(); ++tries) {
+        if (!replaying || now() - since > patience()) return false;
+        if (tries < SPINS)
+            sched_yield();
+        else
+            usleep(PAUSE_US);
+    }
+    return true;
 }
 
-// Ends the replay on this rank, which took another path than the recorded run, or one that cannot be replayed.
-inline void leave_record(const char *why) {
-    std::fprintf(stderr, "fpna run: the replay ends on this rank at its message %zu of %zu from any source: %s; from here on "
-                 "messages come in any order\n", next_source + 1, sources.size(), why);
-    replaying = false;
-    waiting_since = 0;
+inline std::string too_late() {
+    char text[200];
+    std::snprintf(text, sizeof text, "it did not come in %g s (--patience), since a rank took another path, or is slower than that",
+                  double(patience()) / 1e9);
+    return text;
 }
 
-// Whether the next recorded call has this kind and form; else ends the replay. The caller holds the lock.
-inline bool follows(Kind kind, int form) {
+// Ends the replay on this rank. `where`: the call; `why`: what was recorded, and what came.
+inline void leave_record(const std::string &where, const std::string &why) {
+    if (!replaying.exchange(false)) return;
+    leaving = true;
+    std::fprintf(stderr, "fpna run: rank %d: the replay ends at %s: %s; from here on this rank runs free\n", own_rank,
+                 where.c_str(), why.c_str());
+}
+
+inline std::string message_number() {
+    return "message " + std::to_string(next_source + 1) + " of " + std::to_string(sources.size()) + " from any source";
+}
+
+// The next recorded source, for a call of this kind and form; -1 if no message came, or if the replay has ended.
+inline int recorded_source(Kind kind, int form) {
+    const std::lock_guard<std::mutex> held(lock);
+    if (!replaying) return -1;
     if (next_source == sources.size()) {
-        leave_record("the recorded run received no more");
-        return false;
+        leave_record(message_number(), name_of(kind, form) + " here, and no other in the recorded run");
+        return -1;
     }
     const Source &next = sources[next_source];
-    if (next.kind == kind && next.form == form) return true;
-    leave_record("the recorded run made another call there");
-    return false;
+    if (next.kind != kind || next.form != form) {
+        leave_record(message_number(), name_of(kind, form) + " here, but " + name_of(Kind(next.kind), next.form) +
+                                           " from rank " + std::to_string(next.rank) + " in the recorded run");
+        return -1;
+    }
+    ++next_source;
+    return next.rank;
 }
 
-// Replaces MPI_ANY_SOURCE by the recorded source.
-inline void replay(int &source, const Shape &shape, int form = 0) {
-    if (!replaying || source != MPI_ANY_SOURCE) return;
+// Gives receives that wait for a recorded source back to any source, in the order in which they were posted, after the replay
+// has ended. The program still has the old requests, which are cancelled but not freed, so that no other gets their handles.
+inline void give_back() {
+    if (!leaving.exchange(false)) return;
+    const Inside from_here;
     const std::lock_guard<std::mutex> held(lock);
-    if (!replaying || !follows(shape.kind, form)) return;
-    if (sources[next_source].rank >= 0) source = sources[next_source].rank;  // -1: no message came
-    ++next_source;
+    std::vector<Pending *> chosen;
+    for (auto &[handle, each] : pending)
+        if (each.chosen) chosen.push_back(&each);
+    std::sort(chosen.begin(), chosen.end(), [](auto *a, auto *b) { return a->record.number < b->record.number; });
+    for (Pending *each : chosen) {
+        MPI_Request old = each->chosen->request, fresh = MPI_REQUEST_NULL;
+        MPI_Status status;
+        int ended = 0, cancelled = 0;
+        PMPI_Request_get_status(old, &ended, &status);
+        if (ended) continue;
+        PMPI_Cancel(&old);
+        while (!ended) PMPI_Request_get_status(old, &ended, &status);
+        PMPI_Test_cancelled(&status, &cancelled);
+        if (!cancelled) continue;
+        const Span &span = each->out[0];
+#if MPI_VERSION >= 4
+        PMPI_Irecv_c(const_cast<void *>(span.start), span.count, span.type, MPI_ANY_SOURCE, each->chosen->tag, each->chosen->comm, &fresh);
+#else
+        PMPI_Irecv(const_cast<void *>(span.start), int(span.count), span.type, MPI_ANY_SOURCE, each->chosen->tag, each->chosen->comm, &fresh);
+#endif
+        moved[number_of(old)] = fresh;
+        some_moved = true;
+        Pending own = std::move(*each);
+        own.chosen.reset();
+        pending.erase(number_of(old));
+        pending[number_of(fresh)] = std::move(own);
+        postings.move(number_of(old), number_of(fresh));
+    }
+}
+
+// The request to use in place of one that was given back to any source. `takes`: the program takes it, and the old one is freed.
+inline MPI_Request current(MPI_Request request, bool takes = true) {
+    if (!some_moved) return request;
+    const std::lock_guard<std::mutex> held(lock);
+    const auto place = moved.find(number_of(request));
+    if (place == moved.end()) return request;
+    const MPI_Request fresh = place->second;
+    if (!takes) return fresh;
+    moved.erase(place);
+    PMPI_Wait(&request, MPI_STATUS_IGNORE);  // it is cancelled
+    return fresh;
+}
+
+// Replaces MPI_ANY_SOURCE by the recorded source. A blocking call then waits here until its message is there, so that it does
+// not wait longer than `patience()`. `sends`: the call also sends, and waits only after it has begun to.
+inline void replay(int &source, const Shape &shape, int form = 0) {
+    if (source != MPI_ANY_SOURCE) return;
+    ++from_any;
+    if (!replaying) return;
+    const int recorded = recorded_source(shape.kind, form);
+    if (recorded >= 0 && form) source = recorded;
+    if (recorded >= 0 && !form) {
+        int there = 0;
+        const Inside from_here;
+        if (comes([&] { return PMPI_Iprobe(recorded, shape.tag, shape.comm, &there, MPI_STATUS_IGNORE) || there; }))
+            source = recorded;
+        else
+            leave_record("message " + std::to_string(next_source) + " of " + std::to_string(sources.size()) + " from any source",
+                         name_of(shape.kind, form) + " waited for rank " + std::to_string(recorded) + ": " + too_late());
+    }
+    give_back();
 }
 
 // A persistent receive from any source starts: its source cannot be replaced after its preparation.
 inline void replay_start(const Record &record) {
-    if (replaying && record.flags & WILDCARD) leave_record("a persistent receive, which cannot be replayed");
+    if (replaying && record.flags & WILDCARD)
+        leave_record(message_number(), "a persistent receive, which cannot be replayed");
 }
 
-// A nonblocking probe finds the message that it found in the recorded run, in the order of the other calls: if the next
-// recorded call is another one, it finds nothing. After a long time it gets the true answer, since the program may have taken
-// another path.
-class Asking {
-  public:
-    Asking(int &source, Kind kind) {
-        if (!replaying || source != MPI_ANY_SOURCE) return;
-        const std::lock_guard<std::mutex> held(lock);
-        if (!replaying || next_source == sources.size() || !patient()) return;
-        if (sources[next_source].kind == kind)
-            source = sources[next_source].rank;
-        else
-            nothing_ = true;
+// Whether a replay makes a send and a receive in one call as two calls; else counts the receive.
+inline bool exchanges(const Span &send, const Shape &shape) {
+    const bool apart = replaying && shape.wildcard && send.count <= INT_MAX && shape.out[0].count <= INT_MAX;
+    if (!apart && shape.wildcard) ++from_any;
+    return apart;
+}
+
+// A send and a receive in one call, during a replay: the send begins before this waits for the recorded message.
+inline int exchange(const Span &send, int target, int send_tag, int source, const Shape &shape, MPI_Status *status) {
+    const Span &recv = shape.out[0];
+    MPI_Request request = MPI_REQUEST_NULL;
+    std::vector<char> packed;
+    int code, position = 0, length = 0;
+    if (send.start == recv.start && target != MPI_PROC_NULL) {  // MPI_Sendrecv_replace
+        PMPI_Pack_size(int(send.count), send.type, shape.comm, &length);
+        packed.resize(std::size_t(length) + 1);
+        PMPI_Pack(send.start, int(send.count), send.type, packed.data(), length, &position, shape.comm);
+        code = PMPI_Isend(packed.data(), position, MPI_PACKED, target, send_tag, shape.comm, &request);
+    } else {
+        code = PMPI_Isend(send.start, int(send.count), send.type, target, send_tag, shape.comm, &request);
     }
-
-    // Whether the probe must find nothing.
-    bool nothing() const { return nothing_; }
-
-  private:
-    // Whether the time since the last message is below `patience()`.
-    static bool patient() {
-        static std::size_t at = SIZE_MAX;
-        static std::int64_t since = 0;
-        if (at != next_source) at = next_source, since = now();
-        return now() - since < patience();
-    }
-
-    bool nothing_ = false;
-};
-
-// A nonblocking probe has found a message.
-inline int probe_succeeded(const Shape &shape, std::uint64_t site, const MPI_Status *status) {
-    if (replaying) {
-        const std::lock_guard<std::mutex> held(lock);
-        if (replaying && follows(shape.kind, 0)) {
-            if (sources[next_source].rank == status->MPI_SOURCE)
-                ++next_source;
-            else
-                leave_record("a probe found another message than in the recorded run");
-        }
-    }
-    return observed(shape, site, [] { return MPI_SUCCESS; }, status);
+    if (code != MPI_SUCCESS) return code;
+    replay(source, shape);
+    code = PMPI_Recv(const_cast<void *>(recv.start), int(recv.count), recv.type, source, shape.tag, shape.comm, status);
+    const int sent = PMPI_Wait(&request, MPI_STATUS_IGNORE);
+    return code == MPI_SUCCESS ? sent : code;
 }
 
 }  // namespace fpna

@@ -38,15 +38,19 @@ inline bool on() { return active.load(std::memory_order_relaxed) && !inside; }
 inline bool on(MPI_Comm comm) { return comm != MPI_COMM_NULL && on(); }
 
 // During its lifetime, this thread's calls come from the MPI library or this library.
-struct Inside {
-    Inside() {
+class Inside {
+  public:
+    Inside() : before_(inside) {
         inside = true;
         round_to_nearest();
     }
     ~Inside() {
-        inside = false;
-        disturb_arithmetic();
+        inside = before_;
+        if (!before_) disturb_arithmetic();
     }
+
+  private:
+    bool before_;
 };
 
 inline int type_keyval = MPI_KEYVAL_INVALID;

@@ -11,17 +11,23 @@
 
 #include <mpi.h>
 
-#include "recorder.hpp"
+#include "postings.hpp"
 
 namespace fpna {
 
 inline std::atomic<bool> replaying{false};  // receives from any source follow a recorded order
-inline void count_unseen(int number);  // start.hpp
 inline void replay_start(const Record &record);  // receives.hpp
 
+// A receive from any source whose source a replay has chosen.
+struct Chosen {
+    MPI_Request request;
+    MPI_Comm comm;
+    int tag;
+};
 struct Pending {
     Record record;
     Spans out;
+    std::optional<Chosen> chosen = {};
 };
 struct Persistent {
     Record record;
@@ -35,7 +41,7 @@ inline std::atomic<std::size_t> under_way{0};  // size of `pending`
 inline void complete(std::uint64_t handle, const MPI_Status &status, bool failed = false) {
     const auto place = pending.find(handle);
     if (place == pending.end()) return;
-    auto &[record, out] = place->second;
+    auto &[record, out, chosen] = place->second;
     finish(record, &status, out, failed, now());
     if (!(record.flags & PERSISTENT)) release(out);
     pending.erase(place);
@@ -72,6 +78,7 @@ int started_on(const Shape &shape, std::uint64_t site, const Communicator &comm,
     record.flags |= NONBLOCKING;
     const int code = run();
     const MPI_Request handle = code == MPI_SUCCESS ? request() : MPI_REQUEST_NULL;
+    postings.post(handle);
     const std::lock_guard<std::mutex> held(lock);
     if (handle != MPI_REQUEST_NULL)
         keep(handle, record, shape.out);
@@ -107,6 +114,7 @@ template <typename Request>
 void restart(int count, Request request) {
     const std::lock_guard<std::mutex> held(lock);
     for (int i = 0; i < count; ++i) {
+        postings.post(request(i));
         const auto place = persistent.find(number_of(request(i)));
         if (place == persistent.end()) continue;
         Record record = place->second.record;
@@ -119,12 +127,26 @@ void restart(int count, Request request) {
     under_way = pending.size();
 }
 
+// A replay has chosen the source of the receive from any source with this request.
+inline void choose(MPI_Request request, MPI_Comm comm, int tag) {
+    const std::lock_guard<std::mutex> held(lock);
+    if (const auto place = pending.find(number_of(request)); place != pending.end()) place->second.chosen = {request, comm, tag};
+}
+
+// Whether a replay has chosen the source of a pending receive.
+inline bool is_chosen(std::uint64_t handle) {
+    const std::lock_guard<std::mutex> held(lock);
+    const auto place = pending.find(handle);
+    return place != pending.end() && place->second.chosen;
+}
+
 // The program frees a request. The call continues, but the result of a receive stays unknown.
 inline void drop(MPI_Request request) {
+    postings.end(number_of(request));
     const std::lock_guard<std::mutex> held(lock);
     const std::uint64_t handle = number_of(request);
     if (const auto place = pending.find(handle); place != pending.end()) {
-        auto &[record, out] = place->second;
+        auto &[record, out, chosen] = place->second;
         record.peer = receives(Kind(record.kind)) ? -1 : record.peer;
         commit(record);
         if (!(record.flags & PERSISTENT)) release(out);
@@ -146,78 +168,6 @@ inline void give_up_pending() {
     }
     pending.clear();
 }
-
-// A wait or a test: keeps its requests, since completed ones become MPI_REQUEST_NULL.
-class Ending {
-  public:
-    // `request(i)`: the i-th request as a C handle.
-    template <typename Request>
-    Ending(int count, Request request) {
-        if (!on() || (!under_way && !disturbing)) return;
-        inside_.emplace();
-        for (int i = 0; under_way && i < count; ++i) handles_.push_back(number_of(request(i)));
-    }
-
-    // During a replay: counts a call that completes requests in an order that the replay does not repeat.
-    void unrepeated(int number) const {
-        if (replaying && watches()) count_unseen(number);
-    }
-
-    bool watches() const { return !handles_.empty(); }
-
-    // Requests have ended: `which` are their numbers, with statuses in the same order. `code`: returned by the call. `gone(i)`:
-    // whether the i-th request is null now, which shows after an error that it has ended.
-    template <typename Status, typename Gone>
-    void over(const std::vector<int> &which, int code, Status status, Gone gone) {
-        if (!watches()) return;
-        for (std::size_t i = 0; i < which.size(); ++i) {
-            const int index = which[i];
-            if (index < 0 || std::size_t(index) >= handles_.size()) continue;
-            MPI_Status got = status(int(i));
-            bool failed = code != MPI_SUCCESS;
-            if (code == MPI_ERR_IN_STATUS) {
-                if (got.MPI_ERROR == MPI_ERR_PENDING) continue;
-                failed = got.MPI_ERROR != MPI_SUCCESS;
-            } else if (failed && !gone(index)) {
-                continue;
-            }
-            const std::lock_guard<std::mutex> held(lock);
-            complete(handles_[std::size_t(index)], got, failed);
-        }
-    }
-
-    std::vector<int> all() const {
-        std::vector<int> every(handles_.size());
-        for (std::size_t i = 0; i < every.size(); ++i) every[i] = int(i);
-        return every;
-    }
-
-  private:
-    std::optional<Inside> inside_;
-    std::vector<std::uint64_t> handles_;
-};
-
-// A wait or a test with C handles.
-class Completion : public Ending {
-  public:
-    Completion(int count, const MPI_Request *requests)
-        : Ending(count, [=](int i) { return requests[i]; }), requests_(requests), own_(watches() ? std::size_t(count) + 1 : 0) {}
-
-    // The place for the library's statuses: the program's, or one here.
-    MPI_Status *status(MPI_Status *given) { return watches() && given == MPI_STATUS_IGNORE ? own_.data() : given; }
-    MPI_Status *statuses(MPI_Status *given) { return watches() && given == MPI_STATUSES_IGNORE ? own_.data() : given; }
-
-    void over(const std::vector<int> &which, int code, const MPI_Status *given) {
-        const MPI_Status *from = given == MPI_STATUS_IGNORE || given == MPI_STATUSES_IGNORE ? own_.data() : given;
-        Ending::over(which, code, [=](int i) { return from[i]; },
-                     [this](int i) { return requests_[i] == MPI_REQUEST_NULL; });
-    }
-    void over(int code, const MPI_Status *given) { over(all(), code, given); }
-
-  private:
-    const MPI_Request *requests_;
-    std::vector<MPI_Status> own_;
-};
 
 // Messages that a probe has matched, until they are received: their communicator, and whether from any source.
 struct Matched {

@@ -1,6 +1,7 @@
 // The inputs and outputs of each call on this rank: elements of buffers.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include <mpi.h>
@@ -14,7 +15,20 @@ enum Kind : std::uint16_t {
     ALLREDUCE, REDUCE, REDUCE_SCATTER, REDUCE_SCATTER_BLOCK, ALLGATHER, ALLGATHERV, BCAST, ALLTOALL, ALLTOALLV, SCAN, EXSCAN,
     GATHER, GATHERV, SCATTER, SCATTERV, BARRIER, SEND, SSEND, BSEND, RSEND, RECV, PROBE, IPROBE, MPROBE, IMPROBE, MRECV,
     SENDRECV, SENDRECV_REPLACE,
+    // Calls that find requests complete (completions.hpp); they carry no data.
+    TEST, TESTALL, TESTANY, TESTSOME, WAITANY, WAITSOME, REQUEST_GET_STATUS, END,
 };
+
+// The name of a call that receives messages or finds requests complete, in a form of NONBLOCKING.
+inline std::string name_of(Kind kind, int form = 0) {
+    static const char *const names[] = {
+        "MPI_Recv", "MPI_Probe", "MPI_Iprobe", "MPI_Mprobe", "MPI_Improbe", "MPI_Mrecv", "MPI_Sendrecv",
+        "MPI_Sendrecv_replace", "MPI_Test", "MPI_Testall", "MPI_Testany", "MPI_Testsome", "MPI_Waitany", "MPI_Waitsome",
+        "MPI_Request_get_status", "MPI_Finalize"};
+    if (kind < RECV || kind > END) return "another call";
+    const std::string name = names[kind - RECV];
+    return form ? "MPI_I" + std::string(1, char(name[4] + 'a' - 'A')) + name.substr(5) : name;
+}
 
 struct Shape {
     Kind kind;

@@ -6,7 +6,7 @@
 #include <string>
 #include <unordered_set>
 
-#include "receives.hpp"
+#include "completions.hpp"
 #include "recorder.hpp"
 #include "sums.hpp"
 #include "world.hpp"
@@ -83,11 +83,11 @@ inline void start() {
     const std::string sums = of_rank_0("FPNA_SUMS");
     order = sums == "tree" ? Order::TREE : sums == "exact" ? Order::EXACT : Order::LIBRARY;
     begin_disturbance(of_rank_0("FPNA_DISTURB").c_str(), rank);
-    if (const char *path = std::getenv("FPNA_REPLAY"); path && !read_sources(path, rank, world_size)) {
+    own_rank = rank;
+    if (const char *path = std::getenv("FPNA_REPLAY"); path && !read_order(path, rank, world_size)) {
         std::fprintf(stderr, "fpna run: rank %d: %s has no recorded messages for this rank of %d\n", rank, path, world_size);
         PMPI_Abort(MPI_COMM_WORLD, 2);
     }
-    if (replaying) watch(rank);
     PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &keyval, nullptr);
     PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, MPI_TYPE_NULL_DELETE_FN, &type_keyval, nullptr);
     PMPI_Comm_dup(MPI_COMM_SELF, &own_comm);
@@ -136,6 +136,7 @@ inline void share_counts() {
 }
 
 inline void stop() {
+    if (active) end_completions(own_rank);
     if (active.exchange(false)) share_counts();
     round_to_nearest();
     disturbing = false;
