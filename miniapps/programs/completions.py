@@ -1,8 +1,8 @@
-"""The order in which the calls of one rank found requests complete and messages there: `completions-RRRRR.bin` of a run.
+"""Read and write the order in which the calls of a rank found requests and messages: `completions-RRRRR.bin` of a run.
 
-A line of JSON (`format`, `run_id`, `rank`, `size`, `rows`), the rows of `FOUND`, and the XXH3 hash (128 bits) of all that.
-`fpna run` writes it beside the trace, and `fpna run --replay` gives its rows to the preloaded library, which has the
-same layout (preload/completions.hpp).
+The file has a line of JSON (`format`, `run_id`, `rank`, `size`, `rows`), the rows of `FOUND`, and the XXH3 hash
+(128 bits) of all that. `fpna run` writes it beside the trace, and `fpna run --replay` gives its rows to the preloaded
+library, which has the same layout (preload/completions.hpp).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def file_of(run: Path, rank: int) -> Path:
 
 
 def found(log: RawLog) -> np.ndarray:
-    """The completions of a raw log, (n,) of FOUND, with `kind` -1 where a call of another thread may have found some."""
+    """The completions of a raw log, (n,) of FOUND; `kind` is -1 where a call of another thread may have found some."""
     rows = np.zeros(len(log.completions), FOUND)
     given = log.completions
     for field, of in (("kind", "kind"), ("done", "comm_size"), ("place", "peer"), ("tag", "tag"), ("failed", "count"),
@@ -102,7 +102,9 @@ def read(run: Path, rank: int, size: int, run_id: str) -> np.ndarray:
         raise Refused(f"{shown}: damaged; copy it again")
     head = records.decode(line, Head, shown)
     if (head.format, head.rank, head.size, head.run_id) != (FORMAT, rank, size, run_id):
-        raise Refused(f"{shown}: it belongs to rank {head.rank} of the run {printable(head.run_id)}; copy the whole run again")
+        raise Refused(
+            f"{shown}: it belongs to rank {head.rank} of the run {printable(head.run_id)}; copy the whole run again"
+        )
     if len(rest) != head.rows * FOUND.itemsize:
         raise Refused(f"{shown}: {len(rest):,} bytes of {head.rows:,} rows; copy it again")
     rows = np.frombuffer(rest, FOUND)

@@ -119,7 +119,8 @@ def _settings(
         env["FPNA_REPLAY"], left_out = stack.enter_context(write_order(Path(options.replay), rank, size))
         if left_out and not options.quiet:
             tell(
-                f"fpna run: rank {rank}: the order in which requests complete is not replayed: {left_out}", sys.stderr
+                f"fpna run: rank {rank}: the order in which requests complete is not replayed: {left_out}",
+                sys.stderr,
             )
         if options.patience is not None:
             env["FPNA_PATIENCE"] = str(options.patience)
@@ -181,11 +182,11 @@ def parser(prog: str = "fpna run") -> argparse.ArgumentParser:
     own.add_argument(
         "--replay",
         metavar="RUN",
-        help="receive messages from any source, and find requests complete and messages there, in the order of this run",
+        help="receive messages from any source, and find requests and messages, in the order of this run",
     )
     own.add_argument(
         "--patience", type=_seconds, metavar="S",
-        help="with --replay: wait S seconds for a recorded message or request; then this rank says so and runs free (60)",
+        help="with --replay: wait S seconds for a recorded message or request; then say so, and run free (60)",
     )  # fmt: skip
     own.add_argument(
         "--same-but", action="append", default=[], metavar="ARG",

@@ -1,4 +1,4 @@
-"""Read the orders of a recorded run for a replay: the senders of messages from any source, and what calls found complete."""
+"""Read the orders of a recorded run for a replay: senders of messages from any source, and what calls found."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from miniapps.untrusted.text import printable
 
 @contextlib.contextmanager
 def write_order(run: Path, rank: int, size: int) -> Iterator[tuple[str, str]]:
-    """Gives the path of a file with the senders and the completions of a rank, for preload/completions.hpp; removed at
+    """Gives the path of a file with the senders and completions of a rank, for preload/completions.hpp; removed at
     the end of the block. Also the reason why completions are not in it, empty if they are. Raises UsageError, Refused
     and TraceError."""
     sources = np.array(recorded_sources(run, rank), np.int32)
@@ -43,7 +43,9 @@ def _completions(run: Path, rank: int, size: int) -> np.ndarray | str:
     except FileNotFoundError:
         return f"there is no {shown}: copy the whole run, or record it again"
     except completions.OfThreads:
-        return f"several threads of rank {rank} looked for requests or messages, and their calls have no order"
+        return (
+            f"several threads of rank {rank} looked for requests or messages, and their calls have no order"
+        )
 
 
 def require_same_program(run: Path, command: list[str], same_but: Sequence[str], size: int) -> str:

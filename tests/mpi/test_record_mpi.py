@@ -190,22 +190,22 @@ def test_a_replay_repeats_receives_and_probes(way, built, tmp_path):  # noqa: F8
 
 
 @pytest.mark.parametrize("library", BOTH)
-def test_a_replay_says_what_it_does_not_repeat_and_ends(library, built, tmp_path):  # noqa: F811
-    for way, said in (
+def test_a_replay_says_where_it_ends(library, built, tmp_path):  # noqa: F811
+    program = {way: [built(library, "unrepeated.c"), way] for way in ("persistent", "waitany", "sendrecv")}
+    for way in ("persistent", "waitany"):
+        observed(3, library, tmp_path / way, program[way], env={"ORDER": "12"})
+    for way, recorded, said in (
         (
             "persistent",
-            "the replay ends on this rank at its message 1 of 4 from any source: a persistent receive",
+            "persistent",
+            "message 1 of 4 from any source: a persistent receive, which cannot be replayed",
         ),
-        ("waitany", "not replayed: the order in which requests complete: 4 MPI_Waitany"),
+        (
+            "sendrecv",
+            "waitany",
+            "message 1 of 4 from any source: here MPI_Sendrecv, in the recorded run MPI_Irecv from rank 1",
+        ),
     ):
-        program = [built(library, "unrepeated.c"), way]
-        observed(3, library, tmp_path / f"{way}-a", program, env={"ORDER": "12"})
-        printed = observed(
-            3, library, tmp_path / f"{way}-b", program, "--replay", tmp_path / f"{way}-a", env={"ORDER": "21"}
-        )
-        assert said in printed
-    changed = [built(library, "unrepeated.c"), "sendrecv"]
-    printed = observed(
-        3, library, tmp_path / "other", changed, "--replay", tmp_path / "waitany-a", env={"ORDER": "21"}
-    )
-    assert "at its message 1 of 4 from any source: the recorded run made another call there" in printed
+        options = ("--replay", tmp_path / recorded)
+        printed = observed(3, library, tmp_path / f"{way}-b", program[way], *options, env={"ORDER": "21"})
+        assert f"rank 0: the replay ends at {said}" in printed, printed

@@ -302,8 +302,10 @@ MAKES(Comm_spawn_multiple, "spawned",
 
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
     if (!on(comm)) return PMPI_Comm_idup(comm, made, request);
+    const Inside from_here;
     Making making(comm, "dup");
-    const int code = posted(PMPI_Comm_idup(comm, made, request), request);
+    const int code = PMPI_Comm_idup(comm, made, request);
+    if (code == MPI_SUCCESS) postings.post(*request);
     code == MPI_SUCCESS ? making.becomes(*made) : making.is(MPI_COMM_NULL);
     return code;
 }
@@ -311,8 +313,10 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
 #if OF_MPI_4
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request) {
     if (!on(comm)) return PMPI_Comm_idup_with_info(comm, info, made, request);
+    const Inside from_here;
     Making making(comm, "dup");
-    const int code = posted(PMPI_Comm_idup_with_info(comm, info, made, request), request);
+    const int code = PMPI_Comm_idup_with_info(comm, info, made, request);
+    if (code == MPI_SUCCESS) postings.post(*request);
     code == MPI_SUCCESS ? making.becomes(*made) : making.is(MPI_COMM_NULL);
     return code;
 }

@@ -90,8 +90,10 @@ inline std::string recorded_call() {
     if (kind == IPROBE || kind == IMPROBE)
         text += ", which saw message " + std::to_string(next.number) + " of rank " + std::to_string(next.place) + " with tag " +
                 std::to_string(next.tag);
+    else if (kind == TESTALL)
+        text += ", which found all its requests";
     else if (kind != END && next.done)
-        text += ", which found request " + std::to_string(next.place) + " of its array" +
+        text += ", which found " + (kind == TEST || kind == REQUEST_GET_STATUS ? "its request" : "request " + std::to_string(next.place)) +
                 (next.number ? " (posted as " + std::to_string(next.number) + ")" : "");
     return text;
 }

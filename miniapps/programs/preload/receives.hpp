@@ -79,13 +79,13 @@ inline int recorded_source(Kind kind, int form) {
     const std::lock_guard<std::mutex> held(lock);
     if (!replaying) return -1;
     if (next_source == sources.size()) {
-        leave_record(message_number(), name_of(kind, form) + " here, and no other in the recorded run");
+        leave_record(message_number(), "here " + name_of(kind, form) + ", in the recorded run no other message");
         return -1;
     }
     const Source &next = sources[next_source];
     if (next.kind != kind || next.form != form) {
-        leave_record(message_number(), name_of(kind, form) + " here, but " + name_of(Kind(next.kind), next.form) +
-                                           " from rank " + std::to_string(next.rank) + " in the recorded run");
+        leave_record(message_number(), "here " + name_of(kind, form) + ", in the recorded run " +
+                                           name_of(Kind(next.kind), next.form) + " from rank " + std::to_string(next.rank));
         return -1;
     }
     ++next_source;

@@ -8,9 +8,9 @@
 
 enum { EACH = 6, MOST = 64 };
 
-static int rank, size, seen[4 * MOST], n;
+static int rank, size, seen[16 * MOST], n;
 
-static void see(int what) { seen[n++ % (4 * MOST)] = what; }
+static void see(int what) { seen[n++ % (16 * MOST)] = what; }
 
 static void pause_a_while(void) { usleep((unsigned)(rand() % 2500)); }
 
@@ -125,6 +125,31 @@ static void by_any(void) {
     }
 }
 
+/* As above, over an intercommunicator whose other group is all ranks but 0, with a receive that is cancelled, looked at by
+ * calls that leave requests as they are, and ended by a test of all. */
+static void by_inter(MPI_Comm inter) {
+    double got[MOST], never;
+    MPI_Request q[MOST];
+    MPI_Status status;
+    int index, flag, polls = 0;
+    const int all = (size - 1) * EACH, half = all / 2;
+    MPI_Irecv(&never, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 99, inter, q + all);
+    for (int i = 0; i < all; ++i) MPI_Irecv(got + i, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 5 + i % 2, inter, q + i);
+    for (int i = 0; i < half; ++i) {
+        MPI_Waitany(all, q, &index, &status);
+        see(index);
+        see((int)got[index]);
+        for (int k = 0; k < all; ++k) MPI_Request_get_status(q[k], &flag, MPI_STATUS_IGNORE), see(flag);
+    }
+    for (flag = 0; !flag; ++polls) MPI_Testall(all, q, &flag, MPI_STATUSES_IGNORE);
+    see(polls);
+    MPI_Cancel(q + all);
+    for (flag = 0; !flag;) MPI_Testany(all + 1, q, &index, &flag, &status);
+    MPI_Test_cancelled(&status, &flag);
+    see(index), see(flag);
+    for (int i = 0; i < all; ++i) see((int)got[i]);
+}
+
 /* Counts the tests that a fixed time allows: the path follows a clock. */
 static void by_clock(void) {
     double got[MOST];
@@ -152,11 +177,16 @@ int main(int argc, char **argv) {
     const char *way = argv[1], *delays = getenv("DELAYS"), *silent = getenv("SILENT");
     srand((unsigned)(rank + 100 * atoi(delays ? delays : "0")));
     const int tags = !strcmp(way, "tags");
+    MPI_Comm comm = MPI_COMM_WORLD, local;
+    if (!strcmp(way, "inter")) {
+        MPI_Comm_split(MPI_COMM_WORLD, !rank, rank, &local);
+        MPI_Intercomm_create(local, 0, MPI_COMM_WORLD, !rank, 7, &comm);
+    }
     if (rank) {
         for (int k = 0; k < EACH && !(silent && atoi(silent) == rank); ++k) {
             const double x = 100 * rank + k;
             pause_a_while();
-            MPI_Send(&x, 1, MPI_DOUBLE, 0, 5 + ((tags || !strncmp(way, "i", 1)) && k % 2), MPI_COMM_WORLD);
+            MPI_Send(&x, 1, MPI_DOUBLE, 0, 5 + ((tags || !strncmp(way, "i", 1)) && k % 2), comm);
         }
         if (silent && atoi(silent) == rank) { /* another rank sends in its place */
             usleep(100000);
@@ -168,6 +198,8 @@ int main(int argc, char **argv) {
         }
     } else if (!strcmp(way, "persistent")) {
         by_persistent();
+    } else if (!strcmp(way, "inter")) {
+        by_inter(comm);
     } else if (!strcmp(way, "any")) {
         by_any();
     } else if (!strcmp(way, "clock")) {
@@ -178,7 +210,7 @@ int main(int argc, char **argv) {
         by_requests(way);
     }
     if (!rank) {
-        for (int i = 0; i < n; ++i) printf("%d ", seen[i % (4 * MOST)]);
+        for (int i = 0; i < n; ++i) printf("%d ", seen[i % (16 * MOST)]);
         printf("\n");
     }
     MPI_Finalize();

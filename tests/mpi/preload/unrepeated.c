@@ -1,4 +1,4 @@
-/* Messages from any source, taken in ways of which a replay repeats some: unrepeated WAY. ORDER says who sends first. */
+/* Messages from any source, taken in several ways: unrepeated WAY. ORDER says who sends first. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -45,7 +45,7 @@ int main(int argc, char **argv) {
             MPI_Mrecv(y, 1, MPI_DOUBLE, &message, MPI_STATUS_IGNORE);
             take(y[0]);
         }
-    } else { /* waitany: which request a message is in is repeated, when it is seen is not */
+    } else { /* waitany */
         for (int i = 0; i < all; ++i) MPI_Irecv(y + i, 1, MPI_DOUBLE, MPI_ANY_SOURCE, 5, MPI_COMM_WORLD, q + i);
         for (int i = 0; i < all; ++i) MPI_Waitany(all, q, &index, &status);
         for (int i = 0; i < all; ++i) take(y[i]);
