@@ -1,10 +1,12 @@
 """Times unmodified programs under observation (`fpna run`).
 
-    python -m benchmarks.apps.observing                     # both parts
+    python -m benchmarks.apps.observing                     # all parts
     python -m benchmarks.apps.observing hpl --rounds 9 --json benchmarks/results/observing.json
 
 calls     microseconds, observed minus bare, all messages recorded: an all-reduce of one float64 on one rank and on two,
           and a round trip of one float64
+finding   the same, of calls that look for requests and messages: a test and a probe without success, and each of four
+          calls: a receive and a send are posted, and two waits for any find them
 hpl       the HPL phase of hpcc on 2 ranks, ratio of observed to bare, in turn: Debian's hpcc with its Open MPI
           (apt-get install hpcc libopenmpi-dev); `all messages` records every send and receive
 
@@ -33,23 +35,35 @@ ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 def calls_rows(options) -> list[dict]:
     """The additional microseconds of small calls."""
+    whats = ("all-reduce of one rank", "all-reduce of two ranks", "there and back")
+    return _small(options, "calls", HERE / "small_calls.c", whats, "--point-to-point")
+
+
+def finding_rows(options) -> list[dict]:
+    """The additional microseconds of calls that look for requests and messages."""
+    whats = (
+        "a test without success",
+        "a probe without success",
+        "a call that posts a request or waits for any",
+    )
+    return _small(options, "finding", HERE / "found_calls.c", whats)
+
+
+def _small(options, part: str, source: Path, whats: tuple[str, ...], *how_observed: str) -> list[dict]:
+    """The additional microseconds of the calls of a program that prints nanoseconds, in the order of `whats`."""
     launcher = mpirun()
     path = {"PATH": f"{Path(launcher[0]).parent}{os.pathsep}{os.environ['PATH']}"}
     with tempfile.TemporaryDirectory() as folder:
         program = f"{folder}/calls"
         compiler = shutil.which("mpicc", path=path["PATH"])
-        subprocess.run(
-            [compiler, "-O2", "-o", program, HERE / "small_calls.c"], check=True, env=os.environ | path
-        )
+        subprocess.run([compiler, "-O2", "-o", program, source], check=True, env=os.environ | path)
         trees = _trees(options)
         seconds: dict[str, list[list[float]]] = {"bare": [], **{f"observed{tree}": [] for tree in trees}}
         for turn in range(options.rounds + 1):  # the first one builds
             for how in list(seconds)[:: -1 if turn % 2 else 1]:
                 tree = trees.get(how.removeprefix("observed"))
                 out = Path(folder) / f"run-{turn}{how}"
-                command = (
-                    [program] if tree is None else [*_observed(out, "mpicxx", "--point-to-point"), program]
-                )
+                command = [program] if tree is None else [*_observed(out, "mpicxx", *how_observed), program]
                 printed = subprocess.run(
                     [*launcher, "-n", "2", *command], check=True, stdout=subprocess.PIPE, text=True, cwd=folder,
                     env=os.environ | path | ({"PYTHONPATH": str(tree)} if tree else {}),
@@ -59,13 +73,11 @@ def calls_rows(options) -> list[dict]:
     rows = []
     differences = [(f"observed{tree}", "bare") for tree in trees]
     differences += [("observed", f"observed{tree}") for tree in trees if tree]
-    for i, what in enumerate(("all-reduce of one rank", "all-reduce of two ranks", "there and back")):
+    for i, what in enumerate(whats):
         for one, other in differences:
             more = [b[i] - a[i] for a, b in zip(seconds[other], seconds[one], strict=True)]
             figure = f"{statistics.median(more):.2f} us ({min(more):.2f} to {max(more):.2f})"
-            rows.append(
-                {"part": "calls", "what": f"{what}, {one} - {other}", "figure": figure, "raw": seconds}
-            )
+            rows.append({"part": part, "what": f"{what}, {one} - {other}", "figure": figure, "raw": seconds})
     return rows
 
 
@@ -100,7 +112,7 @@ def _trees(options) -> dict[str, Path]:
     return here | ({f" by {options.than.name}": options.than.resolve()} if options.than else {})
 
 
-PARTS = {"calls": calls_rows, "hpl": hpl_rows}
+PARTS = {"calls": calls_rows, "finding": finding_rows, "hpl": hpl_rows}
 
 
 def _hpl_seconds(way: tuple[Path, tuple[str, ...]] | None) -> float:

@@ -62,7 +62,7 @@ inline std::string too_late() {
     return text;
 }
 
-// Ends the replay on this rank. `where`: the call; `why`: what was recorded, and what came.
+// Ends the replay on this rank. `where`: the call; `why`: the recorded call, and what came.
 inline void leave_record(const std::string &where, const std::string &why) {
     if (!replaying.exchange(false)) return;
     leaving = true;
