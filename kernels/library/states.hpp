@@ -63,6 +63,17 @@ struct Layout {
 // kernels.sums). The index of an element alone decides what it meets, so threads do not change bits.
 constexpr size_t BLOCK = 4096, WIDTH = ::Lanes::WIDTH;
 
+// Adds numbers, or products, to the lanes.
+template <typename Real>
+FPNA_CLONES void add_to_lanes(Real *lane, const Real *x, size_t n) {
+    add_rows(lane, WIDTH, ::Elements<Real>{x}, n);
+}
+
+template <typename Real>
+FPNA_CLONES void add_to_lanes(Real *lane, const Real *x, const Real *y, size_t n) {
+    add_rows(lane, WIDTH, ::Products<Real>{x, y}, n);
+}
+
 // The totals of one block. One of several parts, as of complex numbers, is the sum of their sums, from left to right.
 template <typename Real>
 void add_block(const Operands<Real> &in, size_t begin, size_t end, Real *sums) {
@@ -74,9 +85,9 @@ void add_block(const Operands<Real> &in, size_t begin, size_t end, Real *sums) {
     for_parts(in, begin, end, [&](size_t t, size_t p, const Real *x, const Real *y, size_t n) {
         Real *lane = rows[t][p].lane;
         if (y)
-            add_rows(lane, WIDTH, ::Products<Real>{x, y}, n);
+            add_to_lanes(lane, x, y, n);
         else
-            add_rows(lane, WIDTH, ::Elements<Real>{x}, n);
+            add_to_lanes(lane, x, n);
     });
     for (size_t t = 0; t < rows.size(); ++t) {
         sums[t] = tree_over(rows[t][0].lane, WIDTH);

@@ -1,0 +1,1 @@
+"""Benchmarks of the library of sums for C, C++ and Fortran."""
