@@ -79,7 +79,7 @@ def milliseconds(case: str, ranks: int, options, level: str) -> float:
 def compared(ranks: int, part: str, options) -> list[dict]:
     """A row for each case, with the ratio of layout to none round by round."""
     rows = []
-    for case in CASES:
+    for case in (case for case in CASES if options.case in case):
         load = os.getloadavg()[0]
         runs = {level: partial(milliseconds, case, ranks, options, level) for level in ("none", "layout")}
         times = in_turn(runs, options.rounds, options.quiet, f"{part}, {case}")
@@ -187,6 +187,9 @@ def main(argv=None) -> None:
     parser = parts_parser("apps.guarantees", __doc__, PARTS, rounds=7)
     parser.add_argument(
         "--data-dir", default="", help="directory of Fashion-MNIST, where it is not installed"
+    )
+    parser.add_argument(
+        "--case", default="", help="only cases of clock and processor with this text in their name"
     )
     run_parts("guarantees", parser, PARTS, argv)
 
