@@ -38,6 +38,7 @@ from analysis.divergence.rounding import FEW, NOT_ROUNDING, OPEN, ROUNDING, Judg
 from analysis.divergence.scene import SHOWN, Scene
 from analysis.divergence.unlike import choices, environments, methods, unlike
 from analysis.load.frames import Frames
+from kernels.sizes import sampled
 from miniapps.trace.records import (
     ADDED,
     COMPUTED,
@@ -124,9 +125,10 @@ def _grown(scene: Scene, shown: Cause) -> Cause:
     later = farthest(scene.frames, a, b, common_of(scene.frames, a, b))
     if later is None or later.amplification <= GROWN:
         return shown
+    of = f" ({sampled(later.sample)})" if later.sample > 1 else ""
     why = (
         f"{shown.rounding.why}; but {later.name} of step {later.step} differs by {later.amplification:.2g} units in "
-        "the last place: the difference grew, or there is a second cause"
+        f"the last place{of}: the difference grew, or there is a second cause"
     )
     return replace(shown, rounding=Judgement(OPEN, later.amplification, why))
 

@@ -23,11 +23,12 @@ class Farthest:
     """The record in which two runs differ most.
 
     `amplification` is the difference in units in the last place of the sum of absolute values: of the numbers of the
-    record, or for a total of all contributions."""
+    record, or for a total of all contributions. `sample` above 1: of one block of 64 numbers among so many."""
 
     name: str
     step: int
     amplification: float
+    sample: int
 
 
 def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
@@ -38,12 +39,14 @@ def farthest(frames: Frames, a: Id, b: Id, common: Common) -> Farthest | None:
     most = int(np.argmax(both["units"]))
     if not both["units"].iloc[most]:
         return None
-    return Farthest(both["name"].iloc[most], int(both["step"].iloc[most]), float(both["units"].iloc[most]))
+    row = both.iloc[most]
+    return Farthest(row["name"], int(row["step"]), float(row["units"]), int(row["sample"]))
 
 
 def sized_differences(frames: Frames, a: Id, b: Id, common: Common) -> pd.DataFrame:
-    """The records of floating-point numbers with sizes in both runs: KEY, and `units` as `Farthest.amplification`;
-    infinite where a number is not finite in one run alone.
+    """The records of floating-point numbers with sizes in both runs: KEY, `sample`, and `units` as
+    `Farthest.amplification`; infinite where a number is not finite in one run alone. Sizes of two samples do not
+    compare.
 
     `common` decides which records are compared. Messages from any source that came from another rank are left out.
     """
@@ -57,9 +60,10 @@ def sized_differences(frames: Frames, a: Id, b: Id, common: Common) -> pd.DataFr
         parted = side["name"].isin(shared.moved) & (side["step"] >= shared.parted)
         sides.append(side[(names.isin(kept) & ~parted).to_numpy()])
     both = sides[0].merge(sides[1], on=KEY, suffixes=("", "_b"))
-    both = both[(both["count"] == both["count_b"]) & (both["count"] > 0)].reset_index(drop=True)
+    alike = (both["count"] == both["count_b"]) & (both["sample"] == both["sample_b"])
+    both = both[alike & (both["count"] > 0)].reset_index(drop=True)
     if both.empty:
-        return both[KEY].assign(units=0.0)
+        return both[[*KEY, "sample"]].assign(units=0.0)
     scale = np.maximum(both["l1"].abs().to_numpy(), both["l1_b"].abs().to_numpy())
     scale = np.maximum(scale, _contributed(frames, a, both, both["own_step"]))
     scale = np.maximum(scale, _contributed(frames, b, both, both["own_step_b"]))
@@ -67,7 +71,7 @@ def sized_differences(frames: Frames, a: Id, b: Id, common: Common) -> pd.DataFr
         far = np.max([np.abs((both[p] - both[f"{p}_b"]).to_numpy()) for p in P], axis=0)
         units = far / (scale * both["dtype"].astype(str).map(UNITS).to_numpy())
     units = np.where(np.isfinite(scale) & np.isnan(units), 0.0, np.nan_to_num(units, nan=np.inf))
-    return both[KEY].assign(units=units)
+    return both[[*KEY, "sample"]].assign(units=units)
 
 
 def _compared(name: str, shared: Shared) -> bool:

@@ -14,7 +14,8 @@ absolute values of all added numbers, over ranks and elements (for a product: of
 
 Up to four numbers are compared one by one. For more, the signed sums are compared: the difference of such a sum is at
 most the sum of |d|. So A is a lower bound, and "not rounding" is certain. The root mean square of these differences
-estimates the norm of d, and must not exceed FEW for the verdict "rounding".
+estimates the norm of d, and must not exceed FEW for the verdict "rounding". Of a sample all this holds for its numbers
+alone: the sentence says so, and the verdict is never "rounding".
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kernels.sizes import UNITS
+from kernels.sizes import UNITS, sampled
 from miniapps.untrusted.text import printable
 
 ROUNDING, NOT_ROUNDING, OPEN = "rounding", "not rounding", "open"
@@ -47,6 +48,7 @@ class Size:
     l1: float
     largest: float
     p: tuple[float, float, float, float]
+    sample: int = 1  # above 1: of one block of 64 numbers among so many
 
     @property
     def finite(self) -> bool:
@@ -214,11 +216,17 @@ def _among(
         return Judgement(
             OPEN,
             None,
-            "the numbers differ in length or type, or are not finite, so their difference has no size",
+            "the numbers differ in length, type or sample, or are not finite, so their difference has no size",
         )
     most = max(amplification, _few(a, b, scales))
     words = f"the difference is {_units(amplification)}"
     of = " of the added numbers" if scales else " of the numbers"
+    if a.sample > 1:
+        of = f"{of} (of a sample: {sampled(a.sample)})"
+    if most <= FEW and a.sample > 1:
+        return Judgement(
+            OPEN, amplification, f"{words}{of}: rounding makes as much; the other numbers were not measured"
+        )
     if most <= FEW:
         return Judgement(
             ROUNDING, amplification, f"{words}{of}: rounding makes as much; a bug this small would not show"
@@ -274,7 +282,9 @@ def _few(a: Size, b: Size, scales: list[tuple[float, ...]] | None) -> float:
     mean = math.sqrt(sum((x - y) ** 2 for x, y in zip(a.p, b.p, strict=True)) / len(a.p))
     scale = min(side[0] if side else 0.0 for side in scales) if scales else min(a.l1, b.l1)
     unit = a.unit or 0.0
-    return mean * math.sqrt(a.count) / (unit * scale) if unit * scale else math.inf if mean else 0.0
+    return (
+        mean * math.sqrt(a.count / a.sample) / (unit * scale) if unit * scale else math.inf if mean else 0.0
+    )
 
 
 def _by_element(sizes: tuple[Size, ...]) -> tuple[float, ...]:
@@ -292,7 +302,8 @@ def _scales(how: Sum, given: Given) -> list[tuple[float, ...]] | None:
 
 
 def _alike(a: Size, b: Size) -> bool:
-    return a.finite and b.finite and (a.dtype, a.count) == (b.dtype, b.count) and a.unit is not None
+    same = (a.dtype, a.count, a.sample) == (b.dtype, b.count, b.sample)
+    return a.finite and b.finite and same and a.unit is not None
 
 
 def _units(amplification: float) -> str:

@@ -48,7 +48,8 @@ def farthest(frames: Frames, a: Id, b: Id, at: Point) -> tuple[Size | None, Size
         relative = far / np.maximum(both["l1"], both["l1_b"]).to_numpy()
     relative[far == 0] = 0
     row = both.iloc[int(np.argmax(np.nan_to_num(relative, nan=np.inf)))]
-    sides = (row, {key: row[f"{key}_b"] for key in ("dtype", "count", "l1", "largest", *P)})
+    columns = ("dtype", "count", "sample", "l1", "largest", *P)
+    sides = (row, {key: row[f"{key}_b"] for key in columns})
     return size_of(sides[0]), size_of(sides[1])
 
 
@@ -87,10 +88,13 @@ def sum_of(a: pd.Series, b: pd.Series, name: str, dtype: str = "") -> Sum:
 
 
 def largest(frames: Frames, *runs: Id) -> float:
-    """The largest floating-point number that these runs recorded with finite sizes, at least 1."""
+    """The largest floating-point number that these runs recorded with finite sizes, at least 1; infinite if sizes are
+    of samples, which may lack it."""
     most = 1.0
     for run in runs:
         rows = frames.of("sizes", *run)
+        if (rows["sample"] > 1).any():
+            return math.inf
         rows = rows[rows["dtype"].isin(list(UNITS)).to_numpy()]
         numbers = rows["largest"].to_numpy()
         most = max(most, float(numbers[numbers < math.inf].max(initial=0.0)))
@@ -101,7 +105,7 @@ def size_of(row: Mapping[str, Any] | pd.Series) -> Size:
     """The Size of a row of the table `sizes`."""
     p0, p1, p2, p3 = (float(row[key]) for key in P)
     l1, largest = abs(float(row["l1"])), abs(float(row["largest"]))
-    return Size(str(row["dtype"]), int(row["count"]), l1, largest, (p0, p1, p2, p3))
+    return Size(str(row["dtype"]), int(row["count"]), l1, largest, (p0, p1, p2, p3), int(row["sample"]))
 
 
 def _rows(frames: Frames, table: str, run: Id, name: str, step: int, at: Point) -> pd.DataFrame:

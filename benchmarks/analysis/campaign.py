@@ -81,7 +81,7 @@ def _write_rank(out: Path, shape: Shape, task: tuple[int, int]) -> str:
             of = after | {"name": number[name]}
             pieces["fingerprints"].append(of | {"hi": words[:, 0], "lo": words[:, 1]})
             sized = dict(zip(COLUMNS, rows.T, strict=True))
-            pieces["sizes"].append(of | {"dtype": number["float64"], "count": count, **sized})
+            pieces["sizes"].append(of | {"dtype": number["float64"], "count": count, "sample": 1, **sized})
         pieces["values"].append(after | {"name": number["sample"], "value": state[:, 0]})
         if rank == 0:
             codes = np.arange(number[scalars[0]], number[scalars[0]] + len(scalars), dtype=np.int32)

@@ -3,7 +3,9 @@
     python -m benchmarks.apps.watching --json benchmarks/results/watching.json
 
 A residual network on images of 32 x 32 and a transformer of width 256 train on one rank and one thread. Steps with and
-without a watch alternate; the table has the processor time of a step, and the ratio within a round.
+without a watch alternate; the table has the processor time of a step, and the ratio within a round. The last two rows
+of a model are the time to hash the arrays that a watched step records, and to take their sizes, and nothing else; `MB`
+and `records` count these arrays.
 """
 
 from __future__ import annotations
@@ -15,12 +17,16 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import nn
 
 import fpna
 from benchmarks.harness.results import add_quiet, machine, report
 from benchmarks.harness.turns import in_turn, ratio
+from kernels.sizes import sizes
+from miniapps.trace.schema import fingerprint_rows
+from miniapps.trace.writer import Tracer
 
 
 class Residual(nn.Module):
@@ -80,8 +86,40 @@ def step_of(make, shape, out: Path | None, **options):
     return step, stack
 
 
+def recorded_by(step) -> list[np.ndarray]:
+    """Copies of the arrays that a watched step records."""
+    arrays: list[np.ndarray] = []
+    plain = Tracer.fingerprints
+
+    def kept(self, name, blocks, given, sample=1):
+        arrays.append(np.array(given))
+        plain(self, name, blocks, given, sample)
+
+    Tracer.fingerprints = kept
+    try:
+        step()
+    finally:
+        Tracer.fingerprints = plain
+    return arrays
+
+
+def each_of(call, arrays) -> float:
+    begin = time.process_time()
+    for array in arrays:
+        call(array)
+    return time.process_time() - begin
+
+
 def ten(step) -> float:
     return sum(step() for _ in range(10))
+
+
+WAYS = {
+    "none": None,
+    "every step": {"every": 1},
+    "every step, sample=16": {"every": 1, "sample": 16},
+    "every tenth step": {},
+}
 
 
 def main() -> None:
@@ -94,20 +132,25 @@ def main() -> None:
     where, rows = machine(), []
     for name, (make, shape) in MODELS.items():
         with tempfile.TemporaryDirectory() as scratch:
-            ways = {"none": None, "every step": {"every": 1}, "every tenth step": {}}
             made = {
                 way: step_of(
                     make, shape, Path(scratch) / way if options is not None else None, **(options or {})
                 )
-                for way, options in ways.items()
+                for way, options in WAYS.items()
             }
-            tens = {way: functools.partial(ten, step) for way, (step, _) in made.items()}
-            seconds = in_turn(tens, args.rounds)
+            steps = {way: step for way, (step, _) in made.items()}
+            for step in steps.values():
+                step()
+            arrays = recorded_by(steps["every step"])
+            steps["only hashes"] = functools.partial(each_of, fingerprint_rows, arrays)
+            steps["only sizes"] = functools.partial(each_of, sizes, arrays)
+            seconds = in_turn({way: functools.partial(ten, step) for way, step in steps.items()}, args.rounds)
             for _, stack in made.values():
                 stack.close()
-        for way in ways:
+        for way in steps:
             rows.append({"model": name, "watched": way, "ms": sorted(seconds[way])[len(seconds[way]) // 2] * 100,
-                         "/ none": ratio(seconds[way], seconds["none"])})  # fmt: skip
+                         "/ none": ratio(seconds[way], seconds["none"]), "records": len(arrays),
+                         "MB": sum(array.nbytes for array in arrays) / 1e6})  # fmt: skip
     report("watching", rows, where, args.json)
 
 

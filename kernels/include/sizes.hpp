@@ -1,15 +1,17 @@
 // The sizes of an array: how many numbers, the sum and the largest of their absolute values, and four sums with signs.
-// Shared by the C++ kernels and the library that `fpna run` preloads. `kernels/sizes.py` defines the same in NumPy.
+// Shared by the C++ kernels and the library that `fpna run` preloads. `kernels/sizes.py` defines the same in NumPy, and
+// says what the signed sums are for.
 //
-// Signed sums (a sketch: Alon, Matias & Szegedy 1996). With d = a - b, element by element:
-//   |p_k(a) - p_k(b)| <= sum |d_i|     always, since every sign is +1 or -1
-//   E[(p_k(a) - p_k(b))^2] = sum d_i^2 over signs that are drawn at random, which the hash below stands for
-// Up to four numbers are kept as they are instead.
+// Each number is added once, with a sign of its own, to one of four sums; the four results are these sums with the signs
+// of a Hadamard matrix (Alon, Matias & Szegedy 1996; a number in one of several sums: Thorup & Zhang 2004).
 //
-// Every sum keeps its rounding errors (TwoSum, then one rounding), so that with n numbers and u = 2^-53
-//   |computed p_k - p_k| <= u |p_k| + (n u / 8)^2 l1      (Ogita, Rump & Oishi 2005, Sum2, in lanes of n / 8)
-// where the second term stays below 2^-14 u l1 up to n = 2^26. Bits do not depend on the instruction set.
+// Sums of blocks keep their rounding errors (TwoSum, then one rounding). So do the sums within a block, but for types of
+// at most 32 bits, which are exact in float64 unless the numbers of a lane span more than 2^26. With n numbers and
+// u = 2^-53
+//   |computed p_k - p_k| <= u |p_k| + (n u / 8)^2 l1 + (types of at most 32 bits) 4 u l1
+// (Ogita, Rump & Oishi 2005, Sum2). Bits do not depend on the instruction set.
 #pragma once
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 
@@ -17,6 +19,7 @@
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #define FPNA_SIZES_CLONES __attribute__((target_clones("default", "arch=x86-64-v3", "arch=x86-64-v4")))
+#pragma GCC diagnostic ignored "-Wpsabi"  // vectors pass between functions that are inlined, never between calls
 #else
 #define FPNA_SIZES_CLONES
 #endif
@@ -43,9 +46,10 @@ inline std::uint64_t mixed(std::uint64_t word) {
     return word ^ (word >> 31);
 }
 
-// Element i stands in block i / 64, row i % 64 / 8, lane i % 8; its sign in sum k is bit 8 lane + row of mixed(4 block + k).
+// Number i stands in block i / 64, row i % 64 / 8, lane i % 8. Bit 8 lane + row of mixed(2 block) is its sign; its sum is
+// (lane + turn) % 4, where the turn is the last two bits of mixed(2 block + 1). Sums of the same turn share a vector.
 struct Sums {
-    Vector sum[4], error[4], l1, largest;
+    Vector sum[4], error[4], l1[2], largest[2];
     std::uint64_t blocks;
 };
 
@@ -70,36 +74,61 @@ inline double number<bfloat16>(const unsigned char *place) {
     return double(widen(x));
 }
 
-// Adds `n` numbers: whole blocks, except at the end of an array.
+// Whether a few numbers of this type are added as they are.
 template <typename Element>
+constexpr bool NARROW = sizeof(Element) <= 4;
+
+// sum += x, and the rounding error to `error` (TwoSum: Knuth 1969).
+template <typename Number>
+inline __attribute__((always_inline)) void add_with_error(Number &sum, Number &error, Number x) {
+    const Number next = sum + x, part = next - sum;
+    error += (sum - (next - part)) + (x - part);
+    sum = next;
+}
+
+// Adds `n` numbers: whole blocks, except at the end of an array. `EXACT`: keeps rounding errors within a block.
+template <typename Element, bool EXACT = !NARROW<Element>>
 FPNA_SIZES_CLONES void add(Sums &to, const unsigned char *from, std::size_t n) {
     alignas(64) double block[BLOCK];
-    for (std::size_t begin = 0; begin < n; begin += BLOCK) {
-        const std::size_t here = n - begin < BLOCK ? n - begin : BLOCK;
-        if (here < BLOCK) std::memset(block, 0, sizeof block);
-        for (std::size_t i = 0; i < here; ++i) block[i] = number<Element>(from + (begin + i) * sizeof(Element));
-        Vector rows[ROWS];
-        std::memcpy(rows, block, sizeof rows);
-        const std::size_t used = (here + LANES - 1) / LANES;
-        for (std::size_t r = 0; r < used; ++r) {
-            const Vector size = (Vector)((Words)rows[r] & ~SIGN);
-            to.l1 += size;
-            to.largest = size > to.largest ? size : to.largest;
+    Vector l1[2] = {to.l1[0], to.l1[1]}, largest[2] = {to.largest[0], to.largest[1]};
+    for (std::size_t begin = 0; begin < n; begin += BLOCK, ++to.blocks) {
+        if (n - begin < BLOCK) {
+            std::memset(block, 0, sizeof block);
+            for (std::size_t i = 0; i < n - begin; ++i) block[i] = number<Element>(from + (begin + i) * sizeof(Element));
+        } else {
+            for (std::size_t i = 0; i < BLOCK; ++i) block[i] = number<Element>(from + (begin + i) * sizeof(Element));
         }
-        for (int k = 0; k < 4; ++k) {
-            const std::uint64_t word = mixed(4 * to.blocks + std::uint64_t(k));
-            const Words bits = {word << 56, word << 48, word << 40, word << 32, word << 24, word << 16, word << 8, word};
-            Vector sum = to.sum[k], error = to.error[k];
-            for (std::size_t r = 0; r < used; ++r) {
-                const Vector x = (Vector)((Words)rows[r] ^ ((bits << (7 - r)) & SIGN));
-                const Vector next = sum + x, part = next - sum;
-                error += (sum - (next - part)) + (x - part);
-                sum = next;
-            }
-            to.sum[k] = sum;
-            to.error[k] = error;
+        const std::uint64_t word = mixed(2 * to.blocks), turn = mixed(2 * to.blocks + 1) & 3;
+        const Words all = {word, word, word, word, word, word, word, word};
+        const Words bits = all << (Words){56, 48, 40, 32, 24, 16, 8, 0};
+        Vector sum[2], error[2] = {};  // of even and of odd rows: two chains of additions overlap
+#pragma GCC unroll 8
+        for (int r = 0; r < ROWS; ++r) {
+            Vector x;
+            std::memcpy(&x, block + r * LANES, sizeof x);
+            const Vector size = (Vector)((Words)x & ~SIGN);
+            l1[r & 1] += size;
+            largest[r & 1] = size > largest[r & 1] ? size : largest[r & 1];
+            x = (Vector)((Words)x ^ ((bits << (7 - r)) & SIGN));
+            if (r < 2)
+                sum[r] = x;
+            else if (EXACT)
+                add_with_error(sum[r & 1], error[r & 1], x);
+            else
+                sum[r & 1] += x;
         }
-        ++to.blocks;
+        if (EXACT) {
+            error[0] += error[1];
+            add_with_error(sum[0], error[0], sum[1]);
+            to.error[turn] += error[0];
+        } else {
+            sum[0] += sum[1];
+        }
+        add_with_error(to.sum[turn], to.error[turn], sum[0]);
+    }
+    for (int h = 0; h < 2; ++h) {
+        to.l1[h] = l1[h];
+        to.largest[h] = largest[h];
     }
 }
 
@@ -125,25 +154,32 @@ inline Sizes kept(const double *x, std::int64_t n) {
 inline Sizes rounded(const Sums &sums, std::int64_t n) {
     Sizes sizes;
     sizes.count = n;
-    for (int j = 0; j < LANES; ++j) {
-        sizes.l1 += sums.l1[j];
-        if (sums.largest[j] > sizes.largest) sizes.largest = sums.largest[j];
+    for (int j = 0; j < 2 * LANES; ++j) {
+        sizes.l1 += sums.l1[j / LANES][j % LANES];
+        const double largest = sums.largest[j / LANES][j % LANES];
+        if (largest > sizes.largest) sizes.largest = largest;
     }
     if (sizes.l1 != sizes.l1) sizes.largest = sizes.l1 = nan();
-    for (int k = 0; k < 4; ++k) {
-        double sum = 0, error = 0;
+    double sum[4] = {}, error[4] = {};
+    for (int turn = 0; turn < 4; ++turn)
         for (int j = 0; j < LANES; ++j) {
-            const double next = sum + sums.sum[k][j], part = next - sum;
-            error += ((sum - (next - part)) + (sums.sum[k][j] - part)) + sums.error[k][j];
-            sum = next;
+            add_with_error(sum[(j + turn) % 4], error[(j + turn) % 4], sums.sum[turn][j]);
+            error[(j + turn) % 4] += sums.error[turn][j];
         }
-        sizes.p[k] = sum + error;
+    for (int k = 0; k < 4; ++k) {
+        double whole = 0, rest = 0;
+        for (int j = 0; j < 4; ++j) {
+            const bool minus = (k & j) == 1 || (k & j) == 2;  // of the Hadamard matrix: an odd number of bits in common
+            add_with_error(whole, rest, minus ? -sum[j] : sum[j]);
+            rest += minus ? -error[j] : error[j];
+        }
+        sizes.p[k] = whole + rest;
         if (!(sizes.l1 - sizes.l1 == 0)) sizes.p[k] = nan();
     }
     return sizes;
 }
 
-// The sizes of numbers in several pieces, at any addresses: the same as in one piece.
+// The sizes of numbers of one type in several pieces, at any addresses: the same as in one piece.
 class Measured {
   public:
     template <typename Element>
@@ -157,6 +193,7 @@ class Measured {
             n -= whole;
         }
         for (; n; --n, from += sizeof(Element)) {
+            exact_ = !NARROW<Element>;
             block_[waiting_++] = number<Element>(from);
             if (waiting_ < BLOCK) continue;
             flush();
@@ -171,19 +208,27 @@ class Measured {
 
   private:
     void flush() {
-        add<double>(sums_, reinterpret_cast<const unsigned char *>(block_), waiting_);
+        const auto *from = reinterpret_cast<const unsigned char *>(block_);
+        exact_ ? add<double, true>(sums_, from, waiting_) : add<double, false>(sums_, from, waiting_);
         waiting_ = 0;
     }
 
     Sums sums_ = {};
     std::int64_t count_ = 0;
     std::size_t waiting_ = 0;
+    bool exact_ = true;
     double block_[BLOCK];
 };
 
-// The sizes of `n` contiguous numbers, at any address.
+// The block that is taken of `sample` blocks, the `group`-th so many; the last group may have fewer.
+inline std::uint64_t chosen(std::uint64_t group, std::uint64_t sample, std::uint64_t blocks) {
+    const std::uint64_t first = group * sample, here = blocks - first < sample ? blocks - first : sample;
+    return first + mixed(~group) % here;
+}
+
+// The sizes of `n` contiguous numbers, at any address. `sample` above 1: of one block among so many.
 template <typename Element>
-Sizes of(const void *start, std::int64_t n) {
+Sizes of(const void *start, std::int64_t n, std::int64_t sample = 1) {
     const auto *from = static_cast<const unsigned char *>(start);
     if (n <= KEPT) {
         double x[KEPT];
@@ -191,7 +236,16 @@ Sizes of(const void *start, std::int64_t n) {
         return kept(x, n);
     }
     Sums sums = {};
-    add<Element>(sums, from, std::size_t(n));
+    if (sample <= 1) {
+        add<Element>(sums, from, std::size_t(n));
+        return rounded(sums, n);
+    }
+    const std::uint64_t numbers = std::uint64_t(n), blocks = (numbers + BLOCK - 1) / BLOCK, every = std::uint64_t(sample);
+    for (std::uint64_t group = 0; group * every < blocks; ++group) {
+        const std::uint64_t first = chosen(group, every, blocks) * BLOCK;
+        sums.blocks = first / BLOCK;
+        add<Element>(sums, from + first * sizeof(Element), std::min<std::uint64_t>(BLOCK, numbers - first));
+    }
     return rounded(sums, n);
 }
 

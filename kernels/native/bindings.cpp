@@ -283,9 +283,9 @@ void define_rest(Module &m) {
     m.def_short("packed_bytes", packed_bytes);
     m.def("pack", pack);
     m.def("unpack", unpack);
-    m.def_short("sizes", [](const Array &x, const std::string &type, i64 n, i64 count) {
+    m.def_short("sizes", [](const Array &x, const std::string &type, i64 n, i64 count, i64 sample) {
         std::optional<py::gil_scoped_release> release(std::in_place);
-        auto sizes = sizes_of(x, type, n, count);
+        auto sizes = sizes_of(x, type, n, count, sample);
         release.reset();
         return py::cast(std::move(sizes)).attr("reshape")(n, 6);
     });

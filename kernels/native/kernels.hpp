@@ -244,6 +244,6 @@ std::size_t packed_bytes(std::size_t n, std::size_t width);
 std::size_t pack(array<std::int64_t> words, std::size_t width, array<std::uint8_t> out);
 void unpack(array<std::uint8_t> packed, std::size_t width, array<std::int64_t> out);
 
-// Six numbers for each of n arrays of `count` elements (include/sizes.hpp).
-Made<double> sizes_of(const Array &x, const std::string &type, std::int64_t n, std::int64_t count);
+// Six numbers for each of n arrays of `count` elements, of one block among `sample` (include/sizes.hpp).
+Made<double> sizes_of(const Array &x, const std::string &type, std::int64_t n, std::int64_t count, std::int64_t sample);
 std::uint64_t read_memory(const Array &x, int threads);

@@ -11,17 +11,17 @@
 namespace {
 
 template <typename Element>
-void rows(const void *from, std::int64_t n, std::int64_t count, double *to) {
+void rows(const void *from, std::int64_t n, std::int64_t count, std::int64_t sample, double *to) {
     for (std::int64_t i = 0; i < n; ++i, to += 6) {
         const auto *start = static_cast<const char *>(from) + std::size_t(i * count) * sizeof(Element);
-        const Sizes sizes = sizes::of<Element>(start, count);
+        const Sizes sizes = sizes::of<Element>(start, count, sample);
         to[0] = sizes.l1;
         to[1] = sizes.largest;
         for (int k = 0; k < 4; ++k) to[2 + k] = sizes.p[k];
     }
 }
 
-using Run = void (*)(const void *, std::int64_t, std::int64_t, double *);
+using Run = void (*)(const void *, std::int64_t, std::int64_t, std::int64_t, double *);
 
 template <typename Element>
 constexpr std::pair<Run, std::int64_t> of_type = {rows<Element>, std::int64_t(sizeof(Element))};
@@ -35,13 +35,15 @@ const std::map<std::string, std::pair<Run, std::int64_t>> TYPES = {
 
 }  // namespace
 
-Made<double> sizes_of(const Array &x, const std::string &type, std::int64_t n, std::int64_t count) {
+Made<double> sizes_of(const Array &x, const std::string &type, std::int64_t n, std::int64_t count,
+                      std::int64_t sample) {
     if (!x.contiguous()) throw std::invalid_argument("x: expected a contiguous array");
     const auto found = TYPES.find(type);
     if (found == TYPES.end()) throw std::invalid_argument("type: unknown, " + type);
     const auto [run, bytes] = found->second;
     if (n < 0 || count < 0 || n * count * bytes != x.nbytes()) throw std::invalid_argument("x: another size");
+    if (sample < 1) throw std::invalid_argument("sample: 1 or more is expected");
     Made<double> result(6 * n);
-    run(x.data(), n, count, result.data());
+    run(x.data(), n, count, sample, result.data());
     return result;
 }

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from kernels.sizes import UNITS
+from kernels.sizes import UNITS, sampled
 from miniapps.trace import builds, layouts, read_run
 from miniapps.trace.layouts import NOWHERE, Layout
 from miniapps.trace.records import ADDED, CHAIN, PASSING, SOURCE, TOTAL
@@ -65,12 +65,21 @@ def read(run: Path, names: dict[str, int]) -> Sizes:
         kept = ~source[values["name"]] if len(values["name"]) else np.zeros(0, bool)
         value = values["value"][kept]
         ones = np.ones(len(value), np.int64)
-        parts.append(_rows(values, known, kept, value[:, None], np.abs(value), ones, ones * UNITS["float64"]))
+        of_values = known[values["name"]][kept] if len(kept) else np.zeros(0, np.int64)
+        parts.append(
+            _rows(values, of_values, kept, value[:, None], np.abs(value), ones, ones * UNITS["float64"])
+        )
         every = np.ones(len(sizes["name"]), bool)
         projections = np.stack([sizes[p] for p in PROJECTIONS], axis=1)
         units = np.array([UNITS.get(text, 0.0) for text in texts] or [0.0])
         unit = units[sizes["dtype"]] if len(every) else np.zeros(0)
-        parts.append(_rows(sizes, known, every, projections, sizes["l1"], sizes["count"], unit))
+        of_sizes = known[sizes["name"]] if len(every) else np.zeros(0, np.int64)
+        for row in np.flatnonzero(
+            sizes["sample"] > 1
+        ):  # a name of its own for each sample: two do not compare
+            text = f"{texts[sizes['name'][row]]}, {sampled(int(sizes['sample'][row]))}"
+            of_sizes[row] = names.setdefault(text, len(names))
+        parts.append(_rows(sizes, of_sizes, every, projections, sizes["l1"], sizes["count"], unit))
     keys = np.concatenate([keys for keys, *_ in parts])
     order = np.argsort(keys, kind="stable")
     numbers, l1, count, unit = (
@@ -88,11 +97,12 @@ def _rows(
     count: np.ndarray,
     unit: np.ndarray,
 ) -> tuple[np.ndarray, ...]:
-    """(keys as bytes, numbers, l1, count, unit) of the rows of one table of one rank that are `kept`."""
+    """(keys as bytes, numbers, l1, count, unit) of the rows of one table of one rank that are `kept`, and whose names
+    have the numbers `names`."""
     keys = np.zeros(int(kept.sum()), KEY)
     for field in ("repeat", "step", "block"):
         keys[field] = table[field][kept].astype(np.int64) & 0xFFFFFFFF
-    keys["name"] = names[table["name"][kept]] if len(keys) else 0
+    keys["name"] = names
     keys["occurrence"] = _occurrences(keys)
     padded = np.zeros((len(keys), len(PROJECTIONS)))
     padded[:, : numbers.shape[1]] = numbers

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -89,7 +90,12 @@ def _plain(given: Any, what: str) -> Any:
 
 def _is_tensor(given: Any) -> bool:
     """Whether `given` is a tensor of torch, or of a class derived from it, such as DTensor."""
-    return any(each.__module__ == "torch" and each.__name__ == "Tensor" for each in type(given).__mro__)
+    return _of_tensors(type(given))
+
+
+@functools.cache
+def _of_tensors(kind: type) -> bool:
+    return any(each.__module__ == "torch" and each.__name__ == "Tensor" for each in kind.__mro__)
 
 
 def _of_torch(tensor: Any) -> np.ndarray:

@@ -225,7 +225,8 @@ class LogTrace:
         return tables
 
     def _sizes(self, rows: np.ndarray, sources: list[tuple[int, str]]) -> Columns:
-        """The sizes of the data of `sources` (record, side): columns dtype, count and the columns of kernels.sizes."""
+        """The sizes of the data of `sources` (record, side): columns dtype, count, sample and the columns of
+        kernels.sizes."""
         records, sides = zip(*sources, strict=True)
         rows, given = rows[list(records)], np.array(sides) == "in"
         basic = np.where(given, rows["in_basic"], rows["out_basic"])
@@ -237,7 +238,7 @@ class LogTrace:
             dtypes[here] = self.number(self.log.types.get(number, "unknown"))
         of_both = rows["in_sizes"], rows["out_sizes"]
         sizes = {column: np.where(given, *(side[column] for side in of_both)) for column in SIZES.names or ()}
-        return {"dtype": dtypes, **sizes}
+        return {"dtype": dtypes, "sample": np.ones(len(rows), np.int32), **sizes}
 
     def _add(self, columns: dict[str, list[Any]], after: int, name: str, block: int) -> None:
         columns["repeat"].append(0)

@@ -188,26 +188,28 @@ class Recording:
         self._steps = (int(number), now)
         self._tracer.at(0, int(number))
 
-    def fingerprint(self, name: str, array: Any, block: int | None = None) -> None:
+    def fingerprint(self, name: str, array: Any, block: int | None = None, *, sample: int = 1) -> None:
         """Record a 128-bit hash of `array` as `name`: an array of NumPy, torch, CuPy, jax or pandas of any shape, or a
         number; for a DTensor, the part of this rank. Raises TypeError if `array` has no bit pattern.
 
         `block`: the number of its block. Without a block it is this rank's part, recorded as `NAME by rank`; such
-        records are compared only between runs on the same number of ranks.
+        records are compared only between runs on the same number of ranks. `sample` above 1: take the sizes of the
+        array (docs/reference/trace.md#sizes) of one block of 64 numbers among so many; the hash is of all numbers.
         """
         given = host(numbers(array, f"fingerprint {name!r}"))
         if block is not None:
-            self._tracer.array(name, int(block), given)
+            self._tracer.array(name, int(block), given, sample)
         else:
-            self._tracer.array(f"{name} by rank", self._comm.rank, given)
+            self._tracer.array(f"{name} by rank", self._comm.rank, given, sample)
 
-    def fingerprints(self, name: str, arrays: Any, blocks: Sequence[int]) -> None:
-        """Record fingerprints of `arrays[i]` as block `blocks[i]`; fastest for one array with a row for each block."""
+    def fingerprints(self, name: str, arrays: Any, blocks: Sequence[int], *, sample: int = 1) -> None:
+        """Record fingerprints of `arrays[i]` as block `blocks[i]`; fastest for one array with a row for each block.
+        `sample` as in `fingerprint`."""
         if hasattr(arrays, "shape"):
-            self._tracer.fingerprints(name, blocks, host(numbers(arrays, f"fingerprints {name!r}")))
+            self._tracer.fingerprints(name, blocks, host(numbers(arrays, f"fingerprints {name!r}")), sample)
         else:
             for array, block in zip(arrays, blocks, strict=True):
-                self.fingerprint(name, array, block)
+                self.fingerprint(name, array, block, sample=sample)
 
     def value(self, name: str, value: float, block: int | None = None) -> None:
         """Record one number: of a `block`; or, without a block, of the whole program, on rank 0 only."""

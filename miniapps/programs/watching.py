@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
 RANGES = 16  # a weight is recorded in about so many parts
 LEAST = 4096  # elements of a part, at least
+MOST = 2**31 - 1  # the largest `sample`, as traces hold it
 
 
 def watch(
@@ -43,6 +44,7 @@ def watch(
     optimizer: torch.optim.Optimizer | None = None,
     every: int = 10,
     modules: str | Sequence[str] = "*",
+    sample: int = 1,
 ) -> Watched:
     """Record the computation of `model` into `recording`, until the recording ends or `close` is called. The training
     loop needs no other change.
@@ -51,16 +53,21 @@ def watch(
     inputs if code between modules made them; the loss; gradients of outputs and parameters. With `optimizer` also the
     gradients that it uses, and the weights and buffers after its step. `every`: record the first step and the multiples
     of this number. `modules`: patterns of names of modules (`"layers.*"`) whose inputs and outputs are recorded.
+    `sample`: take the sizes of each tensor, from which the distance of two runs follows, of one block of 64 numbers
+    among so many; hashes are of all numbers, so `equal` and `differs` hold for the whole tensor.
     `fpna divergence` names the first operation that differs between two runs.
 
     Collective over the ranks of the recording. For DistributedDataParallel it records the inner module; for a compiled
-    module only its inputs and outputs. Raises UsageError on all ranks if they have different modules, or if `every` is
-    below 1.
+    module only its inputs and outputs. Raises UsageError on all ranks if they have different modules, or if `every` or
+    `sample` is no whole number of 1 or more.
     """
-    if every < 1:
-        raise UsageError(f"fpna.watch: every={every}: choose 1 (every step) or more")
+    for option, value, least in (("every", every, "every step"), ("sample", sample, "all numbers")):
+        if not isinstance(value, int) or value < 1:
+            raise UsageError(f"fpna.watch: {option}={value!r}: choose 1 ({least}) or a larger whole number")
+    if sample > MOST:
+        raise UsageError(f"fpna.watch: sample={sample}: choose at most {MOST}")
     patterns = (modules,) if isinstance(modules, str) else tuple(modules)
-    watched = Watched(model, recording, optimizer, every, patterns)
+    watched = Watched(model, recording, optimizer, every, patterns, sample)
     recording.until_end(watched.close)
     return watched
 
@@ -75,9 +82,10 @@ class Watched:
         optimizer: torch.optim.Optimizer | None,
         every: int,
         patterns: tuple[str, ...],
+        sample: int,
     ):
         self._model, self._recording, self._every, self._patterns = inner(model), recording, every, patterns
-        self._optimizer = optimizer
+        self._optimizer, self._sample = optimizer, sample
         self._names: dict[int, str] = {}
         self._attached_to: list[int] = []
         self._seen: dict[int, tuple[weakref.ref[Any], int]] = {}  # tensors recorded in this step
@@ -91,6 +99,7 @@ class Watched:
         recording.states("modules", list(patterns), [rows[each] for each in (GIVEN, OUTPUT, OUTPUT_GRADIENT)])
         recording.states("optimizer", optimizer is not None, [rows[UPDATE], f"fingerprints:{WEIGHTS}*"])
         recording.states("sharded", sharded, [rows[GRADIENT]])
+        recording.states("sample", sample, [])
         self._attach()
         self._weights(WEIGHTS)
 
@@ -260,7 +269,7 @@ class Watched:
             parts = {f"{name}, values": whole.values(), f"{name}, indices": whole.indices()}
         for each, part in parts.items():
             try:
-                self._recording.fingerprint(each, part)
+                self._recording.fingerprint(each, part, sample=self._sample)
             except TypeError as error:  # the training goes on
                 warnings.warn(f"fpna.watch: {each} is not recorded: {error}", stacklevel=2)
 
@@ -277,7 +286,7 @@ class Watched:
         if sum(name.encode()) % self._recording.size != self._recording.rank:
             return
         for first, rows in ranges(host(numbers(whole, name))):
-            self._recording.fingerprints(name, rows, range(first, first + len(rows)))
+            self._recording.fingerprints(name, rows, range(first, first + len(rows)), sample=self._sample)
 
 
 class Backward:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import xxhash
 
 FORMAT = "fpna-trace"
 NODE_FORMAT = "fpna-trace-node"  # the ranks of a node in one file
-SCHEMA = 5  # files of another schema are refused
+SCHEMA = 6  # files of another schema are refused
 
 # The kind of a region, stated when it is named. A `wait` is for messages that its enclosing region sent; `other`
 # encloses other regions, or reads their results.
@@ -79,6 +80,7 @@ TABLES: dict[str, dict[str, str]] = {
         "block": "int32",
         "dtype": "int32",
         "count": "int64",
+        "sample": "int32",
         "l1": "float64",
         "largest": "float64",
         "p0": "float64",
@@ -161,8 +163,7 @@ def fingerprint_rows(arrays: np.ndarray, kind: str = "xxh3") -> list[bytes]:
     if kind not in FINGERPRINTS:
         raise ValueError(f"fingerprint {kind!r} is unknown; there are {', '.join(FINGERPRINTS)}")
     little = arrays.astype(arrays.dtype.newbyteorder("<"), order="C", copy=False)
-    begin = f"{little.dtype.str}{little.shape[1:]}".encode()
-    begun = xxhash.xxh3_128(begin) if kind == "xxh3" else hashlib.sha256(begin)
+    begun = _begun(little.dtype, little.shape[1:], kind)
     # As bytes: hashes accept neither arrays of ml_dtypes nor empty N-d buffers.
     data = little.reshape(-1).view(np.uint8).data
     size = len(data) // max(len(little), 1)
@@ -172,3 +173,10 @@ def fingerprint_rows(arrays: np.ndarray, kind: str = "xxh3") -> list[bytes]:
         row.update(data[start : start + size])
         digests.append(row.digest()[:16])
     return digests
+
+
+@functools.lru_cache(4096)
+def _begun(dtype: np.dtype, shape: tuple[int, ...], kind: str) -> Any:
+    """The hash of the description of an array, to be copied: programs record the same shapes again and again."""
+    begin = f"{dtype.str}{shape}".encode()
+    return xxhash.xxh3_128(begin) if kind == "xxh3" else hashlib.sha256(begin)

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from kernels.sizes import COLUMNS, dtype_name, sizes
+from kernels.sizes import COLUMNS, dtype_name, sample_of, sizes
 from miniapps.system import place
 from miniapps.system.interrupts import held
 from miniapps.trace.chain import Rows
@@ -153,21 +153,29 @@ class Tracer:
         hi, lo = _TWO_WORDS.unpack(digest)
         self._add("fingerprints", name, block=[int(block)], hi=[hi], lo=[lo])
 
-    def array(self, name: int | str, block: int, array: np.ndarray) -> None:
+    def array(self, name: int | str, block: int, array: np.ndarray, sample: int = 1) -> None:
         """Record the fingerprint and the sizes of the array of one global block."""
-        self.fingerprints(name, [block], np.asarray(array)[np.newaxis])
+        self.fingerprints(name, [block], np.asarray(array)[np.newaxis], sample)
 
-    def fingerprints(self, name: int | str, blocks: Iterable[int], arrays: np.ndarray) -> None:
-        """Record the fingerprints and the sizes of `arrays` (n, ...), one for each of the n global `blocks`."""
+    def fingerprints(
+        self, name: int | str, blocks: Iterable[int], arrays: np.ndarray, sample: int = 1
+    ) -> None:
+        """Record the fingerprints and the sizes of `arrays` (n, ...), one for each of the n global `blocks`. `sample`
+        above 1: sizes of one block of 64 numbers among so many (`kernels.sizes`)."""
         blocks, arrays = [int(block) for block in blocks], np.asarray(arrays)
         if len(arrays) != len(blocks):
             raise ValueError(f"one array per block is needed, got {len(arrays)} for {len(blocks)} blocks")
-        words = np.frombuffer(b"".join(fingerprint_rows(arrays, self.hashed)), ">u8").reshape(-1, 2)
-        self._add("fingerprints", name, block=blocks, hi=words[:, 0].tolist(), lo=words[:, 1].tolist())
-        count, rows = sizes(arrays) or (0, np.zeros((len(blocks), len(COLUMNS))))
+        words = [_TWO_WORDS.unpack(digest) for digest in fingerprint_rows(arrays, self.hashed)]
+        self._add("fingerprints", name, block=blocks, hi=[hi for hi, _ in words], lo=[lo for _, lo in words])
+        count, rows = sizes(arrays, sample) or (0, np.zeros((len(blocks), len(COLUMNS))))
         own = dict(zip(COLUMNS, rows.T.tolist(), strict=True))
         dtype = [self._number(dtype_name(arrays.dtype))] * len(blocks)
-        self._add("sizes", name, block=blocks, dtype=dtype, count=[count] * len(blocks), **own)
+        own |= {
+            "dtype": dtype,
+            "count": [count] * len(blocks),
+            "sample": [sample_of(count, sample)] * len(blocks),
+        }
+        self._add("sizes", name, block=blocks, **own)
 
     def choice(self, name: int | str, block: int, choice: str, score: float) -> None:
         """Record the decision `name` about a global block or the whole (-1), and its score."""

@@ -7,7 +7,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from kernels.sizes import KEPT, defined, signs, sizes
+from kernels.sizes import BLOCK, KEPT, SMALL, chosen, defined, sample_of, signs, sizes
 
 REAL = (np.float64, np.float32, np.float16, np.longdouble, ml_dtypes.bfloat16, ml_dtypes.float8_e5m2)
 WHOLE = (np.int8, np.int64, np.uint16, bool)
@@ -31,6 +31,47 @@ def test_native_and_definition_agree_in_every_bit(count, dtype):
     assert sizes(arrays)[0] == count * (1 + np.iscomplexobj(arrays))
 
 
+@pytest.mark.parametrize("count", [5, SMALL, SMALL + 1, SMALL + 64, 3 * SMALL + 17])
+@pytest.mark.parametrize("sample", [2, 3, 16, 10**6])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16])
+def test_native_and_definition_agree_in_every_bit_of_a_sample(count, sample, dtype):
+    arrays = drawn(np.random.default_rng(count), count).astype(dtype)
+    assert bits(sizes(arrays, sample)) == bits(defined(arrays, sample))
+    assert (sample_of(count, sample) == 1) == (count <= SMALL)
+    if count <= SMALL:
+        assert bits(sizes(arrays, sample)) == bits(sizes(arrays))
+
+
+@pytest.mark.parametrize("sample", [0, -1])
+def test_a_sample_of_no_block_is_refused(sample):
+    with pytest.raises(ValueError, match="sample"):
+        sizes(np.ones((1, SMALL + 1)), sample)
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 1000, 64 * 48, 64 * 50 + 3])
+@pytest.mark.parametrize("sample", [1, 2, 7, 16])
+def test_a_sample_has_one_block_of_each_group(count, sample):
+    taken = chosen(count, sample)
+    assert (taken // sample).tolist() == list(range(0, math.ceil(math.ceil(count / BLOCK) / sample)))
+    assert taken[-1] * BLOCK < count
+
+
+def test_every_block_of_a_group_is_chosen_as_often():
+    places = chosen(64 * 16 * 4000, 16) % 16
+    assert np.abs(np.bincount(places, minlength=16) - 250).max() < 80
+
+
+def test_the_sizes_of_a_sample_are_those_of_its_numbers():
+    x = drawn(np.random.default_rng(2), 64 * 160, 1).astype(np.float32)
+    y = x.copy()
+    taken = chosen(64 * 160, 16)
+    rest = np.setdiff1d(np.arange(160), taken)
+    y.reshape(160, 64)[rest] = np.nan
+    assert bits(sizes(x, 16)) == bits(sizes(y, 16))
+    (l1, largest, *_), own = sizes(x, 16)[1][0], np.abs(x.reshape(160, 64)[taken].astype(np.float64))
+    assert largest == own.max() and l1 == pytest.approx(math.fsum(own.reshape(-1)), rel=1e-15)
+
+
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 70])
 @pytest.mark.parametrize(
     "special", [[np.nan], [np.inf], [-np.inf, np.inf], [np.nan, np.inf], [1.7e308, 1.7e308]]
@@ -49,6 +90,16 @@ def test_what_is_not_finite(count, special):
         assert not math.isfinite(l1) and np.isnan(p).all()
     else:
         np.testing.assert_array_equal(p[:count], arrays[0])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16])
+def test_narrow_numbers_are_summed_with_at_most_four_more_roundings(dtype):
+    rng = np.random.default_rng(4)
+    row = (rng.standard_normal((1, 777)) * np.exp2(rng.integers(-14, 10, (1, 777)))).astype(dtype)
+    _, ((l1, _, *p),) = sizes(row)
+    for k, computed in enumerate(p):
+        exact = sum(map(Fraction, (row[0].astype(np.float64) * signs(777, k)).tolist()))
+        assert abs(Fraction(computed) - exact) <= Fraction(2) ** -53 * (abs(exact) + 4 * Fraction(l1))
 
 
 def test_few_numbers_are_kept_and_others_summed_exactly_but_for_one_rounding():
@@ -71,6 +122,17 @@ def test_differences_are_bounded_and_their_squares_right_on_average():
         assert np.abs(x - y).max() <= np.abs(d).sum() * 1.0001
         ratios.append(np.mean((x - y) ** 2) / np.sum(d * d))
     assert 0.85 < np.mean(ratios) < 1.15
+
+
+def test_a_difference_of_a_few_numbers_shows_in_a_sum():
+    """Two numbers cancel in all four sums if they have a sum and a sign in common: one time in eight."""
+    rng, hidden = np.random.default_rng(6), 0
+    for _ in range(800):
+        a = rng.integers(-8, 8, (1, 500)).astype(np.float32)
+        b = a.copy()
+        b[0, rng.choice(500, 2, replace=False)] += 1
+        hidden += np.array_equal(sizes(a)[1][0, 2:], sizes(b)[1][0, 2:])
+    assert 0.08 < hidden / 800 < 0.17
 
 
 def test_signs_of_the_four_sums_are_balanced_and_independent():

@@ -9,6 +9,7 @@ from torch import nn  # noqa: E402
 
 import fpna  # noqa: E402
 from analysis.__main__ import main  # noqa: E402
+from kernels.sizes import chosen  # noqa: E402
 from miniapps.errors import UsageError  # noqa: E402
 from miniapps.trace import read_run  # noqa: E402
 from tests.miniapps.watched_faults import KINDS, MODELS, case, judged, train  # noqa: E402
@@ -78,6 +79,61 @@ def test_every_and_modules_choose_what_is_recorded(tmp_path):
     assert {name.partition(":")[2].split()[0] for name in outputs} == {"2"}
     with pytest.raises(UsageError, match="every=0"):
         learn(tmp_path / "b", model, every=0)
+
+
+def train_wide(out, off=(), **options):
+    """Two steps of a wide model; the input has ones added at the places `off`."""
+    torch.manual_seed(3)
+    model, x = nn.Linear(64, 8), torch.randn(1024, 64)
+    x.reshape(-1)[list(off)] += 1
+    optimizer = torch.optim.SGD(model.parameters(), 1e-4)
+    with fpna.record(out, name="test") as r:
+        fpna.watch(model, r, optimizer=optimizer, every=1, **options)
+        for step in (1, 2):
+            r.step(step)
+            model(x).square().sum().backward()
+            optimizer.step()
+
+
+def sizes_of(out, name):
+    """{column: value} of the first row of sizes of this name."""
+    (trace,) = read_run(out)
+    table = trace.tables["sizes"]
+    row = next(i for i, n in enumerate(table["name"]) if trace.names[n].removesuffix(" by rank") == name)
+    return {column: table[column][row].item() for column in table}
+
+
+def test_a_sample_of_the_numbers_has_hashes_of_all(tmp_path, capsys):
+    taken = set(chosen(1024 * 64, 16).tolist())
+    outside = next(block for block in range(1024) if block not in taken) * 64
+    train_wide(tmp_path / "a", sample=16)
+    train_wide(tmp_path / "b", [outside], sample=16)
+    train_wide(tmp_path / "c")
+    one, other, whole = (sizes_of(tmp_path / run, "model.data:0") for run in "abc")
+    assert one["sample"] == 16 and whole["sample"] == 1 and one["count"] == whole["count"] == 65536
+    assert one["l1"] == other["l1"] and one["l1"] == pytest.approx(whole["l1"] / 16, rel=0.1)
+    assert sizes_of(tmp_path / "a", "model.weights:weight")["sample"] == 1  # 512 numbers are taken whole
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
+    text = capsys.readouterr().out
+    assert "first at step 1, model.data:0 by rank" in text
+    assert "0 units in the last place of the numbers (of a sample: one block of 64 numbers in 16)" in text
+    assert "the other numbers were not measured" in text
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "c")]) == 0  # hashes are of all numbers
+    assert main(["watched", str(tmp_path / "a"), str(tmp_path / "c")]) == 0
+    assert "no difference" in capsys.readouterr().out
+
+
+def test_sizes_of_different_samples_are_not_compared(tmp_path, capsys):
+    train_wide(tmp_path / "a", sample=16)
+    train_wide(tmp_path / "b", [0], sample=8)
+    assert main(["divergence", str(tmp_path / "a"), str(tmp_path / "b")]) == 3
+    assert "differ in length, type or sample" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("sample", [0, -3, 1.5, "all", 2**31])
+def test_an_impossible_sample_is_refused(sample, tmp_path):
+    with pytest.raises(UsageError, match="sample="):
+        learn(tmp_path / "a", nn.Linear(64, 3), sample=sample)
 
 
 def test_a_difference_between_recorded_steps_is_not_blamed_on_one_of_them(tmp_path):

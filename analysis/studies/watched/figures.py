@@ -49,8 +49,8 @@ def figures_of(pair: Pair, number: int) -> list[Figure]:
     if (pair.sizes["largest"] > 0).any():
         caption = (
             "Differences in units in the last place of the numbers: the largest gradient or weight of each step, and "
-            "the median over all gradients or weights (dotted). They are estimates from sums with signs. Points at the "
-            "bottom are equal."
+            "the median over all gradients or weights (dotted). They are estimates from sums with signs"
+            f"{pair.of_sample}. Points at the bottom are equal."
         )
         legend = tuple(enumerate(SIZED))
         title = f"Growth of the difference: {run} and {against}"

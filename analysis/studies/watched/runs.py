@@ -18,6 +18,7 @@ from analysis.load.frames import Frames
 from analysis.runs import Id, label
 from analysis.studies.contract import frame
 from kernels.as_json import Column
+from kernels.sizes import sampled
 from miniapps.trace.records import (
     BEFORE,
     DATA,
@@ -59,6 +60,7 @@ SIZES = {
     "step": Column("int64"), "names": Column("int64", "gradients or weights with sizes"),
     "median": Column("float64", "over names, of the largest difference of a name", "units in the last place"),
     "largest": Column("float64", "over names", "units in the last place"),
+    "sample": Column("int64", "1: of all numbers; above: of one block of 64 numbers among so many"),
 }  # fmt: skip
 
 
@@ -75,6 +77,12 @@ class Pair:
     def modules(self, states: pd.DataFrame) -> int:
         """The number of modules in rows of `states`, without the input and the loss."""
         return len({*states["module"]} - {INPUT, LAST})
+
+    @property
+    def of_sample(self) -> str:
+        """` (of a sample: ...)` for words about sizes; empty if they are of all numbers."""
+        sample = int(self.sizes["sample"].max()) if len(self.sizes) else 1
+        return f" (of a sample: {sampled(sample)})" if sample > 1 else ""
 
     @property
     def names(self) -> tuple[str, str]:
@@ -175,9 +183,13 @@ def _sizes(frames: Frames, a: Id, b: Id) -> pd.DataFrame:
     parts = []
     for what, prefixes in SIZED.items():
         own = both[both["name"].str.startswith(prefixes) & np.isfinite(both["units"])]
-        by_name = own.groupby(["step", "name"], sort=False)["units"].max()
-        found = by_name.groupby("step").agg(["size", "median", "max"]).reset_index()
-        parts.append(found.set_axis(["step", "names", "median", "largest"], axis=1).assign(what=what))
+        by_name = own.groupby(["step", "name"], sort=False).agg({"units": "max", "sample": "max"})
+        found = (
+            by_name.groupby("step").agg({"units": ["size", "median", "max"], "sample": "max"}).reset_index()
+        )
+        parts.append(
+            found.set_axis(["step", "names", "median", "largest", "sample"], axis=1).assign(what=what)
+        )
     return pd.concat(parts, ignore_index=True)
 
 

@@ -35,7 +35,7 @@ def sentence(pair: Pair) -> str:
     if len(sizes):
         last = sizes.iloc[-1]
         most = number(last["largest"])
-        grown = f"; in step {last['step']} the weights lie up to {most} units in the last place apart"
+        grown = f"; in step {last['step']} the weights lie up to {most} units in the last place apart{pair.of_sample}"
     return (
         f"{run} and {against} part in step {step}, in {where} ({name}); {differing} of {counted(modules, 'module')} "
         f"differ at some step{grown}."
@@ -64,6 +64,6 @@ def pair_tables(pair: Pair) -> list[tuple[str, Table]]:
         some = pair.sizes[
             pair.sizes["step"].isin(chosen_steps(pair.sizes["step"], MOST_STEPS, pair.first[0]))
         ]
-        title = f"{run} and {against}: differences in units in the last place"
+        title = f"{run} and {against}: differences in units in the last place{pair.of_sample}"
         found.append((title, lines_of(some, GROWTH, by="of")))
     return found
